@@ -1,25 +1,25 @@
-//! Particulars that members of a fabric must say alike, compared when they connect and once a
-//! minute. The same types go from host to host.
+//! Settings that must agree between members of a fabric, compared when they connect and once a
+//! minute. The same types travel between hosts.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A page of what a member says of itself.
+/// A page of a member's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Particulars {
-    /// The version of its program.
+    /// Version of its program.
     pub program: String,
-    /// Its policy of flow control.
+    /// Policy of flow control.
     pub policy: String,
-    /// Its VTEP.
+    /// VTEP of the member.
     pub vtep: IpAddr,
-    /// Its wall clock, in ms since 1970.
+    /// Wall clock, in ms since 1970.
     pub clock_ms: u64,
-    /// Its networks, those of them that it takes the asking host to be in.
+    /// Networks that it believes the asking host to be in.
     pub vnets: Vec<VnetParticulars>,
-    /// Where the next page begins; absent: this is the last one.
+    /// Start of the next page; absent: this is the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<u32>,
 }
@@ -27,29 +27,29 @@ pub struct Particulars {
 /// A network of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VnetParticulars {
-    /// Its name there.
+    /// Name of the network at the member.
     pub vnet: String,
-    /// Its number on the wire.
+    /// VNI of the network.
     pub vni: u32,
-    /// Its MTU.
+    /// MTU of the network.
     pub mtu: u16,
 }
 
 /// The question for a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// Where it begins.
+    /// Start of the page.
     #[serde(default)]
     pub from: u32,
 }
 
-/// A matter that two members say otherwise.
+/// A setting that differs between two members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Matter {
     /// The VNI of a network of one name.
     Vni,
-    /// A network that only one takes both to be in.
+    /// A network that only one believes both to be in.
     Network,
     /// The MTU of a network.
     Mtu,
@@ -64,7 +64,7 @@ pub enum Matter {
 }
 
 impl Matter {
-    /// The word used in every output.
+    /// Returns the word used in every output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -78,13 +78,13 @@ impl Matter {
         }
     }
 
-    /// True if frames go another way for it, or end.
+    /// Returns true if frames take another path because of it, or are dropped.
     #[must_use]
     pub const fn concerns_frames(self) -> bool {
         !matches!(self, Self::Version | Self::Clock)
     }
 
-    /// The remedy, as a sentence.
+    /// Returns the remedy, as a sentence.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -101,17 +101,17 @@ impl Matter {
     }
 }
 
-/// Something that a member and this host say otherwise.
+/// A setting of a member that differs from this host's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The matter.
+    /// The setting.
     pub what: Matter,
-    /// The network, if it is about one, by its name here.
+    /// Network of the setting, if it has one, by its name here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vnet: Option<String>,
-    /// The word of this host.
+    /// Value at this host.
     pub here: String,
-    /// The word of the member.
+    /// Value at the member.
     pub there: String,
 }
 

@@ -1,8 +1,8 @@
 //! The configuration file of one host (`host.toml`).
 //!
 //! A *host* has one underlay, networks, ports of containers and peers. A *switch* (`role =
-//! "switch"`) is a physical switch made of the same code: cables instead of containers, no
-//! underlay. The types are the ones that the fabric fills; here they come from a file.
+//! "switch"`) is a physical switch made of the same code: links instead of containers, no underlay.
+//! The types are the ones that the fabric fills; here they come from a file.
 
 mod buffers;
 mod fabric;
@@ -22,13 +22,13 @@ pub use crate::placement::PlacementMode;
 pub struct HostConfig {
     /// The host itself.
     pub host: Host,
-    /// Its underlay; absent on a switch.
+    /// Underlay of the host; absent on a switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub underlay: Option<Underlay>,
-    /// The fabric that it is a member of; absent: endpoints are listed here and nowhere learned.
+    /// The fabric of the host; absent: all endpoints are listed here, and none is learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<Fabric>,
-    /// Buffers of the host; every place has a default.
+    /// Buffers of the host; each has a default.
     #[serde(default)]
     pub buffers: Buffers,
     /// Priorities that differ from "weighted 1, lossless".
@@ -43,26 +43,26 @@ pub struct HostConfig {
     /// The other hosts.
     #[serde(default, rename = "peer", skip_serializing_if = "Vec::is_empty")]
     pub peers: Vec<Peer>,
-    /// Endpoints: where each address is.
+    /// Endpoints: the place of each address.
     #[serde(default, rename = "vport", skip_serializing_if = "Vec::is_empty")]
     pub vports: Vec<Vport>,
 }
 
-/// Ports that may be added to a member of a fabric while it runs, unless it says otherwise.
+/// Default number of ports that may be added to a member of a fabric at run time.
 const SPARE_PORTS_DEFAULT: u16 = 64;
 
 impl HostConfig {
-    /// How many ports may be added while it runs, at a time.
+    /// Returns the number of ports that may be added at run time, at a time.
     #[must_use]
     pub fn spare_ports(&self) -> u16 {
-        // They are one worker's.
+        // Only a single worker supports them.
         let has_some = self.fabric.is_some() && self.host.workers <= 1;
         let default = if has_some { SPARE_PORTS_DEFAULT } else { 0 };
         self.host.spare_ports.unwrap_or(default)
     }
 }
 
-/// What the program is.
+/// Role of the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -74,7 +74,7 @@ pub enum Role {
 }
 
 /// A flow-control policy. First letter: the virtual network, second: the physical one; `L` drops
-/// when it is full, `Z` holds back.
+/// when full, `Z` holds back.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -94,19 +94,19 @@ impl Policy {
     /// All four, in the order of their table.
     pub const ALL: [Self; 4] = [Self::LL, Self::LZ, Self::ZL, Self::ZZ];
 
-    /// Whether the virtual network holds frames instead of dropping them.
+    /// Returns true if the virtual network holds frames instead of dropping them.
     #[must_use]
     pub const fn virtual_lossless(self) -> bool {
         matches!(self, Self::ZL | Self::ZZ)
     }
 
-    /// Whether the physical network is paused instead of dropping.
+    /// Returns true if the physical network is paused instead of dropping.
     #[must_use]
     pub const fn physical_lossless(self) -> bool {
         matches!(self, Self::LZ | Self::ZZ)
     }
 
-    /// Its name.
+    /// Returns the name of the policy.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -118,26 +118,26 @@ impl Policy {
     }
 }
 
-/// The weight of a line of the log.
+/// Level of a line of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Something does not work, and will not by itself.
+    /// Something does not work, and needs help.
     Error,
     /// Something is not as it should be.
     Warn,
-    /// What comes, goes and begins.
+    /// Starts, ends and changes.
     #[default]
     Info,
-    /// What endpoints and flows do.
+    /// Events of endpoints and flows.
     Debug,
 }
 
 impl LogLevel {
-    /// All of them, the gravest first.
+    /// All levels, the gravest first.
     pub const ALL: [Self; 4] = [Self::Error, Self::Warn, Self::Info, Self::Debug];
 
-    /// The word used in the log and in every setting.
+    /// Returns the word used in the log and in every setting.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -153,17 +153,17 @@ impl LogLevel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Seccomp {
-    /// Nothing.
+    /// No filter.
     Off,
-    /// It writes them to its audit log, and does them.
+    /// The kernel logs them to its audit log, and executes them.
     Log,
-    /// It refuses them (`EPERM`).
+    /// The kernel refuses them (`EPERM`).
     #[default]
     On,
 }
 
 impl Seccomp {
-    /// The word used in every setting.
+    /// Returns the word used in every setting.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -183,87 +183,88 @@ impl Seccomp {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// What it is.
+    /// Role of the host.
     #[serde(default)]
     pub role: Role,
-    /// The flow-control policy.
+    /// Flow-control policy.
     #[serde(default)]
     pub policy: Policy,
-    /// Where its sockets and state lie; default `/run/sluice/NAME`.
+    /// Directory of its sockets and state; default `/run/sluice/NAME`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<String>,
-    /// Where what must survive a restart of the machine lies; default `/var/lib/sluice/NAME`, or
-    /// `run_dir` if that is said.
+    /// Directory of state that must survive a restart of the machine; default
+    /// `/var/lib/sluice/NAME`, or `run_dir` if that is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_dir: Option<String>,
-    /// The group whose members may look (`sluice show`) without being root; absent: nobody.
+    /// Group whose members may use `sluice show` without being root; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
-    /// The user as whom both processes go on when root has started them; absent: root.
+    /// User as whom both processes continue when root has started them; absent: root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Treatment of system calls that neither process makes.
     #[serde(default, skip_serializing_if = "Seccomp::is_default")]
     pub seccomp: Seccomp,
-    /// After how many milliseconds without an answer a data process is taken to hang and is
-    /// replaced; 0: never.
+    /// Milliseconds without an answer after which a data process counts as hung and is replaced; 0:
+    /// never.
     #[serde(default = "default_data_hung_ms")]
     pub data_hung_ms: u32,
-    /// What the log says: this level and those above it. `SLUICE_LOG` goes before it.
+    /// Lowest level of the log. `SLUICE_LOG` overrides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<LogLevel>,
-    /// The CPU that the data worker is pinned to; absent: not pinned.
+    /// CPU to which the data worker is pinned; absent: not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_cpu: Option<u32>,
-    /// How many data workers there are.
+    /// Number of data workers.
     #[serde(default = "default_workers", skip_serializing_if = "is_one")]
     pub workers: u16,
-    /// The CPU of each of several workers; empty: none is pinned.
+    /// CPU of each of several workers; empty: none is pinned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worker_cpus: Vec<u32>,
-    /// By which rule several workers share an underlay of sockets.
+    /// Rule by which several workers share an underlay of sockets.
     #[serde(default, skip_serializing_if = "PlacementMode::is_default")]
     pub placement: PlacementMode,
-    /// CPUs to which vCPUs are pinned; absent: those of QEMU's threads are looked for.
+    /// CPUs to which vCPUs are pinned; absent: those of QEMU's threads are searched for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vcpu_cpus: Option<Vec<u16>>,
-    /// The shortest sleep of a busy worker in microseconds: longer makes larger batches.
+    /// Shortest sleep of a busy worker in microseconds: longer makes larger batches.
     #[serde(default = "default_pace_us")]
     pub pace_us: u32,
-    /// How long at most, after work with virtual machines, the worker looks on at their queues
+    /// Longest time for which the worker polls the queues of virtual machines after work with them,
     /// before it sleeps, in microseconds; 0: not at all.
     #[serde(default = "default_spin_us")]
     pub spin_us: u32,
     /// Seed of the switch (hashing); absent: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// Entries of the chip's MAC table.
+    /// Entries of the MAC table.
     #[serde(default = "default_chip_macs")]
     pub chip_macs: u32,
-    /// How many of them may lead to other hosts (flows).
+    /// Entries of the MAC table that may lead to other hosts (flows).
     #[serde(default = "default_chip_flows")]
     pub chip_flows: u32,
-    /// How many ports may be added while it runs, at a time; default: 64 on a member of a fabric.
+    /// Number of ports that may be added at run time, at a time; default: 64 on a member of a
+    /// fabric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare_ports: Option<u16>,
-    /// How long a frame waits for an unknown destination, in milliseconds.
+    /// Time for which a frame waits for an unknown destination, in milliseconds.
     #[serde(default = "default_unresolved_timeout_ms")]
     pub unresolved_timeout_ms: u32,
-    /// The time for which a receiver may hold more than its share of what others need too, in
-    /// milliseconds; then it is isolated. 0: never.
+    /// Time for which a receiver may use more than its share of shared buffers, in milliseconds;
+    /// then it is isolated. 0: never.
     #[serde(default = "default_isolate_after_ms")]
     pub isolate_after_ms: u32,
-    /// Broadcasts that a port, and a network through tunnels, may send in a second; 0: any number.
+    /// Broadcasts that a port, and a network through tunnels, may send per second; 0: any number.
     #[serde(default = "default_broadcasts_per_second")]
     pub broadcasts_per_second: u32,
-    /// The hold contract of every port and priority of which nothing else is said.
+    /// Hold contract of every port and priority without one of its own.
     #[serde(default)]
     pub hold: HoldTime,
 }
 
-/// How frames leave and reach the host.
+/// Way of frames to and from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UnderlayKind {
@@ -271,7 +272,7 @@ pub enum UnderlayKind {
     L2,
     /// UDP sockets of the kernel: any IP network, policies `LL` and `ZL` only.
     Udp,
-    /// A vhost-user port, as of a machine that has the network cards: rings in shared memory.
+    /// A vhost-user port, for a machine that owns the network cards: rings in shared memory.
     #[serde(rename = "vhost-user")]
     VhostUser,
 }
@@ -280,26 +281,26 @@ pub enum UnderlayKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Underlay {
-    /// How it is attached.
+    /// Kind of the attachment.
     pub kind: UnderlayKind,
-    /// The device (`l2`), or the device the address is on (`udp`).
+    /// Device (`l2`), or device of the address (`udp`).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
-    /// The socket at which it meets the front end (vhost-user): a path.
+    /// Path of the socket on which it meets the front end (vhost-user).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
-    /// Whether it connects to that socket instead of listening at it (vhost-user).
+    /// True if it connects to that socket instead of listening on it (vhost-user).
     #[serde(default, skip_serializing_if = "is_false")]
     pub client: bool,
-    /// Its own MAC (vhost-user).
+    /// MAC of the underlay (vhost-user).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// The address of this host's VTEP. The kernel keeps it, except for vhost-user.
+    /// Address of this host's VTEP. It is an address of the kernel, except for vhost-user.
     pub address: std::net::Ipv4Addr,
-    /// The layer-3 MTU; default: the device's, or 1500 (vhost-user).
+    /// Layer-3 MTU; default: the device's, or 1500 (vhost-user).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// The worker that serves it, from 0; absent: the host chooses.
+    /// Worker that serves it, from 0; absent: the host chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u16>,
     /// The link.
@@ -307,20 +308,20 @@ pub struct Underlay {
     pub link: Link,
 }
 
-/// A cable: its rate, and what the computation of headroom needs.
+/// A link: its rate, and inputs of the headroom's computation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
     /// Rate of the link in Mbit/s; absent: not limited (and 10 Gbit/s for pause quanta).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_mbps: Option<u64>,
-    /// How far back the shaper may use unused time, in microseconds; default 200.
+    /// Unused time that the shaper may use later, in microseconds; default 200.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_up_us: Option<u32>,
     /// One-way delay in nanoseconds; default 1000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay_ns: Option<u32>,
-    /// The longest time the reader may be descheduled, in milliseconds; default 50.
+    /// Longest time for which the reader may be descheduled, in milliseconds; default 50.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_ms: Option<u32>,
     /// Size of the kernel's receive ring in bytes; default: the computed headroom.
@@ -340,26 +341,25 @@ pub struct Link {
     pub output: Option<Size>,
 }
 
-/// How a priority is served.
+/// Service of a priority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Class {
     /// The priority, 0 to 7.
     pub priority: u8,
-    /// Before all weighted ones.
+    /// True if it is served before all weighted ones.
     #[serde(default)]
     pub strict: bool,
     /// Weight, 1 to 255; default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<u8>,
-    /// Whether the lossless policies apply to it; default true.
+    /// True if the lossless policies apply to it; default true.
     #[serde(default = "yes")]
     pub lossless: bool,
-    /// Its hold contract; absent: the host's.
+    /// Hold contract; absent: the host's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<HoldTime>,
-    /// The DSCPs that mean this priority, instead of the one that is the DSCP / 8 (RFC 2474 section
-    /// 4.2.2).
+    /// DSCPs with this priority, instead of DSCP / 8 (RFC 2474 section 4.2.2).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dscp: Vec<u8>,
 }
@@ -368,17 +368,17 @@ pub struct Class {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vnet {
-    /// Its name.
+    /// Name of the network.
     pub name: String,
-    /// Its VNI; absent on a physical switch.
+    /// VNI; absent on a physical switch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vni: Option<u32>,
-    /// The MTU of its members; default: what the underlay leaves.
+    /// MTU of its members; default: the rest that the underlay leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
 }
 
-/// What a port is.
+/// Kind of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PortKind {
@@ -387,7 +387,7 @@ pub enum PortKind {
     /// A virtual machine's network card, by vhost-user.
     #[serde(rename = "vhost-user")]
     VhostUser,
-    /// Whole frames on a device: a cable of a switch; on a host, plain machines behind it.
+    /// Whole frames on a device: a link of a switch; on a host, plain machines behind it.
     L2,
 }
 
@@ -395,75 +395,75 @@ pub enum PortKind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Port {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// What it is.
+    /// Kind of the port.
     pub kind: PortKind,
-    /// The network it belongs to.
+    /// Network of the port.
     pub vnet: String,
-    /// The device (tap, l2).
+    /// Device (tap, l2).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
-    /// The worker that serves it, from 0; absent: the host chooses.
+    /// Worker that serves it, from 0; absent: the host chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u16>,
-    /// The socket at which it meets the front end, such as QEMU (vhost-user): a path.
+    /// Path of the socket on which it meets the front end, such as QEMU (vhost-user).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket: Option<String>,
-    /// Whether it connects to that socket instead of listening at it (vhost-user).
+    /// True if it connects to that socket instead of listening on it (vhost-user).
     #[serde(default, skip_serializing_if = "is_false")]
     pub client: bool,
-    /// Whether the guest's frames are completed in the order in which it sent them, so that one
-    /// that is held back holds the descriptors of those behind it (vhost-user).
+    /// True if the guest's frames are completed in the order in which it sent them, so that a held
+    /// frame holds the descriptors of those behind it (vhost-user).
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_order: bool,
-    /// The priorities of each of its queues (vhost-user); none: it has one queue for all. Frames of
-    /// a queue behind the first have its priorities only.
+    /// Priorities of each of its queues (vhost-user); none: it has one queue for all. Frames of a
+    /// queue after the first have its priorities only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Vec<u8>>,
-    /// Whether the guest may leave checksums and segmentation to the port (vhost-user), and takes
+    /// True if the guest may leave checksums and segmentation to the port (vhost-user), and accepts
     /// super-frames; default true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub offload: bool,
-    /// Its VLAN on that device (l2), 1 to 4094: it takes frames with this 802.1Q tag, and puts it
-    /// on what leaves. Several ports may share a device then. Absent: untagged frames.
+    /// VLAN on that device (l2), 1 to 4094: the port takes frames with this 802.1Q tag, and adds it
+    /// to frames that leave. Several ports may share a device then. Absent: untagged frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vlan: Option<u16>,
-    /// Whether the untagged frames of the device are of this VLAN too; its own leave untagged.
+    /// True if the untagged frames of the device are of this VLAN too; its own leave untagged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub native: bool,
-    /// The network namespace that the TAP lies in: a path such as `/run/netns/c1`.
+    /// Network namespace of the TAP: a path such as `/run/netns/c1`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<String>,
-    /// The MAC of the endpoint behind it (tap).
+    /// MAC of the endpoint behind it (tap).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// Addresses or prefixes that the endpoint may speak as beside its own, and that other ports
-    /// may have as well: whoever announced one last has it.
+    /// Addresses or prefixes that the endpoint may use beside its own, and that other ports may
+    /// have as well: the port that announced one last has it.
     #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<AllowedIp>,
-    /// The service rate of the vNIC in Mbit/s: how fast its machine takes frames.
+    /// Service rate of the vNIC in Mbit/s: the rate at which its machine takes frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_mbps: Option<u64>,
-    /// The TAP's ring in frames (`txqueuelen`); default 20000.
+    /// Ring of the TAP in frames (`txqueuelen`); default 20000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_frames: Option<u32>,
-    /// Priority of frames that say none.
+    /// Priority of frames without one.
     #[serde(default)]
     pub priority: u8,
-    /// Whether PCP and DSCP of received frames are believed; default true.
+    /// True if PCP and DSCP of received frames are trusted; default true.
     #[serde(default = "yes")]
     pub trust: bool,
-    /// The hold contract of what is sent to it, in all priorities; absent: those of the priorities.
+    /// Hold contract of frames sent to it, in all priorities; absent: those of the priorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<HoldTime>,
-    /// The cable (l2).
+    /// Link of the port (l2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
 }
 
 impl Port {
-    /// A port of which nothing else is said.
+    /// Makes a port with defaults.
     #[must_use]
     pub fn new(name: &str, kind: PortKind, vnet: &str, device: &str) -> Self {
         Self {
@@ -496,20 +496,20 @@ impl Port {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peer {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// The address of its VTEP.
+    /// Address of its VTEP.
     pub vtep: std::net::Ipv4Addr,
-    /// The networks it has.
+    /// Networks that it has.
     pub vnets: Vec<String>,
-    /// The MAC of the next hop to its VTEP (over vhost-user, where no kernel knows it).
+    /// MAC of the next hop to its VTEP (over vhost-user, which no kernel knows).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
-    /// Its number in the fabric; absent: it is no member, and its endpoints are learned from its
+    /// Number in the fabric; absent: it is no member, and its endpoints are learned from its
     /// frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u16>,
-    /// Where it listens for members of the fabric; default: its VTEP.
+    /// Address on which it listens for members of the fabric; default: its VTEP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<std::net::Ipv4Addr>,
 }
@@ -518,17 +518,17 @@ pub struct Peer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vport {
-    /// Its network.
+    /// Network of the endpoint.
     pub vnet: String,
-    /// Its MAC.
+    /// MAC of the endpoint.
     pub mac: String,
-    /// Its IP, for people.
+    /// IP address, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<std::net::Ipv4Addr>,
-    /// The peer it is on; or
+    /// Peer that has it; absent if a local port has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
-    /// the local port it is behind.
+    /// Local port that has it; absent if a peer has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
 }

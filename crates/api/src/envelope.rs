@@ -1,54 +1,55 @@
-//! What stands around every answer in JSON: `sluice … --json` prints one object, whose own keys
-//! are beside these.
+//! The envelope of every answer in JSON: `sluice … --json` prints one object, whose own keys are
+//! beside these.
 //!
 //! ```json
 //! {"format":1,"program":"0.1.0","host":"h1","time":"2026-03-01T12:00:00.123Z","members":[]}
 //! {"format":1,"program":"0.1.0","host":null,"time":"…","error":"…","remedy":"…"}
 //! ```
 //!
-//! No answer has a key of its own with one of these names, but for `host`, which means the same.
+//! No answer has a key of its own with one of these names, except for `host`, which has the same
+//! meaning.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the envelope, and of what may be said of all answers. It rises when a key goes
-/// or changes its meaning, not when one comes.
+/// Version of the envelope, and of the rules for all answers. It rises when a key goes or changes
+/// its meaning, not when one is added.
 pub const FORMAT: u32 = 1;
 
-/// What stands around an answer.
+/// The envelope of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// The version of the format.
+    /// Version of the format.
     pub format: u32,
-    /// The version of the program that answers.
+    /// Version of the program that answers.
     pub program: String,
-    /// The host that answers; absent if none does.
+    /// Host that answers; absent if none does.
     pub host: Option<String>,
-    /// When, as RFC 3339 in UTC.
+    /// Time, as RFC 3339 in UTC.
     pub time: String,
 }
 
-/// What stands in the place of an answer if there is none.
+/// Error in place of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failed {
-    /// Why.
+    /// The error.
     pub error: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: String,
 }
 
-/// Who answers on a socket.
+/// Identity of a host on a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Who {
-    /// Its name.
+    /// Name of the host.
     pub host: String,
-    /// The version of its program.
+    /// Version of its program.
     pub program: String,
 }
 
 impl Envelope {
-    /// Around what `who` says now; around what this program says if that is nobody.
+    /// Makes an envelope for an answer of `who` now; of this program if that is `None`.
     #[must_use]
     pub fn now(who: Option<Who>) -> Self {
         let (host, program) = who.map(|who| (who.host, who.program)).unzip();
@@ -56,13 +57,13 @@ impl Envelope {
         Self { format: FORMAT, program, host, time: rfc3339(now_ms()) }
     }
 
-    /// Puts the keys of an object, which is written in JSON, beside its own.
+    /// Puts the keys of a JSON object beside its own.
     ///
     /// # Panics
-    /// If it is no object.
+    /// If it is not an object.
     #[must_use]
     pub fn around(&self, object: &str) -> String {
-        /// `host` alone, so that only the first key is read of an answer that may be large.
+        /// Has `host` alone, so that only the first key is read of an answer that may be large.
         #[derive(Deserialize)]
         struct Own {
             host: Option<serde::de::IgnoredAny>,
@@ -88,8 +89,8 @@ impl Envelope {
 }
 
 impl Failed {
-    /// A sentence as errors are written: what is wrong, and behind a semicolon what to do.
-    /// `whole` is the same with its causes.
+    /// Makes an error from a sentence: the problem, and the remedy after a semicolon. `whole` is
+    /// the sentence with its causes.
     #[must_use]
     pub fn new(sentence: &str, whole: String) -> Self {
         let remedy = sentence
@@ -101,12 +102,12 @@ impl Failed {
     }
 }
 
-/// Milliseconds since 1970.
+/// Returns the milliseconds since 1970.
 fn now_ms() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
 }
 
-/// Milliseconds since 1970 as RFC 3339 in UTC.
+/// Formats milliseconds since 1970 as RFC 3339 in UTC.
 #[must_use]
 pub fn rfc3339(millis: u128) -> String {
     let (seconds, millis) = (millis / 1000, millis % 1000);
@@ -116,8 +117,8 @@ pub fn rfc3339(millis: u128) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
 }
 
-/// Days since 1970-01-01 as year, month and day (Hinnant, "chrono-compatible low-level date
-/// algorithms", `civil_from_days`).
+/// Converts days since 1970-01-01 to year, month and day (Hinnant, "chrono-compatible low-level
+/// date algorithms", `civil_from_days`).
 #[must_use]
 pub fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;

@@ -1,11 +1,11 @@
-//! Words of another host: no more of them than a screen takes, and nothing that would control one.
+//! Texts of another host: limited in length, and without terminal control codes.
 
-/// Characters of a text that are taken from another host.
+/// Most characters of a text that are accepted from another host.
 pub const TEXT_MAX: usize = 400;
-/// Items of a list that are taken from another host.
+/// Most items of a list that are accepted from another host.
 pub const LIST_MAX: usize = 64;
 
-/// Cuts a text, and replaces what a terminal would obey.
+/// Cuts a text, and replaces control characters.
 pub(crate) fn clean(text: &mut String) {
     if text.chars().count() > TEXT_MAX || text.contains(char::is_control) {
         *text = text

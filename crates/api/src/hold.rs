@@ -1,28 +1,28 @@
-//! The hold contract as it is written in a configuration: a time with its unit, or `forever`.
+//! The hold contract as written in a configuration: a time with its unit, or `forever`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The longest time that senders are held for a receiver of which no frame leaves.
+/// Longest time for which senders are held for a receiver that takes no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum HoldTime {
     /// Milliseconds.
     Ms(u32),
-    /// For ever, as the paper on zOVN has it.
+    /// Forever, as in the paper on zOVN.
     Forever,
 }
 
 impl Default for HoldTime {
-    /// One second.
+    /// Returns one second.
     fn default() -> Self {
         Self::Ms(1_000)
     }
 }
 
-/// A text that is no hold time.
+/// Error: a text that is no hold time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no hold time: write a time such as \"500ms\" or \"2s\", or \"forever\"")]
 pub struct NoHoldTime(String);
@@ -40,7 +40,7 @@ impl FromStr for HoldTime {
             (None, None) => return Err(NoHoldTime(text.to_owned())),
         };
         let ms = number.trim().parse::<u32>().ok().and_then(|number| number.checked_mul(factor));
-        // Nothing at all would be held.
+        // Zero would hold nothing.
         ms.filter(|ms| *ms > 0).map(Self::Ms).ok_or_else(|| NoHoldTime(text.to_owned()))
     }
 }

@@ -1,7 +1,7 @@
-//! What people and programs exchange with Sluice: the configuration file of a host, and the
-//! versioned JSON of the management API.
+//! Interface of Sluice to people and programs: the configuration file of a host, and the versioned
+//! JSON of the management API.
 //!
-//! Types only. Checking a configuration and turning it into a switch is the daemon's work.
+//! This crate has types only. The daemon checks a configuration and builds a switch from it.
 #![forbid(unsafe_code)]
 
 pub mod agree;

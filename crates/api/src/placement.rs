@@ -1,5 +1,5 @@
-//! Which core does whose tunnel work, said once for all hosts of a fabric: the policy, and what
-//! each of them has made of it.
+//! Placement of tunnel work on cores, for all hosts of a fabric: the policy, and its state on each
+//! host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,43 +8,43 @@ use sluice_base::FlowMatch;
 
 use crate::foreign::{LIST_MAX, clean};
 
-/// How many matches a policy may have: each is looked at for every frame.
+/// Most matches of a policy: every frame is compared with each.
 pub const HIGH_MAX: usize = 32;
-/// How many hosts may differ from the others.
+/// Most hosts that may differ from the others.
 pub const HOSTS_MAX: usize = 64;
-/// The highest number of a CPU.
+/// Highest number of a CPU.
 pub const CPU_MAX: u16 = 4095;
-/// The most bytes of a policy as JSON, so that it fits where members ask each other.
+/// Most bytes of a policy as JSON, so that it fits into the members' messages.
 pub const POLICY_SIZE_MAX: usize = 8 << 10;
-/// The highest load that is believed, in hundredths of a CPU.
+/// Highest load that is accepted, in hundredths of a CPU.
 pub const LOAD_PERCENT_MAX: f64 = 9_999.0;
-/// The highest version: more than anybody sets, and far enough from the end of the numbers that
-/// one more is always a version, too.
+/// Highest version: more than any host sets, and far enough from the end of the numbers that one
+/// more is always a version, too.
 pub const VERSION_MAX: u64 = 1 << 48;
 
-/// By which rule flows go to workers.
+/// Rule by which flows go to workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlacementMode {
     /// By hash alone: nothing moves.
     #[serde(rename = "rss")]
     Rss,
-    /// By hash, and from the worker that has most to the one that has least.
+    /// By hash, and moved from the worker with the highest load to the one with the lowest.
     #[serde(rename = "rss++")]
     RssPlusPlus,
-    /// One worker is for what is of high priority, the others for the rest, each by hash.
+    /// One worker is for flows of high priority, the others for the rest, each by hash.
     #[serde(rename = "predetermined")]
     Predetermined,
     /// Off CPUs with pinned vCPUs and off workers without room.
     #[serde(rename = "on-the-fly")]
     OnTheFly,
-    /// Both.
+    /// Both `RssPlusPlus` and `OnTheFly`.
     #[default]
     #[serde(rename = "adaptive")]
     Adaptive,
 }
 
 impl PlacementMode {
-    /// Its name.
+    /// Returns the name of the rule.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl PlacementMode {
         }
     }
 
-    /// The rule of that name.
+    /// Returns the rule of that name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let all =
@@ -70,11 +70,11 @@ impl PlacementMode {
     }
 }
 
-/// What is wanted everywhere. Empty: each host's own configuration holds.
+/// Placement for all hosts. Empty: each host's own configuration holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// The rule; absent: that of each host's configuration.
+    /// Rule; absent: that of each host's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PlacementMode>,
     /// CPUs that get no tunnel work.
@@ -84,7 +84,7 @@ pub struct Policy {
     /// `vni=5000,ip=10.0.0.0/24,proto=tcp,port=443` ([`FlowMatch`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub high: Vec<Match>,
-    /// Hosts for which something else holds, by name.
+    /// Exceptions for hosts, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hosts: BTreeMap<String, OfHost>,
 }
@@ -108,11 +108,11 @@ impl From<Match> for String {
     }
 }
 
-/// What holds for one host instead of what holds for all.
+/// Placement of one host in place of the general one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfHost {
-    /// The rule.
+    /// Rule for the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PlacementMode>,
     /// CPUs that get no tunnel work.
@@ -120,10 +120,10 @@ pub struct OfHost {
     pub excluded_cpus: Option<BTreeSet<u16>>,
 }
 
-/// What holds on one host.
+/// Placement that holds on one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InForce {
-    /// The rule; absent: that of its configuration.
+    /// Rule; absent: that of its configuration.
     pub mode: Option<PlacementMode>,
     /// CPUs that get no tunnel work.
     pub excluded_cpus: BTreeSet<u16>,
@@ -132,7 +132,7 @@ pub struct InForce {
 }
 
 impl Policy {
-    /// What of it holds on a host.
+    /// Returns the placement that holds on a host.
     #[must_use]
     pub fn on(&self, host: &str) -> InForce {
         let own = self.hosts.get(host);
@@ -144,10 +144,10 @@ impl Policy {
         }
     }
 
-    /// Whether its numbers are within bounds.
+    /// Checks that its numbers are within bounds.
     ///
     /// # Errors
-    /// What is too much, and how much may be.
+    /// The number that is too large, and its limit.
     pub fn check(&self) -> Result<(), String> {
         if self.high.len() > HIGH_MAX {
             let count = self.high.len();
@@ -180,61 +180,61 @@ impl Policy {
     }
 }
 
-/// Which policy it is. Of two, the greater one holds.
+/// Identity of a policy. Of two policies, the one with the greater stamp holds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct Stamp {
-    /// One more than that of the policy that it replaced, as far as its host knew.
+    /// One more than the version of the policy that it replaced, as far as its host knew.
     pub version: u64,
-    /// The host where it was set: its number in the fabric, 0 outside of one.
+    /// Host where it was set: its number in the fabric, 0 outside of one.
     pub by: u16,
-    /// When, in milliseconds since 1970 by the clock of that host. It matters only if a host has
-    /// forgotten what it set before.
+    /// Time of setting, in milliseconds since 1970 by the clock of that host. It matters only if a
+    /// host has forgotten an earlier policy.
     pub at_ms: u64,
 }
 
-/// A policy with its stamp. The stamp of nothing ever set is zero.
+/// A policy with its stamp. The stamp before any policy is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamped {
-    /// Which one it is.
+    /// Stamp of the policy.
     pub stamp: Stamp,
-    /// What it says.
+    /// The policy.
     pub policy: Policy,
 }
 
-/// The file `placement.json` in the directory of a host: what holds there, also for those who steer
-/// the kernel's work on it.
+/// The file `placement.json` in the directory of a host: the policy that holds there, also for
+/// processes that steer the kernel's work on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// The name of the host.
+    /// Name of the host.
     pub host: String,
     /// The policy.
     pub stamped: Stamped,
 }
 
-/// What a host has made of a policy.
+/// State of a policy on a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// The host.
+    /// Name of the host.
     pub host: String,
-    /// Which policy it knows; absent: it could not be asked.
+    /// Stamp of its policy; absent: the host could not be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stamp: Option<Stamp>,
-    /// All of it does what the policy of the answer says.
+    /// True if all places follow the policy of the answer.
     #[serde(default)]
     pub follows: bool,
-    /// The workers of its own data plane that share an underlay, and others who steer there.
+    /// The workers of its own data plane that share an underlay, and other processes that steer
+    /// there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<PlaceStatus>,
-    /// What is not as the policy says, and why.
+    /// Parts of the policy that do not hold, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl Status {
-    /// What another host sent, with no more of it than a screen takes and nothing that would
-    /// control one.
+    /// Limits texts of another host to a bounded length, and removes terminal control codes.
     pub fn clean(&mut self) {
         self.places.truncate(LIST_MAX);
         self.notes.truncate(LIST_MAX);
@@ -250,33 +250,33 @@ impl Status {
     }
 }
 
-/// What follows the policy on a host: a shared underlay, the ports of its workers, or a device with
-/// `sluice steer`.
+/// A part of a host that follows the policy: a shared underlay, the ports of its workers, or a
+/// device with `sluice steer`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PlaceStatus {
-    /// The port or the device; `ports`: those that may move from worker to worker.
+    /// The port or the device; `ports`: those that may migrate between workers.
     pub name: String,
     /// `workers`, `xdp` or `rps`.
     pub kind: String,
-    /// The policy that it follows now.
+    /// Stamp of the policy that it follows now.
     pub stamp: Stamp,
-    /// The rule in force.
+    /// Rule in force.
     pub mode: String,
-    /// How many matches of high priority it knows.
+    /// Number of matches of high priority in force.
     pub high: u32,
-    /// How many buckets, or ports, have moved so far.
+    /// Number of buckets, or ports, that have moved so far.
     pub moves: u64,
-    /// Its CPUs.
+    /// CPUs of the place.
     pub cpus: Vec<CpuStatus>,
 }
 
-/// The file `steer-DEV.json` beside `placement.json`: what steers a device has made of the policy.
+/// The file `steer-DEV.json` beside `placement.json`: state of the policy at a steered device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steered {
-    /// The device.
+    /// State of the device.
     #[serde(flatten)]
     pub place: PlaceStatus,
-    /// What is not as the policy says, and why.
+    /// Parts of the policy that do not hold, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -284,23 +284,23 @@ pub struct Steered {
 /// A CPU, or a worker that is not pinned to one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuStatus {
-    /// Its number; absent: a worker that is not pinned.
+    /// Number of the CPU; absent: a worker that is not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u16>,
-    /// The number of the worker.
+    /// Number of the worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<u16>,
-    /// The policy keeps work away.
+    /// True if the policy excludes it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub excluded: bool,
-    /// A vCPU is pinned to it.
+    /// True if a vCPU is pinned to it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub runs_vcpu: bool,
     /// Buckets, or ports, that are there.
     pub buckets: u32,
-    /// Of these, of high priority.
+    /// Number of these that are of high priority.
     pub high: u32,
-    /// What they take of it, in hundredths.
+    /// Load of these on the CPU, in hundredths.
     pub load_percent: f64,
 }
 
@@ -309,33 +309,33 @@ const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-/// What a data process has made of a policy.
+/// State of a policy at a data process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Followed {
-    /// The underlay that its workers share, and the ports that may move between them.
+    /// The underlay that its workers share, and the ports that may migrate between them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<PlaceStatus>,
-    /// What is not as the policy says, and why.
+    /// Parts of the policy that do not hold, with reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// What may be asked.
+/// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Question {
-    /// What holds, and what each host has made of it.
+    /// Show the policy that holds, and its state on each host.
     Show,
-    /// This policy is to hold everywhere.
+    /// Set this policy everywhere.
     Set(Box<Policy>),
 }
 
-/// What holds, and what each host has made of it.
+/// The policy that holds, and its state on each host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The policy that this host knows.
+    /// Policy that this host knows.
     pub stamped: Stamped,
-    /// Each host, this one first.
+    /// Hosts, this one first.
     pub hosts: Vec<Status>,
 }
 

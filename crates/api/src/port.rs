@@ -1,4 +1,4 @@
-//! Ports that come and go while a host runs.
+//! Ports that are added and deleted at run time.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 pub use self::allowed::AllowedIp;
 
-/// What a new port is attached to. In each case a TAP device is made, which goes with the port.
+/// Place of a new port. In each case a TAP device is made, which is deleted with the port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// A network namespace: its name below `/run/netns`, or a path.
     Netns(String),
-    /// The network namespace of a process.
+    /// Network namespace of a process.
     Pid(u32),
-    /// A device of this name beside the host itself, for a bridge or a machine behind it.
+    /// Device of this name on the host, for a bridge or a machine behind it.
     Tap(String),
-    /// The host itself: a way out of the network.
+    /// The host itself, for access to the network.
     Host,
 }
 
@@ -26,42 +26,43 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewPort {
-    /// What it is attached to.
+    /// Place of the port.
     pub place: Place,
-    /// The network.
+    /// Name of the network.
     pub vnet: String,
-    /// Its name; absent: made of the place.
+    /// Name of the port; absent: made from the place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The name of the device; absent: `eth0` in a namespace, `sl-NETWORK` on the host.
+    /// Name of the device; absent: `eth0` in a namespace, `sl-NETWORK` on the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The addresses of the endpoint, which it is bound to. The device gets them, but not one that
-    /// a machine is behind ([`Place::Tap`]).
+    /// Addresses to which the endpoint is bound. The device gets them, except for one with a
+    /// machine behind it ([`Place::Tap`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ips: Vec<Cidr>,
-    /// The MAC that the endpoint is bound to; absent: one is made if it has an IP address,
-    /// otherwise whoever speaks is learned.
+    /// MAC to which the endpoint is bound; absent: one is made if there is an IP address, otherwise
+    /// senders are learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// Addresses that the endpoint may speak as beside its own, and that other ports may have as
-    /// well: whoever announced one last has it.
+    /// Addresses that the endpoint may use beside its own, and that other ports may have as well:
+    /// the port that announced one last has it.
     #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<AllowedIp>,
-    /// Whether it takes its MAC and addresses over from ports of other hosts that are bound to
+    /// True if it takes its MAC and addresses over from ports of other hosts that are bound to
     /// them.
     #[serde(rename = "move", default, skip_serializing_if = "is_false")]
     pub moves: bool,
-    /// How late its binding is: more than that of whoever it took it from. The host fills it in.
+    /// Sequence of its binding: above that of the port from which it was taken. The host fills it
+    /// in.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub taken: u32,
-    /// The router of the device's default route.
+    /// Router of the device's default route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<IpAddr>,
     /// Further routes of the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
-    /// The MTU of the device; absent: that of the network.
+    /// MTU of the device; absent: that of the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
 }
@@ -79,34 +80,34 @@ const fn is_zero(value: &u32) -> bool {
 /// A port that was added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Added {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// Its network.
+    /// Network of the port.
     pub vnet: String,
-    /// Its device.
+    /// Device of the port.
     pub device: String,
-    /// The network namespace that the device lies in; absent: the host's own.
+    /// Network namespace of the device; absent: the host's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub netns: Option<String>,
-    /// The MAC that it is bound to; absent: it learns.
+    /// MAC to which it is bound; absent: it learns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// The addresses that it is bound to.
+    /// Addresses to which it is bound.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ips: Vec<Cidr>,
-    /// Addresses that it may speak as beside them.
+    /// Addresses that it may use beside them.
     #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<AllowedIp>,
-    /// Its number in the switch.
+    /// Number of the port in the switch.
     pub number: u16,
 }
 
 /// A port that was deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deleted {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// Frames that ended with it, under `stopped`.
+    /// Frames that were dropped with it, under `stopped`.
     pub frames: u64,
 }
 
@@ -140,7 +141,7 @@ impl FromStr for Cidr {
         if ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || ip == BROADCAST {
             return Err(format!("`{text}`: {ip} is not the address of one endpoint; use another"));
         }
-        // RFC 3021 section 2.1 and RFC 6164 section 5: with two addresses both are endpoints'.
+        // RFC 3021 section 2.1 and RFC 6164 section 5: of two addresses both may be endpoints'.
         if bits(ip) - prefix >= 2 {
             let (first, last) = ends(ip, prefix);
             if ip == first {
@@ -167,13 +168,13 @@ const fn bits(ip: IpAddr) -> u8 {
     if ip.is_ipv4() { 32 } else { 128 }
 }
 
-/// The parts of `ADDRESS/PREFIX`, unchecked against each other.
+/// Splits `ADDRESS/PREFIX`, without a check of the parts.
 fn split(text: &str) -> Option<(IpAddr, u8)> {
     let (ip, prefix) = text.split_once('/')?;
     Some((ip.parse().ok()?, prefix.parse().ok()?))
 }
 
-/// The first and the last address with these first bits.
+/// Returns the first and the last address of a prefix.
 fn ends(ip: IpAddr, prefix: u8) -> (IpAddr, IpAddr) {
     match ip {
         IpAddr::V4(ip) => {
@@ -190,14 +191,14 @@ fn ends(ip: IpAddr, prefix: u8) -> (IpAddr, IpAddr) {
 }
 
 impl Cidr {
-    /// Whether an address is in its network.
+    /// Returns true if an address is in its network.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.ip.is_ipv4() == ip.is_ipv4() && ends(self.ip, self.prefix) == ends(ip, self.prefix)
     }
 }
 
-/// A route: a destination, and a router unless it is on the link, as in `10.9.0.0/16` or
+/// A route: a destination, and a router unless it is on-link, as in `10.9.0.0/16` or
 /// `10.9.0.0/16,10.0.0.1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -7,35 +7,35 @@ use serde::{Deserialize, Serialize};
 /// A file of results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
-    /// What ran.
+    /// Name of the run.
     pub name: String,
-    /// The commit it was built from, `unknown` outside a repository.
+    /// Commit it was built from, `unknown` outside a repository.
     pub commit: String,
-    /// The machine in one line: processor, cores, memory, kernel.
+    /// Machine in one line: processor, cores, memory, kernel.
     pub machine: String,
     /// The figures.
     pub rows: Vec<Row>,
 }
 
-/// One figure with every value it was made of.
+/// One figure with all of its values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What was measured, e.g. `pa.fct`.
+    /// Name of the measurement, e.g. `pa.fct`.
     pub measure: String,
     /// `sluice`, or the peer's name.
     pub subject: String,
-    /// The unit of the values.
+    /// Unit of the values.
     pub unit: String,
-    /// Every round, or every query.
+    /// A value for every round, or every query.
     pub values: Vec<f64>,
-    /// The median of the values.
+    /// Median of the values.
     pub median: f64,
-    /// The settings under which it was measured.
+    /// Settings of the measurement.
     pub context: BTreeMap<String, serde_json::Value>,
 }
 
 impl Row {
-    /// A row; the median is taken from the values.
+    /// Makes a row; the median is computed from the values.
     #[must_use]
     pub fn new(measure: &str, subject: &str, unit: &str, values: Vec<f64>) -> Self {
         let median = median(&values);
@@ -49,7 +49,7 @@ impl Row {
         }
     }
 
-    /// The row with one more setting.
+    /// Adds a setting to the row.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<serde_json::Value>) -> Self {
         self.context.insert(key.to_owned(), value.into());
@@ -57,7 +57,7 @@ impl Row {
     }
 }
 
-/// The median; of an even number of values the mean of the middle two; of none, zero.
+/// Returns the median; of an even number of values the mean of the middle two; of none, zero.
 #[must_use]
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();

@@ -1,13 +1,13 @@
-//! The answers of `sluice show`, version 1. One JSON object per question.
+//! Answers of `sluice show`, one JSON object per question.
 
 use serde::{Deserialize, Serialize};
 
 use crate::port::AllowedIp;
 
-/// The version of these types.
+/// Version of these types.
 pub const VERSION: u32 = 2;
 
-/// What may be asked.
+/// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Question {
@@ -25,30 +25,30 @@ pub enum Question {
     Tunnels,
     /// The MAC table.
     Mac,
-    /// Where the time of the workers goes.
+    /// Times of the workers.
     Worker,
-    /// Which worker serves which port, and why.
+    /// Worker of each port, and the reason.
     Placement,
 }
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The version of the types.
+    /// Version of the types.
     pub version: u32,
-    /// The host that answers.
+    /// Host that answers.
     pub host: String,
-    /// Its policy.
+    /// Policy of the host.
     pub policy: crate::config::Policy,
     /// Nanoseconds since the data process started.
     pub at_ns: u64,
     /// Frames that were lost outside the switch, beside drops and the audit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outside: Vec<LossRow>,
-    /// The guard of the devices that lead to other hosts, beside ports and drops.
+    /// Guard of the devices that lead to other hosts, beside ports and drops.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guard: Vec<GuardRow>,
-    /// What was asked for.
+    /// Rows of the answer.
     #[serde(flatten)]
     pub body: Body,
 }
@@ -71,53 +71,53 @@ pub enum Body {
     Tunnels(Vec<TunnelRow>),
     /// The MAC table.
     Mac(Vec<MacRow>),
-    /// Where the time of the workers goes, the first one first.
+    /// Times of the workers, in order.
     Worker(Vec<WorkerTimes>),
-    /// Which worker serves which port.
+    /// Worker of each port.
     Placement(Vec<PlacementRow>),
 }
 
-/// A port and the worker that serves it, or the buckets of flows of a shared port that a worker has
-/// for one reason.
+/// A port and its worker, or the buckets of flows of a shared port that a worker has for one
+/// reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlacementRow {
-    /// The port.
+    /// Name of the port.
     pub port: String,
-    /// Its worker, from 0; absent: each of them has a part of it.
+    /// Worker of the port, from 0; absent: each worker has a part of it.
     pub worker: Option<u16>,
-    /// The CPU that the worker is pinned to.
+    /// CPU to which the worker is pinned.
     pub cpu: Option<u32>,
-    /// Why it is this worker.
+    /// Reason for this worker.
     pub why: String,
-    /// Absent: the row is about all of the port.
+    /// Buckets of the row; absent: the row is about all of the port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buckets: Option<BucketsRow>,
 }
 
-/// Buckets of flows: what hashes alike by the addresses of the inner frame.
+/// Buckets of flows: flows with the same hash of the inner frame's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BucketsRow {
-    /// Their numbers: of 256, and from 256 on of flows of high priority.
+    /// Numbers of the buckets: up to 255, and from 256 on for flows of high priority.
     pub list: Vec<u16>,
-    /// They are of flows of high priority.
+    /// True if these are buckets for flows of high priority.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub high: bool,
-    /// What they take of their worker's time, in hundredths.
+    /// Share of their worker's time, in hundredths.
     pub load_percent: f64,
 }
 
-/// Where a data worker's time went since it began.
+/// Times of a data worker since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerTimes {
     /// Turns that moved something, in nanoseconds.
     pub busy_ns: u64,
-    /// Turns that looked and found nothing.
+    /// Turns that found nothing.
     pub looking_ns: u64,
     /// Sleep.
     pub asleep_ns: u64,
     /// Turns.
     pub turns: u64,
-    /// The CPU that it is pinned to.
+    /// CPU to which it is pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
 }
@@ -125,62 +125,62 @@ pub struct WorkerTimes {
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PortRow {
-    /// Its name.
+    /// Name of the port.
     pub port: String,
-    /// Its kind: `tap`, `l2`, `udp`, `memory`.
+    /// Kind of the port: `tap`, `l2`, `udp`, `memory`.
     pub kind: String,
-    /// Its network, or `underlay`.
+    /// Network of the port, or `underlay`.
     pub vnet: String,
     /// `yes`, or `no, needs …`.
     pub lossless: String,
     /// Frames that entered the switch here.
     pub rx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub rx_bytes: u64,
-    /// Frames that the driver took to send.
+    /// Frames that the driver accepted for sending.
     pub tx_frames: u64,
-    /// Their bytes on the wire.
+    /// Bytes of these frames on the wire.
     pub tx_bytes: u64,
-    /// Frames that the driver has taken and not yet handed to the kernel.
+    /// Frames that the driver has accepted and not yet handed to the kernel.
     pub driver_pending: u64,
-    /// Frames that the driver had taken and the kernel refused for good.
+    /// Frames that the driver had accepted and the kernel refused for good.
     pub driver_lost: u64,
     /// Frames held at the input now.
     pub held_frames: u32,
-    /// The most bytes ever held at the input.
+    /// Most bytes ever held at the input.
     pub held_bytes_max: u64,
-    /// The most frames ever held at the input.
+    /// Most frames ever held at the input.
     pub held_frames_max: u32,
     /// Frames that wait for this output now.
     pub queued_frames: u32,
-    /// The most bytes that ever waited for this output.
+    /// Most bytes that ever waited for this output.
     pub queued_bytes_max: u64,
-    /// The most frames that ever waited for this output.
+    /// Most frames that ever waited for this output.
     pub queued_frames_max: u32,
-    /// The most frames the kernel's receive ring was ever seen to hold (headroom in use).
+    /// Most frames ever seen in the kernel's receive ring (headroom in use).
     pub ring_frames_max: u64,
-    /// How many frames the kernel's receive ring can hold.
+    /// Number of frames that the kernel's receive ring can hold.
     pub ring_frames: u64,
-    /// Frames of priorities that the switch takes nothing of, set aside so that they do not stand
-    /// before the others.
+    /// Frames of priorities that the switch does not accept now, set aside so that they do not
+    /// block the others.
     #[serde(default)]
     pub aside_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     #[serde(default)]
     pub aside_bytes: u64,
-    /// The most frames that were ever set aside.
+    /// Most frames that were ever set aside.
     #[serde(default)]
     pub aside_frames_max: u64,
-    /// The most bytes that were ever set aside.
+    /// Most bytes that were ever set aside.
     #[serde(default)]
     pub aside_bytes_max: u64,
     /// Kernel counters that can hide a loss on this path, by name (`tap.tx_dropped`,
     /// `packet.tp_drops`, `qdisc.dropped`, …), since the port was opened.
     pub kernel: std::collections::BTreeMap<String, u64>,
-    /// Addresses that its endpoint may speak as beside its own.
+    /// Addresses that its endpoint may use beside its own.
     #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
     pub allowed: Vec<AllowedIp>,
-    /// Those of them, and of the driver's, that are losses.
+    /// Counters of the kernel and the driver that are losses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<LossRow>,
 }
@@ -188,33 +188,33 @@ pub struct PortRow {
 /// Frames of a port that were lost outside the switch, in the kernel or in a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LossRow {
-    /// The port.
+    /// Name of the port.
     pub port: String,
-    /// The counter that saw it: one of [`PortRow::kernel`], or `driver.lost`.
+    /// Counter of the loss: one of [`PortRow::kernel`], or `driver.lost`.
     pub counter: String,
     /// Frames since the port was opened.
     pub frames: u64,
-    /// How long before the answer the counter was seen to rise last, in nanoseconds: up to a second
-    /// less than it is.
+    /// Time from the last observed increase of the counter to the answer, in nanoseconds: up to a
+    /// second less than the real one.
     pub ago_ns: u64,
 }
 
-/// A device that leads to other hosts, and whether what Sluice did not send is kept from speaking
-/// to their VTEPs there.
+/// A device that leads to other hosts, and whether other programs on it are kept from sending to
+/// the hosts' VTEPs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuardRow {
-    /// The device.
+    /// Name of the device.
     pub device: String,
-    /// Why it has no guard; absent: it has one.
+    /// Reason why it has no guard; absent: it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lacks: Option<String>,
 }
 
-/// Counters of the whole machine: a loss of theirs may be anybody's.
+/// Counters of the whole machine: their losses may be of any program.
 const OF_MACHINE: [&str; 2] = ["softnet.dropped", "neigh.unresolved_discards"];
 
-/// A port's losses, without those that may be another's, in words: `lost 12 frames outside the
-/// switch (ring.drops), last 3.0 s ago`.
+/// Formats a port's losses, without those that may be another's: `lost 12 frames outside the switch
+/// (ring.drops), last 3.0 s ago`.
 #[must_use]
 pub fn losses_text(losses: &[LossRow]) -> Option<String> {
     let own = |row: &&LossRow| !OF_MACHINE.contains(&row.counter.as_str());
@@ -230,7 +230,7 @@ pub fn losses_text(losses: &[LossRow]) -> Option<String> {
     ))
 }
 
-/// A time in seconds with one decimal: `3.0 s`.
+/// Formats a time in seconds with one decimal: `3.0 s`.
 #[must_use]
 pub fn seconds(ns: u64) -> String {
     format!("{}.{} s", ns / 1_000_000_000, ns / 100_000_000 % 10)
@@ -239,32 +239,32 @@ pub fn seconds(ns: u64) -> String {
 /// A queue that holds frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueRow {
-    /// Where its frames came from: a port or a peer.
+    /// Source of its frames: a port or a peer.
     pub source: String,
-    /// Where they go: a port, a peer, or `unresolved MAC`.
+    /// Destination of its frames: a port, a peer, or `unresolved MAC`.
     pub lane: String,
-    /// Their priority.
+    /// Priority of the frames.
     pub priority: u8,
-    /// How many.
+    /// Number of frames.
     pub frames: u32,
-    /// Their bytes.
+    /// Bytes of the frames.
     pub bytes: u64,
 }
 
-/// Frames that ended.
+/// Frames that were dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DropRow {
-    /// The port at which they were classified.
+    /// Port at which they were classified.
     pub port: String,
-    /// Their priority.
+    /// Priority of the frames.
     pub priority: u8,
-    /// The reason.
+    /// Reason of the drop.
     pub reason: String,
-    /// Its class.
+    /// Class of the reason.
     pub class: String,
-    /// How many.
+    /// Number of frames.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of the frames.
     pub bytes: u64,
 }
 
@@ -272,22 +272,22 @@ pub struct DropRow {
 /// and priority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
-    /// Whether every row closes in frames and in bytes.
+    /// True if every row closes in frames and in bytes.
     pub closed: bool,
     /// The rows.
     pub rows: Vec<AuditRow>,
 }
 
-/// One (port, priority) of the audit.
+/// A (port, priority) of the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRow {
-    /// The port, `control` for injected frames.
+    /// Name of the port, `control` for injected frames.
     pub port: String,
     /// The priority.
     pub priority: u8,
-    /// In frames.
+    /// Terms in frames.
     pub frames: Balance,
-    /// In bytes.
+    /// Terms in bytes.
     pub bytes: Balance,
 }
 
@@ -298,7 +298,7 @@ pub struct Balance {
     pub received: u64,
     /// Made by control.
     pub injected: u64,
-    /// Extra frames of replication.
+    /// Copies made by replication.
     pub copied: u64,
     /// Taken by an output driver.
     pub delivered: u64,
@@ -325,46 +325,46 @@ pub struct PauseRow {
     pub xon_sent: u64,
     /// Pauses received.
     pub received: u64,
-    /// How long the output was paused in all.
+    /// Time for which the output was paused in all.
     pub paused_ns: u64,
-    /// Whether it is paused now.
+    /// True if it is paused now.
     pub paused: bool,
-    /// Whether this input pauses its sender now.
+    /// True if this input pauses its sender now.
     pub pausing: bool,
-    /// Its receiver, if that is isolated.
+    /// Receiver of the port, if that is isolated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolated: Option<Isolation>,
 }
 
-/// A receiver that held more than its share of what others need too, and has no claim on it now.
+/// A receiver that used more than its share of shared buffers, and has no claim on them now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Isolation {
-    /// Since when, from the start of the data process on.
+    /// Start of the isolation, from the start of the data process on.
     pub since_ns: u64,
-    /// When a frame last left it, or nothing waited for it, as far as was seen.
+    /// Last time at which a frame left for it, or none waited, as far as observed.
     pub moved_ns: u64,
-    /// The endpoints behind its port, the first few.
+    /// Endpoints behind its port, the first few.
     pub endpoints: Vec<String>,
-    /// Those whose frames wait for it, and the hosts that were asked to hold it.
+    /// Senders whose frames wait for it, and the hosts that were asked to hold them.
     pub waiting: Vec<String>,
-    /// Frames that it has in the reserve.
+    /// Number of its frames in the reserve.
     pub reserve_frames: u32,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub reserve_bytes: u64,
-    /// Whether hosts that send to it are asked to hold it.
+    /// True if hosts that send to it are asked to hold its frames.
     pub held_at_senders: bool,
-    /// Whether its hold contract is over: what comes ends under `receiver_stuck`.
+    /// True if its hold contract is over: frames for it end under `receiver_stuck`.
     pub stuck: bool,
 }
 
 /// A tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelRow {
-    /// The peer.
+    /// Name of the peer.
     pub peer: String,
-    /// Its VTEP.
+    /// VTEP of the peer.
     pub vtep: std::net::Ipv4Addr,
-    /// The next hop's MAC, `unresolved` if it is not known.
+    /// MAC of the next hop, `unresolved` if it is not known.
     pub next_hop: String,
     /// Frames sent through it.
     pub tx_frames: u64,
@@ -372,7 +372,7 @@ pub struct TunnelRow {
     pub rx_frames: u64,
     /// Frames that wait for it.
     pub queued_frames: u32,
-    /// The layer-3 MTU of the way to the peer, if it was learned and is less than the device's.
+    /// Layer-3 MTU of the path to the peer, if it was learned and is less than the device's.
     #[serde(default)]
     pub path_mtu: Option<u16>,
 }
@@ -384,7 +384,7 @@ pub struct MacRow {
     pub vnet: String,
     /// The address.
     pub mac: String,
-    /// The port or peer it is behind.
+    /// Port or peer of the address.
     pub to: String,
 }
 

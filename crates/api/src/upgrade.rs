@@ -1,33 +1,33 @@
-//! A data process that took the place of another while the host runs.
+//! A data process that replaced another at run time.
 
 use serde::{Deserialize, Serialize};
 
-/// What became of an upgrade.
+/// Outcome of an upgrade.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upgraded {
-    /// The data process before.
+    /// Process id of the old data process.
     pub from: u32,
-    /// The version of the program that goes on.
+    /// Version of the new data process's program.
     pub version: String,
-    /// What was handed over; absent: it was drained, and one is started anew.
+    /// The handover; absent: the old process was drained, and a new one is started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handed_over: Option<HandedOver>,
-    /// Why nothing was handed over.
+    /// Reason why nothing was handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
 }
 
-/// What was handed over.
+/// A handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedOver {
-    /// The data process that goes on.
+    /// Process id of the new data process.
     pub to: u32,
-    /// TAPs, sockets and rings that went on with what waited in them.
+    /// Number of TAPs, sockets and rings that continued with their waiting frames.
     pub ports: usize,
-    /// For how long no port was read, in microseconds.
+    /// Time for which no port was read, in microseconds.
     pub gap_us: u64,
-    /// How much of that frames took to leave the process before, in microseconds.
+    /// Part of that time in which frames left the old process, in microseconds.
     pub drain_us: u64,
-    /// Frames that did not leave in time, for their receiver took nothing, and ended.
+    /// Frames that did not leave in time, since their receiver took nothing, and were lost.
     pub left: u64,
 }

@@ -1,21 +1,21 @@
-//! What data and control say to each other while both live: punts one way, commands the other.
+//! The connection between data and control while both live: punts one way, commands the other.
 //!
-//! It begins as a line, `"attach"`, on `data.sock`; after the answer the connection carries records
-//! and nothing else:
+//! The connection begins as a line, `"attach"`, on `data.sock`. After the answer it carries records
+//! only:
 //!
 //! ```text
-//!   size  u16, little-endian: what follows it
+//!   size  u16, little-endian: bytes after it
 //!   kind  u8
-//!   body  numbers little-endian, MACs as they are; the last field takes what is left
+//!   body  numbers little-endian, MACs in order; the last field takes the rest
 //! ```
 //!
-//! Both ends are processes of one host and one version: data refuses to be attached to by another
-//! one, which then drains it ([`crate::control`]). So a record that cannot be read is a fault of
-//! the program, and ends the connection. Networks, ports and tunnels are told by their numbers,
-//! which the configuration gives, and which both have read.
+//! Both ends are processes of one host and one version: data does not let another version attach,
+//! which then drains it ([`crate::control`]). So a record that cannot be read is a fault of the
+//! program, and ends the connection. Records name networks, ports and tunnels by number, from the
+//! configuration that both have read.
 //!
-//! Receivers that do not take what comes, and what is held for such ones elsewhere, go ahead of
-//! every other record that waits ([`Pipe::put_ahead`]).
+//! The state of receivers that do not take frames, and of holds for such receivers elsewhere, goes
+//! ahead of every other record that waits ([`Pipe::put_ahead`]).
 
 mod pipe;
 
@@ -26,16 +26,16 @@ use sluice_base::{DropReason, Mac, PortId, PriorityMask, TunnelId, VnetId};
 
 pub(crate) use pipe::Pipe;
 
-/// The most bytes of a frame in a record: a frame of the largest MTU and its Ethernet header.
+/// Most bytes of a frame in a record: a frame of the largest MTU and its Ethernet header.
 pub(crate) const FRAME_SIZE_MAX: usize = 9_600;
-/// The size of the largest record.
+/// Size of the largest record.
 pub(crate) const RECORD_SIZE_MAX: usize = FRAME_SIZE_MAX + 32;
 const SIZE_SIZE: usize = size_of::<u16>();
-/// The most senders that a record names.
+/// Most senders that a record names.
 pub(crate) const SENDERS_MAX: usize = 4096;
 const _: () = assert!(SENDERS_MAX * size_of::<u16>() <= FRAME_SIZE_MAX);
 
-/// Where an address is, or where a frame came from.
+/// Place of an address, or source of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// A local port.
@@ -44,7 +44,7 @@ pub(crate) enum Way {
     Tunnel(TunnelId),
 }
 
-/// Why a frame is shown to control.
+/// Reason why a frame is punted to control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Miss,
@@ -60,20 +60,20 @@ impl Cause {
         [Self::Miss, Self::NewSource, Self::Moved, Self::Arp, Self::Nd, Self::Snooped];
 }
 
-/// What data tells.
+/// Events that data reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told<'a> {
     /// The first bytes of a frame.
     Punt { cause: Cause, vnet: VnetId, from: Way, head: &'a [u8] },
-    /// The first frame of a network came from another host.
+    /// The first frame of a network arrived from another host.
     Decap { vnet: VnetId, tunnel: TunnelId },
-    /// An address of the chip was used since it was last told so.
+    /// An address of the forwarding table was used since it was last reported.
     Used { vnet: VnetId, mac: Mac },
-    /// An address that was in the chip before control came.
+    /// An address that was in the forwarding table before control attached.
     Found { vnet: VnetId, mac: Mac, to: Way },
-    /// That was all that was there before control came.
+    /// All addresses that were there before control attached have been reported.
     All,
-    /// A port takes what comes like this from now on, as far as this worker sees.
+    /// New state of a port as a receiver, as far as this worker sees.
     Receiver {
         port: PortId,
         isolated: PriorityMask,
@@ -88,7 +88,7 @@ pub(crate) enum Told<'a> {
 pub(crate) struct Senders<'a>(&'a [u8]);
 
 impl<'a> Senders<'a> {
-    /// The first [`SENDERS_MAX`] of them, written into `bytes`.
+    /// Writes the first [`SENDERS_MAX`] of them into `bytes`.
     pub(crate) fn write(tunnels: impl Iterator<Item = TunnelId>, bytes: &'a mut Vec<u8>) -> Self {
         bytes.clear();
         bytes.extend(tunnels.take(SENDERS_MAX).flat_map(|tunnel| tunnel.0.to_le_bytes()));
@@ -99,13 +99,13 @@ impl<'a> Senders<'a> {
         if bytes.len().is_multiple_of(size_of::<u16>()) { Ok(Self(bytes)) } else { Err(Unreadable) }
     }
 
-    /// The tunnels.
+    /// Iterates over the tunnels.
     pub(crate) fn iter(self) -> impl Iterator<Item = TunnelId> + 'a {
         self.0.chunks_exact(2).map(|id| TunnelId(u16::from_le_bytes([id[0], id[1]])))
     }
 }
 
-/// What control wants.
+/// Commands of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order<'a> {
     Install { vnet: VnetId, mac: Mac, to: Way },
@@ -119,7 +119,7 @@ pub(crate) enum Order<'a> {
     Unbind { port: PortId, mac: Mac, ip: Option<IpAddr> },
 }
 
-/// A record that no process of this version writes.
+/// Error: a record that no process of this version writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record that cannot be read")]
 pub(crate) struct Unreadable;
@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An address that is the rest, or nothing.
+    /// Reads an address that fills the rest, or nothing.
     fn ip(&mut self) -> Result<Option<IpAddr>, Unreadable> {
         let rest = self.rest();
         if let Ok(octets) = <[u8; 4]>::try_from(rest) {
@@ -267,7 +267,7 @@ impl<'a> Told<'a> {
         };
     }
 
-    /// The record at the start of `bytes`, and how many bytes it takes; `None` if it is not whole.
+    /// Returns the record at the start of `bytes`, and its size; `None` if it is not complete.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Unreadable> {
         read(bytes, Self::parse)
     }
@@ -325,7 +325,7 @@ impl<'a> Order<'a> {
         };
     }
 
-    /// The record at the start of `bytes`, and how many bytes it takes; `None` if it is not whole.
+    /// Returns the record at the start of `bytes`, and its size; `None` if it is not complete.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Unreadable> {
         read(bytes, Self::parse)
     }

@@ -1,4 +1,4 @@
-//! The clock, and how to wait for it.
+//! The monotonic clock, and sleeping.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use sluice_base::Nanos;
@@ -11,14 +11,14 @@ pub(crate) fn now() -> Nanos {
     Nanos(seconds * 1_000_000_000 + nanos)
 }
 
-/// A span as the kernel wants it.
+/// Converts a span for the kernel.
 pub(crate) fn timespec(span: Nanos) -> Timespec {
     let seconds = i64::try_from(span.0 / 1_000_000_000).expect("at most 2^34");
     let nanos = i64::try_from(span.0 % 1_000_000_000).expect("below 10^9");
     Timespec { tv_sec: seconds, tv_nsec: nanos }
 }
 
-/// Sleeps, whatever happens meanwhile.
+/// Sleeps, unless a signal interrupts.
 pub(crate) fn sleep(span: Nanos) {
     // A signal may end it early, which no caller minds.
     _ = rustix::thread::nanosleep(&timespec(span));

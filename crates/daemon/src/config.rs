@@ -6,8 +6,8 @@
 //!          form                     meaning                            pure
 //! ```
 //!
-//! A plan is a function of the text and of what the machine says about its devices ([`Devices`]),
-//! so the tests need no devices.
+//! A plan is a function of the text and of the facts about the machine's devices ([`Devices`]), so
+//! the tests need no devices.
 
 mod added;
 mod build;
@@ -38,18 +38,18 @@ pub use plan::{Attachment, Fingerprint, Plan, PortPlan};
 pub use report::{Problem, Report};
 pub use workers::{Placed, Why, Workers};
 
-/// What the machine says about a network device.
+/// Facts about a network device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceFacts {
-    /// Its MAC.
+    /// MAC of the device.
     pub mac: Mac,
-    /// Its layer-3 MTU.
+    /// Layer-3 MTU of the device.
     pub mtu: u16,
 }
 
-/// Where facts about devices come from.
+/// Source of facts about devices.
 pub trait Devices {
-    /// What is known about a device of this name; `None` if there is none.
+    /// Returns the facts about the device of this name; `None` if there is none.
     fn facts(&self, device: &str) -> Option<DeviceFacts>;
 }
 
@@ -64,10 +64,10 @@ impl Devices for KernelDevices {
     }
 }
 
-/// A port that is to be added, as it is kept: what was left open is filled in.
+/// Completes and checks a port to be added; returns it in the form in which it is kept.
 ///
 /// # Errors
-/// Why there is no such port beside the file's and the `others`, and what to do.
+/// Reason why there is no such port beside the file's and the `others`, and the remedy.
 pub fn admit(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<NewPort, String> {
     let new = complete(plan, new)?;
     plan_port(plan, others, &new)?;
@@ -83,10 +83,11 @@ pub fn load(path: &Path, devices: &dyn Devices) -> Result<Plan, Report> {
     load_beside(path, dir.as_deref(), devices)
 }
 
-/// As [`load`], of a file whose relative paths are relative to another directory than its own.
+/// Loads like [`load`], for a file whose relative paths are relative to another directory than its
+/// own.
 ///
 /// # Errors
-/// As those of [`load`].
+/// See [`load`].
 pub fn load_beside(path: &Path, dir: Option<&Path>, devices: &dyn Devices) -> Result<Plan, Report> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -102,7 +103,7 @@ pub fn load_beside(path: &Path, dir: Option<&Path>, devices: &dyn Devices) -> Re
     plan_in(dir, &name, &text, devices)
 }
 
-/// Checks and plans a configuration that lies in no directory; `name` is what its errors call it.
+/// Checks and plans a configuration that lies in no directory; `name` names it in errors.
 ///
 /// # Errors
 /// A [`Report`] of everything that is wrong with it.
@@ -135,14 +136,14 @@ fn plan_in(
     }
 }
 
-/// Relative paths of a file are relative to its directory.
+/// Makes relative paths of a file relative to its directory.
 fn anchor(config: &mut HostConfig, dir: &Path) {
     let sockets = config.ports.iter_mut().map(|port| &mut port.socket);
     let underlay = config.underlay.iter_mut().map(|underlay| &mut underlay.socket);
     let host = [&mut config.host.run_dir, &mut config.host.state_dir];
     let paths = sockets.chain(underlay).chain(host).filter_map(Option::as_mut);
     for path in paths.chain(config.fabric.as_mut().map(|fabric| &mut fabric.certificates)) {
-        // An absolute one stays as it is.
+        // An absolute path stays as it is.
         if let Some(whole) = dir.join(&*path).to_str() {
             whole.clone_into(path);
         }

@@ -14,9 +14,9 @@
 //!                                             │ that is there now
 //! ```
 //!
-//! What data opened and control keeps (`kept.rs`) goes to the next data process.
+//! Descriptors that data opened and control keeps (`kept.rs`) go to the next data process.
 //!
-//! Control may be killed at any time: data goes on, and the next control takes it over.
+//! Control may be killed at any time: data continues, and the next control process takes it over.
 
 mod child;
 mod kept;
@@ -54,8 +54,9 @@ use crate::{notify, privileges, seccomp};
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
 const RESTART_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How long control waits to be told what the chip holds before it speaks to other hosts. A data
-/// process that has to be started takes a tenth of it, one that is taken over some milliseconds.
+/// Longest wait for the contents of the forwarding table before control speaks to other hosts. A
+/// data process that has to be started takes a tenth of it, one that is taken over some
+/// milliseconds.
 const SILENCE_MAX: Nanos = Nanos::from_millis(2_000);
 /// A data process that lived this long starts a new count.
 const STEADY: Duration = Duration::from_secs(10);
@@ -63,12 +64,12 @@ const STEADY: Duration = Duration::from_secs(10);
 /// Events that may wait; each comes from a thread that can wait too.
 const EVENTS_MAX: usize = 16;
 
-/// What control waits for.
+/// Events for which control waits.
 #[derive(Debug)]
 enum Event {
     /// SIGTERM or SIGINT.
     Stop,
-    /// SIGUSR2, or somebody who waits for what becomes of it.
+    /// SIGUSR2, or a client that waits for the outcome.
     Upgrade(Option<Asked>),
     /// SIGHUP.
     Reload,
@@ -76,23 +77,23 @@ enum Event {
     Ended(u64),
 }
 
-/// Whoever asked for an upgrade.
+/// A client that asked for an upgrade.
 #[derive(Debug)]
 struct Asked {
     answer: SyncSender<Result<Upgraded, String>>,
-    /// Disconnected when that is written: afterwards this process may become another program.
+    /// Disconnected when the answer is written: afterwards this process may become another program.
     written: Receiver<()>,
 }
 
-/// How long it may take to be written.
+/// Longest time for the answer to be written.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
 
-/// The way to have data replaced.
+/// Requests to replace the data process.
 #[derive(Clone, Debug)]
 struct Upgrades(SyncSender<Event>);
 
 impl Upgrades {
-    /// Has it replaced; `tell` hands the answer on.
+    /// Requests an upgrade; `tell` passes the answer on.
     fn ask(&self, tell: impl FnOnce(Result<Upgraded, String>) -> io::Result<()>) -> io::Result<()> {
         let ((answer, result), (done, written)) = (sync_channel(1), sync_channel(0));
         _ = self.0.send(Event::Upgrade(Some(Asked { answer, written })));
@@ -103,10 +104,10 @@ impl Upgrades {
     }
 }
 
-/// Runs a control process until it is told to stop.
+/// Runs a control process until it is stopped.
 ///
 /// # Errors
-/// What is wrong with the configuration, or keeps data from starting.
+/// If the configuration is wrong, or data cannot start.
 pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
     log::speak_as(&plan.config.host.name, "control", plan.config.host.log);
@@ -129,7 +130,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
                    limit (`LimitNOFILE`)"
         );
     }
-    // Before the data process: what cannot be believed by others is said before anything starts.
+    // Before the data process: certificates that others would not accept are reported before
+    // anything starts.
     let held = Arc::new(Held::load(&plan));
     let start = |fabric| {
         let dirs = (plan.run_dir.as_path(), plan.state_dir.as_path());
@@ -189,7 +191,8 @@ struct Control<'a> {
 }
 
 impl Control<'_> {
-    /// The data process that was there, or a new one; `None` if it was told to stop meanwhile.
+    /// Returns the data process that was there, or a new one; `None` if control was stopped
+    /// meanwhile.
     fn begin(&mut self) -> anyhow::Result<Option<Link>> {
         match child::find(&self.plan.run_dir)? {
             Found::Nobody => self.start().map(Some),
@@ -219,7 +222,7 @@ impl Control<'_> {
     }
 
     /// Watches the connection in a thread: it ends when the process does. The fabric attaches to
-    /// what is there now, after it knows the ports that what it is told may name.
+    /// the current data process, after it knows the ports that events may name.
     fn watch_end(&mut self, link: &Link) -> anyhow::Result<()> {
         let limit = Duration::from_millis(self.plan.config.host.data_hung_ms.into());
         pulse::watch(link, &self.plan.run_dir, limit)?;
@@ -237,7 +240,7 @@ impl Control<'_> {
         })
     }
 
-    /// Keeps a data process running until it is told to stop.
+    /// Keeps a data process running until control is stopped.
     fn watch(&mut self, first: Link) -> anyhow::Result<()> {
         let mut link = first;
         let mut wait = RESTART_WAIT_MIN;
@@ -271,8 +274,8 @@ impl Control<'_> {
         }
     }
 
-    /// Has another data process take over, and becomes the program that lies where this one did. It
-    /// returns if that cannot be: with the data process that runs then, if it is another one.
+    /// Lets another data process take over, and becomes the program at this program's path. Returns
+    /// if that is not possible: with the data process that runs then, if it is another one.
     fn upgrade(&mut self, link: &Link, asked: Option<Asked>) -> Option<Link> {
         let plan = match config::load(self.file, &KernelDevices) {
             Ok(plan) => plan,
@@ -305,7 +308,7 @@ impl Control<'_> {
                 let handed_over = Some(handed_over);
                 let done = Upgraded { from, version, handed_over, why_not: None };
                 self.tell_and_become(asked, Ok(done));
-                // This program stays; it has to know the data process that is there now.
+                // This program stays, and must know the current data process.
                 if let Err(error) = self.watch_end(&next) {
                     say!(error: "data process {} is not watched: {error:#}", next.hello.pid);
                 }
@@ -338,8 +341,8 @@ impl Control<'_> {
         self.become_program(None);
     }
 
-    /// Becomes the program that lies where this one did. It finds the data process, and replaces it
-    /// if that runs another program or configuration. Returns if nothing can come of it.
+    /// Becomes the program at this program's path. The new program finds the data process, and
+    /// replaces it if that runs another program or configuration. Returns if that is not possible.
     fn become_program(&self, asked: Option<Asked>) {
         if asked.is_some() {
             tell(asked, Err("no data process runs just now; one is being started".to_owned()));
@@ -362,7 +365,7 @@ impl Control<'_> {
         }
     }
 
-    /// Takes up what can be taken up while it runs, and says what cannot.
+    /// Applies the changes that can be applied at run time, and reports the others.
     fn reload(&self) {
         if let Some(fabric) = &self.fabric {
             fabric.reload_certificates();
@@ -386,7 +389,7 @@ impl Control<'_> {
         }
     }
 
-    /// Starts data again, however often it takes; `None` if it was told to stop meanwhile.
+    /// Starts data again, as often as necessary; `None` if control was stopped meanwhile.
     fn restart(&mut self, wait: &mut Duration) -> anyhow::Result<Option<Link>> {
         loop {
             say!("starting it again in {} ms", wait.as_millis());
@@ -411,14 +414,14 @@ impl Control<'_> {
     }
 }
 
-/// Says that nothing has changed, and why.
+/// Reports that nothing has changed, and why.
 fn refuse(asked: Option<Asked>, link: &Link, why: &str) {
     let pid = link.hello.pid;
     say!(warn: "no upgrade, for {why}; data process {pid} goes on");
     tell(asked, Err(format!("nothing has changed, data process {pid} goes on: {why}")));
 }
 
-/// Tells whoever asked, and waits until it is written.
+/// Answers the client, and waits until the answer is written.
 fn tell(asked: Option<Asked>, done: Result<Upgraded, String>) {
     if let Some(asked) = asked {
         _ = asked.answer.send(done);
@@ -426,8 +429,8 @@ fn tell(asked: Option<Asked>, done: Result<Upgraded, String>) {
     }
 }
 
-/// A panic of any thread ends the process: it would go on without a part of itself. Whoever watches
-/// it starts it anew, and data forwards meanwhile.
+/// Makes a panic of any thread end the process: it would continue without one of its parts. A
+/// supervisor starts it anew, and data forwards meanwhile.
 fn end_with_any_thread() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |what| {
@@ -436,7 +439,7 @@ fn end_with_any_thread() {
     }));
 }
 
-/// Tells the service manager that this process lives, as long as the fabric's thread answers.
+/// Reports to the service manager that this process lives, as long as the fabric's thread answers.
 fn beat(fabric: Option<Fabric>) -> anyhow::Result<()> {
     let Some(every) = notify::beat() else { return Ok(()) };
     spawn("beat", move || {
@@ -466,7 +469,7 @@ fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
     })
 }
 
-/// A thread that lasts as long as the process.
+/// Starts a thread that lasts as long as the process.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     std::thread::Builder::new()
         .name(name.to_owned())

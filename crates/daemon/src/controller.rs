@@ -4,15 +4,17 @@
 //! ```text
 //!   sluice placement set ─▶ held ─┬─ placement.json ── sluice steer, on this host
 //!                                 ├─ data: follow ──── workers of a shared underlay
-//!                                 └─ members: each asks one other every second which it holds,
-//!                                    and at once whoever said that it has a newer one
+//!                                 └─ members: each asks another every second for its policy,
+//!                                    and at once a member that has announced a newer one
 //! ```
 //!
 //! There is no vote: of two policies that are set at once the one with the greater stamp holds
-//! everywhere, and whoever set the other one is told so. A host that was away asks when it is back.
+//! everywhere, and the author of the other one is told so. A host that was away asks when it is
+//! back.
 //!
-//! Whoever sets a policy asks all members before, so that it comes above what they hold, and
-//! afterwards, until all follow or it is time to say which do not ([`rounds`]).
+//! The host at which a policy is set first asks all members, so that the policy comes above theirs.
+//! Afterwards it asks until all follow, or until it is time to name the members that do not
+//! ([`rounds`]).
 
 mod held;
 mod refused;
@@ -35,23 +37,24 @@ use crate::control::spawn;
 use crate::fabric::Fabric;
 use crate::log::say;
 
-/// How often another host is asked, and data told.
+/// Time between two questions to members, and between two messages to data.
 const EVERY: Duration = Duration::from_secs(1);
-/// For how long the list of members is good.
+/// Time for which the list of members is valid.
 const MEMBERS_EVERY: Duration = Duration::from_secs(5);
-/// How long a member may take to answer.
+/// Longest time for a member's answer.
 const ANSWER_MAX: Duration = Duration::from_millis(1_500);
-/// How often `set` asks whether all follow.
+/// Time between two rounds of `set` that ask whether all follow.
 const SET_EVERY: Duration = Duration::from_millis(100);
 
-/// How long a person waits, counted from the question.
+/// Time limits for a person's request, counted from the question.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
-    /// What is set must come above what members say until then.
+    /// End of the time in which members' policies are learned: a new one must come above them.
     learn: Duration,
-    /// Until then hosts are asked again whether they follow.
+    /// End of the time in which hosts are asked again whether they follow.
     ask_again: Duration,
-    /// Until then they answer. The fabric's thread may be half a second late: 4 s in all.
+    /// End of the time for their answers. The fabric's thread may be half a second late: 4 s in
+    /// all.
     answer: Duration,
 }
 
@@ -61,7 +64,7 @@ const LIMITS: Limits = Limits {
     answer: Duration::from_millis(3_500),
 };
 
-/// The controller of one host, for those who ask.
+/// The controller of one host.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
     held: Arc<Held>,
@@ -75,17 +78,17 @@ struct Member {
     name: String,
 }
 
-/// Why nothing was heard of a member.
+/// Reason why a member is silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Silence {
-    /// It was not asked, or did not answer.
+    /// The member was not asked, or did not answer.
     Failure(Failure),
-    /// What it answered means nothing here.
+    /// The answer cannot be read here.
     Unread,
 }
 
 impl Controller {
-    /// Starts to follow.
+    /// Starts the thread.
     pub(crate) fn start(held: Arc<Held>, fabric: Option<Fabric>) -> anyhow::Result<Self> {
         let controller = Self { held, fabric };
         let follower = controller.clone();
@@ -109,7 +112,7 @@ impl Controller {
         let begun = Instant::now();
         let members = self.members();
         let known = members.as_deref().unwrap_or_default();
-        // A host that was started anew, or lost its directory, may know an older one or none.
+        // A host that was restarted, or lost its directory, may know an older policy or none.
         let is_told = self.learn(known, begun + limits.learn);
         if let Some(why) = self.held.hindrance() {
             return Err(format!("{why}. Set it at a host that follows it"));
@@ -117,7 +120,8 @@ impl Controller {
         let stamp = self.held.set(policy)?;
         say!("placement policy {} of {} holds", stamp.version, stamp.by);
         loop {
-            // Each question says which policy is here, so that whoever has an older one asks back.
+            // Each question names the policy held here, so that a member with an older one asks
+            // back.
             let (mut answer, is_done) = self.show(members.as_deref(), begun + limits.answer);
             if answer.stamped.stamp != stamp {
                 return Err(gone(stamp, answer.stamped.stamp));
@@ -132,7 +136,7 @@ impl Controller {
         }
     }
 
-    /// Asks a member what it holds, and takes that over if it is newer.
+    /// Asks a member for its policy, and takes that over if it is newer.
     fn ask(&self, member: HostId, wants_status: bool, within: Duration) -> Result<Heard, Silence> {
         let fabric = self.fabric.as_ref().ok_or(Silence::Failure(Failure::NotConnected))?;
         let question = Asked { stamp: self.held.now().stamp, wants_status };
@@ -142,7 +146,7 @@ impl Controller {
         self.hear(member, &answer.map_err(Silence::Failure)?)
     }
 
-    /// Takes over what a member said, if it is newer.
+    /// Handles a member's answer: takes over a newer policy.
     fn hear(&self, member: HostId, answer: &[u8]) -> Result<Heard, Silence> {
         let Some(mut heard) = Heard::read(answer) else {
             let why = "what it holds means nothing to this version; update this host";
@@ -170,7 +174,7 @@ impl Controller {
         Ok(heard)
     }
 
-    /// The other hosts; nothing if the fabric does not say.
+    /// Returns the other hosts; `None` if the fabric does not answer.
     fn members(&self) -> Option<Vec<Member>> {
         let Some(fabric) = &self.fabric else { return Some(Vec::new()) };
         let Ok(api::Answer::Members(rows)) = fabric.answer(api::Question::Members) else {
@@ -185,7 +189,7 @@ impl Controller {
         let (mut members, mut listed) = (Vec::new(), None::<Instant>);
         let mut next = 0;
         loop {
-            // Data may have been started anew, and then knows nothing.
+            // A data process that was restarted knows no policy.
             _ = self.held.tell_data(told::DATA_MAX);
             let hint = self.held.wait(EVERY);
             if listed.is_none_or(|at| at.elapsed() >= MEMBERS_EVERY) {
@@ -194,7 +198,7 @@ impl Controller {
             }
             let turn = || members.get(next % members.len().max(1)).map(|member| member.id);
             if let Some(member) = hint.or_else(turn) {
-                // Whoever does not answer is asked again in its turn.
+                // A member that does not answer is asked again in its turn.
                 _ = self.ask(member, false, ANSWER_MAX);
             }
             next = next.wrapping_add(usize::from(hint.is_none()));
@@ -202,7 +206,7 @@ impl Controller {
     }
 }
 
-/// What was set holds no more.
+/// Returns the error for a policy that was set and no longer holds.
 fn gone(set: Stamp, holds: Stamp) -> String {
     format!(
         "version {} of host {} holds instead of version {} of host {} that was set here; look at \
@@ -211,7 +215,7 @@ fn gone(set: Stamp, holds: Stamp) -> String {
     )
 }
 
-/// Nobody could be asked before.
+/// Returns the warning for a policy that was set although no member could be asked.
 fn unheard(set: Stamp) -> String {
     format!(
         "no member could be asked: if one holds a version above {}, that one will hold",

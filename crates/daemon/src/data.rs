@@ -1,18 +1,18 @@
-//! The data process: the switch, its ports, and whoever asks about them.
+//! The data process: the switch, its ports, and the threads that answer questions about them.
 //!
 //! ```text
 //!   main thread     worker 0: its switch and its ports (worker.rs)
 //!   worker-N        the others, if there are; frames cross between them (crossing.rs)
 //!   server          data.sock: questions of control (server.rs)
-//!   next-hops       netlink: the way to the other hosts (next_hops.rs)
-//!   placement       which worker reads which flows of a shared underlay (placing.rs)
-//!   homes           which worker has which port (homes.rs)
+//!   next-hops       netlink: next hops to the other hosts (next_hops.rs)
+//!   placement       flows of a shared underlay, by worker (placing.rs)
+//!   homes           ports, by worker (homes.rs)
 //!                         │ bounded channel, then an edge on an eventfd
 //!                         └──────────────▶ the workers, between two turns
 //! ```
 //!
-//! It outlives a killed control process and its terminal, and holds its role's lock for as long as
-//! it lives.
+//! The data process outlives a killed control process and its terminal, and holds its role's lock
+//! for as long as it lives.
 
 mod answer;
 mod attach;
@@ -72,8 +72,8 @@ use crate::{privileges, seccomp};
 
 /// Questions that may wait for the worker.
 const ASKS_MAX: usize = 16;
-/// How long the worker may take for an answer. It looks up once per turn; if it does not, it is
-/// stuck or the machine is.
+/// Longest time for a worker's answer. A worker reads questions once per turn; if it does not, it
+/// is stuck or the machine is.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// A pool up to this size is taken from the kernel at once; a larger one as it is used.
 const POPULATED_BYTES_MAX: usize = 64 << 20;
@@ -81,7 +81,7 @@ const POPULATED_BYTES_MAX: usize = 64 << 20;
 /// Super-frames that may be in the host pool at a time. They are rare there, and large.
 const SUPER_FRAMES: u32 = 64;
 
-/// How other threads reach a worker.
+/// Handle of other threads for a worker.
 #[derive(Clone, Debug)]
 struct Asker {
     asks: SyncSender<Ask>,
@@ -89,7 +89,7 @@ struct Asker {
 }
 
 impl Asker {
-    /// Puts a question in front of the worker: first into the channel, then the edge.
+    /// Asks the worker: first the question goes into the channel, then the edge.
     fn ask(&self, ask: Ask) {
         // The worker ends only with the process.
         _ = self.asks.send(ask);
@@ -108,30 +108,30 @@ fn silence() -> String {
     format!("the data process did not answer within {} s", ANSWER_WAIT.as_secs())
 }
 
-/// How other threads reach all of the workers; while the first lock is held, no port goes from one
-/// to another, and while the second is, no bucket of a shared underlay does, whose table
-/// it holds.
+/// Handle of other threads for all workers. While the first lock is held, no port migrates; while
+/// the second is held, no bucket of a shared underlay moves. The second lock holds the table of
+/// buckets.
 #[derive(Clone, Debug)]
 struct Askers(Vec<Asker>, Arc<Mutex<()>>, Arc<Mutex<Vec<u8>>>);
 
 impl Askers {
-    /// The only worker, or the first one: what is asked of it alone is refused where there are
+    /// Returns the only worker, or the first one: requests to it alone are refused if there are
     /// several.
     fn first(&self) -> &Asker {
         &self.0[0]
     }
 
-    /// While it is held, a port is at one worker.
+    /// Locks ports: while the guard is held, each port is at one worker.
     fn steady(&self) -> MutexGuard<'_, ()> {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The worker of each bucket of flows; while it is held, none moves.
+    /// Locks the worker of each bucket of flows: while the guard is held, no bucket moves.
     fn settled(&self) -> MutexGuard<'_, Vec<u8>> {
         self.2.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same as [`Self::steady`], if nobody has it now.
+    /// Locks ports like [`Self::steady`], if the lock is free now.
     fn steady_now(&self) -> Option<MutexGuard<'_, ()>> {
         match self.1.try_lock() {
             Ok(guard) => Some(guard),
@@ -140,7 +140,7 @@ impl Askers {
         }
     }
 
-    /// Puts the same in front of each.
+    /// Asks all workers the same.
     fn ask_all(&self, ask: impl Fn() -> Ask) {
         for asker in &self.0 {
             asker.ask(ask());
@@ -153,7 +153,7 @@ impl Askers {
         self.answers_now(question)
     }
 
-    /// The same, also while ports go from one to another.
+    /// Asks like [`Self::answers`], but also while ports migrate.
     fn answers_now<T>(&self, question: impl Fn(SyncSender<T>) -> Ask) -> Result<Vec<T>, String> {
         let until = Instant::now() + ANSWER_WAIT;
         let asked: Vec<Receiver<T>> = self
@@ -173,16 +173,16 @@ impl Askers {
     }
 }
 
-/// How a data process begins.
+/// State with which a data process starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// With nothing.
+    /// No state.
     Alone,
-    /// Standard input is a socket by which control gives it the descriptors that it kept of an
-    /// earlier one.
+    /// Descriptors of an earlier data process: control kept them, and sends them through the socket
+    /// on standard input.
     TakesOver,
-    /// Standard input is a socket by which control gives it everything that a running one hands
-    /// over, once this one is ready.
+    /// The whole state of a running data process: control sends it through the socket on standard
+    /// input, once this process is ready.
     Succeeds,
 }
 
@@ -190,7 +190,7 @@ pub enum Begin {
 /// file.
 ///
 /// # Errors
-/// What could not be opened, with the remedy.
+/// If something cannot be opened, with the remedy.
 pub fn run(config: &Path, beside: Option<&Path>, begin: Begin) -> anyhow::Result<ExitCode> {
     let plan = match beside {
         Some(dir) => config::load_beside(config, Some(dir), &KernelDevices)?,
@@ -215,12 +215,12 @@ pub fn run(config: &Path, beside: Option<&Path>, begin: Begin) -> anyhow::Result
     host.forward(plan, listener, (&taps, guard), None)
 }
 
-/// Goes on where another data process stops.
+/// Continues the work of another data process.
 fn succeed(plan: Plan) -> anyhow::Result<ExitCode> {
     _ = limits::raise_descriptors();
     let mut host = Idle::new(&plan)?;
     drain_on_signals(&host.askers)?;
-    // Beside that of the other process, so that there is one at every moment.
+    // Installed beside that of the other process, so that there is a guard at every moment.
     let guard = Guard::install(&plan);
     let Some((successor, kept, handed)) = Successor::ready()? else { return Ok(ExitCode::SUCCESS) };
     if let Some(why) = successor::misfit(&plan, &handed) {
@@ -236,14 +236,14 @@ fn succeed(plan: Plan) -> anyhow::Result<ExitCode> {
         host.forward(plan, listener, (&taps, guard), Some(successor))
     });
     done.or_else(|error| {
-        // What the other process still uses is left as it is: no port is closed in order.
+        // The other process still uses these: no port is closed in order.
         say!(error: "{error:#}");
         taps.undo();
         std::process::exit(1)
     })
 }
 
-/// The descriptors that control kept.
+/// Returns the descriptors that control kept.
 fn kept() -> Vec<hand::Named> {
     let taken = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     taken.and_then(|stream| hand::receive(&stream)).unwrap_or_else(|error| {
@@ -252,12 +252,12 @@ fn kept() -> Vec<hand::Named> {
     })
 }
 
-/// Workers without ports at first. To make them takes longest, for they have all memory.
+/// Workers without ports at first. Making them takes longest, since they allocate all memory.
 struct Idle {
     started: Nanos,
     askers: Askers,
     workers: Vec<Worker>,
-    /// Ports on their way to their workers.
+    /// Ports to give to their workers.
     ports: Vec<Vec<Opened>>,
 }
 
@@ -271,7 +271,7 @@ impl Idle {
         Ok(Self { started, askers, workers, ports })
     }
 
-    /// Opens all ports. Those that are open when one cannot be stay so.
+    /// Opens all ports. If one cannot be opened, the ports before it stay open.
     fn open(&mut self, plan: &Plan, taps: &Taps) -> anyhow::Result<()> {
         open_ports(plan, taps, &mut self.ports)?;
         let wakers: Vec<Waker> = self.askers.0.iter().map(|asker| asker.waker.clone()).collect();
@@ -302,7 +302,7 @@ impl Idle {
         let wanted = Wanted::new(&plan);
         let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
         let buckets = follow_placement(&plan, workers, (&wanted, &cpus_known), &askers)?;
-        // A host with one worker has nothing to count, and may have ports that come.
+        // A host with one worker has nothing to count, and ports can be added to it.
         let several = workers.len() > 1;
         let counted = workers.iter_mut().filter(|_| several);
         let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
@@ -331,7 +331,7 @@ impl Idle {
     }
 }
 
-/// Has placement say which worker reads which flows of the underlay, if they share it.
+/// Lets the placement assign flows of the underlay to workers, if they share it.
 fn follow_placement(
     plan: &Plan,
     workers: &mut [Worker],
@@ -344,10 +344,10 @@ fn follow_placement(
     placing::follow(port, wanted.clone(), cpus.clone(), parts, askers)
 }
 
-/// What a worker waits on: descriptors, and questions.
+/// The worker's end: descriptors, and questions.
 type End = (Poller, Receiver<Ask>);
 
-/// The ways to so many workers, and their ends.
+/// Returns the handles of `count` workers, and the workers' ends.
 fn doors(count: usize) -> anyhow::Result<(Askers, Vec<End>)> {
     let mut askers = Vec::with_capacity(count);
     let mut ends = Vec::with_capacity(count);
@@ -387,8 +387,8 @@ fn run_all(workers: &mut [Worker], cpus: &[Option<u32>]) -> anyhow::Result<Left>
     })
 }
 
-/// Ends the process with a worker that ends otherwise than drained, as it ends with an only one:
-/// others wait for what they lent it, and control starts a data process anew.
+/// Ends the process with a worker that ends without having drained, as with an only worker: others
+/// wait for the frames that they sent it, and control starts a new data process.
 fn drained_or_end<T>(run: impl FnOnce() -> std::io::Result<T>) -> T {
     struct Guard;
     impl Drop for Guard {
@@ -405,7 +405,7 @@ fn drained_or_end<T>(run: impl FnOnce() -> std::io::Result<T>) -> T {
     })
 }
 
-/// The CPU of a worker.
+/// Returns the CPU of a worker.
 fn cpu_of(plan: &Plan, worker: usize) -> Option<u32> {
     let host = &plan.config.host;
     host.worker_cpus.get(worker).copied().or(host.worker_cpu.filter(|_| worker == 0))
@@ -415,7 +415,7 @@ fn cpu_of(plan: &Plan, worker: usize) -> Option<u32> {
 fn open_ports(plan: &Plan, taps: &Taps, ports: &mut [Vec<Opened>]) -> anyhow::Result<()> {
     let mut trunks = attach::Trunks::new();
     for (at, (port, placed)) in plan.ports.iter().zip(&plan.workers.ports).enumerate() {
-        // Of what is spread over all of them, each has a part, in their order.
+        // A port that all workers share has a part at each, in their order.
         let (first, last) = placed.worker.map_or((0, ports.len() - 1), |worker| (worker, worker));
         for own in &mut ports[first..=last] {
             let opened = attach::open(&mut trunks, taps, port)?;
@@ -425,7 +425,7 @@ fn open_ports(plan: &Plan, taps: &Taps, ports: &mut [Vec<Opened>]) -> anyhow::Re
     Ok(())
 }
 
-/// A worker without ports.
+/// Makes a worker without ports.
 fn make_worker(
     plan: &Plan,
     number: usize,
@@ -457,7 +457,7 @@ fn make_worker(
     worker.context("cannot watch a port")
 }
 
-/// What makes this worker punctual. None of it is needed to be right.
+/// Makes this worker punctual. Nothing here is needed for correctness.
 fn settle(cpu: Option<u32>) {
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
         say!(warn: "timers stay inexact: {error}");
@@ -471,7 +471,7 @@ fn settle(cpu: Option<u32>) {
     }
 }
 
-/// SIGTERM and SIGINT drain. SIGHUP, when a terminal goes away, does nothing.
+/// Drains on SIGTERM and SIGINT. SIGHUP, when a terminal goes away, does nothing.
 fn drain_on_signals(askers: &Askers) -> anyhow::Result<()> {
     let (reader, writer) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
@@ -489,7 +489,7 @@ fn drain_on_signals(askers: &Askers) -> anyhow::Result<()> {
     })
 }
 
-/// A thread that lasts as long as the process.
+/// Starts a thread that lasts as long as the process.
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
     std::thread::Builder::new()
         .name(name.to_owned())

@@ -1,25 +1,25 @@
 //! This host as a member of its fabric, live: the control plane of [`sluice_control`] with a clock,
 //! sockets, certificates and a switch.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
 //! | `member` | the thread: one turn reads all, ticks, writes all |
-//! | `ports` | ports of the file, and those that come and go |
-//! | `data` | punts from the data process, orders to it |
-//! | `receivers` | ports that do not take what comes, as several workers see them |
-//! | `wires`, `link` | connections to other members: whose they are; TCP and TLS without waiting |
-//! | `identity`, `certificates` | who is believed; what `sluice fabric cert` makes |
+//! | `ports` | ports of the file, and ports added at run time |
+//! | `data` | punts from the data process, commands to it |
+//! | `receivers` | ports that do not take frames, as several workers see them |
+//! | `wires`, `link` | connections to other members, by owner; TCP and TLS without waiting |
+//! | `identity`, `certificates` | verification of peers; output of `sluice fabric cert` |
 //! | `trust` | certificates that change while the host runs, and their days left |
 //! | `seal` | datagrams that only members can have written |
-//! | `incarnation` | which start of this host this is |
-//! | `few` | what happens often is a number in the log, not lines |
-//! | `binding` | whether a port that comes may be bound |
-//! | `answer` | the plane in words |
-//! | `agree` | whether members say alike what they must |
-//! | `calls`, `trace` | questions between members; what becomes of a frame |
+//! | `incarnation` | number of this host's start |
+//! | `few` | frequent events as a number in the log, not lines |
+//! | `binding` | check whether an added port may be bound |
+//! | `answer` | the state of the plane in words |
+//! | `agree` | check whether members' settings agree |
+//! | `calls`, `trace` | questions between members; the path of a frame |
 //!
-//! Nothing here decides: what is claimed, answered, installed and believed is decided in
-//! [`sluice_control::plane`], which knows no socket.
+//! This module decides nothing: [`sluice_control::plane`], which knows no socket, decides about
+//! claims, answers, installed entries and trust.
 
 mod agree;
 mod answer;
@@ -70,25 +70,25 @@ use crate::poller::{Poller, Waker};
 
 /// Questions that may wait.
 const ASKS_MAX: usize = 64;
-/// How long an answer may take.
+/// Longest time for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How long goodbye may take.
+/// Longest time for the goodbye.
 const LEAVE_MAX: Duration = Duration::from_millis(500);
 
-/// The clock of this machine.
+/// Returns the clock of this machine.
 pub(crate) fn wall() -> Wall {
     Arc::new(DefaultTimeProvider)
 }
 
-/// The certificates of a host, as a member would use them: which of them need somebody.
+/// Returns the certificates of a host, as a member would use them, with those that need attention.
 ///
 /// # Errors
-/// A file that cannot be read, or the certificate of another host or fabric.
+/// If a file cannot be read, or a certificate is of another host or fabric.
 pub(crate) fn check_certificates(plan: &FabricPlan) -> anyhow::Result<api::Certificates> {
     Trust::open(plan, wall()).map(|(trust, _)| trust.certificates())
 }
 
-/// How other threads reach the member.
+/// Handle of other threads for the member.
 #[derive(Clone, Debug)]
 pub(crate) struct Fabric {
     asks: SyncSender<Ask>,
@@ -101,17 +101,18 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
-    /// The name of this host.
+    /// Returns the name of this host.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Starts the thread. What goes with the machine is in the first directory, what outlives it in
-    /// the second. It speaks to nobody before a data process has told what its chip holds,
-    /// or `silence_max` is over. Certificates end by the clock `wall`.
+    /// Starts the thread. The first directory has the state that goes with the machine, the second
+    /// has the state that outlives it. The thread speaks to no other host before a data process has
+    /// reported the contents of its forwarding table, or `silence_max` is over. The clock `wall`
+    /// decides when certificates end.
     ///
     /// # Errors
-    /// Certificates that nobody would believe, or an address that cannot be listened on.
+    /// If no other host would accept the certificates, or the address cannot be listened on.
     pub(crate) fn start(
         plan: &FabricPlan,
         (run_dir, state_dir): (&Path, &Path),
@@ -177,7 +178,7 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// A member is connected: it is asked what it says alike.
+    /// Notes that a member is connected: it is asked for its settings.
     fn is_connected(&self, host: HostId) {
         self.agreement.connected(host);
     }
@@ -194,7 +195,7 @@ impl Fabric {
         self.wait_within(ANSWER_MAX, question).ok_or_else(late)
     }
 
-    /// The same, for so long.
+    /// Asks like [`Self::wait`], with a time limit.
     fn wait_within<T>(
         &self,
         limit: Duration,
@@ -233,7 +234,7 @@ impl Fabric {
         Ok(answer)
     }
 
-    /// A port came. One that had its name or its number is gone.
+    /// Adds a port. An earlier port of its name or number is gone.
     pub(crate) fn add_port(
         &self,
         id: PortId,
@@ -243,19 +244,19 @@ impl Fabric {
         self.wait(|reply| Ask::AddPort(Box::new((id, port, bound)), reply))?
     }
 
-    /// The port of this name goes, and what is claimed there is withdrawn.
+    /// Deletes the port of this name, and withdraws its claims.
     pub(crate) fn del_port(&self, name: &str) -> Result<(), String> {
         self.wait(|reply| Ask::DelPort(name.to_owned(), reply))
     }
 
-    /// Every event from now on.
+    /// Returns a channel with every event from now on.
     pub(crate) fn watch(&self) -> Receiver<api::Answer> {
         let (sender, lines) = watch_channel();
         self.ask(Ask::Watch(sender));
         lines
     }
 
-    /// Says goodbye to everybody, as far as that takes no time.
+    /// Says goodbye to all members, as far as that takes no time.
     pub(crate) fn leave(&self) {
         let (done, left) = sync_channel(1);
         self.ask(Ask::Leave(done));
@@ -270,10 +271,10 @@ fn bound(plan: &FabricPlan, config: &mut Config) {
     config.claims_per_host = plan.claims_per_host;
     config.confirmed_life = plan.confirmed;
     config.mobility = plan.moves;
-    // One port may have all that it is allowed.
+    // One port may use all entries that it is allowed.
     config.learn.entries = config.learn.entries.max(plan.learn_max.min(config.claims_max));
-    // The switch evicts what is beyond its chip and says nothing: control, which believes it
-    // installed, would neither count it nor end it.
+    // The switch evicts entries beyond its capacity without a notice: control would believe them
+    // installed, and would neither count nor end them.
     config.flow_limit = plan.chip_flows as usize;
 }
 

@@ -18,23 +18,23 @@ use crate::show_client::{ANSWER_MAX, Whom, connect, enveloped, socket, who};
 /// Asks and prints, as a table or as a line of JSON.
 ///
 /// # Errors
-/// If no host answers, or it has no answer, with what to do.
+/// If no host answers, or it has no answer, with the remedy.
 pub fn show(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
     show_as(whom, question, json, &tables::render).map(|_| ())
 }
 
-/// As [`show`], of an endpoint: its moves alone.
+/// Asks and prints like [`show`], for an endpoint: its moves alone.
 ///
 /// # Errors
-/// As [`show`].
+/// See [`show`].
 pub fn history(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
     show_as(whom, question, json, &tables::history).map(|_| ())
 }
 
-/// Asks what would become of a frame, prints it, and returns how grave it is.
+/// Asks for the path of a frame, prints it, and returns its grade.
 ///
 /// # Errors
-/// As [`show`].
+/// See [`show`].
 pub fn trace(whom: &Whom, question: trace::Question, json: bool) -> anyhow::Result<Grade> {
     match show_as(whom, Question::Trace(question), json, &tables::render)? {
         Answer::Trace(trace) => Ok(trace.grade),
@@ -55,7 +55,7 @@ fn show_as(
     Ok(answer)
 }
 
-/// One question; the answer as it came.
+/// Asks one question; returns the answer unchanged.
 fn ask(socket: &Path, question: Question) -> anyhow::Result<String> {
     let stream = connect(socket)?;
     stream.set_read_timeout(Some(ANSWER_MAX))?;
@@ -63,7 +63,7 @@ fn ask(socket: &Path, question: Question) -> anyhow::Result<String> {
         .with_context(|| format!("{} did not answer", socket.display()))
 }
 
-/// Prints what happens until interrupted, a line each.
+/// Prints events until interrupted, one line each.
 ///
 /// # Errors
 /// If no host answers, or it stops.
@@ -89,7 +89,7 @@ pub fn watch(whom: &Whom, json: bool) -> anyhow::Result<()> {
     anyhow::bail!("{} has stopped", socket.display())
 }
 
-/// Prints; false if whoever read has seen enough.
+/// Prints; returns false if the reader has seen enough.
 fn print(text: &str) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,4 +1,5 @@
-//! Descriptors that go from one process to another by a Unix socket (`SCM_RIGHTS`, unix(7)).
+//! Passing of descriptors from one process to another through a Unix socket (`SCM_RIGHTS`,
+//! unix(7)).
 //!
 //! ```text
 //!   ["web","db"] LF + 2 descriptors     as many names as descriptors, at most 64 at a time
@@ -16,10 +17,10 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Descriptors that go at a time; the kernel takes 253 (`SCM_MAX_FD`).
+/// Descriptors per message; the kernel accepts 253 (`SCM_MAX_FD`).
 const FILES_MAX: usize = 64;
 const READ_SIZE: usize = 16 << 10;
-/// The longest line: so many names, each escaped.
+/// The longest line: the names of all descriptors, each escaped.
 const LINE_SIZE_MAX: usize = 64 << 10;
 
 /// A descriptor with the name of its port.
@@ -48,8 +49,8 @@ pub(crate) fn send(mut stream: &UnixStream, files: &[Named]) -> io::Result<()> {
     stream.write_all(b"[]\n")
 }
 
-/// Receives what [`send`] sent. Nothing else may have been read of the stream behind what came
-/// before: descriptors go with the bytes beside which they stand.
+/// Receives descriptors from [`send`]. The caller must not have read ahead in the stream:
+/// descriptors arrive with the bytes with which they were sent.
 ///
 /// # Errors
 /// If the stream fails, ends too early, or carries something else.

@@ -1,17 +1,17 @@
-//! What one data process hands to another that goes on where it stops, and the words of control,
-//! which starts the one, asks the other and passes everything on.
+//! State that one data process hands to another, and the messages of control, which starts the new
+//! process, asks the old one and passes everything on.
 //!
 //! ```text
 //!   control ── starts ──▶ next: configuration, memory        `Ready { formats }`
-//!   control ── `yield` ─▶ old:  stops reading, sends what it holds, is frozen
+//!   control ── `yield` ─▶ old:  stops reading, sends all held frames, is frozen
 //!              ◀───────── state and descriptors
-//!   control ── the same ▶ next: opens its ports with them    `Opened`, or it ends: old goes on
+//!   control ── the same ▶ next: opens its ports with them    `Opened`, or it ends: old continues
 //!   control ── `leave` ─▶ old:  gone
 //!   control ── `go` ────▶ next: forwards                     `Took { gap_ns }`
 //! ```
 //!
-//! The state goes as a file in memory beside the other descriptors. It is JSON, of [`FORMAT`]: a
-//! program that reads another one says so in its `Ready`, and nothing has been stopped by then.
+//! The state travels as a memory file beside the other descriptors. It is JSON, of [`FORMAT`]: a
+//! program that reads another format says so in its `Ready`, before anything has been stopped.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,61 +26,61 @@ use sluice_ports::Handed;
 
 use crate::hand::Named;
 
-/// The format of what is handed over.
+/// Format of the state.
 pub(crate) const FORMAT: u32 = 1;
 /// The longest line between control and a data process that takes over.
 const LINE_SIZE_MAX: usize = 4096;
 
-/// The next data process has what it needs beside what is handed over.
+/// The next data process is ready for the handover.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ready {
-    /// The formats that it reads.
+    /// Formats that it reads.
     pub(crate) formats: Vec<u32>,
-    /// Of the program.
+    /// Version of its program.
     pub(crate) version: String,
 }
 
 /// The next data process has opened everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Opened {
-    /// How many ports went on with what was handed over.
+    /// Number of ports that continue with their old state.
     pub(crate) ports: usize,
 }
 
-/// Control's word that the other process is gone.
+/// Control reports that the other process is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Go {}
 
 /// The next data process forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Took {
-    /// For how long nobody read.
+    /// Time for which no process read.
     pub(crate) gap_ns: u64,
 }
 
 /// The old data process is frozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Yielded {
-    /// Frames that did not leave in time: they end with the process.
+    /// Frames that did not leave in time: they are lost with the process.
     pub(crate) left: u64,
-    /// How long the others took.
+    /// Time in which the other frames left.
     pub(crate) drain_ns: u64,
 }
 
-/// What is handed over beside descriptors.
+/// State handed over beside descriptors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
-    /// When the old process read last, by the machine's monotonic clock.
+    /// Time of the old process's last read, by the machine's monotonic clock.
     pub(crate) stopped_ns: u64,
-    /// Ports of the configuration. One that is shared by several workers is there once for each.
+    /// Ports of the configuration. A port that several workers share has one entry for each.
     pub(crate) ports: Vec<PortState>,
     /// Ports that were added, in this order.
     pub(crate) added: Vec<NewPort>,
-    /// Addresses, and where they are.
+    /// Addresses, and their places.
     pub(crate) known: Vec<KnownState>,
 }
 
-/// A port.
+/// State of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PortState {
     pub(crate) name: String,
@@ -89,7 +89,7 @@ pub(crate) struct PortState {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// An address. Names, for numbers are the configuration's.
+/// State of an address. It has names, since numbers depend on the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct KnownState {
     pub(crate) vnet: String,
@@ -97,7 +97,7 @@ pub(crate) struct KnownState {
     pub(crate) at: At,
 }
 
-/// Where an address is.
+/// Place of an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum At {
@@ -109,7 +109,7 @@ const STATE: &str = "state";
 const TAP: &str = "tap ";
 const PORT: &str = "port ";
 
-/// Everything as descriptors with names.
+/// Packs everything into descriptors with names.
 ///
 /// # Errors
 /// If there is no memory for the state.
@@ -132,10 +132,10 @@ pub(crate) fn pack(
     Ok(files)
 }
 
-/// What was handed over: the state without its ports, TAPs, and the other ports.
+/// The parts of a handover: the state without its ports, TAPs, and the other ports.
 pub(crate) type Unpacked = (State, Vec<Named>, Vec<(String, Handed)>);
 
-/// The reverse of [`pack`].
+/// Reverses [`pack`].
 ///
 /// # Errors
 /// If the state is missing or cannot be read.
@@ -173,8 +173,8 @@ pub(crate) fn unpack(files: Vec<Named>) -> io::Result<Unpacked> {
     Ok((state, taps, ports))
 }
 
-/// Reads one line, and not a byte behind it: descriptors may stand beside that. `None` at the end
-/// of the stream.
+/// Reads one line, and no byte beyond it: descriptors may come with the next byte. `None` at the
+/// end of the stream.
 ///
 /// # Errors
 /// If the stream fails, or the line says something else.

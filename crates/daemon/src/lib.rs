@@ -41,7 +41,7 @@ pub mod upgrade_client;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Checks a configuration and the machine that it is for, and says what it comes to.
+/// Checks a configuration and the machine that it is for, and prints the result.
 ///
 /// # Errors
 /// Everything that is wrong with it.

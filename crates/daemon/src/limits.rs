@@ -4,11 +4,12 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Descriptors of a process beside those of its ports.
 const BESIDE: u64 = 128;
-/// Descriptors of a TAP: its queue, the copy that is lent to control, and netlink.
+/// Descriptors of a TAP: its queue, control's copy, and netlink.
 const OF_A_TAP: u64 = 3;
 
-/// Allows this process as many descriptors as it may allow itself: shells and service managers give
-/// it 1,024 for the sake of `select(2)`, which it does not use. Returns how many ports that is.
+/// Raises the limit of descriptors as far as this process may: shells and service managers set it
+/// to 1,024 for the sake of `select(2)`, which this process does not use. Returns the number of
+/// ports that the limit allows.
 pub(crate) fn raise_descriptors() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

@@ -1,15 +1,15 @@
 //! Lines for the operator, on the standard error:
 //! `2026-03-01T12:00:00.123Z info h1 data: text`.
 //!
-//! | level | what |
+//! | level | content |
 //! |---|---|
-//! | `error` | something does not work, and will not by itself |
+//! | `error` | something does not work, and needs help |
 //! | `warn` | something is not as it should be |
-//! | `info` | what comes, goes and begins: processes, ports, members |
-//! | `debug` | what endpoints and flows do |
+//! | `info` | starts, ends and changes: processes, ports, members |
+//! | `debug` | events of endpoints and flows |
 //!
-//! Lines of `host.log` and above are written; `SLUICE_LOG` goes before it. Nothing on the path of a
-//! frame logs. A reader that went away is no reason to stop, so errors of writing are ignored.
+//! Lines of level `host.log` and above are written; `SLUICE_LOG` overrides it. Nothing on the path
+//! of a frame logs. Write errors are ignored, since a reader may go away.
 
 use std::fmt;
 use std::io::Write as _;
@@ -20,20 +20,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(crate) use sluice_api::config::LogLevel as Level;
 use sluice_api::envelope::rfc3339;
 
-/// The variable of the environment that goes before the configuration.
+/// Environment variable that overrides the configuration.
 const VARIABLE: &str = "SLUICE_LOG";
 
 static WHO: OnceLock<String> = OnceLock::new();
-/// The least grave level that is written.
+/// Lowest level that is written.
 static MOST: AtomicU8 = AtomicU8::new(Level::Info as u8);
 
-/// Says who speaks in every further line, and from which level on. The first call names.
+/// Sets the name in every further line, and the lowest level. Only the first call sets the name.
 pub(crate) fn speak_as(host: &str, role: &str, level: Option<Level>) {
     _ = WHO.set(format!("{host} {role}"));
     set_level(level);
 }
 
-/// Writes lines of this level and above from now on.
+/// Sets the lowest level that is written.
 pub(crate) fn set_level(level: Option<Level>) {
     let said = std::env::var(VARIABLE).ok();
     let named = said.as_deref().map(|said| (said, level_named(said)));
@@ -48,12 +48,12 @@ fn level_named(name: &str) -> Option<Level> {
     Level::ALL.into_iter().find(|level| level.name() == name)
 }
 
-/// Whether lines of this level are written.
+/// Returns true if lines of this level are written.
 pub(crate) fn is_on(level: Level) -> bool {
     level as u8 <= MOST.load(Ordering::Relaxed)
 }
 
-/// Writes one line, if its level is.
+/// Writes one line, if its level is written.
 pub(crate) fn line(level: Level, text: fmt::Arguments<'_>) {
     if !is_on(level) {
         return;
@@ -64,7 +64,7 @@ pub(crate) fn line(level: Level, text: fmt::Arguments<'_>) {
     _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
-/// Writes one line, formatted: `say!("…")` of level info, `say!(warn: "…")` and so on of others.
+/// Writes one formatted line: `say!("…")` at level info, `say!(warn: "…")` and so on at others.
 macro_rules! say {
     (error: $($part:tt)*) => {
         $crate::log::line($crate::log::Level::Error, format_args!($($part)*))

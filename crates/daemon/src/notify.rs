@@ -1,5 +1,5 @@
-//! What the service manager is told (`sd_notify(3)`): that control is ready, that it lives, that it
-//! stops. Without `$NOTIFY_SOCKET` nobody is.
+//! Notifications to the service manager (`sd_notify(3)`): control is ready, lives, or stops.
+//! Without `$NOTIFY_SOCKET` there are none.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,10 +11,10 @@ use std::time::Duration;
 /// The variable with the socket of the service manager.
 const SOCKET: &str = "NOTIFY_SOCKET";
 
-/// Tells the service manager of a state, such as `READY=1`.
+/// Reports a state to the service manager, such as `READY=1`.
 pub(crate) fn tell(state: &str) {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
-    // Nobody listens any more: then nobody waits for it, either.
+    // If nobody listens any more, nobody waits for the message either.
     _ = send(&socket, state);
 }
 
@@ -26,7 +26,7 @@ fn send(socket: &OsStr, state: &str) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
-/// How often it wants to hear that this process lives: half of what it waits at most.
+/// Returns the time between two signs of life: half of the service manager's limit.
 pub(crate) fn beat() -> Option<Duration> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_for_us = number("WATCHDOG_PID").is_none_or(|pid| pid == u64::from(std::process::id()));
@@ -38,7 +38,7 @@ pub(crate) fn beat() -> Option<Duration> {
 mod tests {
     use super::*;
 
-    /// Both kinds of sockets that service managers give.
+    /// Service managers use both kinds of sockets.
     #[test]
     fn both_kinds_of_sockets_are_told() {
         let name = format!("sluice-notify-{}", std::process::id());

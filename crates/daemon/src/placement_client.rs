@@ -1,4 +1,4 @@
-//! `sluice placement`: what is to hold on all hosts, and what each has made of it.
+//! `sluice placement`: the policy for all hosts, and its state on each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -15,13 +15,13 @@ use toml::Value;
 use crate::protocol::{self, Request};
 use crate::show_client::{ANSWER_MAX, Whom, connect, enveloped, socket, table};
 
-/// Asks, or sets, and prints what each host has made of it.
+/// Asks, or sets, and prints the policy's state on each host.
 ///
 /// # Errors
-/// If no host answers, or the policy is refused, with what to do.
+/// If no host answers, or the policy is refused, with the remedy.
 pub fn ask(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
     if let Question::Set(policy) = &question {
-        // One that is far too large could not even be sent.
+        // A policy that is far too large could not even be sent.
         policy.check().map_err(anyhow::Error::msg)?;
     }
     let line = send(whom, &Request::Placement(question))?;
@@ -31,10 +31,10 @@ pub fn ask(whom: &Whom, question: Question, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The policy of what was typed.
+/// Makes a policy from the command line's options.
 ///
 /// # Errors
-/// What cannot be read.
+/// If an option cannot be parsed.
 pub fn policy(
     whom: &Whom,
     mode: Option<PlacementMode>,
@@ -54,10 +54,11 @@ pub fn policy(
     })
 }
 
-/// The policy of a file, in which a match may name a network (`vnet=blue`) that the host knows.
+/// Reads the policy of a file, in which a match may name a network (`vnet=blue`) that the host
+/// knows.
 ///
 /// # Errors
-/// If the file cannot be read, or what is wrong in it.
+/// If the file cannot be read, or its contents are wrong.
 pub fn read(whom: &Whom, file: &Path) -> anyhow::Result<Policy> {
     let name = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("{name}"))?;
@@ -67,16 +68,16 @@ pub fn read(whom: &Whom, file: &Path) -> anyhow::Result<Policy> {
             *text = numbered(whom, text)?;
         }
     }
-    // Read anew, so that an error shows the line that it means.
+    // Parsed anew, so that an error names the right line.
     let is_changed = tree.get("high") != toml::from_str::<toml::Table>(&text)?.get("high");
     let text = if is_changed { toml::to_string(&tree)? } else { text };
     toml::from_str(&text).with_context(|| format!("{name}"))
 }
 
-/// A match with the number of the network that it names.
+/// Returns a match with the number of the network that it names.
 ///
 /// # Errors
-/// If the host does not know it.
+/// If the host does not know the network.
 pub fn numbered(whom: &Whom, text: &str) -> anyhow::Result<String> {
     let mut parts = Vec::new();
     for part in text.split(',') {
@@ -139,7 +140,7 @@ fn render(answer: &Answer) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// All policies of an answer.
+/// Stamps of all policies in an answer.
 struct Stamps(BTreeSet<Stamp>);
 
 impl Stamps {
@@ -152,7 +153,7 @@ impl Stamps {
         Self(all)
     }
 
-    /// The version, and as much more as it takes that another policy looks different.
+    /// Returns the version, with as much more as is needed to tell it from the other policies.
     fn name(&self, stamp: Stamp) -> String {
         let Stamp { version, by, at_ms } = stamp;
         let others = self.0.iter().filter(|other| other.version == version && **other != stamp);
@@ -167,7 +168,8 @@ impl Stamps {
     }
 }
 
-/// Why a host does not follow; nothing if it does, or if there is nothing to follow.
+/// Returns the reason why a host does not follow; `None` if it does, or if there is nothing to
+/// follow.
 fn behind(host: &Status, holds: Stamp, named: &Stamps) -> Option<String> {
     if host.follows || holds.version == 0 {
         return None;

@@ -1,4 +1,4 @@
-//! Sleeping until something happens: epoll, edge-triggered.
+//! Sleeping until an event: epoll, edge-triggered.
 //!
 //! The kernel remembers an edge until it is collected. A frame that comes after a port said "no
 //! more" and before the thread sleeps is such an edge, and [`Poller::wait`] returns at once; so is
@@ -21,14 +21,14 @@ const EVENTS_MAX: usize = 64;
 /// The longest single sleep: an hour. An idle host wakes no more often.
 const SLEEP_MAX: Nanos = Nanos::from_millis(3_600_000);
 
-/// What happened.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Frames may have come to the port of this index.
+    /// The port of this index may have received frames.
     Readable(usize),
     /// The port of this index may have room again.
     Writable(usize),
-    /// Somebody called [`Waker::wake`].
+    /// A thread called [`Waker::wake`].
     Woken,
 }
 
@@ -43,7 +43,7 @@ impl Waker {
     }
 }
 
-/// The descriptors of all ports and of the waker.
+/// Descriptors of all ports and of the waker.
 #[derive(Debug)]
 pub(crate) struct Poller {
     epoll: OwnedFd,
@@ -62,13 +62,14 @@ impl Poller {
         self.waker.clone()
     }
 
-    /// Watches a descriptor of port `index`. `write` is whether to tell of room; it costs a wake-up
-    /// for every frame that leaves, so it is asked for only while frames wait for it.
+    /// Watches a descriptor of port `index`, and not yet for room: that costs a wake-up for every
+    /// frame that leaves, so it is watched ([`Self::set`]) only while frames wait.
     pub(crate) fn add(&self, index: usize, fd: BorrowedFd<'_>, read: bool) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, fd, data(index), flags(read, false))?)
     }
 
-    /// Changes what is told of a descriptor. If it is ready now, that is told again.
+    /// Changes the events of a descriptor. If the descriptor is ready now, an event is reported
+    /// again.
     pub(crate) fn set(
         &self,
         index: usize,
@@ -79,12 +80,12 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, fd, data(index), flags(read, write))?)
     }
 
-    /// Watches a descriptor no more. What was told of it and not collected is forgotten.
+    /// Stops watching a descriptor. Its uncollected events are forgotten.
     pub(crate) fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
-    /// Waits until something happens or `timeout` is over, and tells what did.
+    /// Waits until an event or until `timeout` is over, and reports the events.
     pub(crate) fn wait(&self, timeout: Nanos, mut each: impl FnMut(Event)) -> io::Result<()> {
         let timeout = timespec(timeout.min(SLEEP_MAX));
         let mut room = [const { MaybeUninit::uninit() }; EVENTS_MAX];

@@ -10,10 +10,10 @@ use sluice_api::port::{Added, Deleted, NewPort};
 use crate::protocol::{self, Request};
 use crate::show_client::{Whom, connect, enveloped, socket};
 
-/// Adds a port and says what it is.
+/// Adds a port and prints its properties.
 ///
 /// # Errors
-/// If no host answers, or it cannot be added, with what to do.
+/// If no host answers, or it cannot be added, with the remedy.
 pub fn add(whom: &Whom, new: NewPort, json: bool) -> anyhow::Result<()> {
     let added: Added = ask(whom, &Request::Add(Box::new(new)))?;
     let words = || {
@@ -28,7 +28,7 @@ pub fn add(whom: &Whom, new: NewPort, json: bool) -> anyhow::Result<()> {
     print(whom, &added, json, words)
 }
 
-/// The addresses that a port may share, in words.
+/// Formats the addresses that a port may share.
 fn also(added: &Added) -> String {
     let allowed: Vec<String> = added.allowed.iter().map(ToString::to_string).collect();
     if allowed.is_empty() { String::new() } else { format!("; allowed: {}", allowed.join(" ")) }
@@ -48,7 +48,7 @@ pub fn delete(whom: &Whom, name: &str, json: bool) -> anyhow::Result<()> {
 
 fn ask<T: DeserializeOwned>(whom: &Whom, request: &Request) -> anyhow::Result<T> {
     let socket = socket(whom)?;
-    // Devices take the kernel a moment; control itself does not wait for ever.
+    // The kernel needs a moment for devices; control itself has a time limit.
     let line = protocol::ask(connect(&socket)?, request)
         .with_context(|| format!("{} did not answer", socket.display()))?;
     protocol::expect(&line)

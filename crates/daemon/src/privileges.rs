@@ -1,4 +1,4 @@
-//! What the two processes may do: no more than they need, whoever started them.
+//! Privileges of the two processes: no more than they need, with any parent.
 //!
 //! | capability | for |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `SYS_NICE`, `IPC_LOCK`, `SYS_RESOURCE` | priorities, CPUs, memory that stays, descriptors |
 //! | `KILL` | to end a data process that does not listen |
 //!
-//! The rest goes at the start, before there is a second thread, also from what a program that is
-//! executed later could get (`NoNewPrivs`, the bounding set). Files are for their owner alone.
+//! All others are dropped at the start, before there is a second thread, and also for programs that
+//! are executed later (`NoNewPrivs`, the bounding set). Files are for their owner alone.
 
 mod user;
 
@@ -29,7 +29,7 @@ use rustix::thread::{
 use crate::config::Plan;
 use crate::log::say;
 
-/// What is kept, of what there is.
+/// Capabilities that are kept if present.
 const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::SYS_ADMIN)
@@ -43,8 +43,8 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::SYS_RESOURCE)
     .union(CapabilitySet::KILL);
 
-/// Gives up what is not needed, and goes on as the user of the configuration, if it names one, who
-/// gets the directories of the host.
+/// Drops the capabilities that are not needed, and continues as the user of the configuration, if
+/// it names one. That user becomes the owner of the host's directories.
 ///
 /// # Errors
 /// If there is no such user.
@@ -64,14 +64,14 @@ pub(crate) fn drop_others(plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What programs that are executed later could have at most.
+/// Limits the privileges of programs that are executed later.
 fn bound() -> Result<(), Errno> {
     set_no_new_privs(true)?;
     let now = capabilities(None)?;
     if now.effective.contains(CapabilitySet::SETPCAP) {
         for bit in 0..u64::BITS {
             let one = CapabilitySet::from_bits_retain(1 << bit);
-            // Beyond the last one that the kernel knows.
+            // The kernel knows no capability from here on.
             let Ok(is_there) = capability_is_in_bounding_set(one) else { break };
             if is_there && !KEPT.contains(one) {
                 remove_capability_from_bounding_set(one)?;
@@ -88,7 +88,7 @@ fn give_up() -> Result<(), Errno> {
         let sets = CapabilitySets { effective: permitted, permitted, inheritable };
         return set_capabilities(None, sets);
     }
-    // Only root gets them back when it executes a program; others take them along.
+    // Only root regains them when it executes a program; other users pass them on.
     let sets = CapabilitySets { effective: permitted, permitted, inheritable: permitted };
     set_capabilities(None, sets)?;
     for capability in permitted {
@@ -101,7 +101,8 @@ fn give_up() -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// The unit gives and allows what the processes keep, so that either list alone would do.
+    /// The unit grants the capabilities that the processes keep, so that either list alone would
+    /// suffice.
     #[test]
     fn unit_has_the_same_list() {
         let unit = include_str!("../../../packaging/sluice.service");

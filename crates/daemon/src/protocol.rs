@@ -1,26 +1,26 @@
-//! What is spoken on the sockets of a host: one line of JSON each way.
+//! The protocol on the sockets of a host: one line of JSON each way.
 //!
 //! | request | reply | by |
 //! |---|---|---|
 //! | `"hello"` | `{"pid":7,"fingerprint":"…","version":"0.1.0"}` | data |
 //! | `"who"` | `{"host":"h1","program":"0.1.0"}` | control |
-//! | `{"show":"ports"}` | an answer of `sluice_api::show` | control, who asks data |
-//! | `{"look":{"vnet":0,…}}` | what `sluice_api::trace::Looked` says | data |
+//! | `{"show":"ports"}` | an answer of `sluice_api::show` | control, which asks data |
+//! | `{"look":{"vnet":0,…}}` | a `sluice_api::trace::Looked` | data |
 //! | `{"fabric":"vnets"}` | an answer of `sluice_api::fabric` | control |
 //! | `{"fabric":"watch"}` | such an answer for each event | control |
-//! | `{"add":{…}}`, `{"del":"web"}` | an answer of `sluice_api::port` | control, who asks data |
+//! | `{"add":{…}}`, `{"del":"web"}` | an answer of `sluice_api::port` | control, which asks data |
 //! | `{"placement":"show"}` | an answer of `sluice_api::placement` | control |
-//! | `{"follow":{…}}` | what `sluice_api::placement::Followed` says | data |
+//! | `{"follow":{…}}` | a `sluice_api::placement::Followed` | data |
 //! | `{"lend":["web"]}` | descriptors (`hand.rs`) of these ports, or of all | data |
 //! | `{"tidy":["web"]}` | `{}`, when other added ports and stray devices are gone | data |
 //! | `"pulse"` | `{}`, when every worker has answered | data |
-//! | `{"yield":1}` | what `handover.rs` says, and descriptors; then one of these two: | data |
-//! | `"leave"` | `{}`, and the process is gone: another one goes on | data |
-//! | `"goon"` | `{}`: it goes on itself, as it does when the connection ends | data |
+//! | `{"yield":1}` | messages of `handover.rs`, and descriptors; then one of these two: | data |
+//! | `"leave"` | `{}`, and the process is gone: another one continues | data |
+//! | `"goon"` | `{}`: the process continues, as it does when the connection ends | data |
 //! | `"upgrade"` | an answer of `sluice_api::upgrade`, when another one has taken over | control |
 //! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!
-//! Whatever cannot be answered gets `{"error":"…"}`.
+//! A request that cannot be answered gets `{"error":"…"}`.
 
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -34,13 +34,13 @@ const LINE_SIZE_MAX: u64 = 64 << 20;
 /// The longest request: the names of all ports that may be added, escaped.
 const REQUEST_SIZE_MAX: u64 = 512 << 10;
 
-/// What may be asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    /// Which process is there?
+    /// Identify this process.
     Hello,
-    /// Which host is there?
+    /// Identify this host.
     Who,
     /// A question of `sluice show`.
     Show(Question),
@@ -50,51 +50,50 @@ pub enum Request {
     Fabric(sluice_api::fabric::Question),
     /// A question about the placement policy.
     Placement(sluice_api::placement::Question),
-    /// This placement policy holds.
+    /// Follow this placement policy.
     Follow(Box<sluice_api::placement::Stamped>),
-    /// A port comes. To data: one that is there already as it should be is not opened again.
+    /// Add a port. To data: a port that is there already as requested is not opened again.
     Add(Box<NewPort>),
-    /// A port goes.
+    /// Delete a port.
     Del(String),
-    /// Descriptors of these ports that control may keep; of all if none is named.
+    /// Send the descriptors of these ports for control to keep; of all if none is named.
     Lend(Vec<String>),
-    /// These are the added ports that control knows: others are deleted, and what an earlier
-    /// process left.
+    /// Keep these added ports: delete other ones, and the remains of an earlier process.
     Tidy(Vec<String>),
     /// Does every worker still answer?
     Pulse,
     /// Hand everything over, in this format.
     Yield(u32),
-    /// Another process goes on with it: end.
+    /// End: another process continues.
     Leave,
-    /// Nobody does: go on.
+    /// Continue: no other process does.
     GoOn,
     /// Have another data process, of the program that is there now, take over.
     Upgrade,
-    /// This connection is for punts and orders of one worker from now on.
+    /// Use this connection for punts and commands of one worker from now on.
     Attach(u16),
 }
 
-/// It is done.
+/// The request is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Done {}
 
-/// Who is there.
+/// Identity of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// Of the configuration that it runs.
+    /// Fingerprint of the configuration that it runs.
     pub fingerprint: String,
-    /// Of the program.
+    /// Version of the program.
     pub version: String,
 }
 
 /// A question that cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// Why, and what to do.
+    /// Reason, and the remedy.
     pub error: String,
 }
 
@@ -107,8 +106,8 @@ pub fn read_request(stream: &mut impl BufRead) -> io::Result<Option<Request>> {
     serde_json::from_str(&line).map(Some).map_err(io::Error::from)
 }
 
-/// Reads one request; `None` at the end of the stream, and after one that cannot be read. Whoever
-/// sent that is told why.
+/// Reads one request; `None` at the end of the stream, and after a request that cannot be read. The
+/// sender of such a request is told the reason.
 pub(crate) fn next_request(
     stream: &UnixStream,
     reader: &mut BufReader<UnixStream>,
@@ -116,7 +115,8 @@ pub(crate) fn next_request(
     match read_request(reader) {
         Ok(request) => request,
         Err(error) => {
-            // The text ends too early, or is another one. Otherwise it is silent, or gone.
+            // The text is incomplete or wrong. Other errors mean that the sender is silent, or
+            // gone.
             if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) {
                 let error = format!("the request cannot be read: {error}");
                 _ = write(stream, &Failure { error });
@@ -152,7 +152,7 @@ pub fn write(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()
     stream.write_all(&line)
 }
 
-/// Writes an answer, or why there is none.
+/// Writes an answer, or the reason why there is none.
 ///
 /// # Errors
 /// If the stream fails.
@@ -163,7 +163,7 @@ pub fn reply(stream: &UnixStream, answer: Result<impl Serialize, String>) -> io:
     }
 }
 
-/// Writes a line that says nothing.
+/// Writes an empty line.
 ///
 /// # Errors
 /// If the stream fails.
@@ -184,7 +184,7 @@ pub fn ask(stream: UnixStream, request: &Request) -> io::Result<String> {
 /// Reads a reply of the expected kind.
 ///
 /// # Errors
-/// The failure that came instead, or that it is neither.
+/// The failure that came instead, or a reply that is neither.
 pub fn expect<T: DeserializeOwned>(line: &str) -> anyhow::Result<T> {
     if let Ok(Failure { error }) = serde_json::from_str(line) {
         anyhow::bail!(error);

@@ -1,22 +1,22 @@
-//! The directory of one host: its sockets, and who runs.
+//! The directory of one host: its sockets, and the locks of its processes.
 //!
 //! ```text
 //!   /run/sluice/NAME/
-//!     control.pid  data.pid    locked by the process for as long as it lives, and holds its number
-//!     data.sock                the data process listens: control and nobody else
-//!     show.sock                control listens: `sluice show`
-//!     data.toml                the configuration that the data process runs
-//!     taps/PORT.json           what is known of the TAP of a port (taps.rs)
-//!     placement.json           the placement policy that holds
-//!     placement.json.broken    one that could not be read, out of the way
-//!     steer-DEV.json           what `sluice steer DEV --follow` makes of it
+//!     control.pid  data.pid    locked by the process for as long as it lives; contains its number
+//!     data.sock                of the data process: for control only
+//!     show.sock                of control: `sluice show`
+//!     data.toml                configuration of the data process
+//!     taps/PORT.json           record of a port's TAP (taps.rs)
+//!     placement.json           placement policy that holds
+//!     placement.json.broken    a policy that could not be read
+//!     steer-DEV.json           state of the policy at `sluice steer DEV --follow`
 //!   /var/lib/sluice/NAME/
-//!     ports.json               the ports that were added while it runs
+//!     ports.json               ports that were added at run time
 //! ```
 //!
 //! The lock is the truth, not the file: a process that was killed leaves its files behind, and the
-//! kernel takes its lock away. Whoever holds a lock may therefore replace the socket that goes with
-//! it; nobody else does. The files with the numbers stay.
+//! kernel takes its lock away. The holder of a lock may therefore replace the socket that goes with
+//! it; no other process does. The files with the numbers stay.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -27,48 +27,49 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use rustix::fs::FlockOperation;
 
-/// Where the directories of hosts lie.
+/// Parent of the directories of hosts.
 pub const ROOT: &str = "/run/sluice";
-/// Where lies what must survive a restart of the machine, of hosts that say no other place.
+/// Parent of the directories for state that must survive a restart of the machine, unless a host
+/// names another one.
 const STATE_ROOT: &str = "/var/lib/sluice";
-/// The socket of the data process.
+/// Socket of the data process.
 pub const DATA_SOCKET: &str = "data.sock";
-/// The socket that answers questions.
+/// Socket that answers questions.
 pub const SHOW_SOCKET: &str = "show.sock";
-/// The configuration that the data process runs.
+/// Configuration of the data process.
 pub const CONFIG_FILE: &str = "data.toml";
-/// The same of a data process that is to take over, until it has.
+/// Configuration of a data process that is about to take over.
 pub(crate) const NEXT_CONFIG_FILE: &str = "next.toml";
-/// Where it listens until then.
+/// Socket of a data process that is about to take over.
 pub(crate) const NEXT_SOCKET: &str = "next.sock";
-/// The ports that were added.
+/// Ports that were added.
 pub(crate) const PORTS_FILE: &str = "ports.json";
-/// What is known of TAPs.
+/// Records of TAPs.
 pub(crate) const TAPS_DIR: &str = "taps";
-/// The placement policy that holds.
+/// Placement policy that holds.
 pub(crate) const PLACEMENT_FILE: &str = "placement.json";
-/// The longest path that a Unix socket can have, without its final zero.
+/// Longest path of a Unix socket, without its final zero.
 pub(crate) const SOCKET_PATH_SIZE_MAX: usize = 107;
 
-/// The directory of a host that does not name its own.
+/// Returns the directory of a host that does not name its own.
 #[must_use]
 pub fn of_host(name: &str) -> PathBuf {
     Path::new(ROOT).join(name)
 }
 
-/// The directory of a host for what must survive a restart of the machine.
+/// Returns the directory of a host for state that must survive a restart of the machine.
 pub(crate) fn state_of_host(name: &str) -> PathBuf {
     Path::new(STATE_ROOT).join(name)
 }
 
-/// Whether a directory is one of those that Sluice makes for hosts.
+/// Returns true if a directory is one of those that Sluice makes for hosts.
 pub(crate) fn is_own_place(dir: &Path) -> bool {
     let is_below = |root| dir.starts_with(root) && dir != Path::new(root);
     let leads_up = dir.components().any(|part| part == std::path::Component::ParentDir);
     (is_below(ROOT) || is_below(STATE_ROOT)) && !leads_up
 }
 
-/// Makes the directory, for its owner and a group that may read. One that was there and is not
+/// Makes the directory, for its owner and a group that may read. An existing directory that is not
 /// below [`ROOT`] is left as it is.
 ///
 /// # Errors
@@ -92,19 +93,19 @@ pub fn create(dir: &Path, group: Option<&str>) -> anyhow::Result<()> {
     share(dir, group, 0o700)
 }
 
-/// Opens a file to its owner, as `mode` says, and to the members of a group as far as that.
+/// Sets the permissions of a file: `mode` for its owner, and read or write access for a group.
 fn share(path: &Path, group: Option<&str>, mode: u32) -> anyhow::Result<()> {
     let mut all = mode;
     if let Some(group) = group {
         chown(path, None, Some(group_id(group)?))?;
-        // A directory may be read, and a socket spoken to.
+        // The group may read a directory, and use a socket.
         all |= if path.is_dir() { 0o050 } else { 0o060 };
     }
     fs::set_permissions(path, fs::Permissions::from_mode(all))
         .with_context(|| format!("cannot change who may use {}", path.display()))
 }
 
-/// The number of a group of this machine.
+/// Returns the number of a group of this machine.
 pub(crate) fn group_id(name: &str) -> anyhow::Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);
@@ -121,7 +122,7 @@ pub(crate) fn group_id(name: &str) -> anyhow::Result<u32> {
     })
 }
 
-/// That this process is the only one of its role, for as long as it lives.
+/// Proof that this process is the only one of its role, for as long as the value lives.
 #[derive(Debug)]
 pub struct Role {
     _locked: File,
@@ -139,7 +140,7 @@ impl Role {
             .write(true)
             .create(true)
             .truncate(false)
-            // Whoever may open it may lock it.
+            // A process that may open the file may lock it.
             .mode(0o600)
             .open(&path)
             .with_context(|| format!("cannot open {}", path.display()))?;
@@ -160,7 +161,7 @@ impl Role {
         Ok(Self { _locked: file })
     }
 
-    /// Whether a process has the role `name` in `dir`.
+    /// Returns true if a process has the role `name` in `dir`.
     #[must_use]
     pub fn is_taken(dir: &Path, name: &str) -> bool {
         let shared = FlockOperation::NonBlockingLockShared;
@@ -168,7 +169,7 @@ impl Role {
             .is_ok_and(|file| rustix::fs::flock(&file, shared).is_err())
     }
 
-    /// Listens on a socket of this role; one that a killed process left behind is replaced.
+    /// Listens on a socket of this role; a socket that a killed process left behind is replaced.
     ///
     /// Members of `group` may speak to it, too.
     ///
@@ -179,7 +180,7 @@ impl Role {
     }
 }
 
-/// As [`Role::listen`], before the process has its role.
+/// Listens like [`Role::listen`], before the process has its role.
 pub(crate) fn listen(path: &Path, group: Option<&str>) -> anyhow::Result<UnixListener> {
     remove(path).with_context(|| format!("cannot replace {}", path.display()))?;
     let listener =
@@ -209,8 +210,8 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&next, path)
 }
 
-/// As [`replace`], and afterwards it is on the disk: it is there, whole, after the machine was
-/// switched off.
+/// Writes like [`replace`], and afterwards the file is on the disk: it survives a power failure,
+/// complete.
 ///
 /// # Errors
 /// If the directory cannot be written.
@@ -219,12 +220,12 @@ pub(crate) fn replace_for_good(path: &Path, text: &str) -> io::Result<()> {
     let written = || {
         let mut file = File::create(&next)?;
         file.write_all(text.as_bytes())?;
-        // Before the name is its: otherwise the name may outlive a crash, and what is in it not.
+        // Synced before the rename: otherwise the name may survive a crash without the contents.
         file.sync_all()?;
         fs::rename(&next, path)
     };
     if let Err(error) = written() {
-        // On a full disk the half of it would be in the way of the next attempt.
+        // On a full disk a partial file would block the next attempt.
         _ = remove(&next);
         return Err(error);
     }

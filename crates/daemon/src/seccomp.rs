@@ -1,14 +1,14 @@
-//! System calls that the two processes never make: the kernel refuses them (seccomp(2)), so that
-//! whoever got hold of a process has them neither.
+//! System calls that the two processes never make: the kernel refuses them (seccomp(2)), also to an
+//! attacker who controls a process.
 //!
-//! This is a list of what is refused, not of what is allowed: what is not named passes. Kernel
-//! modules, mounts, other processes' memory, keys, the clock, io_uring (whose operations no filter
-//! sees), and for data also to execute a program. A refused call ends with `EPERM`, as if the
-//! process had no capability for it.
+//! The list names refused calls, not allowed ones: every other call passes. It has kernel modules,
+//! mounts, other processes' memory, keys, the clock, io_uring (whose operations no filter sees),
+//! and for data also execution of a program. A refused call ends with `EPERM`, as if the process
+//! had no capability for it.
 //!
-//! A filter outlives `exec`, and cannot be taken away. Control becomes a newer program by `exec`,
-//! and would have one more after each upgrade: so a mark in the environment says which filter is
-//! there, and it counts only if the kernel says that there is one.
+//! A filter outlives `exec`, and cannot be removed. Control becomes a newer program by `exec`, and
+//! would gain one more filter at each upgrade. So a mark in the environment names the filter in
+//! place; it counts only if the kernel reports a filter.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,10 +21,10 @@ use sluice_api::config::Seccomp;
 
 use crate::log::say;
 
-/// The variable of the environment that says which filter a process has from the one before it.
+/// Environment variable that names the filter inherited from the previous program.
 const MARK: &str = "SLUICE_SECCOMP";
 
-/// What neither process does.
+/// Calls that neither process makes.
 const REFUSED: &[libc::c_long] = &[
     // Other processes' memory and files.
     libc::SYS_ptrace,
@@ -36,7 +36,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_perf_event_open,
     libc::SYS_open_by_handle_at,
     libc::SYS_fanotify_init,
-    // Another kernel, or more of it.
+    // A new kernel, or kernel modules.
     libc::SYS_kexec_load,
     libc::SYS_kexec_file_load,
     libc::SYS_reboot,
@@ -44,7 +44,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_syslog,
-    // What lies where.
+    // Mounts and file handles.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -60,7 +60,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_swapoff,
     libc::SYS_acct,
     libc::SYS_quotactl,
-    // Namespaces of its own: it enters those of others.
+    // Own namespaces: the process only enters those of others.
     libc::SYS_unshare,
     // Keys, the clock, the name.
     libc::SYS_add_key,
@@ -73,31 +73,31 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
     libc::SYS_vhangup,
-    // What is done there passes by every filter.
+    // Operations there bypass every filter.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
 ];
 
-/// The same, of one architecture.
+/// More calls, of one architecture.
 #[cfg(target_arch = "x86_64")]
 const REFUSED_HERE: &[libc::c_long] = &[libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt];
 #[cfg(not(target_arch = "x86_64"))]
 const REFUSED_HERE: &[libc::c_long] = &[];
 
-/// What data does not do either: control starts processes.
+/// Calls that data does not make either: control starts processes.
 const EXECUTING: &[libc::c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 
-/// Says in which kind of process a filter is.
+/// Kind of process for a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Process {
-    /// It becomes another program, and starts data.
+    /// Becomes another program, and starts data.
     Control,
-    /// It executes nothing.
+    /// Executes nothing.
     Data,
 }
 
-/// Has the kernel refuse these calls to this thread and to those that it starts: to be called
+/// Makes the kernel refuse these calls to this thread and to threads that it starts: to be called
 /// before there is another one.
 pub(crate) fn install(mode: Seccomp, process: Process) {
     if let Err(error) = have(mode, process) {
@@ -105,10 +105,10 @@ pub(crate) fn install(mode: Seccomp, process: Process) {
     }
 }
 
-/// The mark of a filter that this process has put in place.
+/// Mark of a filter that this process has installed.
 static PLACED: OnceLock<String> = OnceLock::new();
 
-/// Tells a program that this process becomes or starts which filter it has by then.
+/// Passes the mark of the filter to a program that this process becomes or starts.
 pub(crate) fn tell(command: &mut Command) {
     if let Some(mark) = PLACED.get() {
         command.env(MARK, mark);
@@ -138,7 +138,7 @@ fn have(mode: Seccomp, process: Process) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The calls that are still to be refused to a process, which may have the common filter.
+/// Returns the calls that are still to be refused to a process, which may have the common filter.
 fn of(process: Process, has_common: bool) -> Vec<libc::c_long> {
     let common = if has_common { [].iter() } else { REFUSED.iter() };
     let here = if has_common { [].iter() } else { REFUSED_HERE.iter() };
@@ -151,7 +151,7 @@ fn filter(calls: Vec<libc::c_long>, action: SeccompAction) -> anyhow::Result<Bpf
     let mut rules = BTreeMap::new();
     for call in calls {
         rules.insert(call, Vec::new());
-        // The same call by the numbers of x32, which such a kernel takes from this program too.
+        // The same call by its x32 number, which such a kernel accepts from this program too.
         if cfg!(target_arch = "x86_64") {
             rules.insert(call | 0x4000_0000, Vec::new());
         }
@@ -159,14 +159,14 @@ fn filter(calls: Vec<libc::c_long>, action: SeccompAction) -> anyhow::Result<Bpf
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, action, arch)?.try_into()?)
 }
 
-/// A filter by its action and by what is in it.
+/// Returns the mark of a filter, made of its action and contents.
 fn mark(mode: Seccomp) -> String {
     let mut hasher = DefaultHasher::new();
     (REFUSED, REFUSED_HERE).hash(&mut hasher);
     format!("{} {:016x}", mode.name(), hasher.finish())
 }
 
-/// Whether the kernel asks a filter about this process's calls.
+/// Returns true if a filter of the kernel applies to this process's calls.
 fn is_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line.split_whitespace().eq(["Seccomp:", "2"]))

@@ -11,8 +11,8 @@ use crate::protocol::{self, Failure};
 /// Conversations at a time.
 const CONVERSATIONS_MAX: usize = 16;
 
-/// Accepts until the socket fails, each conversation in a thread of its own. `silence_max` is how
-/// long a client may say nothing.
+/// Accepts until the socket fails, each conversation in a thread of its own. `silence_max` is the
+/// longest silence of a client.
 pub(crate) fn connections(
     listener: &UnixListener,
     silence_max: Option<Duration>,
@@ -31,7 +31,7 @@ pub(crate) fn connections(
         let (converse, done) = (Arc::clone(&converse), Arc::clone(&open));
         let conversation = move || {
             _ = stream.set_read_timeout(silence_max);
-            // Who does not read its answer is not waited for.
+            // A client that does not read its answer is not waited for.
             _ = stream.set_write_timeout(Some(Duration::from_secs(5)));
             if let Ok(reader) = stream.try_clone() {
                 converse(&stream, &mut BufReader::new(reader));

@@ -14,43 +14,43 @@ use sluice_api::show::{Answer, Question};
 use crate::protocol::{self, Request};
 use crate::run_dir::{self, ROOT, SHOW_SOCKET};
 
-/// Rows under a header, of which so many columns are names and the others numbers; or what is said
-/// if there are none.
+/// Returns a table with a header. The first `names` columns are names, the others are numbers.
+/// Without rows, returns `none`.
 pub(crate) fn table(header: &[&str], names: usize, rows: Vec<Vec<String>>, none: &str) -> String {
     tables::table(header, names, rows, none)
 }
 
-/// How long an answer may take.
+/// Longest time for an answer.
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How often `--watch` asks.
+/// Time between two questions of `--watch`.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// Which host is asked.
+/// The host to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
-    /// The one that listens on this socket.
+    /// The host that listens on this socket.
     Socket(PathBuf),
-    /// The one with this directory.
+    /// The host with this directory.
     RunDir(PathBuf),
-    /// The one of this name.
+    /// The host of this name.
     Host(String),
-    /// The only one on this machine.
+    /// The only host on this machine.
     TheOnlyOne,
 }
 
-/// How the answer is shown.
+/// Style of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Style {
-    /// As a line of JSON.
+    /// Print a line of JSON.
     pub json: bool,
-    /// Again every second, until interrupted.
+    /// Repeat every second, until interrupted.
     pub watch: bool,
 }
 
 /// Asks and prints.
 ///
 /// # Errors
-/// If no host answers, with what to do.
+/// If no host answers, with the remedy.
 pub fn show(whom: &Whom, question: Question, style: Style) -> anyhow::Result<()> {
     let socket = socket(whom)?;
     for count in 0_u64.. {
@@ -64,7 +64,7 @@ pub fn show(whom: &Whom, question: Question, style: Style) -> anyhow::Result<()>
         };
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // Whoever read has seen enough.
+            // The reader has seen enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
@@ -76,20 +76,20 @@ pub fn show(whom: &Whom, question: Question, style: Style) -> anyhow::Result<()>
     Ok(())
 }
 
-/// An answer in JSON, in its envelope.
+/// Returns an answer in JSON, in its envelope.
 pub(crate) fn enveloped(socket: &Path, object: &str) -> String {
     Envelope::now(who(socket)).around(object) + "\n"
 }
 
-/// The host at a socket; `None` if it does not say.
+/// Returns the host at a socket; `None` if it does not answer.
 pub(crate) fn who(socket: &Path) -> Option<Who> {
     let stream = connect(socket).ok()?;
     stream.set_read_timeout(Some(ANSWER_MAX)).ok()?;
     protocol::expect(&protocol::ask(stream, &Request::Who).ok()?).ok()
 }
 
-/// What is written before a picture that takes the place of another one: on a screen it is cleared,
-/// and what is no screen gets an empty line between two.
+/// Returns the separator before a picture that replaces an earlier one: on a screen it clears the
+/// screen, elsewhere it is an empty line between two pictures.
 pub(crate) fn between_pictures(is_first: bool) -> &'static str {
     match (std::io::stdout().is_terminal(), is_first) {
         // Home, and clear to the end of the screen.
@@ -99,7 +99,7 @@ pub(crate) fn between_pictures(is_first: bool) -> &'static str {
     }
 }
 
-/// One question to one socket; the answer as it came.
+/// Asks one question at one socket; returns the answer unchanged.
 ///
 /// # Errors
 /// If nobody answers.

@@ -1,9 +1,9 @@
-//! What is written down of the TAPs of a host, so that they are found again and nobody else's is
-//! ever deleted: one file for each port in `taps` of its directory.
+//! Records of the TAPs of a host, so that they are found again and no other device is ever deleted:
+//! one file for each port in `taps` of the host's directory.
 //!
-//! The file is there before the device outlives its process, and goes after the device: whoever is
-//! killed in between leaves a file too many, never a device that nobody knows. Data writes them;
-//! control deletes what is left when the host is stopped, after data has ended.
+//! The file is written before the device becomes persistent, and deleted after the device. A
+//! process that is killed in between leaves a file too many, never an unknown device. Data writes
+//! the files; control deletes the rest when the host is stopped, after data has ended.
 
 use std::fs;
 use std::io;
@@ -19,17 +19,18 @@ use crate::hand::Named;
 use crate::log::say;
 use crate::run_dir;
 
-/// Devices that are deleted at a time: each waits for the kernel, which ends them together.
+/// Devices that are deleted at a time: each deletion waits for the kernel, which ends them
+/// together.
 const DELETED_AT_A_TIME: usize = 32;
 
-/// What is known of a TAP.
+/// Record of a TAP.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// The port.
+    /// Name of the port.
     pub(crate) port: String,
-    /// The index of the device in its namespace.
+    /// Index of the device in its namespace.
     pub(crate) index: u32,
-    /// Whether it is deleted with its port.
+    /// True if the device is deleted with its port.
     pub(crate) is_own: bool,
     device: String,
     netns: Option<PathBuf>,
@@ -54,7 +55,7 @@ impl Record {
         }
     }
 
-    /// The same for the driver, with a descriptor if one was kept.
+    /// Converts the record for the driver, with a descriptor if one was kept.
     pub(crate) fn known(&self, file: Option<OwnedFd>) -> KnownTap {
         let mut given = TapConfig::new(&self.device, self.mtu);
         given.netns.clone_from(&self.netns);
@@ -65,7 +66,7 @@ impl Record {
     }
 }
 
-/// What stands beside a device of this port.
+/// Returns the alias that marks the device of this port.
 pub(crate) fn mark(host: &str, port: &str) -> String {
     format!("sluice {host} {port}")
 }
@@ -74,7 +75,7 @@ fn dir(run_dir: &Path) -> PathBuf {
     run_dir.join(run_dir::TAPS_DIR)
 }
 
-/// A name of a port may have characters that a name of a file has not.
+/// Returns the path of a record. A port's name may have characters that a file's name cannot have.
 fn file(run_dir: &Path, port: &str) -> PathBuf {
     let mut name = String::new();
     for byte in port.bytes() {
@@ -86,21 +87,21 @@ fn file(run_dir: &Path, port: &str) -> PathBuf {
     dir(run_dir).join(name).with_extension("json")
 }
 
-/// Writes down what is known of a TAP.
+/// Writes the record of a TAP.
 pub(crate) fn write(run_dir: &Path, record: &Record) -> io::Result<()> {
     fs::create_dir_all(dir(run_dir))?;
     let text = serde_json::to_string(record).expect("a record is plain data");
     run_dir::replace(&file(run_dir, &record.port), &text)
 }
 
-/// Forgets a TAP.
+/// Deletes the record of a TAP.
 pub(crate) fn forget(run_dir: &Path, port: &str) {
     if let Err(error) = run_dir::remove(&file(run_dir, port)) {
         say!(warn: "port {port}: cannot forget its device: {error}");
     }
 }
 
-/// All that is written down. What cannot be read was never whole, and is nobody's.
+/// Returns all records. A file that cannot be read was never complete, and is ignored.
 pub(crate) fn read(run_dir: &Path) -> Vec<Record> {
     let Ok(files) = fs::read_dir(dir(run_dir)) else { return Vec::new() };
     let records =

@@ -1,7 +1,6 @@
-//! `sluice top`: what a host does now. It asks again and again, and shows the differences.
+//! `sluice top`: current activity of a host. It asks again and again, and shows the differences.
 //!
-//! What is shown is a function of two pictures (`between`), so that it can be tested without a
-//! host.
+//! The output is a function of two pictures (`between`), so that it can be tested without a host.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -19,18 +18,18 @@ mod moves;
 
 pub use moves::MovedNow;
 
-/// How it is shown.
+/// Style of the output.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// A line of JSON each time.
     pub json: bool,
-    /// How long a picture spans.
+    /// Span of a picture.
     pub every: Duration,
-    /// How many times; `None`: until interrupted.
+    /// Number of pictures; `None`: until interrupted.
     pub count: Option<u32>,
 }
 
-/// What a host did in a span of time.
+/// Activity of a host in a span of time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Top {
     /// The host.
@@ -39,59 +38,59 @@ pub struct Top {
     pub workers: Vec<WorkerNow>,
     /// The ports.
     pub ports: Vec<PortNow>,
-    /// What went to another worker.
+    /// Ports and buckets that moved to another worker.
     pub moved: Vec<MovedNow>,
 }
 
 /// A data worker, in percent of the span.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct WorkerNow {
-    /// Its number.
+    /// Number of the worker.
     pub worker: usize,
-    /// Moving frames.
+    /// Time spent on moving frames.
     pub busy_percent: f64,
-    /// Looking for them in vain.
+    /// Time spent on polling in vain.
     pub looking_percent: f64,
-    /// Asleep.
+    /// Time asleep.
     pub asleep_percent: f64,
     /// Turns a second.
     pub turns_per_s: u64,
-    /// The CPU that it is pinned to.
+    /// CPU to which the worker is pinned.
     pub cpu: Option<u32>,
-    /// How many ports it has.
+    /// Number of its ports.
     pub ports: usize,
-    /// How many buckets of flows, of underlays that several workers share.
+    /// Number of buckets of flows, of underlays that several workers share.
     pub buckets: usize,
 }
 
 /// A port.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PortNow {
-    /// Its name.
+    /// Name of the port.
     pub port: String,
-    /// Its worker; absent: each has a part of it, or nobody knows.
+    /// Worker of the port; absent if each worker has a part of it, or if unknown.
     pub worker: Option<u16>,
-    /// Frames that came in, a second.
+    /// Frames received, per second.
     pub rx_frames_per_s: u64,
-    /// Frames that left, a second.
+    /// Frames sent, per second.
     pub tx_frames_per_s: u64,
-    /// Mbit/s that came in.
+    /// Mbit/s received.
     pub rx_mbps: u64,
-    /// Mbit/s that left.
+    /// Mbit/s sent.
     pub tx_mbps: u64,
-    /// What is held at its input now, in frames.
+    /// Frames held at its input now.
     pub held_frames: u32,
-    /// What waits for it now, in frames.
+    /// Frames that wait for it now.
     pub queued_frames: u32,
-    /// Frames that came in here and were dropped, for whatever reason, a second.
+    /// Frames received here and dropped, for any reason, per second.
     pub drops_per_s: u64,
 }
 
-/// What a host has done until a moment.
+/// Counters of a host up to a moment.
 #[derive(Clone, Debug, Default)]
 struct Picture {
     host: String,
-    /// When the times of the workers were read, and when the counters of the ports were.
+    /// Times at which the workers' times, and the ports' counters, were read.
     at_ns: (u64, u64),
     workers: Vec<WorkerTimes>,
     ports: Vec<PortRow>,
@@ -99,10 +98,10 @@ struct Picture {
     dropped: BTreeMap<String, u64>,
 }
 
-/// Shows until interrupted, or as often as is said.
+/// Prints pictures until interrupted, or `count` times.
 ///
 /// # Errors
-/// If no host answers, with what to do.
+/// If no host answers, with the remedy.
 pub fn top(whom: &Whom, style: Style) -> anyhow::Result<()> {
     let socket = show_client::socket(whom)?;
     let mut before = Picture::take(&socket)?;
@@ -149,7 +148,7 @@ impl Picture {
     }
 }
 
-/// What was done between two pictures. A host that was started anew begins at zero.
+/// Returns the activity between two pictures. A host that was restarted begins at zero.
 fn between(before: &Picture, after: &Picture) -> Top {
     let span = |before: u64, after: u64| after.checked_sub(before).unwrap_or(after).max(1);
     let turns = span(before.at_ns.0, after.at_ns.0);
@@ -203,7 +202,7 @@ fn between(before: &Picture, after: &Picture) -> Top {
     }
 }
 
-/// For a terminal.
+/// Formats a picture for a terminal.
 fn render(top: &Top) -> String {
     let percent = |part: f64| format!("{part:.1}");
     let workers = top.workers.iter().map(|now| {

@@ -1,4 +1,4 @@
-//! `sluice upgrade`: has another data process take over from the one that runs.
+//! `sluice upgrade`: lets another data process take over from the running one.
 
 use std::io::Write as _;
 
@@ -9,13 +9,13 @@ use sluice_api::upgrade::Upgraded;
 use crate::protocol::{self, Request};
 use crate::show_client::{Whom, connect, socket, who};
 
-/// Has it taken over, and says what became of it.
+/// Requests the upgrade, and prints the outcome.
 ///
 /// # Errors
 /// If no host answers, or nothing has changed, with the reason.
 pub fn upgrade(whom: &Whom, json: bool) -> anyhow::Result<()> {
     let socket = socket(whom)?;
-    // Afterwards it may not listen for a moment.
+    // Asked first: control may not listen for a moment afterwards.
     let host = who(&socket);
     let line = protocol::ask(connect(&socket)?, &Request::Upgrade)
         .with_context(|| format!("{} did not answer", socket.display()))?;

@@ -1,13 +1,13 @@
-//! Addresses that go from one machine to another, with clients as they are: on two hosts of a
-//! fabric, and beside them on two hosts with a Linux bridge and the kernel's VXLAN.
+//! Addresses that move between machines, with unmodified clients: on two hosts of a fabric, and for
+//! comparison on two hosts with a Linux bridge and the kernel's VXLAN.
 //!
 //! ```text
 //!   c1 ─ TAP ─┤ h1 up0 ═══ up0 h2 ├─ TAP ─ c3       b1 ─ veth ─┤ g1 ═══ g2 ├─ veth ─ b3
 //!   c2 ─ TAP ─┘                                     b2 ─ veth ─┘
 //! ```
 //!
-//! A case is a few lines of shell for the machines, and how long the third one waits for answers
-//! afterwards. The bridge says what an operator is used to.
+//! A case is a few lines of shell for the machines, and the time for which the third machine then
+//! waits for answers. The bridge shows the behaviour that operators are used to.
 
 mod rig;
 
@@ -19,15 +19,15 @@ use rig::member::member;
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use sluice_testkit::bound;
 
-/// The address that moves.
+/// Address that moves.
 const VIP: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 100);
-/// How long a machine believes a neighbour (30 s by default, which only makes both sides wait): a
-/// random 0.5 to 1.5 of it (RFC 4861 clause 6.3.2); and how long it waits before it asks again.
+/// Time for which a machine trusts a neighbour entry (30 s by default, which only makes both sides
+/// wait): a random 0.5 to 1.5 of it (RFC 4861 clause 6.3.2); and its wait before it asks again.
 const BELIEVED: [&str; 2] = ["base_reachable_time_ms=4000", "delay_first_probe_time=1"];
-/// How long anybody may take: as long as it is believed, the wait, and three questions more.
+/// Longest recovery: the life of an entry, the wait, and three more questions.
 const HEALED_MAX: Duration = Duration::from_secs(40);
 
-/// Three machines in one network, and the device through which each reaches it.
+/// Three machines in one network, and the device of each.
 struct Machines {
     machines: [Netns; 3],
 }
@@ -50,7 +50,7 @@ fn config(own: usize, machines: &[&Netns], certificates: &Path) -> String {
 }
 
 impl Machines {
-    /// The machines get their addresses, and know each other.
+    /// Gives the machines their addresses, and lets them resolve each other.
     fn start(&self) {
         for (n, machine) in self.machines.iter().enumerate() {
             machine.ip(&format!("link set t0 address 02:42:00:00:00:0{}", n + 1));
@@ -65,12 +65,12 @@ impl Machines {
         });
     }
 
-    /// Whether a ping of the third machine is answered within 200 ms.
+    /// Returns true if a ping of the third machine is answered within 200 ms.
     fn reaches(&self, to: Ipv4Addr) -> bool {
         self.machines[2].attempt(&format!("ping -n -q -c 1 -W 0.2 {to}")).status.success()
     }
 
-    /// How long it takes until the third machine reaches an address again.
+    /// Returns the time until the third machine reaches an address again.
     fn healed(&self, to: Ipv4Addr) -> Option<Duration> {
         let begin = Instant::now();
         while begin.elapsed() < HEALED_MAX {
@@ -83,7 +83,7 @@ impl Machines {
 
     fn run(&self, machine: usize, lines: &[&str]) {
         for line in lines.iter().copied() {
-            // A question that nobody answers is a failure to `arping`, an announcement too.
+            // An unanswered question is a failure to `arping`, and so is an announcement.
             let output = self.machines[machine].attempt(line);
             assert!(line.starts_with("arping") || output.status.success(), "{line}: {output:?}");
         }
@@ -111,7 +111,7 @@ impl Fabric {
     }
 }
 
-/// The same with two Linux bridges and a VXLAN device between them.
+/// Makes machines with two Linux bridges and a VXLAN device between them.
 fn bridge(net: &mut Net) -> Machines {
     let hosts = ["g1", "g2"].map(|name| net.netns(name));
     let machines = ["b1", "b2", "b3"].map(|name| net.netns(name));
@@ -138,22 +138,22 @@ fn bridge(net: &mut Net) -> Machines {
     machines
 }
 
-/// The address goes to a machine: what each of the two does, who has it then, and who waits.
+/// A move of the address: the commands of both machines, the new owner, and the reached address.
 struct Case {
     name: &'static str,
     steps: &'static [(usize, &'static [&'static str])],
-    /// The machine is reached at this address.
+    /// Address at which the machine is reached.
     to: Ipv4Addr,
-    /// Whether whoever has it then says so.
+    /// True if the new owner announces itself.
     is_announced: bool,
 }
 
 const ADD: &str = "ip addr add 10.42.0.100/24 dev t0";
 const DEL: &str = "ip addr del 10.42.0.100/24 dev t0";
-/// Gratuitous: its sender and its target are the address.
+/// Gratuitous: the address is both its sender and its target.
 const TELL: &str = "arping -q -U -c 1 -i t0 -S 10.42.0.100 10.42.0.100";
 
-/// Each leaves the address where the next one takes it from.
+/// Each case leaves the address where the next one expects it.
 const CASES: [Case; 6] = [
     Case {
         name: "new address is announced",
@@ -210,7 +210,8 @@ fn addresses_move_as_on_a_linux_bridge() {
                 machines.run(*machine, lines);
             }
             if case.is_announced {
-                // Whoever asks anew, not only who heard it.
+                // A client that resolves the address anew, and not only one that heard the
+                // announcement.
                 std::thread::sleep(Duration::from_millis(300));
                 machines.run(2, &["ip neigh flush dev t0"]);
             }
@@ -221,7 +222,7 @@ fn addresses_move_as_on_a_linux_bridge() {
             panic!("{}: never\n{}", case.name, fabric.daemons[0].print(&["vport", "list"]))
         });
         let bridge = took[1].expect("a bridge heals");
-        // What is not announced waits for the client's kernel, for a random time on both sides.
+        // Without an announcement the client's kernel decides, at a random time on both sides.
         let limit = if case.is_announced { 1.0 } else { HEALED_MAX.as_secs_f64() };
         bound::at_most(case.name, healed.as_secs_f64(), limit);
         say(&format!("{}: a bridge took {bridge:?}", case.name));

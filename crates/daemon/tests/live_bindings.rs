@@ -1,4 +1,5 @@
-//! Bound ports of two hosts: addresses that they share, and bindings that one takes from the other.
+//! Bound ports of two hosts: addresses that they share, and bindings that one takes over from the
+//! other.
 //!
 //! ```text
 //!   c1 ─┐                      ┌─ c2
@@ -21,14 +22,14 @@ const C3: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 3);
 const VIP: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 40);
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 41);
 
-/// Who has an address, as a host knows it.
+/// Returns the holder of an address, in the view of a host.
 fn holder(daemon: &Daemon, ip: Ipv4Addr) -> Option<Value> {
     let rows = daemon.ask(&["vport", "list"])["vports"].take();
     let has_it = |row: &&Value| row["ips"].as_array().unwrap().contains(&ip.to_string().into());
     rows.as_array().unwrap().iter().find(has_it).cloned()
 }
 
-/// Waits until both hosts say that one of them has an address.
+/// Waits until both hosts agree on the holder of an address.
 fn both_say(case: &Pair, ip: Ipv4Addr, host: &str) {
     for daemon in &case.daemons {
         wait_for(&format!("{ip} is at {host}"), || {
@@ -51,7 +52,7 @@ fn has_vip(netns: &Netns, has: bool) {
     let what = if has { "add" } else { "del" };
     netns.ip(&format!("addr {what} {VIP}/24 dev eth0"));
     if has {
-        // That nobody answers an announcement is a failure to some.
+        // A missing answer to an announcement is a failure to some programs.
         netns.attempt(&format!("arping -q -U -c 1 -i eth0 -S {VIP} {VIP}"));
     }
 }
@@ -88,7 +89,7 @@ fn bound_ports_share_an_address_and_keep_their_list() {
         );
         assert!(reaches(&case.containers[2], VIP));
     }
-    // What is on no list goes nowhere.
+    // A source that is on no list is dropped.
     case.containers[0].ip(&format!("addr add {OTHER}/24 dev eth0"));
     case.containers[0].attempt(&format!("ping -c 1 -W 1 -I {OTHER} {C3}"));
     assert!(case.daemons[0].drops().keys().any(|(_, reason)| reason == "spoofed_ip"));
@@ -118,7 +119,7 @@ fn a_second_binding_is_refused_by_name_or_takes_the_first_ones_place() {
     add(&case, 0, 0, &["--ip", "10.42.0.1/24", "--mac", mac]).unwrap();
     add(&case, 1, 1, &["--ip", "10.42.0.2/24"]).unwrap();
     both_say(&case, C1, "h1");
-    // At another host, by its MAC and by its address; and at the same one.
+    // At another host, by its MAC and by its address; and at the same host.
     let refused = |own: usize, more: &[&str], words: &[&str]| {
         let error = add(&case, own, 2, more).unwrap_err();
         assert!(words.iter().all(|word| error.contains(word)), "{words:?}: {error}");
@@ -129,7 +130,7 @@ fn a_second_binding_is_refused_by_name_or_takes_the_first_ones_place() {
     let first = case.containers[0].name();
     refused(0, &ip, &["bound here at h1", first, "`--allow-ip 10.42.0.1`"]);
     assert!(reaches(&case.containers[1], C1), "nothing has changed");
-    // It is taken over, with the MAC.
+    // The binding is taken over, with the MAC.
     add(&case, 1, 2, &["--ip", "10.42.0.1/24", "--mac", mac, "--move"]).unwrap();
     both_say(&case, C1, "h2");
     wait_for("it is said", || case.daemons[0].log().contains("binding-taken"));
@@ -137,7 +138,7 @@ fn a_second_binding_is_refused_by_name_or_takes_the_first_ones_place() {
     let before = spoofed(&case.daemons[0]);
     case.containers[0].attempt("ping -c 1 -W 1 10.42.0.2");
     assert!(spoofed(&case.daemons[0]) > before, "the port that had it is bound to it no more");
-    // And stays there when the host that had it starts again with its list.
+    // It stays there when its old host starts again with its list.
     case.daemons[0].kill_both();
     case.daemons[0].restart_control();
     wait_for("the hosts are connected", || case.daemons[0].is_connected());
@@ -153,7 +154,7 @@ fn spoofed(daemon: &Daemon) -> u64 {
     drops.iter().filter(|((_, reason), _)| reason == "spoofed_mac").map(|(_, frames)| frames).sum()
 }
 
-/// Both files bind the same MAC, and the hosts did not know each other when they began.
+/// Both files bind the same MAC, and the hosts did not know each other when they started.
 #[test]
 #[ignore = "live: needs root"]
 fn one_binding_in_two_files_is_told_and_the_lower_host_is_followed() {

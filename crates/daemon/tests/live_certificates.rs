@@ -1,5 +1,5 @@
-//! A host whose certificate is over forwards between its own ports, says what is wrong, and is a
-//! member again when there is another one, without a restart. A broken file changes nothing.
+//! A host with an expired certificate forwards between its own ports, reports the error, and
+//! becomes a member again with a new certificate, without a restart. A broken file changes nothing.
 //!
 //! ```text
 //!   c1 ─ TAP ─┤ h1 up0 ═══════ up0 h2 ├─ TAP ─ c3
@@ -28,7 +28,7 @@ fn port(name: &str, netns: &Netns) -> String {
     )
 }
 
-/// Another certificate for a host, valid for so many days.
+/// Makes another certificate for a host, valid for `days`.
 fn renew(folder: &Path, host: &str, days: &str) {
     let mut command = Command::new(program());
     command.args(["fabric", "cert", "--replace", "--out"]).arg(folder);
@@ -36,7 +36,7 @@ fn renew(folder: &Path, host: &str, days: &str) {
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
-/// The row of `fabric status` about the certificate of this kind.
+/// Returns the row of `fabric status` about the certificate of this kind.
 fn certificate(daemon: &Daemon, kind: &str) -> Value {
     let told = daemon.ask(&["fabric", "status"])["certificates"].take();
     let rows = told["rows"].as_array().unwrap();
@@ -79,14 +79,14 @@ fn host_with_an_expired_certificate_forwards_and_is_a_member_again_without_a_res
     wait_for("h2 refuses it by name", || h2.log().contains("TLS: the certificate has expired"));
     assert!(!h1.is_connected());
 
-    // By the change of the files.
+    // Loaded because the files changed.
     renew(&folder, "h1", "20");
     wait_for("the hosts are connected", || h1.is_connected() && h2.is_connected());
     wait_for("its end is seen", || certificate(&h1, "own")["state"] == "ending");
     assert_eq!(certificate(&h2, "member")["state"], "ending");
     c1.ping(C3, 3);
 
-    // Not a key, and by a signal.
+    // An invalid key, loaded because of a signal.
     fs::write(folder.join("h1/host.key"), "nothing").unwrap();
     h1.reload();
     wait_for("it is refused", || {

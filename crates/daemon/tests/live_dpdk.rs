@@ -5,9 +5,9 @@
 //!   testpmd, txonly ─ vhost-user ─ switch ─ vhost-user ─ testpmd, rxonly
 //! ```
 //!
-//! Judged by counts only: after each gap more frames come, and in the end all that one ring took
-//! came out of the other. `SLUICE_DPDK_SECONDS` is for how long all shapes are gone through, again
-//! and again; without it, once, and shortly.
+//! Only counts are checked: after each gap more frames arrive, and in the end all frames that one
+//! ring took came out of the other. With `SLUICE_DPDK_SECONDS` all shapes are repeated for that
+//! long; without it, they run once and shortly.
 
 mod rig;
 
@@ -17,16 +17,16 @@ use rig::dpdk::{Card, Shape, mac};
 use rig::{Daemon, Net, say, skip, wait_for};
 use sluice_base::Prng;
 
-/// The longest time that the receiver is stopped, and that it runs between two stops.
+/// Longest stop of the receiver, and longest run between two stops.
 const GAP_US_MAX: u64 = 300;
-/// Gaps after which frames must have come; and how often that is looked at in the short form.
+/// Gaps after which frames must have arrived; and number of such checks in the short form.
 const GAPS: u32 = 100;
 const LOOKS_SHORT: u32 = 12;
-/// In the long form, of each shape.
+/// Number of checks in the long form, for each shape.
 const LOOKS_LONG: u32 = 200;
 
 /// Both roles of the socket, three sizes, and each option with and without: pairs of all of them.
-/// Packed rings are asked for and not offered.
+/// Packed rings are requested and not offered.
 const SHAPES: [Shape; 6] = [
     Shape { ring: 64, options: ",in_order=1,mrg_rxbuf=1", listens: false },
     Shape { ring: 256, options: ",in_order=0,mrg_rxbuf=0", listens: false },
@@ -48,7 +48,7 @@ impl Bench {
     fn new(shape: Shape) -> Self {
         let mut net = Net::new("dpdk");
         let netns = net.netns("host");
-        // Chains are used in order for those that count on it.
+        // Chains are used in order for drivers that rely on it.
         let in_order = shape.options.contains("in_order=1");
         let client = shape.listens;
         let port = |number: u8| {
@@ -73,7 +73,7 @@ impl Bench {
         bench.receiver.tell("set fwd rxonly");
         bench.receiver.tell("start");
         bench.sender.tell("set fwd txonly");
-        // What a card throws away when it starts is not sent yet.
+        // Frames that a card drops when it starts are not sent yet.
         assert_eq!(bench.receiver.counts().0, 0, "{}", bench.receiver.said());
         for port in ["vm1", "vm2"] {
             wait_for("the card drives its port", || {
@@ -83,12 +83,12 @@ impl Bench {
         bench
     }
 
-    /// Frames that the receiver's port took so far.
+    /// Returns the frames that the receiver's port took so far.
     fn delivered(&self) -> u64 {
         self.daemon.row("ports", "port", "vm2")["tx_frames"].as_u64().unwrap()
     }
 
-    /// Stops the receiver for random times, and expects frames to come again after that.
+    /// Stops the receiver for random times, and expects frames after each stop.
     fn gaps(&mut self, prng: &mut Prng) {
         let before = self.delivered();
         for _ in 0..GAPS {
@@ -103,7 +103,7 @@ impl Bench {
         wait_for("the port goes on after a gap", || self.delivered() > before);
     }
 
-    /// All that was sent comes. Returns how much that was.
+    /// Checks that all frames sent have arrived. Returns their number.
     fn end(mut self) -> u64 {
         self.sender.tell("stop");
         let sent = self.sender.counts().1;

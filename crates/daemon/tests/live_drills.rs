@@ -1,4 +1,4 @@
-//! What goes wrong on a running fabric, tried: each drill says how long it took to heal.
+//! Faults of a running fabric: each drill prints the time to recovery.
 //!
 //! The hosts and containers are those of `rig/pair.rs`.
 
@@ -21,10 +21,10 @@ const C3: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 3);
 /// A machine that moves keeps its MAC.
 const MOVER: &str = "02:42:00:00:00:33";
 const MOVES: usize = 100;
-/// Endpoints that a port may make known, unless configured.
+/// Endpoints that a port may announce, unless configured.
 const LEARN_MAX: usize = 1024;
 
-/// How long until a ping is answered.
+/// Returns the time until a ping is answered.
 fn healed(pair: &Pair, from: usize, to: Ipv4Addr) -> Duration {
     let begin = Instant::now();
     let mut pinger = Pinger::with_patience(&pair.containers[from], to, Duration::from_millis(50));
@@ -82,7 +82,7 @@ fn a_cable_is_cut_and_joined() {
     pair.add(1, 1, C2);
     pair.add(1, 2, C3);
     pair.containers[0].ping(C2, 3);
-    // After a long one the kernel asks again only now and then: the fabric must not wait for that.
+    // After a long cut the kernel asks again only now and then: the fabric must not wait for that.
     let long: &[(u64, usize)] = if is_soak() { &[(20_000, 0), (20_000, 1)] } else { &[] };
     for &(cut, host) in [(50, 0), (3000, 0), (3000, 1)].iter().chain(long) {
         pair.hosts[host].ip("link set up0 down");
@@ -121,7 +121,7 @@ fn a_machine_moves_a_hundred_times_under_traffic() {
         Arc::clone(&stop),
         Pinger::with_patience(&pair.containers[0], C3, Duration::from_millis(5)),
     );
-    // When each ping was answered.
+    // Time of each answer.
     let traffic = std::thread::spawn(move || {
         let (mut sent, mut answered) = (0_u32, Vec::new());
         while !stopped.load(Ordering::Relaxed) {
@@ -157,7 +157,7 @@ fn a_machine_moves_a_hundred_times_under_traffic() {
     add(1, 0);
     let mut moved = Vec::new();
     for step in 1..=MOVES {
-        // As a machine is moved: it is there first, and then not here any more.
+        // As in a live migration: the machine is there first, and then not here any more.
         let (from, to) = (step % 2, 1 - step % 2);
         pair.containers[2].ip(&format!("link set t{} down", step - 1));
         moved.push(Instant::now());
@@ -211,7 +211,7 @@ fn a_flood_of_questions_from_one_port_harms_nobody_else() {
     let flood = std::thread::spawn(move || {
         let mut sent = 0_u32;
         while !stopped.load(Ordering::Relaxed) {
-            // Each from another machine, for another address that nobody has.
+            // Each frame comes from another machine, for another unknown address.
             let [_, a, b, c] = sent.to_be_bytes();
             let mac = [0x02, 0xf1, 0, a, b, c];
             let mut frame = [&[0xff; 6][..], &mac, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &mac].concat();
@@ -223,7 +223,7 @@ fn a_flood_of_questions_from_one_port_harms_nobody_else() {
         sent
     });
     std::thread::sleep(Duration::from_millis(300));
-    // Others come, are found, and lose nothing.
+    // Other machines come, are resolved, and lose nothing.
     let begin = Instant::now();
     pair.add(0, 2, C3);
     pair.both_know(C3, true);
@@ -244,7 +244,7 @@ fn a_flood_of_questions_from_one_port_harms_nobody_else() {
          pings {slowest:?}; the flood made {known} endpoints known",
         begin.elapsed()
     ));
-    // Its quota, the two others, and the two of the files.
+    // The port's quota, the two others, and the two of the files.
     assert!(known <= LEARN_MAX + 4, "a port learns no more than its quota");
     for daemon in &pair.daemons {
         let lines = daemon.log().lines().count();

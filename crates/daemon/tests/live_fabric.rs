@@ -1,12 +1,12 @@
-//! Two hosts of a fabric that know nothing of each other's endpoints, and find each other.
+//! Two hosts of a fabric without any knowledge of each other's endpoints, which find each other.
 //!
 //! ```text
 //!   c1 ─ TAP ─┤ h1 up0 ═══════ up0 h2 ├─ TAP ─ c2
 //!   c3 ─ TAP ─┘                       └─ TAP ─ c4
 //! ```
 //!
-//! `c1` and `c2` are learned, `c3` and `c4` are bound with their addresses. Each test is run on
-//! hosts with one data worker, and on hosts with two, which serve a container each.
+//! `c1` and `c2` are learned, `c3` and `c4` are bound with their addresses. Each test runs on hosts
+//! with one data worker, and on hosts with two, which serve a container each.
 
 mod rig;
 
@@ -26,7 +26,7 @@ const C4: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 4);
 const C3_MAC: &str = "02:42:00:00:00:03";
 const C4_MAC: &str = "02:42:00:00:00:04";
 
-/// How many data workers a host has.
+/// Numbers of data workers of a host.
 const WORKERS: [usize; 2] = [1, 2];
 
 /// Everything of one test. Fields end in this order: the daemons before their namespaces.
@@ -100,12 +100,12 @@ impl Case {
         case
     }
 
-    /// An answer of host `own` to `sluice WORDS --json`.
+    /// Returns the answer of host `own` to `sluice WORDS --json`.
     fn ask(&self, own: usize, words: &[&str]) -> Value {
         self.daemons[own].ask(words)
     }
 
-    /// MAC, IPs, host and state of every endpoint that a host knows.
+    /// Returns MAC, IPs, host and state of every endpoint that a host knows.
     fn vports(&self, own: usize) -> Vec<(String, String, String, String)> {
         let rows = self.ask(own, &["vport", "list"])["vports"].take();
         let word = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();
@@ -135,7 +135,7 @@ fn find_each_other(workers: usize) {
         wait_for("both bound endpoints are known", || case.vports(own).len() >= 2);
     }
     c3.ping(C4, 3);
-    // Nobody has heard of these two.
+    // These two are still unknown.
     let begin = Instant::now();
     c1.ping(C2, 1);
     say(&format!("the first ping between strangers took {:?}", begin.elapsed()));
@@ -153,8 +153,8 @@ fn find_each_other(workers: usize) {
     assert_eq!(flows["flows"]["encap"].as_array().unwrap().len(), 2, "{flows}");
     assert_eq!(flows["flows"]["decap"].as_array().unwrap().len(), 1, "{flows}");
 
-    // Both control processes at once, without a word; and what is known stays while new ones learn
-    // it again.
+    // Both control processes are killed at once; the entries stay while new processes learn them
+    // again.
     let mut case = case;
     let mut pinger = Pinger::new(&case.containers[0], C2);
     let mut pings = |what: &str, count: u32| {
@@ -205,8 +205,8 @@ fn follow_one_that_moves(workers: usize) {
         to.ip(&format!("link set t0 address {mac}"));
         to.ip(&format!("addr add {C1}/24 dev t0"));
         to.ip("link set t0 up");
-        // It speaks, as a machine does that has just arrived. Whoever answers before its own host
-        // has heard of the move answers to where it was: such a frame ends there, counted.
+        // The machine speaks, as one that has just arrived. An answer from a host that has not
+        // heard of the move goes to the old place: such a frame is dropped there, and counted.
         let mut arrival = Pinger::new(to, C3);
         let unanswered = (0..5).take_while(|_| !arrival.ping(84)).count();
         assert!(unanswered < 5, "step {step}: it is answered");
@@ -248,7 +248,7 @@ fn refuse_what_is_not_bound(workers: usize) {
         let key = ("bound".to_owned(), reason.to_owned());
         case.daemons[0].drops().get(&key).copied().unwrap_or(0)
     };
-    // Another IP address, behind the MAC that is bound.
+    // Another IP address, with the bound MAC.
     c3.ip("addr add 10.42.0.77/24 dev t0");
     c3.udp(Ipv4Addr::new(10, 42, 0, 77), 7).send_to(b"it is me", (C4, 7)).unwrap();
     wait_for("its frames end", || spoofed("spoofed_ip") > 0);
@@ -263,6 +263,6 @@ fn refuse_what_is_not_bound(workers: usize) {
         assert!(!macs.contains(&"02:42:00:00:00:66"), "{known:?}");
         assert!(vports.iter().all(|vport| !vport.1.contains("10.42.0.77")), "{known:?}");
     }
-    // Others notice nothing.
+    // Others are not affected.
     c1.ping(C4, 5);
 }

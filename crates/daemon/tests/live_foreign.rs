@@ -1,5 +1,5 @@
-//! A member of a fabric and the VXLAN device of a Linux kernel, which is none: what is behind it is
-//! learned from its frames, and nothing of it is configured but its VTEP.
+//! A member of a fabric and the VXLAN device of a Linux kernel, which is no member: endpoints
+//! behind it are learned from its frames, and only its VTEP is configured.
 //!
 //! ```text
 //!   box ─ TAP ─┤ h1 up0 ═════════ up0 peer ├─ vx0
@@ -63,7 +63,7 @@ vnets = ["blue"]
     container.ip(&format!("addr add {BOX}/24 dev t0"));
     container.ip("link set t0 up");
 
-    // The first frame goes to an address that nobody has told of.
+    // The first frame goes to an unknown address.
     container.ping(PEER, 5);
     peer.ping(BOX, 5);
     wait_for("the kernel's endpoint is known", || {

@@ -8,7 +8,7 @@
 //!                           router ════ up0 third
 //! ```
 //!
-//! **What the user of a kernel peer must do**
+//! **Rules for the user of a kernel peer**
 //!
 //! 1. Name the underlay's device when the VXLAN device is made (`dev up0`), or set its MTU to 1450.
 //!    Without either the kernel gives it 1500 and *cuts the outer packets*, which no VTEP has to
@@ -124,14 +124,14 @@ peer = "peer"
     )
 }
 
-/// The MAC that a namespace has found for an address.
+/// Returns the MAC that a namespace has for an address.
 fn neighbour(netns: &Netns, address: Ipv4Addr) -> String {
     let text = netns.ip(&format!("neigh show {address}"));
     let mut words = text.split_whitespace().skip_while(|word| *word != "lladdr");
     words.nth(1).unwrap_or_else(|| panic!("{address} is not resolved: {text}")).to_owned()
 }
 
-/// Both find each other by ARP alone, whoever asks first, and lose no ping.
+/// Checks that both resolve each other by ARP alone, in either order, and lose no ping.
 fn resolves_and_pings(case: &Case) {
     let forget = || {
         case.container.ip("neigh flush all");
@@ -145,8 +145,8 @@ fn resolves_and_pings(case: &Case) {
     assert_eq!(neighbour(&case.peer, BOX), BOX_MAC);
 }
 
-/// 1500 bytes of underlay leave 1450 to the networks, on both sides. The largest packet passes
-/// whole; one byte more is two packets for the kernel that sends it.
+/// Checks the MTU: 1500 bytes of underlay leave 1450 to the networks, on both sides. The largest
+/// packet passes whole; with one byte more the sending kernel makes two packets.
 fn honours_the_mtu(case: &Case) {
     for (netns, device, other) in [(&case.container, "t0", PEER), (&case.peer, "vx0", BOX)] {
         let link = netns.ip(&format!("link show dev {device}"));
@@ -161,7 +161,7 @@ fn honours_the_mtu(case: &Case) {
     }
 }
 
-/// TCP both ways; prints what it measured.
+/// Checks TCP in both directions; prints the rates.
 fn carries_tcp(case: &Case, seconds: u32) {
     let server = Server::start(&case.peer, PEER);
     let there = server.rate(&case.container, seconds, "");
@@ -172,7 +172,7 @@ fn carries_tcp(case: &Case, seconds: u32) {
     at_least("Mbit/s of the slower way", there.min(back), 20);
 }
 
-/// Of all that went through the tunnels only broadcasts reached the third VTEP.
+/// Runs all checks. Of all frames through the tunnels only broadcasts reached the third VTEP.
 fn interoperates(word: &'static str, kind: &str, policy: &str, routed: bool, seconds: u32) {
     if skip(word, &TOOLS) {
         return;
@@ -233,7 +233,7 @@ fn a_kernel_peer_of_a_udp_underlay_behind_a_router() {
     interoperates("udp-routed", "udp", "ZL", true, 2);
 }
 
-/// RFC 7348 section 5: the UDP checksum should be zero, and one that is not must be accepted.
+/// RFC 7348 section 5: the UDP checksum should be zero, and another one must be accepted.
 #[test]
 #[ignore = "live: needs root"]
 fn udp_checksums_may_be_there_or_not() {

@@ -1,6 +1,6 @@
-//! One receiver that does not take what comes, on one of three hosts of a fabric behind a physical
-//! switch, and three pairs in the same priority that have no part in it: they have what they have
-//! beside the same load with a culprit that reads. The scene is that of `rig/scene.rs`.
+//! One receiver that does not take frames, on one of three hosts of a fabric behind a physical
+//! switch, and three unrelated pairs in the same priority: they have the same rates as beside an
+//! equal load with a culprit that reads. The scene is that of `rig/scene.rs`.
 
 mod rig;
 
@@ -12,13 +12,13 @@ use rig::{say, skip, wait_for};
 use serde_json::Value;
 use sluice_testkit::bound::{at_least, at_most, is_soak};
 
-/// Until a culprit is found, and costs nobody else anything.
+/// Longest time until a culprit is isolated, and affects no other receiver.
 const FOUND: Duration = Duration::from_millis(20);
 const SOAK_RUNS: u64 = 20;
 
 const CULPRITS: [Culprit; 4] = [Culprit::Guest, Culprit::Stopped, Culprit::CardDown, Culprit::Slow];
 
-/// The name of the port of a culprit.
+/// Returns the name of the port of a culprit.
 const fn port_of(culprit: Culprit) -> &'static str {
     match culprit {
         Culprit::Guest => "culprit",
@@ -27,13 +27,13 @@ const fn port_of(culprit: Culprit) -> &'static str {
     }
 }
 
-/// Whether the switch of a culprit has to isolate it: a TAP takes what comes whoever reads behind
-/// it, and a switch that drops holds nobody.
+/// Returns true if the switch of a culprit has to isolate it: a TAP takes all frames even without a
+/// reader behind it, and a lossy switch holds no sender.
 fn is_isolated(draw: &Draw) -> bool {
     draw.scene.policy == "ZZ" && matches!(draw.culprit, Culprit::Guest | Culprit::Slow)
 }
 
-/// One run: what is drawn for it.
+/// Parameters of one run, drawn at random.
 #[derive(Clone, Copy, Debug)]
 struct Draw {
     seed: u64,
@@ -45,8 +45,8 @@ impl Draw {
     fn new(seed: u64) -> Self {
         let mut rng = sluice_base::Prng::new(seed);
         let mut pick = |count: usize| usize::try_from(rng.below(count as u64)).unwrap();
-        // Less than a cable takes: one that has more to carry for long is isolated by the physical
-        // switch, which can ask nobody to hold. The output of a host that drops has room for 64
+        // Less than a link carries: a link with a longer overload is isolated by the physical
+        // switch, which cannot ask senders to hold. The output of a lossy host has room for 64
         // frames: a burst of the flooder is theirs.
         let floods = [[80_000, 80_000, 2_000, 20_000], [200, 2_000, 5_000, 10_000]];
         let scene = SceneConfig::draw(&mut pick, floods);
@@ -54,14 +54,14 @@ impl Draw {
     }
 }
 
-/// Times of a run, in µs, as far as they can be seen from outside.
+/// Times of a run, in µs, as far as they are visible from outside.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
-    /// From the last frame that left to isolation.
+    /// Time from the last frame delivered to isolation.
     found: Option<u64>,
-    /// For how long the two other hosts were paused for the culprit.
+    /// Time for which the two other hosts were paused because of the culprit.
     paused: u64,
-    /// From isolation until the host of the flooder holds.
+    /// Time from isolation until the host of the flooder holds.
     held: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ fn paused_us(scene: &Scene) -> u64 {
     [1, 2].map(of).into_iter().max().unwrap() / 1_000
 }
 
-/// The row of an isolated port in `sluice show pauses`.
+/// Returns the row of an isolated port in `sluice show pauses`.
 fn isolated_row(scene: &Scene, port: &str) -> Option<Value> {
     let rows = scene.hosts[0].show("pauses");
     let found =
@@ -82,7 +82,8 @@ fn isolated_row(scene: &Scene, port: &str) -> Option<Value> {
     found.map(|row| row["isolated"].clone())
 }
 
-/// When the first row of an answer began, in µs of this process: the best of a few questions.
+/// Returns the start of the first row of an answer, in µs of this process: the best of a few
+/// questions.
 fn began_us(scene: &Scene, host: usize, list: &str, clock: Instant) -> Option<i128> {
     let ask = |_| {
         let before = clock.elapsed().as_micros();
@@ -96,7 +97,7 @@ fn began_us(scene: &Scene, host: usize, list: &str, clock: Instant) -> Option<i1
 }
 
 fn times(scene: &Scene, draw: &Draw) -> Times {
-    // One that is slow is isolated when it is over its share, and held when its senders are.
+    // A slow receiver is isolated when it is over its share, and held when its senders are.
     if draw.culprit != Culprit::Guest {
         return Times::default();
     }
@@ -139,9 +140,9 @@ fn assert_named(scene: &Scene, draw: &Draw) {
     }
 }
 
-/// Innocent frames are neither late nor missing. A virtual network that drops may do so at the
-/// output of their own host, if this machine was so busy that they left in bursts: then it counts
-/// each.
+/// Checks that innocent frames are neither late nor missing. A lossy virtual network may drop them
+/// at the output of their own host, if this machine was so busy that they left in bursts: then it
+/// counts each.
 fn assert_innocent(scene: &Scene, draw: &Draw, lost: [u64; 3]) {
     let (late, missing) = scene.wrong();
     assert_eq!(late, 0, "innocent frames are out of order");
@@ -154,7 +155,7 @@ fn assert_innocent(scene: &Scene, draw: &Draw, lost: [u64; 3]) {
     at_most("lost of innocent pairs", counted, 0);
 }
 
-/// What may end, and where: at the culprit, or on its way.
+/// Checks the drops and their places: at the culprit, or on its path.
 fn assert_drops(scene: &Scene, draw: &Draw) {
     let lost = scene.dropped();
     say(&format!("  dropped {lost:?}"));
@@ -171,7 +172,7 @@ fn assert_drops(scene: &Scene, draw: &Draw) {
     }
 }
 
-/// Returns the times of the run, and how much longer than before the slowest hundredth took.
+/// Returns the times of the run, and the increase of the 99th percentile of latency.
 fn one_does_not_take_what_comes(draw: &Draw) -> (Times, f64) {
     say(&format!("seed {}: {:?} of {:?}", draw.seed, draw.culprit, draw.scene));
     let mut scene = Scene::new("isolation", &draw.scene);
@@ -212,7 +213,7 @@ fn report(before: &Seen, beside: &Seen, after: &Seen, times: &Times) {
     say(&format!("  {times:?} (µs)"));
 }
 
-/// The 99th percentile, which is the most of fewer than a hundred.
+/// Returns the 99th percentile, which is the maximum of fewer than a hundred.
 fn p99(mut all: Vec<u64>) -> Option<u64> {
     all.sort_unstable();
     all.get((all.len() * 99).div_ceil(100).saturating_sub(1)).copied()

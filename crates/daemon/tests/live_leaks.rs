@@ -1,5 +1,5 @@
-//! A tenant tries every way out of its network by the kernel of its host: a port of the host that
-//! routes for it, masquerading, forged sources, fragments. Nothing comes to another tenant.
+//! A tenant tries every path out of its network through the kernel of its host: a port of the host
+//! that routes for it, masquerading, forged sources, fragments. No packet reaches another tenant.
 //!
 //! ```text
 //!   blue: c1 ─┐                                  ┌─ c2 :red
@@ -8,8 +8,8 @@
 //!   red:  c3 ─┘
 //! ```
 //!
-//! Behind each try comes a datagram that Sluice would send, which must arrive: what arrived before
-//! it came through, and a test in which nothing can arrive fails.
+//! A datagram from Sluice itself follows each try, and must arrive: so everything that leaked has
+//! arrived before it, and the test fails if nothing can arrive.
 
 mod rig;
 
@@ -26,7 +26,7 @@ use sluice_ports::guard;
 
 const H1: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const H2: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
-/// A member that is not there.
+/// A member without a host.
 const H3: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 3);
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 9);
@@ -35,7 +35,7 @@ const LOCAL_VICTIM: Ipv4Addr = Ipv4Addr::new(10, 66, 0, 3);
 const RED: u32 = 66;
 const VXLAN: u16 = 4789;
 const FABRIC: u16 = 7474;
-/// Where the victims listen.
+/// Port on which the victims listen.
 const HEARS: u16 = 9999;
 
 /// Two hosts, and a victim at each. Fields end in this order.
@@ -48,7 +48,7 @@ struct Case {
     victims: [Victim; 2],
 }
 
-/// Somebody in the network `red`.
+/// A machine in the network `red`.
 struct Victim {
     mac: Mac,
     ip: Ipv4Addr,
@@ -132,13 +132,13 @@ vnets = ["blue", "red"]
         Self { daemons, _net: net, hosts, attacker, gateway, victims }
     }
 
-    /// Frames that the guard of the first host ended.
+    /// Returns the frames that the guard of the first host dropped.
     fn ended(&self) -> u64 {
         let drops = self.daemons[0].drops();
         drops.get(&("host".to_owned(), "unmarked_to_vtep".to_owned())).copied().unwrap_or(0)
     }
 
-    /// What came to a victim before what Sluice itself would have sent behind it.
+    /// Returns the packets that reached a victim before Sluice's own datagram.
     fn came(&self, nth: usize) -> Vec<String> {
         let (victim, from, to) =
             if nth == 0 { (&self.victims[0], 0, H2) } else { (&self.victims[1], 1, H1) };
@@ -166,13 +166,13 @@ vnets = ["blue", "red"]
         came
     }
 
-    /// A datagram of the attacker's kernel.
+    /// Sends a datagram through the attacker's kernel.
     fn try_socket(&self, word: &str) {
         let socket = self.attacker.udp(ATTACKER, 0);
         socket.send_to(&self.victims[0].vxlan(word), SocketAddrV4::new(H2, VXLAN)).unwrap();
     }
 
-    /// Packets that the attacker makes itself.
+    /// Sends packets that the attacker makes itself.
     fn try_raw(&self, packets: &[Vec<u8>]) {
         let mut sender = Sender::new(&self.attacker, "eth0");
         let own = Mac([0x02, 0xaa, 0, 0, 0, 1]);
@@ -181,7 +181,7 @@ vnets = ["blue", "red"]
         }
     }
 
-    /// A datagram in one packet, with a source of its choice.
+    /// Makes a datagram in one packet, with a source of its choice.
     fn forged(&self, src: Ipv4Addr, nth: usize, word: &str) -> Vec<u8> {
         let (victim, to) = (&self.victims[nth], [H2, H1][nth]);
         raw::ipv4(src, to, 0, 17, &raw::udp(40_000, VXLAN, &victim.vxlan(word)))
@@ -198,7 +198,7 @@ impl Victim {
         Self { mac, ip, hears }
     }
 
-    /// VXLAN that says a word to it.
+    /// Makes VXLAN with a word for the victim.
     fn vxlan(&self, word: &str) -> Vec<u8> {
         let word = format!("{word:.<60}");
         let src = Ipv4Addr::new(10, 66, 0, 77);
@@ -212,7 +212,7 @@ fn mac_of(added: &Value) -> Mac {
     added["mac"].as_str().unwrap().parse().unwrap()
 }
 
-/// A packet in two fragments.
+/// Splits a packet into two fragments.
 fn fragments(packet: &[u8]) -> Vec<Vec<u8>> {
     let (header, payload) = packet.split_at(20);
     let cut = 24;
@@ -249,7 +249,7 @@ fn no_way_out(kind: &str) {
         assert!(ended > 0, "{what} did not come as far as the guard");
     };
 
-    // As it is, and in the name of a member that is not there.
+    // Unchanged, and with the source of a member without a host.
     let before = case.ended();
     case.try_socket("routed");
     leaks.extend(case.came(0));
@@ -262,15 +262,15 @@ fn no_way_out(kind: &str) {
     case.try_raw(&fragments(&case.forged(H3, 0, "forged fragments")));
     leaks.extend(case.came(0));
     expect_ended("forged fragments", before);
-    // In the name of its own host, which the kernel takes for impossible.
+    // With the source of its own host, which the kernel rejects as impossible.
     case.try_raw(&[case.forged(H1, 0, "forged as the host")]);
     leaks.extend(case.came(0));
-    // To its own host, in another one's name.
+    // To its own host, with another host's source.
     case.try_raw(&[case.forged(H2, 1, "to its own host")]);
     case.try_raw(&fragments(&case.forged(H2, 1, "fragments to its own host")));
     leaks.extend(case.came(1));
 
-    // In its host's name.
+    // With its host's source.
     let nat = [
         "add table ip nat",
         "add chain ip nat out { type nat hook postrouting priority 100 ; }",
@@ -304,7 +304,7 @@ fn no_way_out(kind: &str) {
     }
     assert_eq!(leaks, Vec::<String>::new(), "came to another tenant");
 
-    // And everybody else talks: the fabric, the tenants, the host.
+    // All others still talk: the fabric, the tenants, the host.
     case.hosts[0].ping(H2, 3);
     for daemon in &case.daemons {
         let members = daemon.ask(&["fabric", "members"])["members"].take();
@@ -335,7 +335,7 @@ fn guard_follows_its_device_and_ends_with_the_daemon() {
         let mut case = Case::new(kind);
         case.hosts[0].ip("link del up0");
         cable((&case.hosts[0], "up0", "192.0.2.1/24"), (&case.hosts[1], "up0", "192.0.2.2/24"));
-        // It takes what comes by the new device, and ends what nobody marked there.
+        // The host accepts frames of the new device, and drops unmarked ones there.
         wait_for("the guard is at the new device", || {
             let before = case.ended();
             case.try_socket("routed");
@@ -380,7 +380,7 @@ fn guard_is_there_while_another_process_takes_over() {
                 wait_for("it answers again", || {
                     case.daemons[0].attempt(&["show", "drops"]).status.success()
                 });
-                // It counts anew, and the sender may wait for a processor.
+                // The counter starts from zero, and the sender may wait for a processor.
                 wait_for("the guard ends frames", || case.ended() > 0);
                 ended.push((done.status.success(), case.ended()));
             }

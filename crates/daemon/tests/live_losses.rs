@@ -1,5 +1,5 @@
-//! What the kernel loses of a port's frames is told as that port's loss, with its time, and agrees
-//! with the kernel's own word (`kfree_skb`); what the kernel takes for itself is no drop.
+//! Frames of a port that the kernel loses are reported as that port's loss, with its time, and
+//! agree with the kernel's own report (`kfree_skb`); frames for the kernel itself are no drops.
 //!
 //! ```text
 //!   one ─ TAP ─┐
@@ -44,7 +44,7 @@ impl Case {
         Self { daemon, net, one, two, peer }
     }
 
-    /// A row of a loss beside an answer.
+    /// Returns a row of a loss beside an answer.
     fn loss(&self, question: &str, port: &str, counter: &str) -> Option<Value> {
         let answer = self.daemon.ask(&["show", question]);
         let rows = answer["outside"].as_array().cloned().unwrap_or_default();
@@ -81,7 +81,7 @@ fn losses_of_the_kernel_are_losses_of_the_port() {
     let kernel = Kernel::watch(test, &case.net);
     let (receiver, sender) = (case.two.udp(TWO, 9), case.one.udp(ONE, 9));
 
-    // A TAP's ring overflows while nobody reads it.
+    // A TAP's ring overflows while it is not read.
     daemon.hang_data(true);
     for _ in 0..3 * RING {
         sender.send_to(&[0; 100], (TWO, 9)).unwrap();
@@ -103,7 +103,7 @@ fn losses_of_the_kernel_are_losses_of_the_port() {
         assert_eq!(kernel.frames(&case.one, "t0", "FULL_RING"), lost);
     }
 
-    // A socket that nobody reads. What is sent fits into the ring each time.
+    // A socket without a reader. Each burst fits into the ring.
     for _ in 0..40 {
         for _ in 0..RING / 4 {
             sender.send_to(&[0; 1000], (TWO, 9)).unwrap();
@@ -134,7 +134,7 @@ fn frames(row: Value) -> u64 {
     row["frames"].as_u64().unwrap()
 }
 
-/// ARP, ping and connections of the host itself, and none of a tenant.
+/// ARP, ping and connections of the host itself, without any of a tenant.
 #[test]
 #[ignore = "live: needs root"]
 fn what_the_kernel_takes_for_itself_is_no_drop() {
@@ -151,7 +151,7 @@ fn what_the_kernel_takes_for_itself_is_no_drop() {
     assert!(asked.is_err(), "nobody listens there, and the kernel says so");
     let sender = case.peer.udp(Ipv4Addr::new(192, 0, 2, 2), 0);
     for _ in 0..10 {
-        // The kernel's answer may be what the next one is told.
+        // The kernel's error for one datagram may be reported to the next call.
         _ = sender.send_to(&[0; 100], (HOST, 53));
     }
     case.daemon.drained();

@@ -1,5 +1,5 @@
-//! Every kind of broken frame, from the wire and from a container, into a running host: each ends
-//! under the reason that names it, the books balance, and nobody else notices.
+//! Every kind of broken frame, from the wire and from a container, into a running host: each is
+//! dropped under the reason that names it, the audit closes, and other traffic is not affected.
 //!
 //! ```text
 //!   one ─ TAP ─┐
@@ -32,9 +32,9 @@ const FAR_MAC: Mac = Mac([2, 0x44, 0, 0, 0, 3]);
 const NOBODY: Mac = Mac([2, 0x44, 0, 0, 0, 99]);
 const GROUP: Mac = Mac([3, 0x44, 0, 0, 0, 1]);
 const VNI: u32 = 44;
-/// Of the network, less than what the underlay leaves, so that frames can be too large for it.
+/// MTU of the network, less than the underlay leaves, so that frames can be too large for it.
 const MTU: usize = 1300;
-/// How often each frame is sent.
+/// Number of times that each frame is sent.
 const TIMES: u64 = 3;
 
 /// Everything of one test. Fields end in this order: the daemon before its namespaces.
@@ -66,7 +66,7 @@ impl Case {
             netns.ip(&format!("addr add {address}/24 dev t0"));
             netns.ip("link set t0 up");
         }
-        // The container may do as it likes with its own device.
+        // The container may change its own device.
         one.ip("link set t0 mtu 1500");
         Self { daemon, _net: net, host, one, two, peer }
     }
@@ -107,14 +107,14 @@ peer = "peer"
     text
 }
 
-/// A frame, what is wrong with it, and the reason under which it must end.
+/// A frame, its fault, and the reason of its drop.
 struct Bad {
     what: &'static str,
     frame: Vec<u8>,
     reason: DropReason,
 }
 
-/// What is around a tenant's frame. The fields are what tests change.
+/// Headers around a tenant's frame. Tests change the fields.
 struct Outer {
     dst: Mac,
     src: Ipv4Addr,
@@ -132,14 +132,14 @@ impl Outer {
     }
 }
 
-/// A tenant's frame to a MAC: UDP to a port where nobody listens would be answered, so it is a
+/// Makes a tenant's frame to a MAC. UDP to a port without a listener would be answered, so it is a
 /// packet of a protocol for experiments (RFC 3692).
 fn inner(dst: Mac, size: usize) -> Vec<u8> {
     ethernet(dst, FAR_MAC, 0x0800, &ipv4(FAR, TWO, 0, 253, &vec![0; size - 34]))
 }
 
-/// A good frame of the outside with some bytes changed behind the IP header's start; the header's
-/// checksum is made good again.
+/// Makes a good frame from outside with some bytes changed from the IP header's start on; the
+/// header's checksum is set again.
 fn with_ip(change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut frame = GOOD.around(&inner(TWO_MAC, 100));
     change(&mut frame);
@@ -153,7 +153,7 @@ fn arp(hardware_size: u8) -> Vec<u8> {
     packet
 }
 
-/// Frames of a tenant that neither a container nor a peer may send.
+/// Returns frames of a tenant that neither a container nor a peer may send.
 fn bad_tenant_frames(src: Mac, dst: Mac) -> Vec<Bad> {
     use DropReason as R;
     let bad = |what, reason, frame| Bad { what, frame, reason };
@@ -186,8 +186,8 @@ fn bad_tenant_frames(src: Mac, dst: Mac) -> Vec<Bad> {
     ]
 }
 
-/// Frames from the wire that break the tunnel's format, or may not use it. One is missing: an outer
-/// tag that is cut off ends in the kernel, which takes tags out before it shows a frame to anybody.
+/// Returns frames from the wire that break the tunnel's format, or may not use it. One is missing:
+/// an outer tag that is cut off ends in the kernel, which removes tags before it passes a frame on.
 fn bad_outer_frames() -> Vec<Bad> {
     use DropReason as R;
     let bad = |what, reason, frame| Bad { what, frame, reason };
@@ -226,7 +226,7 @@ fn bad_outer_frames() -> Vec<Bad> {
     ]
 }
 
-/// Flow control that is none: from a neighbour on the wire, and from a container.
+/// Returns invalid flow control: from a neighbour on the wire, and from a container.
 fn bad_pauses() -> Vec<Bad> {
     let cut = |what, parameters: &[u8]| {
         let frame = mac_control(NOBODY, parameters);
@@ -240,8 +240,8 @@ fn bad_pauses() -> Vec<Bad> {
     ]
 }
 
-/// Sends every frame and waits until each is counted under its reason at `port`, and under no
-/// other one.
+/// Sends every frame and waits until each is counted under its reason at `port`, and under no other
+/// one.
 fn each_ends_under_its_reason(daemon: &Daemon, port: &str, sender: &mut Sender, frames: &[Bad]) {
     for bad in frames {
         let before = daemon.drops();
@@ -270,13 +270,13 @@ fn each_ends_under_its_reason(daemon: &Daemon, port: &str, sender: &mut Sender, 
     say(&format!("{port}: {} kinds of frames, each under its reason", frames.len()));
 }
 
-/// Frames whose link or sender put something behind their packet, and how large the tenant's frame
-/// is in each: a size of its own, so that it is told apart.
+/// Returns frames with bytes after their packet, added by link or sender, and the size of the
+/// tenant's frame in each: all sizes differ, so that frames can be identified.
 fn padded_frames(
     outer: impl Fn(&[u8]) -> Vec<u8>,
     dst: Mac,
 ) -> Vec<(&'static str, Vec<u8>, usize)> {
-    // An EtherType for experiments (IEEE 802, clause 9.2.3): nobody answers it.
+    // An EtherType for experiments (IEEE 802, clause 9.2.3): no stack answers it.
     let good = |size: usize| outer(&ethernet(dst, FAR_MAC, 0x88b5, &vec![0x11; size - 14]));
     let behind = |size: usize, bytes: &[u8]| [&good(size)[..], bytes].concat();
     let shorter = |size: usize, less: u8| {
@@ -298,7 +298,7 @@ fn padded_frames(
     ]
 }
 
-/// Frames and bytes that a device gave to its stack.
+/// Returns frames and bytes that a device passed to its stack.
 fn received(netns: &Netns, device: &str) -> (u64, u64) {
     let read = |name| {
         let path = format!("/sys/class/net/{device}/statistics/rx_{name}");
@@ -307,7 +307,7 @@ fn received(netns: &Netns, device: &str) -> (u64, u64) {
     (read("packets"), read("bytes"))
 }
 
-/// Sends every frame and returns how many frames of what size arrived for each.
+/// Sends every frame and returns the number and size of the arriving frames for each.
 fn arrivals(
     sender: &mut Sender,
     (netns, device): (&Netns, &str),
@@ -329,7 +329,7 @@ fn arrivals(
     found
 }
 
-/// The kernel's VXLAN device is the judge: what it takes from a frame, the switch takes.
+/// The kernel's VXLAN device is the reference: the switch must take the same part of a frame.
 #[test]
 #[ignore = "live: needs root"]
 fn what_is_behind_a_packet_reaches_no_tenant_as_on_a_kernel_device() {
@@ -351,7 +351,7 @@ fn what_is_behind_a_packet_reaches_no_tenant_as_on_a_kernel_device() {
     let switch = arrivals(&mut wire, (&case.two, "t0"), &to_switch);
     for (at, (what, _, size)) in to_switch.iter().enumerate() {
         let size = u64::try_from(*size).unwrap();
-        // The kernel's tunnel device counts from behind the Ethernet header.
+        // The kernel's tunnel device counts without the Ethernet header.
         assert_eq!(kernel[at], (TIMES, TIMES * (size - 14)), "{what}, by the kernel");
         assert_eq!(switch[at], (TIMES, TIMES * size), "{what}, by the switch");
     }
@@ -394,11 +394,11 @@ fn broken_frames_end_under_their_reason_and_hurt_nobody() {
     ];
     each_ends_under_its_reason(daemon, "one", &mut container, &more);
 
-    // Too short for an Ethernet header. The kernel may refuse to send it, or throw it away on the
-    // way; what matters is that nothing comes of it.
+    // Too short for an Ethernet header. The kernel may refuse to send it, or drop it on the way; it
+    // must have no effect.
     let runts = [wire.send(&[2; 13]), wire.send(&[2]), container.send(&[2; 13])];
     say(&format!("runts that the kernel sent: {runts:?}"));
-    // A container's own PAUSE is well-formed, is consumed, and holds nobody.
+    // A container's own PAUSE is well-formed, is consumed, and holds no sender.
     let mut pause = mac_control(ONE_MAC, &[0, 1, 0xff, 0xff]);
     pause.resize(60, 0);
     assert!(container.send(&pause));

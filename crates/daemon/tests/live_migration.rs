@@ -1,13 +1,13 @@
-//! A virtual machine under QEMU moves from one host to another while it runs.
+//! Live migration of a virtual machine under QEMU from one host to another.
 //!
 //! ```text
 //!   vm5 ─┤ h1 up0 ═══════ up0 h2 ├─ vm5, later
 //!   c1 ──┘                       └── c2
 //! ```
 //!
-//! It sends to `c1` all the while, and of that nothing is lost. Both containers send to it; what
-//! comes to the old host when it has stopped there, before it has spoken at the new one, is lost,
-//! and is counted at the port that it left.
+//! The machine sends to `c1` all the while, without loss. Both containers send to it; frames that
+//! reach the old host after it has stopped there, before it has spoken at the new one, are lost,
+//! and are counted at its old port.
 
 mod rig;
 
@@ -28,19 +28,19 @@ const C2: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 const VM: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 5);
 const MAC: &str = "02:00:00:00:00:05";
 const NUMBER: u8 = 5;
-/// Between two datagrams to the machine.
+/// Time between two datagrams to the machine.
 const PACE: Duration = Duration::from_millis(2);
 
-/// Datagrams for the machine, in the background, until this is stopped.
+/// Datagrams for the machine, in the background, until stopped.
 struct Sender {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<u64>,
 }
 
 impl Sender {
-    /// To a port at which nobody listens: the machine's kernel counts each of them.
+    /// Sends to a port without a listener: the machine's kernel counts each datagram.
     fn start(from: &Netns, own: Ipv4Addr) -> Self {
-        // ARP would hold some back in the container.
+        // ARP would delay some datagrams in the container.
         from.ip(&format!("neigh replace {VM} lladdr {MAC} dev eth0 nud permanent"));
         let socket = from.udp(own, 0);
         let stop = Arc::new(AtomicBool::new(false));
@@ -48,7 +48,7 @@ impl Sender {
         let thread = std::thread::spawn(move || {
             let mut sent = 0;
             while !stopped.load(Ordering::Relaxed) {
-                // Not connected: what the machine answers is no error here.
+                // Not connected: the machine's ICMP answers are no errors here.
                 sent += u64::from(socket.send_to(&[0; 200], (VM, 9)).is_ok());
                 std::thread::sleep(PACE);
             }
@@ -63,7 +63,7 @@ impl Sender {
     }
 }
 
-/// A port of a machine that is learned, on each host.
+/// Returns the port of a machine that is learned, on each host.
 fn machine_port(net: &rig::Net, own: usize) -> String {
     let socket = net.file(&format!("vm-h{}.sock", own + 1));
     format!(
@@ -72,7 +72,7 @@ fn machine_port(net: &rig::Net, own: usize) -> String {
     )
 }
 
-/// How many datagrams came to the machine that nobody there waited for.
+/// Returns the number of datagrams to ports without a listener at the machine.
 fn datagrams(vm: &mut Vm) -> u64 {
     let said = vm.run("cat /proc/net/snmp");
     let mut lines = said.lines().filter(|line| line.starts_with("Udp:"));
@@ -80,7 +80,7 @@ fn datagrams(vm: &mut Vm) -> u64 {
     lines.next().unwrap().split_whitespace().nth(at.unwrap()).unwrap().parse().unwrap()
 }
 
-/// How many datagrams iperf3 says did not come, and of how many.
+/// Returns the numbers of lost and of sent datagrams in iperf3's report.
 fn datagrams_lost(report: &str) -> (u64, u64) {
     let total = report.lines().find(|line| line.contains("receiver")).unwrap_or(report);
     let words = || total.split_whitespace().filter_map(|word| word.split_once('/'));
@@ -88,12 +88,12 @@ fn datagrams_lost(report: &str) -> (u64, u64) {
     counts.next().unwrap_or_else(|| panic!("iperf3 counted nothing: {report}"))
 }
 
-/// Frames that a host could give to no machine.
+/// Returns the frames that a host could deliver to no machine.
 fn lost(pair: &Pair, own: usize) -> u64 {
     pair.daemons[own].row("ports", "port", "vm")["driver_lost"].as_u64().unwrap()
 }
 
-/// Where a host thinks that the machine is.
+/// Returns the place of the machine in the view of a host.
 fn home(pair: &Pair, own: usize) -> String {
     let vport = pair.daemons[own].ask(&["vport", "show", MAC])["vport"].take();
     vport["host"].as_str().unwrap().to_owned()
@@ -131,7 +131,8 @@ fn a_machine_moves_to_another_host_and_loses_only_what_is_counted() {
     pair.daemons.iter().for_each(rig::Daemon::drained);
 
     say(&format!("moved in {} ms, down for {} ms", moved["total-time"], moved["downtime"]));
-    // It catches up after its downtime, and the receiver's socket may have no room for that.
+    // The sender catches up after its downtime, and the receiver's socket may have no room for
+    // that.
     let full = pair.containers[0].snmp("Udp", "RcvbufErrors") - full_before;
     let (missing, of) = datagrams_lost(&report);
     say(&format!("from the machine: {missing} of {of} missing, {full} for want of a buffer there"));

@@ -1,6 +1,6 @@
-//! Frames of neighbours from real clients: router discovery, announcements, questions. Each case is
-//! run on two hosts with Linux bridges and the kernel's VXLAN, and on two hosts of a fabric; what
-//! arrives on the one arrives on the other.
+//! Frames of neighbours from real clients: router discovery, announcements, questions. Each case
+//! runs on two hosts with Linux bridges and the kernel's VXLAN, and on two hosts of a fabric; the
+//! same frames must arrive on both.
 //!
 //! ```text
 //!   c1 ─┐                        ┌─ c3
@@ -23,7 +23,7 @@ use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use sluice_base::Mac;
 use sluice_wire::arp;
 
-/// What joins the containers.
+/// Network between the containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bridge,
@@ -94,7 +94,7 @@ impl Lab {
         }
         for (container, mac) in containers.iter().zip(MACS) {
             container.ip(&format!("link set t0 address {mac}"));
-            // Those that speak IPv6 say so themselves.
+            // Containers that speak IPv6 enable it themselves.
             write(container, "ipv6/conf/t0/addr_gen_mode", "1");
             for scope in ["all", "default", "t0"] {
                 write(container, &format!("ipv6/conf/{scope}/disable_ipv6"), "0");
@@ -109,7 +109,7 @@ impl Lab {
         self.clients.push(command.spawn().unwrap());
     }
 
-    /// Gives containers `10.42.0.N`, and ends the silence of their devices.
+    /// Gives containers `10.42.0.N`, and enables their devices.
     fn up(&self) {
         for (n, container) in self.containers.iter().enumerate() {
             container.ip(&format!("addr add 10.42.0.{}/24 dev t0", n + 1));
@@ -117,7 +117,7 @@ impl Lab {
         }
     }
 
-    /// Frames of neighbours that ended, by reason.
+    /// Returns dropped frames of neighbours, by reason.
     fn drops(&self) -> Vec<((String, String), u64)> {
         self.daemons.iter().flat_map(Daemon::drops).filter(|row| row.1 > 0).collect()
     }
@@ -138,7 +138,7 @@ fn bridge(own: usize, host: &Netns, containers: &[(&str, &Netns)]) {
     host.ip("link set br0 up");
 }
 
-/// Runs a case on both kinds and says what was seen.
+/// Runs a case on both kinds and prints the observations.
 fn on_both<T: PartialEq + std::fmt::Debug>(word: &str, run: impl Fn(&mut Lab) -> T) -> T {
     let [of_bridge, of_sluice] = KINDS.map(|kind| {
         let mut lab = Lab::new(kind, word);
@@ -150,7 +150,7 @@ fn on_both<T: PartialEq + std::fmt::Debug>(word: &str, run: impl Fn(&mut Lab) ->
     of_sluice
 }
 
-/// Waits until `count` is `most`, for some seconds at most; what it was last.
+/// Waits until `count` is `most`, for some seconds at most; returns its last value.
 fn reaches(most: usize, seconds: u64, mut count: impl FnMut() -> usize) -> usize {
     let until = Instant::now() + Duration::from_secs(seconds);
     loop {
@@ -162,7 +162,7 @@ fn reaches(most: usize, seconds: u64, mut count: impl FnMut() -> usize) -> usize
     }
 }
 
-/// ARP frames of a source that a container sees, from when it listens on.
+/// Capture of the ARP frames of a source at a container, from the start on.
 struct Ear(Child, std::path::PathBuf);
 
 impl Ear {
@@ -191,7 +191,7 @@ impl Drop for Ear {
     }
 }
 
-/// Sends frames from `c1`, one in a millisecond; how many `c2` and `c3` hear.
+/// Sends frames from `c1`, one per millisecond; returns the numbers that `c2` and `c3` hear.
 fn heard_of(lab: &Lab, frames: &[Vec<u8>]) -> [usize; 2] {
     let ears = [1, 2].map(|at| Ear::new(lab, at, MACS[0]));
     let mut sender = Sender::new(&lab.containers[0], "t0");
@@ -200,7 +200,7 @@ fn heard_of(lab: &Lab, frames: &[Vec<u8>]) -> [usize; 2] {
         std::thread::sleep(Duration::from_millis(1));
     }
     let heard = ears.each_ref().map(|ear| reaches(frames.len(), 5, || ear.heard()));
-    // And none twice.
+    // None is heard twice.
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(heard, ears.each_ref().map(Ear::heard));
     heard
@@ -233,7 +233,7 @@ fn hosts_find_their_router_and_take_addresses() {
         let file = file.display().to_string();
         let pid = lab.net.file("radvd.pid").display().to_string();
         lab.start(0, &["radvd", "-n", "-m", "stderr", "-C", &file, "-p", &pid]);
-        // Its first advertisements have gone: the others have to ask.
+        // Its first advertisements are over: the others have to ask.
         std::thread::sleep(Duration::from_secs(2));
         let has_all = |container: &Netns| {
             let route = container.ip("-6 route show default").contains("proto ra");
@@ -252,8 +252,8 @@ fn hosts_find_their_router_and_take_addresses() {
     assert_eq!(seen, (2, 2));
 }
 
-/// A fail-over with many addresses, a thousand announcements a second. And hosts that hear of it,
-/// and exchange nothing, have no tunnel and no decap flow for it.
+/// A fail-over with many addresses, a thousand announcements a second. Hosts that hear them, and
+/// exchange nothing, have no tunnel and no decap flow for it.
 #[test]
 #[ignore = "live: needs root"]
 fn three_hundred_announcements_reach_everybody_once() {
@@ -277,8 +277,8 @@ fn three_hundred_announcements_reach_everybody_once() {
     assert_eq!(heard, [300; 2]);
 }
 
-/// Broadcast replies, ARP that says another MAC than its frame (VRRP, `balance-alb`), padded and
-/// long ones. (ARP with wrong fixed fields ends as `bad_arp`, and is no part of it.)
+/// Broadcast replies, ARP with another MAC than its frame (VRRP, `balance-alb`), padded and long
+/// ones. (ARP with wrong fixed fields is dropped as `bad_arp`, and is not part of this.)
 #[test]
 #[ignore = "live: needs root"]
 fn odd_frames_of_neighbors_reach_everybody_once() {
@@ -307,7 +307,7 @@ fn odd_frames_of_neighbors_reach_everybody_once() {
     assert_eq!(heard, [70; 2]);
 }
 
-/// Clients remember another router: its announcements renew every entry.
+/// Clients have entries of another router: its announcements renew all of them.
 #[test]
 #[ignore = "live: needs root"]
 fn thirty_addresses_of_keepalived_are_renewed_at_every_client() {
@@ -344,7 +344,7 @@ fn thirty_addresses_of_keepalived_are_renewed_at_every_client() {
     assert_eq!(renewed, 60);
 }
 
-/// An IPv6 gateway that nobody has heard of, after a power cut.
+/// An unknown IPv6 gateway, after a power cut.
 #[test]
 #[ignore = "live: needs root"]
 fn sixteen_that_ask_at_once_for_a_silent_gateway_are_all_answered() {
@@ -378,7 +378,7 @@ fn sixteen_that_ask_at_once_for_a_silent_gateway_are_all_answered() {
     assert_eq!(answered, 16);
 }
 
-/// A scan asks for a whole network as fast as it may.
+/// A scan asks for a whole network at full speed.
 #[test]
 #[ignore = "live: needs root"]
 fn a_scan_finds_a_machine_of_two_hundred_addresses() {

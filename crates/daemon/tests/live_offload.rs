@@ -1,5 +1,5 @@
-//! What a machine leaves to its port, and takes from it: two machines under QEMU and a container on
-//! one host, a container on another.
+//! Checksums and segmentation that a machine leaves to its port, and accepts from it: two machines
+//! under QEMU and a container on one host, a container on another.
 //!
 //! ```text
 //!   vm1 ─┐
@@ -7,9 +7,9 @@
 //!   box ─┘
 //! ```
 //!
-//! Between the machines super-frames stay whole; to the containers their segments are made by the
-//! driver of the output, each with an outer header of its own in the tunnel. QEMU interprets the
-//! machines, so what is read off is a comparison, not a speed.
+//! Between the machines super-frames stay whole; for the containers the driver of the output makes
+//! their segments, each with an outer header of its own in the tunnel. QEMU interprets the
+//! machines, so the results are a comparison, not a speed.
 
 mod rig;
 
@@ -20,7 +20,7 @@ use rig::{Daemon, Net, Netns, cable, say};
 
 const TEST: &str = "machines_leave_checksums_and_segments_to_their_ports";
 const LONG: Duration = Duration::from_secs(90);
-/// Vnet MTU, as the machines have it.
+/// MTU of the network and of the machines.
 const MTU: u64 = 1450;
 
 struct Case {
@@ -85,7 +85,7 @@ impl Case {
         Self { vms, hosts, inside, far, _net: net }
     }
 
-    /// Packets and bytes that the first machine has handed to its card.
+    /// Returns packets and bytes that the first machine has passed to its card.
     fn handed(&mut self) -> (u64, u64) {
         let mut count = |name| {
             let said = self.vms[0].run(&format!("cat /sys/class/net/eth0/statistics/{name}"));
@@ -94,8 +94,8 @@ impl Case {
         (count("tx_packets"), count("tx_bytes"))
     }
 
-    /// Sends by TCP from the first machine. Returns what the receiver says, and how large a packet
-    /// was on average.
+    /// Sends by TCP from the first machine. Returns the receiver's report, and the average size of
+    /// a packet.
     fn send(&mut self, to: u8) -> (String, u64) {
         let before = self.handed();
         self.vms[0].begin(&format!("iperf3 -c 10.0.0.{to} -t 4 -f m"));

@@ -1,5 +1,5 @@
-//! What a container's owner made of its card is there after either process was killed, or both,
-//! or replaced; what goes, goes with its port or with the host.
+//! Settings that a container's owner made at its device are kept after either process, or both,
+//! were killed or replaced; devices are deleted with their port or with the host.
 
 mod rig;
 
@@ -13,11 +13,11 @@ use rig::{Netns, say, skip, wait_for};
 const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
 const C3: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 3);
 
-/// Everything that its owner may have set at a card, as the kernel shows it.
+/// Returns everything that its owner may have set at a device, as the kernel shows it.
 fn state(netns: &Netns, device: &str) -> Vec<String> {
     let link = netns.ip(&format!("-o link show dev {device}"));
     let words: Vec<&str> = link.split_whitespace().collect();
-    // Index, name, and what follows the flags, but not what the kernel makes of the carrier.
+    // Index, name, and the words after the flags, without those that follow from the carrier.
     let value = |key: &str| words.iter().skip_while(|word| **word != key).nth(1).copied();
     let mut state = vec![format!("{} {}", words[0], words[1])];
     for key in ["mtu", "qlen", "link/ether", "alias"] {
@@ -35,7 +35,7 @@ fn state(netns: &Netns, device: &str) -> Vec<String> {
     state
 }
 
-/// A pair whose first host has two containers, of which the first's owner changed everything.
+/// Makes a pair whose first host has two containers, of which the first's owner changed everything.
 fn furnished(word: &str) -> Pair {
     let case = Pair::new(word, 8);
     case.add(0, 0, C1);
@@ -82,7 +82,7 @@ fn a_card_is_the_same_after_either_process_was_killed_or_both() {
         let after = (state(&case.containers[0], "eth0"), state(&case.hosts[0], "t0"));
         assert_eq!(after, before, "after {killed} was killed; log:\n{}", case.daemons[0].log());
     }
-    // It goes with its port, also after all this.
+    // The device is deleted with its port, also after all this.
     let name = case.containers[0].name().to_owned();
     case.delete(0, &name);
     assert_eq!(devices(&case.containers[0]), ["lo"]);
@@ -112,7 +112,8 @@ fn a_data_process_is_replaced_by_another_and_no_ping_is_lost() {
             case.daemons[0].data_pid() != pid
                 && case.daemons[0].attempt(&["show", "ports"]).status.success()
         });
-        // Whom control has to be asked for would wait for a control that is replaced as well.
+        // An address that only control can resolve would wait for a control process that is
+        // replaced as well.
         wait_for("a ping is answered", || Pinger::new(&case.containers[0], C3).ping(84));
     }
     let (sent, answered) = pings.stop();
@@ -136,7 +137,7 @@ fn what_is_not_wanted_any_more_goes_and_what_is_others_stays() {
     let mut case = Pair::with("tidy", 8, |_, _| {
         "[[port]]\nname = \"others\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"t1\"\n".to_owned()
     });
-    // It is made before the daemon looks for it again.
+    // The device is made before the daemon looks for it again.
     case.daemons[0].kill_both();
     case.hosts[0].ip("link del t1");
     case.hosts[0].ip("tuntap add dev t1 mode tap");
@@ -144,7 +145,7 @@ fn what_is_not_wanted_any_more_goes_and_what_is_others_stays() {
     case.daemons[0].restart_control();
     case.add(0, 0, C1);
     assert_eq!(devices(&case.hosts[0]), ["lo", "up0", "t0", "t1", "t2"]);
-    // While nobody runs a port is taken out of the file.
+    // While no process runs, a port is removed from the file.
     case.daemons[0].kill_both();
     assert_eq!(devices(&case.hosts[0]), ["lo", "up0", "t0", "t1", "t2"]);
     case.daemons[0].reconfigure(|text| {
@@ -157,7 +158,7 @@ fn what_is_not_wanted_any_more_goes_and_what_is_others_stays() {
         devices(&case.hosts[0]) == ["lo", "up0", "t1", "t2"]
     });
     assert_eq!(devices(&case.containers[0]), ["lo", "eth0"]);
-    // At the end of the host its own go.
+    // When the host is stopped, its own devices are deleted.
     case.daemons[0].stop();
     assert_eq!(devices(&case.hosts[0]), ["lo", "up0", "t1", "t2"]);
     assert_eq!(devices(&case.containers[0]), ["lo"]);
@@ -175,7 +176,7 @@ fn added_ports_come_back_after_the_machine_was_started_again() {
     let pid = std::process::id().to_string();
     let words = ["port", "add", "--pid", &pid, "--vnet", "blue", "--device", "sl-reboot"];
     case.daemons[0].ask(&words);
-    // What a restart of the machine leaves: the list, and nothing else.
+    // The state after a restart of the machine: the list, and nothing else.
     case.daemons[0].kill_both();
     rig::run("ip link del sl-reboot");
     let gone = case.containers[0].name().to_owned();
@@ -201,7 +202,7 @@ fn added_ports_come_back_after_the_machine_was_started_again() {
     assert_eq!(devices(&case.containers[0]), ["lo"]);
 }
 
-/// A small file system that is unmounted with this.
+/// A small file system that is unmounted when dropped.
 struct Mount(std::path::PathBuf);
 
 impl Drop for Mount {
@@ -244,7 +245,7 @@ fn a_full_disk_leaves_nothing_half_done() {
     case.both_know(C1, true);
     fs::remove_file(&filler).unwrap();
     case.delete(0, &name);
-    // What was deleted does not come back.
+    // Deleted ports do not come back.
     case.daemons[0].kill_both();
     case.daemons[0].restart_control();
     assert_eq!(devices(&case.containers[0]), ["lo"]);

@@ -1,6 +1,6 @@
 //! Bridge parity: each case is a small script of real clients, run on two hosts with the kernel's
-//! VXLAN and a Linux bridge, and on two hosts of a fabric. Whatever differs is a failure, unless
-//! the tables of `docs/bridge-parity.md` name it; a row that no longer differs is one, too.
+//! VXLAN and a Linux bridge, and on two hosts of a fabric. A difference is a failure, unless the
+//! tables of `docs/bridge-parity.md` name it; a row that no longer differs is a failure, too.
 //!
 //! ```text
 //!   a ─┐                           ┌─ b        stations of a case: 10.0.0.1, 10.0.0.2, …
@@ -8,8 +8,8 @@
 //!   c ─┘                           └─ d
 //! ```
 //!
-//! `PARITY=arp/` runs the cases whose name begins so; then rows of others are not looked at.
-//! Cases that take longer than some seconds run under `SLUICE_SOAK=1`.
+//! `PARITY=arp/` runs the cases with that prefix; then rows of others are not checked. Cases that
+//! take longer than some seconds run under `SLUICE_SOAK=1`.
 
 mod parity;
 mod rig;

@@ -23,9 +23,9 @@ use sluice_base::Mac;
 use sluice_testkit::bound::at_most;
 
 const TOOLS: [&str; 4] = ["iperf3", "tcpdump", "tshark", "ss"];
-/// Of every cable.
+/// Rate of every link.
 const LINK_MBPS: u64 = 200;
-/// Of the slow container.
+/// Rate of the slow container.
 const SERVICE_MBPS: u64 = 20;
 /// DSCP CS3, which is priority 3, as a TOS octet.
 const CS3: u8 = 24 << 2;
@@ -72,8 +72,8 @@ impl Case {
             netns.ip("link set t0 up");
         }
         let case = Self { hosts, switch, net, cables, containers };
-        // Addresses are found before anything is congested: ARP has priority 0 and waits for
-        // nobody, but not being in the way makes the frames on the wire easy to read.
+        // Addresses are resolved before the congestion: ARP has priority 0 and would not wait, but
+        // without it the frames on the wire are easier to read.
         case.container("bulk").ping(SLOW, 2);
         case.container("fast").ping(QUICK, 2);
         case
@@ -115,7 +115,7 @@ port = "{device}"
 fn host_config(at: usize, containers: &[Netns]) -> String {
     let far = 1 - at;
     let mut text = format!(
-        // Nobody is isolated, so that the wire stays paused.
+        // Isolation is off, so that the wire stays paused.
         r#"policy = "ZZ"
 isolate_after_ms = 0
 [underlay]
@@ -150,9 +150,9 @@ vnets = ["blue"]
     text
 }
 
-/// Numbered datagrams of one class: one per `gap`, and no more than [`WINDOW`] on their way. The
-/// window is many times what the switches hold and far less than the ring of a TAP, in which the
-/// kernel does not hold the sender of a datagram.
+/// Numbered datagrams of one class: one per `gap`, and at most [`WINDOW`] under way. The window is
+/// many times the switches' buffers and far less than the ring of a TAP, in which the kernel does
+/// not hold the sender of a datagram.
 struct Stream {
     stop: Arc<AtomicBool>,
     sender: JoinHandle<u64>,
@@ -162,14 +162,14 @@ struct Stream {
 const STREAM_PORT: u16 = 4300;
 const DATAGRAM_SIZE: usize = 1400;
 const WINDOW: u64 = 2000;
-/// The receiver ends when nothing came for so long.
+/// Silence after which the receiver ends.
 const SILENCE: Duration = Duration::from_millis(1500);
 
 impl Stream {
     fn start(from: (&Netns, Ipv4Addr), to: (&Netns, Ipv4Addr), tos: u8, gap: Duration) -> Self {
         let sink = to.0.udp(to.1, STREAM_PORT);
         sink.set_read_timeout(Some(SILENCE)).unwrap();
-        // A receiver that is not scheduled for a while is no loss of the network.
+        // A receiver that is not scheduled for a while must not lose datagrams.
         rustix::net::sockopt::set_socket_recv_buffer_size_force(&sink, 16 << 20).unwrap();
         let source = from.0.udp(from.1, 0);
         rustix::net::sockopt::set_ip_tos(&source, tos).unwrap();
@@ -191,7 +191,7 @@ impl Stream {
         Self { stop, sender, receiver }
     }
 
-    /// Ends it, and panics unless every datagram arrived, in order. Returns how many there were.
+    /// Ends the stream, and panics unless every datagram arrived, in order. Returns their number.
     fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().unwrap();
@@ -217,15 +217,15 @@ fn send_until(source: &UdpSocket, gap: Duration, arrived: &AtomicU64, stop: &Ato
     sent
 }
 
-/// XOFF and XON of one direction of a cable.
+/// Numbers of XOFF and XON of one direction of a link.
 #[derive(Debug, PartialEq, Eq)]
 struct Seen {
     xoff: u64,
     xon: u64,
 }
 
-/// Reads all PFC frames from `src` with tshark, and panics if one is not as 802.1Qbb says, or
-/// speaks of another priority than 3.
+/// Reads all PFC frames from `src` with tshark, and panics if one violates 802.1Qbb, or is about
+/// another priority than 3.
 fn read_pfc(captured: &Captured, src: &str) -> Seen {
     let mut fields = vec!["eth.dst", "eth.type", "macc.opcode", "macc.cbfc.enbv", "frame.len"];
     let times: Vec<String> = (0..8).map(|p| format!("macc.cbfc.pause_time.c{p}")).collect();
@@ -293,7 +293,7 @@ fn one_priority_is_paused_and_the_other_goes_on() {
         "priority 0: {before} Mbit/s alone, {during} Mbit/s while priority 3 was paused for \
          {paused_ms} of {span_ms} ms; {datagrams} datagrams of priority 3, none lost"
     ));
-    // The slow container takes a tenth of the link; the rest is what a shared machine may cost.
+    // The slow container takes a tenth of the link; the rest allows for a shared machine.
     assert!(during * 3 >= before, "priority 0 suffers: {during} of {before} Mbit/s");
     assert!(u128::from(paused_ms) * 2 >= span_ms, "paused for {paused_ms} of {span_ms} ms");
 
@@ -329,7 +329,7 @@ fn one_priority_is_paused_and_the_other_goes_on() {
     }
 }
 
-/// The longest silence between two data frames.
+/// Returns the longest silence between two data frames.
 fn longest_silence_ms(captured: &Captured) -> u64 {
     let frames = captured.frames("vxlan", &["frame.time_epoch"]);
     let times: Vec<f64> = frames.iter().map(|frame| frame[0].parse().unwrap()).collect();
@@ -377,7 +377,7 @@ fn a_pause_of_the_whole_link_is_obeyed_for_its_time() {
         "silence: {none} ms without a PAUSE; {whole} ms for one of {asked_ms} ms; {ended} ms for \
          one that was ended after 60 ms"
     ));
-    // The machine may add some; it cannot take any away.
+    // The machine may add time; it cannot shorten it.
     assert!(whole >= asked_ms - 5, "{whole} of {asked_ms} ms");
     assert!(ended >= 55, "{ended} ms");
     at_most("ms of silence for a PAUSE", whole, asked_ms + 100);

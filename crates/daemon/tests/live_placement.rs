@@ -72,13 +72,13 @@ port = "web"
     text
 }
 
-/// The hosts of an answer, by name.
+/// Returns the row of a host in an answer.
 fn of<'a>(answer: &'a Value, host: &str) -> &'a Value {
     let hosts = answer["hosts"].as_array().unwrap();
     hosts.iter().find(|row| row["host"] == host).unwrap_or(&Value::Null)
 }
 
-/// The rule of each of some hosts, as the one that was asked says.
+/// Returns the rule of each of some hosts, from the answer of one.
 fn rules(answer: &Value, hosts: &[&str]) -> Vec<String> {
     let rule = |host: &&str| of(answer, host)["places"][0]["mode"].as_str().map(str::to_owned);
     hosts.iter().map(|host| rule(host).unwrap_or_default()).collect()
@@ -132,7 +132,7 @@ impl Case {
     /// Sets up the container of a host.
     fn set_up(&self, own: usize) {
         let netns = &self.containers[own];
-        // A card that outlived its host has it already.
+        // A device that outlived its host has the address already.
         netns.ip(&format!("addr replace 10.60.0.{}/24 dev t0", own + 1));
         netns.ip("link set t0 up");
     }
@@ -151,7 +151,7 @@ impl Case {
         self.daemons[own].ask(&words)
     }
 
-    /// All hosts hold the same policy.
+    /// Waits until all hosts hold the same policy.
     fn agree_on(&self, wanted: (u64, u64)) {
         wait_for(&format!("all hold {wanted:?}"), || {
             self.daemons.iter().all(|host| version(host) == wanted)
@@ -169,7 +169,7 @@ fn a_policy_is_set_once_and_followed_everywhere() {
     let answer = case.ask(0, "placement show");
     assert_eq!(rules(&answer, &["h1", "h2"]), ["on-the-fly"; 2], "their own: {answer}");
 
-    // At one host: the answer says that all of them follow, one that is not there excepted.
+    // At one host: the answer shows that all of them follow, except for one that is not there.
     let answer = case.ask(0, "placement set --mode rss++ --high vnet=blue,proto=tcp,port=443");
     assert_eq!(rules(&answer, &["h1", "h2"]), ["rss++"; 2], "{answer}");
     assert_eq!(answer["stamped"]["policy"]["high"][0], "vni=60,proto=tcp,port=443", "{answer}");
@@ -185,7 +185,7 @@ fn a_policy_is_set_once_and_followed_everywhere() {
     let absent = of(&answer, "h3")["notes"][0].as_str().unwrap();
     assert!(absent.contains("can be asked again"), "{answer}");
 
-    // At another one, from a file, with what is special for a host.
+    // At another host, from a file, with an exception for a host.
     let file = case.net.file("policy.toml");
     std::fs::write(&file, "mode = \"adaptive\"\n[hosts.h1]\nexcluded_cpus = [1]\n").unwrap();
     let answer = case.ask(1, &format!("placement set {}", file.display()));
@@ -198,7 +198,7 @@ fn a_policy_is_set_once_and_followed_everywhere() {
     case.containers[0].ping(Ipv4Addr::new(10, 60, 0, 2), 20);
     say(&case.daemons[0].print(&["placement", "show"]));
 
-    // Who comes later asks for it; who starts anew has it.
+    // A host that joins later asks for the policy; a restarted one has it.
     case.start();
     case.agree_on((2, 2));
     case.daemons[0].kill_both();
@@ -228,7 +228,7 @@ fn of_two_policies_set_apart_one_holds_when_hosts_meet_again() {
     (0..3).for_each(|own| connected(&case.daemons[own], 3));
     case.ask(0, "placement set --mode rss");
     case.agree_on((1, 1));
-    // h3 is cut off; both sides set another one, the larger side twice.
+    // h3 is cut off; both sides set another policy, the larger side twice.
     case.switch.ip("link set p3 down");
     wait_for("h3 is missed", || {
         let answer = case.ask(0, "placement show");
@@ -243,7 +243,8 @@ fn of_two_policies_set_apart_one_holds_when_hosts_meet_again() {
     wait_for("h3 follows", || rules(&case.ask(0, "placement show"), &HOSTS) == ["adaptive"; 3]);
 }
 
-/// How much memory the kernel gives a socket's program; false where all namespaces share that.
+/// Sets the memory that the kernel allows for a socket's program; returns false if all namespaces
+/// share that limit.
 fn allow_programs(host: &Netns, bytes: u32) -> bool {
     let mut shell = host.command("sh");
     let line = format!("echo {bytes} > /proc/sys/net/core/optmem_max");
@@ -257,7 +258,7 @@ fn what_the_kernel_refuses_is_said_and_followed_when_it_does_not_any_more() {
         return;
     }
     let case = Case::new();
-    // As before Linux 6.7.
+    // The limit before Linux 6.7.
     if !allow_programs(&case.hosts[0], 20_480) {
         return say(
             "SKIPPED placement without memory: namespaces have no `optmem_max` of their own",
@@ -282,7 +283,7 @@ fn what_the_kernel_refuses_is_said_and_followed_when_it_does_not_any_more() {
     assert_eq!(follows, [false, true], "{answer}");
     let shown = case.daemons[0].show("placement").to_string();
     assert!(shown.contains("the kernel refuses 1"), "{shown}");
-    // Everything else goes on: flows leave a CPU that is excluded.
+    // Everything else continues: flows leave a CPU that is excluded.
     let pings = Pings::start(&case.containers[1], Ipv4Addr::new(10, 60, 0, 1));
     wait_for("its flow is placed", || flow(&case.daemons[0]).is_some());
     let at = flow(&case.daemons[0]).unwrap();
@@ -325,7 +326,8 @@ fn what_cannot_be_read_is_refused_and_changes_nothing() {
     assert_eq!(version(&case.daemons[0]), (0, 0));
 }
 
-/// Of a host with a virtual machine: two workers, each on a CPU of its own.
+/// Returns the configuration of a host with a virtual machine: two workers, each on a CPU of its
+/// own.
 fn with_machine(socket: &Path) -> String {
     format!(
         r#"
@@ -360,7 +362,7 @@ peer = "h2"
     )
 }
 
-/// Of a host with a container.
+/// Returns the configuration of a host with a container.
 fn with_container(container: &Netns) -> String {
     format!(
         r#"
@@ -393,7 +395,7 @@ peer = "h1"
     )
 }
 
-/// The worker where most of what comes is.
+/// Returns the worker that gets most of the flow.
 fn flow(host: &Daemon) -> Option<usize> {
     let rows = host.show("placement");
     let load = |row: &Value| row["buckets"]["load_percent"].as_f64().unwrap_or(0.0);

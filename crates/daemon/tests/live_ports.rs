@@ -1,4 +1,4 @@
-//! Ports that come and go while two hosts of a fabric run.
+//! Ports that are added and deleted while two hosts of a fabric run.
 //!
 //! ```text
 //!   c1 ─┐                      ┌─ c2
@@ -41,7 +41,7 @@ fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
     case.both_know(C2, true);
     c1.ping(C2, 20);
 
-    // The host itself, and by it a way out.
+    // The host itself, as a way out of the network.
     case.daemons[0].ask(&["port", "add", "--host", "--vnet", "blue", "--ip", "10.42.0.9/24"]);
     assert!(devices(&case.hosts[0]).contains(&"sl-blue".to_owned()));
     case.hosts[0].ping(C2, 3);
@@ -51,7 +51,7 @@ fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
     case.hosts[1].ip("route add 10.42.0.2/32 via 192.0.2.1");
     c2.ping(UNDERLAY_2, 3);
 
-    // A process, and a device for whoever is behind it.
+    // A process, and a device for a machine behind it.
     let mut sleep = c3.command("sleep");
     let sleep = sleep.arg("60").stdin(Stdio::null()).spawn().unwrap();
     let pid = sleep.id().to_string();
@@ -80,10 +80,10 @@ fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
     assert_eq!(devices(&case.hosts[0]), ["lo", "up0", "t0"]);
     assert_eq!(devices(&case.hosts[1]), ["lo", "up0", "t0"]);
     assert_eq!(devices(c3), ["lo"]);
-    // Places are given again and again, while others talk.
+    // Places are reused again and again, while others talk.
     let pings = Pings::start(c1, C2);
     for round in 0..20 {
-        // The made MAC is always the same, so nobody remembers a wrong one.
+        // The generated MAC is always the same, so no neighbour entry is wrong.
         case.add(1, 2, AGAIN);
         c1.ping(AGAIN, 1);
         if round % 2 == 0 {
@@ -109,7 +109,8 @@ fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
     assert_eq!(devices(c1), ["lo"]);
 }
 
-/// Its host says of an endpoint how it is treated and what it has used; another host, whom to ask.
+/// Checks that the host of an endpoint shows its policy and usage, and another host shows where to
+/// ask.
 fn uses_its_port(case: &Pair) {
     let show = |own: usize| {
         let words = ["vport", "show", &C3.to_string()];
@@ -193,7 +194,7 @@ fn added_ports_outlive_both_processes() {
     for ip in [C1, C2, C3] {
         case.both_know(ip, true);
     }
-    // Data dies: devices and addresses come again, under the same MAC.
+    // Data dies: devices and addresses come back, with the same MAC.
     let pid = case.daemons[0].data_pid();
     rig::run(&format!("kill -9 {pid}"));
     let begin = Instant::now();
@@ -205,7 +206,7 @@ fn added_ports_outlive_both_processes() {
     say(&format!("after kill -9 of data a container is reached again in {:?}", begin.elapsed()));
     let link = case.containers[0].ip("-o link show dev eth0");
     assert!(link.contains(added["mac"].as_str().unwrap()), "{link}");
-    // What has no place any more does not come back, and its name is free.
+    // A port without its namespace does not come back, and its name is free.
     case.daemons[1].kill_control();
     rig::run(&format!("ip netns del {}", case.containers[2].name()));
     rig::run(&format!("kill -9 {}", case.daemons[1].data_pid()));
@@ -214,11 +215,12 @@ fn added_ports_outlive_both_processes() {
     rig::run(&format!("ip netns add {}", case.containers[2].name()));
     case.add(1, 2, ELSE);
     case.both_know(ELSE, true);
-    // Control knows it still.
+    // Control still knows the port.
     case.delete(0, case.containers[0].name());
     case.both_know(C1, false);
     assert_eq!(devices(&case.containers[0]), ["lo"]);
-    // A new control that was killed while a port went opens it again or forgets it; not both.
+    // A new control process, after one that was killed while a port was deleted, opens the port
+    // again or forgets it; not both.
     case.daemons[1].kill_control();
     case.daemons[1].restart_control();
     case.delete(1, case.containers[2].name());
@@ -264,16 +266,16 @@ fn what_cannot_be_added_is_refused_with_what_to_do_and_changes_nothing() {
         ("port del nobody".to_owned(), "added were"),
     ] {
         let output = case.attempt(0, &line);
-        // Wrong arguments are said in JSON only, in the place of an answer.
+        // Errors of arguments are printed in JSON only, in place of an answer.
         let said = String::from_utf8_lossy(&[output.stderr, output.stdout].concat()).into_owned();
         assert!(!output.status.success() && said.contains(part), "{line}: {said}");
     }
     assert_eq!(devices(&case.containers[1]), before);
     assert_eq!(devices(&case.containers[2]), ["lo"]);
-    // What another host has is not taken away from it.
+    // An address of another host is not taken away from it.
     case.add(1, 2, C3);
     case.both_know(C3, true);
-    // Whoever got no answer asks again.
+    // A client without an answer asks again.
     let again = case.add(0, 0, C1);
     assert_eq!(again["name"], c1);
     // All places are taken, and one is free again.

@@ -1,10 +1,10 @@
 //! Random drills: a culprit, a fault, a policy and a number of workers are drawn; three pairs of
-//! machines are measured throughout. The scene is that of `rig/scene.rs`; the fault is host h1's,
-//! its process, cable, device or disk.
+//! machines are measured throughout. The scene is that of `rig/scene.rs`; the fault affects host
+//! h1: its process, link, device or disk.
 //!
-//! The pair `far` to `near` has no part in it: nothing of it is lost on a lossless priority, and no
-//! gap is longer than 20 ms. Those to `victim` on h1 are concerned: what they lost and their
-//! longest gap are said. All of it heals without hands.
+//! The pair `far` to `near` is unrelated: it loses nothing on a lossless priority, and has no gap
+//! longer than 20 ms. The pairs to `victim` on h1 are affected: their losses and longest gap are
+//! printed. Everything recovers without intervention.
 
 mod rig;
 
@@ -16,14 +16,14 @@ use rig::scene::{CULPRIT, Scene, SceneConfig, device_mac, read_if_asked};
 use rig::{say, skip};
 use sluice_testkit::bound::{at_most, is_soak};
 
-/// The innocent pair that h1 has no part in.
+/// Innocent pair unrelated to h1.
 const APART: usize = 2;
-/// A gap of it, at most, and of those whose host it was.
+/// Longest gap of that pair, and of the pairs with h1.
 const APART_GAP_MAX_US: u64 = 20_000;
 const CONCERNED_GAP_MAX_US: u64 = 1_000_000;
-/// For how long a fault lasts that has an end.
+/// Duration of a temporary fault.
 const FAULT: Duration = Duration::from_millis(300);
-/// For how long all is watched with it, and after it.
+/// Time for which everything is measured during the fault, and after it.
 const SPAN: Duration = Duration::from_millis(2_000);
 const SOAK_RUNS: u64 = 20;
 
@@ -71,13 +71,13 @@ impl Draw {
 }
 
 impl Fault {
-    /// Whether anything of h1 is forwarded in another way than before. Without its control those
-    /// who send to its receivers are let go, so that what they send may press its cable again.
+    /// Returns true if the fault changes the forwarding of h1. Without its control process the
+    /// senders to its receivers are released, so that their frames may congest its link again.
     const fn is_of_the_path(self) -> bool {
         !matches!(self, Self::None | Self::DiskFull)
     }
 
-    /// Returns when whoever has hands has done what has an end.
+    /// Returns when a temporary fault is over.
     fn strike(self, scene: &mut Scene) {
         let up0 =
             |scene: &Scene, what: &str| _ = scene.underlays[0].ip(&format!("link set up0 {what}"));
@@ -171,7 +171,8 @@ fn drill(seed: u64, draw: &Draw) {
     }
 }
 
-/// On a lossless priority nothing is lost or late of the pair apart; one that drops counts each.
+/// Checks that the unrelated pair loses nothing on a lossless priority and has no late frames; a
+/// lossy host counts each loss.
 fn assert_apart(scene: &Scene, draw: &Draw, (lost, late): (u64, u64)) {
     assert_eq!(late, 0, "the pair apart is out of order");
     let counted = match draw.scene.policy {

@@ -1,5 +1,5 @@
-//! What the two processes of a host may do, as the kernel tells it, while ports come and go and
-//! after the programs were replaced.
+//! Privileges of the two processes of a host in the kernel's view, while ports are added and
+//! deleted and after the programs were replaced.
 
 mod rig;
 
@@ -11,14 +11,14 @@ use rig::{Daemon, Net, Netns, cable, skip, wait_for};
 
 const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
 
-/// A line of `/proc/PID/status`.
+/// Returns a line of `/proc/PID/status`.
 fn status(pid: &str, key: &str) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     line.unwrap_or_else(|| panic!("no {key} of process {pid}")).trim().to_owned()
 }
 
-/// Both processes, and how many filters the kernel asks about the calls of each.
+/// Returns the number of seccomp filters of both processes.
 fn filters(daemon: &Daemon) -> [u32; 2] {
     [daemon.control_pid(), daemon.data_pid()].map(|pid| {
         assert_eq!(status(&pid, "NoNewPrivs"), "1");
@@ -51,7 +51,7 @@ fn case(word: &'static str, head: &str) -> Case {
 }
 
 impl Case {
-    /// A port for the container of each host.
+    /// Adds a port for the container of each host.
     fn add_ports(&self) {
         for (at, container) in self.containers.iter().enumerate() {
             let ip = format!("10.42.0.{}/24", at + 1);
@@ -83,7 +83,7 @@ fn both_processes_are_filtered_and_do_all_that_they_did() {
     case.add_ports();
     case.containers[1].ping(C1, 3);
 
-    // A newer program, twice, and data that takes over: no filter more.
+    // A newer program, twice, and a data process that takes over: no additional filter.
     for _ in 0..2 {
         let before = case.daemons[0].data_pid();
         case.daemons[0].ask(&["upgrade"]);
@@ -94,7 +94,7 @@ fn both_processes_are_filtered_and_do_all_that_they_did() {
         assert_eq!(filters(&case.daemons[0]), [own + 1, own + 2]);
         case.containers[1].ping(C1, 3);
     }
-    // A supervisor.
+    // A supervisor restarts control.
     case.daemons[0].kill_control();
     case.daemons[0].restart_control();
     assert_eq!(filters(&case.daemons[0]), [own + 1, own + 2]);
@@ -124,7 +124,7 @@ fn filter_can_be_switched_off() {
     }
 }
 
-/// Started as root, as `nobody`, who is in every machine's list of users.
+/// Started as root, continued as `nobody`, which every machine's list of users has.
 #[test]
 #[ignore = "live: needs root"]
 fn user_of_its_own_does_all_that_root_does() {
@@ -152,7 +152,7 @@ fn user_of_its_own_does_all_that_root_does() {
     wait_for("control answers", || case.daemons[0].attempt(&["show", "ports"]).status.success());
     is_nobody(&case.daemons[0]);
     case.containers[1].ping(C1, 3);
-    // What the host made outlives its processes, and a supervisor starts it anew.
+    // The host's devices outlive its processes, and a supervisor starts it anew.
     let index = case.containers[0].ip("-o link show dev eth0");
     case.daemons[0].kill_both();
     case.daemons[0].restart_control();
@@ -171,7 +171,8 @@ fn user_of_its_own_does_all_that_root_does() {
     }
 }
 
-/// Who has given up becoming somebody else goes on as it is, and says so; a new start is another.
+/// A process that gave up the right to change its user continues as it is, and reports that; a new
+/// start changes the user.
 #[test]
 #[ignore = "live: needs root"]
 fn user_that_is_added_holds_after_a_new_start() {

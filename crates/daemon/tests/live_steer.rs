@@ -28,14 +28,14 @@ const A: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
 const FLOWS: u16 = 8;
 const FIRST_PORT: u16 = 7000;
-/// What the sender waits between datagrams of all flows.
+/// Pause of the sender between datagrams of all flows.
 const PACE: Duration = Duration::from_micros(500);
-/// So long that every flow pauses for as long as a move waits for.
+/// Pause that is so long that every flow pauses for as long as a move waits.
 const SLOW_PACE: Duration = Duration::from_millis(8);
-/// Datagrams under way in the drill: fewer than the queue of a core takes, and than the kernel's
-/// backlog on the way in (`net.core.netdev_max_backlog`), which is 1,000.
+/// Datagrams under way in the drill: fewer than the queue of a core, and the kernel's ingress
+/// backlog (`net.core.netdev_max_backlog`), which is 1,000.
 const UNDER_WAY: u64 = 800;
-/// What is not there after so long was lost.
+/// Time after which a missing datagram counts as lost.
 const GIVE_UP: Duration = Duration::from_secs(20);
 
 struct Case {
@@ -54,7 +54,7 @@ impl Case {
                 "link add vx address 02:00:00:00:77:0{here} type vxlan id 77 \
                  local 192.0.2.{here} remote 192.0.2.{there} dstport 4789"
             ));
-            // Nobody asks for a neighbour while flows are counted: what asks is a flow, too.
+            // No neighbour resolution while flows are counted: its packets are a flow, too.
             netns.ip("link set vx addrgenmode none");
             netns.ip(&format!("addr add {address}/24 dev vx"));
             netns.ip("link set vx up");
@@ -66,7 +66,7 @@ impl Case {
         Self { a, b, _net: net }
     }
 
-    /// `sluice steer` on the receiver's wire; what it said last.
+    /// Runs `sluice steer` on the receiver's wire; returns its last line.
     fn steer(&self, words: &str) -> Value {
         let line = format!("{} steer wire --json {words}", program().display());
         let said = self.b.run(&line);
@@ -74,7 +74,7 @@ impl Case {
         serde_json::from_str(last).unwrap()
     }
 
-    /// Does something while all flows send; how they fared.
+    /// Runs `work` while all flows send; returns the flows' counts.
     fn under_traffic<T: Send>(
         &self,
         pace: Duration,
@@ -102,7 +102,7 @@ impl Case {
     }
 }
 
-/// Ends the senders, also if what was done beside them panics.
+/// Ends the senders, also if the work beside them panics.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -119,8 +119,8 @@ struct Fared {
     late: u64,
 }
 
-/// Sends numbered datagrams in all flows; how many in each. From one core: on a veth pair packets
-/// of a sender that changes cores overtake each other with no help of ours.
+/// Sends numbered datagrams in all flows; returns the number in each. All come from one core: on a
+/// veth pair, packets of a sender that changes cores are reordered by themselves.
 fn send(from: &[UdpSocket], pace: Duration, stop: &AtomicBool) -> u64 {
     let mut core = CpuSet::new();
     core.set(0);
@@ -136,7 +136,8 @@ fn send(from: &[UdpSocket], pace: Duration, stop: &AtomicBool) -> u64 {
     number
 }
 
-/// Receives until nothing more is sent and nothing comes: how many came, and how many too late.
+/// Receives until nothing more is sent or arrives; returns the numbers of received and of late
+/// ones.
 fn count(socket: &UdpSocket, stop: &AtomicBool) -> (u64, u64) {
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let (mut came, mut late, mut last) = (0, 0, 0);
@@ -156,7 +157,7 @@ fn count(socket: &UdpSocket, stop: &AtomicBool) -> (u64, u64) {
     }
 }
 
-/// Buckets on each core.
+/// Returns the number of buckets on each core.
 fn buckets(said: &Value) -> Vec<(u64, u64)> {
     let core = |core: &Value| Some((core["core"].as_u64()?, core["buckets"].as_u64()?));
     said["cores"].as_array().unwrap().iter().map(|c| core(c).unwrap()).collect()
@@ -186,7 +187,7 @@ fn flows_go_to_the_chosen_cores_and_stay_in_order() {
         let steered = said["steered"].as_u64().unwrap();
         assert!(steered * 2 > fared.sent, "{steered} steered of {fared:?}");
         assert_eq!(fared.sent, fared.came, "{fared:?}, {said}");
-        // Where no flow pauses for long enough, each may have a few late on the way in and out.
+        // If no flow pauses for long enough, each may have a few late ones on the way in and out.
         let late_max = if pace == SLOW_PACE { 0 } else { u64::from(FLOWS) * 4 };
         assert!(fared.late <= late_max, "{fared:?}, {said}");
         say(&format!("on core {core}: {steered} steered, {fared:?}"));
@@ -218,28 +219,29 @@ fn a_hundred_times_on_and_off_leaves_the_device_as_it_was() {
     say(&format!("a hundred times on and off: {lost} of {} lost, {} late", fared.sent, fared.late));
 }
 
-/// How flows behave in the drill.
+/// Behaviour of flows in the drill.
 struct Manner {
-    /// So many that a flow's turn comes again after more than a move waits for, or not.
+    /// Number of flows, which decides whether a flow's turn comes again after more than a move
+    /// waits.
     flows: u16,
     /// Datagrams of a flow, one after the other.
     burst: u32,
-    /// What `sluice steer` is told.
+    /// Arguments of `sluice steer`.
     words: &'static str,
 }
 
-/// What came of each flow.
+/// Received datagrams of each flow.
 #[derive(Default)]
 struct Came {
     all: AtomicU64,
     late: AtomicU64,
-    /// Nothing more is sent.
+    /// True if nothing more is sent.
     is_all_sent: AtomicBool,
 }
 
 impl Case {
-    /// Full load while a bucket moves every millisecond: senders go on as soon as what they sent
-    /// has come, so that only a loss could hold them for ever.
+    /// Runs full load while a bucket moves every millisecond: senders continue as soon as their
+    /// datagrams have arrived, so that only a loss could hold them forever.
     fn drill(&self, manner: &Manner, seconds: u32) -> (Value, Fared) {
         let Manner { flows, burst, words } = manner;
         let to = self.b.udp(B, FIRST_PORT);
@@ -263,7 +265,7 @@ impl Case {
 }
 
 /// Sends a burst of each flow in turn, with at most `UNDER_WAY` datagrams under way. Gives up after
-/// `GIVE_UP` without room: then what is missing was lost.
+/// `GIVE_UP` without room: then the missing datagrams were lost.
 fn send_in_turns(from: &[UdpSocket], burst: u32, came: &Came, stop: &AtomicBool) -> u64 {
     let mut core = CpuSet::new();
     core.set(0);
@@ -290,7 +292,7 @@ fn send_in_turns(from: &[UdpSocket], burst: u32, came: &Came, stop: &AtomicBool)
     sent
 }
 
-/// Notes what comes until nothing more is sent and nothing comes.
+/// Notes received datagrams until nothing more is sent or arrives.
 fn note(socket: &UdpSocket, flows: usize, came: &Came) {
     socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     let mut last = vec![0; flows];
@@ -319,7 +321,7 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
     }
     let seconds = if std::env::var_os("SLUICE_SOAK").is_some() { 60 } else { 5 };
     let case = Case::new("drill");
-    // A flow of many pauses for longer than a move waits for, one of few does not.
+    // Each of many flows pauses for longer than a move waits, each of few does not.
     let pauses = Manner { flows: 256, burst: 8, words: "--drill-ms 1 --patience-ms 0" };
     let goes_on = Manner { flows: 4, burst: 1, words: "--drill-ms 1 --patience-ms 2" };
     for (manner, is_forced) in [(&pauses, false), (&goes_on, true)] {
@@ -334,18 +336,18 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
         ));
         assert_eq!(fared.sent, fared.came, "lost: {said}");
         assert!(of("steered") * 2 > fared.sent, "{said}");
-        // Far fewer on a machine that has other things to do, but not none.
+        // Far fewer on a busy machine, but not none.
         let seconds = u64::from(seconds);
         assert!(drilled > seconds * 100 && moved > seconds * 20, "{said}");
         if !is_forced {
             assert_eq!((forced, fared.late), (0, 0), "{said}");
         }
-        // What overtakes is what was under way of a bucket when it was made to move.
+        // Reordered datagrams were under way in a bucket when it was forced to move.
         assert!(fared.late <= forced * UNDER_WAY, "{fared:?}, {said}");
     }
 }
 
-/// Takes nearly all of a core: what is in real time comes before the thread of a CPU map.
+/// Takes nearly all of a core: a real-time process comes before the thread of a CPU map.
 fn hog(core: usize) -> Running {
     let mut command = Command::new("chrt");
     command.args([
@@ -383,7 +385,8 @@ fn a_full_queue_forces_no_move() {
     }
     let case = Case::new("full");
     let sink = case.b.udp(B, 8_000);
-    // If patience has no end, none is late; if it has, none needs it once the flood is over.
+    // With endless patience none is late; with finite patience none is forced once the flood is
+    // over.
     for patience in [0, 100] {
         let (forced, fared) = case.under_traffic(SLOW_PACE, || fill(&case, patience));
         say(&format!("patience {patience}: forced {forced:?}, {fared:?}"));
@@ -393,13 +396,14 @@ fn a_full_queue_forces_no_move() {
     drop(sink);
 }
 
-/// Moves a bucket every 10 ms while a queue overflows, and then while flows pause for 8 ms
-/// again and again, but never for a second. How many were forced before the latter, and after it.
+/// Moves a bucket every 10 ms while a queue overflows, and then while flows pause for 8 ms again
+/// and again, but never for a second. Returns the numbers of forced moves before the latter, and
+/// after it.
 fn fill(case: &Case, patience: u32) -> [u64; 2] {
     let words = "--xdp generic --cores 0,1 --buckets 16 --drill-ms 10 --patience-ms";
     let mut child = case.start(&format!("{words} {patience}")).0.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // The counts of a line that is so.
+    // Returns the counts of the first line that fits.
     let mut until = |what: &str, is_there: &dyn Fn([u64; 3]) -> bool| {
         let counts = lines.by_ref().take(30).map(|line| {
             let said: Value = serde_json::from_str(&line.unwrap()).unwrap();
@@ -424,7 +428,7 @@ fn fill(case: &Case, patience: u32) -> [u64; 2] {
     [forced_before, forced]
 }
 
-/// The directory of a host, with the policy that its control process would keep there.
+/// Directory of a host, with the policy that its control process would keep there.
 struct Host(PathBuf);
 
 impl Host {
@@ -452,7 +456,7 @@ impl Host {
         Some((serde_json::from_str(&text).unwrap(), text))
     }
 
-    /// Waits until that policy is followed and its CPUs are like that.
+    /// Waits until that policy is followed and its CPUs are as expected.
     #[track_caller]
     fn wait(&self, version: u64, is_there: impl Fn(&PlaceStatus) -> bool) -> String {
         let mut last = None;
@@ -506,7 +510,7 @@ impl Case {
     }
 }
 
-/// Buckets of each CPU, and those of high priority among them.
+/// Returns the buckets of each CPU, and those of high priority among them.
 fn of_cpus(place: &PlaceStatus) -> Vec<(u32, u32)> {
     place.cpus.iter().map(|cpu| (cpu.buckets, cpu.high)).collect()
 }
@@ -532,15 +536,15 @@ fn a_policy_is_followed_while_flows_go_on() {
         host.keep(2, &json!({ "mode": "rss", "high": one, "excluded_cpus": [0] }));
         let text = host.wait(2, |place| of_cpus(place) == [(0, 0), (flows + 1, 1)]);
         assert!(text.contains("\"excluded\":true") && !text.contains("notes"), "{text}");
-        // None is excluded if all are; rss++ begins where they are.
+        // No CPU is excluded if all are; rss++ starts from the present places.
         host.keep(3, &json!({ "mode": "rss++", "high": one, "excluded_cpus": [0, 1] }));
         let text = host.wait(3, |place| place.mode == "rss++" && all(place) == flows + 1);
         assert!(text.contains("excludes every core") && !text.contains("excluded\":"), "{text}");
-        // What cannot be read changes nothing, however often it is looked at.
+        // An unreadable file changes nothing, however often it is read.
         host.put("{");
         std::thread::sleep(Duration::from_millis(2_500));
         host.wait(3, |place| place.mode == "rss++" && all(place) == flows + 1);
-        // Nobody is of high priority in the end.
+        // No flow is of high priority in the end.
         host.keep(4, &json!({ "mode": "rss", "excluded_cpus": [1] }));
         host.wait(4, |place| place.high == 0 && of_cpus(place) == [(flows, 0), (0, 0)]);
         steer.interrupt()
@@ -553,7 +557,7 @@ fn a_policy_is_followed_while_flows_go_on() {
     assert_eq!((of("forced"), of("reread_forced")), (0, 0), "{said}");
 }
 
-/// A thread that is named and pinned like a vCPU, while something is done.
+/// Runs a thread that is named and pinned like a vCPU, while `work` runs.
 fn with_vcpu_on(core: usize, work: impl FnOnce()) {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -599,7 +603,7 @@ fn the_reserved_core_follows_machines_at_any_period() {
                 let none_free = "none is reserved for high priority";
                 let is_said = || host.status().is_some_and(|(_, text)| text.contains(none_free));
                 wait_for("no core to be free", is_said);
-                // Other matches: it is as true as before.
+                // Other matches; everything else is as before.
                 host.keep(2, &json!({ "mode": "predetermined", "high": one(7004) }));
                 let text = host.wait(2, |place| place.high == 1);
                 assert!(text.contains(none_free), "{text}");
@@ -610,7 +614,7 @@ fn the_reserved_core_follows_machines_at_any_period() {
         steer.interrupt()
     });
     assert_eq!(fared.sent, fared.came, "{fared:?}");
-    // What is told and looked at once a second is, also where decisions are rare.
+    // Policy and vCPUs are read once a second, also if decisions are rare.
     let words = format!("--xdp generic --period-ms 10000 --follow {}", host.0.display());
     let mut steer = case.start(&words);
     host.wait(2, |place| place.mode == "predetermined");

@@ -1,10 +1,10 @@
 //! Receivers that never read: two machines on two hosts flood each other in one priority, with a
-//! physical switch between. Each host's input is full of the other's frames, and what a neighbour
-//! says of its own buffers, and every other priority, must not wait behind them. Nobody is isolated
-//! here, so that both inputs stay full.
+//! physical switch between them. Each host's input is full of the other's frames, and a neighbour's
+//! pause frames, and all other priorities, must not wait behind them. Isolation is off here, so
+//! that both inputs stay full.
 //!
 //! ```text
-//!   vm ─┤                                   ├─ vm      priority 3, nobody reads
+//!   vm ─┤                                   ├─ vm      priority 3, no reader
 //!       ├ h0 up0 ══ a  s0  b ══ up0 h1 ┤
 //!  box ─┤                                   ├─ box     priority 0, pings
 //! ```
@@ -23,10 +23,10 @@ use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
 use sluice_testkit::guest::{Guest, GuestConfig};
 
-/// Rates of every cable in Mbit/s. Of the first a pause lasts 335 ms, of the second 33.6 ms, which
-/// a busy machine may well sleep through, and without a rate 3.4 ms.
+/// Rates of every link in Mbit/s. With the first a pause lasts 335 ms, with the second 33.6 ms,
+/// through which a busy machine may well sleep, and without a rate 3.4 ms.
 const RATES_MBPS: [Option<u32>; 3] = [Some(100), Some(1000), None];
-/// Everything else of every cable. XOFF is so late that what is under way then fills the input.
+/// Remaining settings of every link. XOFF is so late that the frames under way then fill the input.
 const LINK: &str = "in = { frames = 64, bytes = 40000 }, xoff_bytes = 39000, xon_bytes = 20000";
 const VTEPS: [&str; 2] = ["192.0.2.1", "192.0.2.2"];
 const UNDERLAY_MACS: [&str; 2] = ["02:44:00:00:01:01", "02:44:00:00:01:02"];
@@ -35,10 +35,10 @@ const BOX_MACS: [&str; 2] = ["02:44:00:00:00:03", "02:44:00:00:00:04"];
 const BOXES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 44, 0, 3), Ipv4Addr::new(10, 44, 0, 4)];
 /// DSCP CS3, which is priority 3, as a TOS octet.
 const CS3: u8 = 24 << 2;
-/// DSCP CS6, with which the fabric marks its own.
+/// DSCP CS6, with which the fabric marks its own traffic.
 const CS6: u8 = 48 << 2;
 
-/// Fields end in this order: machines and daemons before their namespaces.
+/// State of a test. Fields are dropped in this order: machines and daemons before their namespaces.
 struct Case {
     guests: [Guest; 2],
     hosts: [Daemon; 2],
@@ -72,7 +72,7 @@ impl Case {
         }
         let guest = |at: usize| Guest::connected(GuestConfig::default(), &sockets[at]).unwrap();
         let guests = [guest(0), guest(1)];
-        // Addresses are found before anything is congested.
+        // Addresses are resolved before the congestion.
         boxes[0].ping(BOXES[1], 2);
         Self { guests, hosts, switch, _net: net, underlays, boxes }
     }
@@ -148,7 +148,7 @@ peer = "far"
     )
 }
 
-/// A numbered frame of priority 3, in one of many sizes.
+/// Makes a numbered frame of priority 3, in one of many sizes.
 fn frame(from: usize, number: u32) -> Vec<u8> {
     let mut frame = [&VM_MACS[1 - from][..], &VM_MACS[from], &[8, 0, 0x45, CS3]].concat();
     frame.resize(60 + number as usize % 23 * 60, 0);
@@ -160,7 +160,7 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[34..38].try_into().unwrap())
 }
 
-/// A machine that sends as fast as it can, and reads nothing until it is stopped.
+/// Runs a machine that sends as fast as it can, and reads nothing until it is stopped.
 fn flood(from: usize, mut guest: Guest, stop: &Arc<AtomicBool>) -> JoinHandle<(Guest, u32)> {
     let stop = Arc::clone(stop);
     std::thread::spawn(move || {
@@ -176,7 +176,7 @@ fn flood(from: usize, mut guest: Guest, stop: &Arc<AtomicBool>) -> JoinHandle<(G
     })
 }
 
-/// Reads all that was sent, in order.
+/// Reads all frames that were sent, in order.
 fn read_all(guest: &mut Guest, sent: u32) {
     let (mut next, began) = (0, Instant::now());
     while next < sent {
@@ -194,8 +194,8 @@ fn read_all(guest: &mut Guest, sent: u32) {
     }
 }
 
-/// A connection of the hosts themselves, marked as the fabric's are; the far end says everything
-/// back.
+/// Opens a connection of the hosts themselves, marked like the fabric's; the far end echoes
+/// everything.
 fn connection(underlays: &[Netns; 2]) -> TcpStream {
     let mark = |stream: &TcpStream| {
         rustix::net::sockopt::set_ip_tos(stream, CS6).unwrap();
@@ -224,21 +224,21 @@ fn pauses(daemon: &Daemon, port: &str) -> Value {
     rows.as_array().unwrap().iter().find(is).cloned().unwrap_or_default()
 }
 
-/// Frames that the kernel or the driver of any `l2` port lost.
+/// Returns the frames that the kernel or the driver of any `l2` port lost.
 fn lost(daemon: &Daemon) -> u64 {
     let rows = daemon.show("ports");
     let l2 = rows.as_array().unwrap().iter().filter(|row| row["kind"] == "l2");
     l2.map(|row| count(&row["kernel"], "ring.drops") + count(&row["kernel"], "aside.full")).sum()
 }
 
-/// How long a data process does not run, and how often. Its pauses of 33.6 ms are repeated in time
-/// or a little late; what comes in between is not sent again and again.
+/// Time for which a data process is stopped, and number of stops. Its pauses of 33.6 ms are
+/// repeated in time or a little late; frames that arrive in between are not sent again and again.
 const STALL: Duration = Duration::from_millis(30);
 const STALLS: u32 = 40;
-/// The longest stall for which a port has room (`stall_ms`). A busy machine may add to one.
+/// Longest stall for which a port has room (`stall_ms`). A busy machine may prolong one.
 const STALL_MAX: Duration = Duration::from_millis(50);
 
-/// Stalls one after the other, again and again. Returns the longest stall.
+/// Stalls the processes one after the other, again and again. Returns the longest stall.
 fn stall(daemons: [&Daemon; 3]) -> Duration {
     let mut longest = Duration::ZERO;
     for _ in 0..STALLS {
@@ -270,7 +270,7 @@ fn nobody_reads(rate_mbps: Option<u32>, run: usize) {
     });
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(3) {
-        // Another priority, and what the hosts say to each other.
+        // Another priority, and traffic of the hosts themselves.
         boxes[0].ping(BOXES[1], 3);
         let mut bytes = [7; 64];
         own.write_all(&bytes).unwrap();
@@ -290,7 +290,7 @@ fn nobody_reads(rate_mbps: Option<u32>, run: usize) {
     say(&format!(
         "{rate}, run {run}: {losses:?} lost, {xoff} XOFF of the hosts, {most:?} set aside at most"
     ));
-    // A busy machine adds stalls of its own, which nobody sees from here.
+    // A busy machine adds stalls of its own, which are invisible here.
     let is_judged = stalled.is_none_or(|longest| longest <= STALL_MAX && is_soak());
     if !is_judged && losses != [0; 3] {
         let longest = stalled.unwrap_or_default();
@@ -299,7 +299,7 @@ fn nobody_reads(rate_mbps: Option<u32>, run: usize) {
     }
     assert_eq!(losses, [0; 3], "frames were lost in front of the switch");
 
-    // Then they read: everything is there.
+    // Then both read: all frames are there.
     stop.store(true, Ordering::Relaxed);
     let ends: Vec<_> = floods.into_iter().map(|flood| flood.join().unwrap()).collect();
     let sent: Vec<u32> = ends.iter().map(|(_, sent)| *sent).collect();
@@ -317,7 +317,7 @@ fn nobody_reads(rate_mbps: Option<u32>, run: usize) {
         daemon.drained();
         daemon.assert_lossless();
     }
-    // Who was told to pause heard each word of it.
+    // A paused sender received every pause frame.
     for (sender, port, receiver, at) in [
         (&hosts[0], "underlay", &switch, "a"),
         (&hosts[1], "underlay", &switch, "b"),
@@ -343,7 +343,7 @@ fn two_that_never_read_stand_in_nobodys_way() {
     }
 }
 
-/// The kernel ends what a device without a carrier is given, and counts it nowhere.
+/// The kernel drops frames for a device without a carrier, and counts them nowhere.
 #[test]
 #[ignore = "live: needs root"]
 fn cable_without_carrier_takes_nothing() {

@@ -1,6 +1,6 @@
-//! Packets too large for where they go, in IPv4 and IPv6, beside what a Linux bridge and the
-//! kernel's VXLAN say of the same ones. Each sender's device takes 1500 bytes, and so does the
-//! underlay, of which 1450 are left.
+//! Packets too large for their path, in IPv4 and IPv6, compared with the answers of a Linux bridge
+//! and the kernel's VXLAN. Each sender's device takes 1500 bytes, and so does the underlay, of
+//! which 1450 are left.
 //!
 //! ```text
 //!   box  ─ TAP ─┤ host up0 ══════════ up0 peer ├─ vx0    box and underlay at one worker, or two
@@ -19,7 +19,7 @@ const BOX: [&str; 2] = ["10.47.0.1", "fd47::1"];
 const PEER: [&str; 2] = ["10.47.0.2", "fd47::2"];
 const NARROW: &str = "10.47.0.3";
 
-/// Gives a device its addresses in both families, and 1500 bytes.
+/// Gives a device its addresses in both families, and an MTU of 1500 bytes.
 fn addresses(netns: &Netns, device: &str, [four, six]: [&str; 2]) {
     netns.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=0");
     netns.run(&format!("sysctl -qw net.ipv6.conf.{device}.disable_ipv6=0"));
@@ -28,8 +28,8 @@ fn addresses(netns: &Netns, device: &str, [four, six]: [&str; 2]) {
     netns.ip(&format!("link set {device} up mtu 1500"));
 }
 
-/// Pings with a packet of so many bytes that may not be cut. Returns the MTU that somebody else
-/// says, if anybody does.
+/// Pings with a packet of `size` bytes that may not be fragmented. Returns the MTU in another
+/// machine's answer, if there is one.
 fn said(from: &Netns, to: &str, size: usize) -> Option<u16> {
     let headers = if to.contains(':') { 48 } else { 28 };
     let size = size - headers;
@@ -41,7 +41,7 @@ fn said(from: &Netns, to: &str, size: usize) -> Option<u16> {
     digits.parse().ok()
 }
 
-/// What is said of a packet of 1500 bytes, once both know each other.
+/// Returns the answers to a packet of 1500 bytes, once both know each other.
 fn is_told(from: &Netns, to: [&str; 2]) -> [u16; 2] {
     to.map(|to| told_of(from, to, 1500))
 }
@@ -58,7 +58,8 @@ fn told_of(from: &Netns, to: &str, size: usize) -> u16 {
     mtu.unwrap()
 }
 
-/// Without a device below, so that its MTU may be more than fits into the tunnel.
+/// Makes a VXLAN device without a device below, so that its MTU may be more than fits into the
+/// tunnel.
 fn vxlan_device(netns: &Netns, address: &str, local: &str, remote: &str) {
     netns.ip(&format!(
         "link add vx0 {address} type vxlan id 47 local {local} remote {remote} dstport 4789 \
@@ -66,7 +67,8 @@ fn vxlan_device(netns: &Netns, address: &str, local: &str, remote: &str) {
     ));
 }
 
-/// A kernel's bridge and VXLAN devices, which pass 1500 bytes on to the tunnel.
+/// Returns the answers of a kernel's bridge and VXLAN devices, which pass 1500 bytes on to the
+/// tunnel.
 fn of_the_kernel(net: &mut Net) -> [u16; 2] {
     let (lbox, lhost, lpeer) = (net.netns("lbox"), net.netns("lhost"), net.netns("lpeer"));
     cable((&lhost, "up0", "192.0.2.1/24"), (&lpeer, "up0", "192.0.2.2/24"));
@@ -90,7 +92,7 @@ struct Case {
     peer: Netns,
 }
 
-/// A host; the box's port is its last worker's, everything else its first one's.
+/// Makes a host; the box's port belongs to its last worker, everything else to its first one.
 fn host(net: &mut Net, kind: &str, workers: usize) -> Case {
     let word = |what: &str| format!("{what}{workers}{kind}");
     let (container, narrow) = (net.netns(&word("box")), net.netns(&word("nbox")));
@@ -100,7 +102,7 @@ fn host(net: &mut Net, kind: &str, workers: usize) -> Case {
     let name = word("h");
     let mut text = config(kind, workers, &container);
     if workers == 1 {
-        // Ports come to members of a fabric.
+        // Ports are added to members of a fabric only.
         let certificates = net.certificates(&[&name]).join(&name);
         text += &format!(
             "[fabric]\nname = \"big\"\nid = 1\ncertificates = \"{}\"\n",

@@ -1,4 +1,4 @@
-//! `sluice trace` over two hosts: what would become of a frame, and what does.
+//! `sluice trace` over two hosts: the predicted path of a frame, and the real one.
 //!
 //! ```text
 //!   c1 ─ TAP ─┤ h1 up0 ═══════ up0 h2 ├─ TAP ─ c2
@@ -84,7 +84,7 @@ impl Case {
         rows.len() == 2 && rows.iter().all(|row| row["state"] != "stale")
     }
 
-    /// What host `own` says of a frame.
+    /// Returns the trace of a frame from host `own`.
     fn trace(&self, own: usize, from: &str, to: &str, more: &[&str]) -> Value {
         let words = ["trace", "--vnet", "blue", "--from", from, "--to", to];
         let output = self.daemons[own].attempt(&[&words, more].concat());
@@ -101,18 +101,18 @@ impl Case {
         trace
     }
 
-    /// From c1 to c2, asked at h1.
+    /// Traces from c1 to c2, asked at h1.
     fn forth(&self) -> Value {
         self.trace(0, C1_MAC, C2_MAC, &[])
     }
 }
 
-/// Verdict and host.
+/// Returns verdict and host.
 fn verdict(trace: &Value) -> (&str, &str) {
     (trace["verdict"].as_str().unwrap(), trace["at"].as_str().unwrap_or(""))
 }
 
-/// The hosts with their verdicts.
+/// Returns the hosts with their verdicts.
 fn hops(trace: &Value) -> Vec<String> {
     let verdicts = |hop: &Value| {
         let steps = hop["steps"].as_array().unwrap().iter();
@@ -122,7 +122,7 @@ fn hops(trace: &Value) -> Vec<String> {
     hops.map(|hop| format!("{}: {}", hop["host"].as_str().unwrap(), verdicts(hop))).collect()
 }
 
-/// A counter of a step.
+/// Returns a counter of a step.
 fn seen(trace: &Value, host: &str, what: &str, name: &str) -> u64 {
     let hop = trace["hops"].as_array().unwrap().iter().rfind(|hop| hop["host"] == host).unwrap();
     let step = hop["steps"].as_array().unwrap().iter().find(|step| step["what"] == what).unwrap();
@@ -153,7 +153,7 @@ fn the_way_of_a_frame_is_told_hop_by_hop_and_what_its_entries_have_seen() {
     say(&printed);
     assert!(printed.contains("pass: delivered: 02:42:00:00:00:02 gets it at port web"));
 
-    // Nobody.
+    // An unknown receiver.
     let trace = case.trace(0, C1_MAC, NOBODY, &[]);
     assert_eq!(verdict(&trace), ("destination_unknown", "h1"), "{trace:#}");
     let trace = case.trace(1, C1_MAC, "10.42.0.99", &[]);
@@ -161,7 +161,7 @@ fn the_way_of_a_frame_is_told_hop_by_hop_and_what_its_entries_have_seen() {
     let trace = case.trace(0, NOBODY, C2_MAC, &[]);
     assert_eq!(verdict(&trace), ("source_unknown", "h1"), "{trace:#}");
 
-    // Spoofed: what would be, and what was.
+    // A spoofed sender: predicted, and real.
     let spoofed = || case.trace(0, NOBODY, C2_MAC, &["--port", "web"]);
     assert_eq!(verdict(&spoofed()), ("spoofed_mac", "h1"));
     c1.ip("link set t0 address 02:42:00:00:00:66");
@@ -198,7 +198,7 @@ fn a_host_that_hangs_costs_its_part_of_the_answer_and_no_more() {
         at_most("a trace that may take 1 s", took, Duration::from_millis(1_500));
         trace
     };
-    // The data process of the receiver's host, asked from both sides.
+    // The data process of the receiver's host hangs; asked from both sides.
     case.daemons[1].hang_data(true);
     for own in 0..2 {
         let trace = limited(own);
@@ -208,13 +208,13 @@ fn a_host_that_hangs_costs_its_part_of_the_answer_and_no_more() {
     case.daemons[1].hang_data(false);
     wait_for("it goes on", || verdict(&case.forth()) == ("delivered", ""));
 
-    // Its control process: asked at once, its connection breaks while it is waited for.
+    // Its control process hangs: asked at once, its connection breaks during the wait.
     case.daemons[1].hang_control(true);
     let trace = limited(0);
     let said = verdict(&trace);
     assert!(["not_connected", "no_answer", "host_stale"].contains(&said.0), "{trace:#}");
     say(&format!("a host that hangs: {said:?}, {}", trace["why"]));
-    // A while later it is stale; frames go there all the same.
+    // A while later the host is stale; frames still go there.
     wait_for("the host is stale", || verdict(&limited(0)).0 == "host_stale");
     let trace = limited(0);
     assert_eq!(hops(&trace), ["h1: bound port_up installed host_stale lossy"], "{trace:#}");

@@ -1,6 +1,6 @@
-//! An underlay that changes under a running host, against the VXLAN device of a Linux kernel: its
-//! device gets another address, another MTU, another name, goes down, away and back; and a router
-//! on the way takes less than the device.
+//! An underlay that changes at run time, against the VXLAN device of a Linux kernel: its device
+//! gets another address, another MTU, another name, goes down, away and back; and a router on the
+//! path takes less than the device.
 //!
 //! ```text
 //!   box ─ TAP ─┤ host up0 ═══════════ up0 peer ├─ vx0        direct
@@ -21,9 +21,9 @@ const BOX_MAC: &str = "02:46:00:00:00:01";
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 46, 0, 2);
 const PEER_MAC: &str = "02:46:00:00:00:02";
 const HOST_VTEP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-/// An answer comes within this, or its ping was lost.
+/// Longest time for an answer; a later one counts as lost.
 const SOON: Duration = Duration::from_millis(100);
-/// How large a packet the networks carry.
+/// Largest packet of the networks.
 const FULL: usize = 1450;
 
 /// Everything of one test. Fields end in this order: the daemon before its namespaces.
@@ -62,7 +62,7 @@ impl Case {
         case
     }
 
-    /// Pings pass again soon, and then none is lost.
+    /// Checks that pings pass again soon, and that none is lost afterwards.
     fn heals(&self, what: &str) {
         let mut pinger = Pinger::with_patience(&self.container, PEER, SOON);
         let mut lost = 0;
@@ -91,8 +91,8 @@ impl Case {
         self.daemon.row("tunnels", "peer", "peer")["path_mtu"].as_u64()
     }
 
-    /// The container's kernel learns the MTU of the way from the switch's answer. Its packets need
-    /// no answer of their own: the peer's would be too large for the way back.
+    /// Lets the container's kernel learn the path MTU from the switch's answer. Its packets need no
+    /// answer of their own: the peer's would be too large for the path back.
     fn container_learns(&self, mtu: usize) {
         let mut pinger = Pinger::with_patience(&self.container, PEER, SOON);
         wait_for("the container has learned the MTU", || {
@@ -142,7 +142,7 @@ peer = "peer"
     )
 }
 
-/// Sends so many bytes over TCP from the container to the peer.
+/// Sends `bytes` over TCP from the container to the peer.
 fn sends_by_tcp(case: &Case, bytes: usize) {
     let listener = case.peer.inside(|| TcpListener::bind((PEER, 5_000)).unwrap());
     let receiver = std::thread::spawn(move || {
@@ -210,7 +210,7 @@ fn goes_away_and_comes_back(case: &Case) {
     case.host.ip("link set up0 up");
     case.log_says("port underlay: its device is back");
     case.heals("moved away and back");
-    // The other end of the cable goes with it.
+    // The other end of the link goes with it.
     case.host.ip("link del up0");
     case.log_says("its device up0 was deleted");
     cable((&case.host, "up0", "192.0.2.1/24"), (&case.peer, "up0", "192.0.2.2/24"));
@@ -234,8 +234,8 @@ fn a_udp_underlay_follows_its_device() {
     }
 }
 
-/// A router that takes less than the device is no black hole: its word is heard, shown, and passed
-/// on to whoever sends too much.
+/// Checks that a router with a smaller MTU than the device is no black hole: its message is
+/// handled, shown, and passed on to the senders of larger packets.
 fn learns_the_mtu_of_the_way(kind: &str) {
     let case = Case::new(kind, true);
     assert_eq!(case.path_mtu(), None);

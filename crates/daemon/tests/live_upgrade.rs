@@ -1,5 +1,5 @@
-//! A data process takes over from another under load: nothing is lost, nothing comes twice, and
-//! order is kept. One that cannot changes nothing.
+//! A data process takes over from another under load: no frame is lost or duplicated, and order is
+//! kept. A process that cannot take over changes nothing.
 //!
 //! ```text
 //!   a ─ TAP ─ h0 ═══ up0 ═══ h1 ─ TAP ─ b        datagrams with numbers, both ways
@@ -25,9 +25,9 @@ use sluice_testkit::guest::{Guest, GuestConfig};
 
 const VTEPS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
 const INNER: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 51, 0, 1), Ipv4Addr::new(10, 51, 0, 2)];
-/// How often each host is replaced.
+/// Number of replacements of each host.
 const ROUNDS: usize = 3;
-/// For how long nobody may read, at most.
+/// Longest time without a reader.
 const GAP_MAX: Duration = Duration::from_millis(50);
 
 /// Everything of one test. Fields end in this order: the daemons before their namespaces.
@@ -78,8 +78,8 @@ impl Case {
 
 fn config(own: usize, underlay: &str, workers: u32, container: &Netns) -> String {
     let (netns, other) = (container.name(), 1 - own);
-    // What waited in the meantime comes at once: a wire that loses nothing pauses the other host.
-    // Sockets cannot: their input has room for what comes while a busy machine runs others.
+    // Frames that waited in the meantime arrive at once: a lossless wire pauses the other host.
+    // Sockets cannot: their input has room for frames that arrive while a busy machine runs others.
     let (policy, link) = match underlay {
         "l2" => ("ZZ", ""),
         _ => ("ZL", "link = { in = { frames = 8192, bytes = 16000000 } }"),
@@ -128,7 +128,7 @@ fn replaced_under_load(word: &str, underlay: &str, workers: u32) {
     for _ in 0..ROUNDS {
         for daemon in &case.daemons {
             let before = daemon.data_pid();
-            // With the process end its counters.
+            // The process's counters end with it.
             dropped.push(daemon.drops());
             let done = daemon.ask(&["upgrade"]);
             let handed = &done["handed_over"];
@@ -215,7 +215,7 @@ fn a_process_that_cannot_take_over_changes_nothing() {
         assert_eq!(daemon.data_pid(), pid);
         std::thread::sleep(Duration::from_millis(200));
     };
-    // It opens its ports while the old one is frozen, and one of them is not there.
+    // The new process opens its ports while the old one is frozen, and one of them is missing.
     let before = fs::read_to_string(case.net.file("h0").join("host.toml")).unwrap();
     daemon.reconfigure(|text| {
         let port = "[[port]]\nname = \"lost\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"t9\"\n";
@@ -234,7 +234,7 @@ fn a_process_that_cannot_take_over_changes_nothing() {
     }
     daemon.assert_lossless();
 
-    // One of another format says so, and data is started anew.
+    // A process with another format reports it, and data is started anew.
     let ready = r#"{"formats":[9],"version":"9.9.9"}"#;
     let real = real.display();
     install(
@@ -275,7 +275,7 @@ fn another_number_of_workers_is_started_anew() {
     }
 }
 
-/// A frame between two machines: a number, and whose it is.
+/// Makes a frame between two machines: a number, and its sender.
 fn numbered(number: u64, from: u8) -> Vec<u8> {
     let mut frame = vec![2, 0x51, 0, 0, 1, 1 - from, 2, 0x51, 0, 0, 1, from, 0x88, 0xb5];
     frame.extend(number.to_be_bytes());
@@ -283,8 +283,8 @@ fn numbered(number: u64, from: u8) -> Vec<u8> {
     frame
 }
 
-/// Sends as its ring has room and takes what comes, until it is told to stop sending and nothing
-/// has come for a while. Returns how many it sent and took, and the longest gap.
+/// Sends as the ring has room and takes frames, until it is told to stop sending and nothing has
+/// arrived for a while. Returns the numbers of frames sent and taken, and the longest gap.
 fn run_machine(guest: &mut Guest, own: u8, stop: &AtomicBool) -> (u64, u64, Duration) {
     let (mut sent, mut came, mut gap) = (0, 0, Duration::ZERO);
     let mut last = Instant::now();
@@ -339,7 +339,7 @@ fn machines_notice_nothing() {
             .map(|(guest, own)| scope.spawn(move || run_machine(guest, own, stop)))
             .collect();
         std::thread::sleep(Duration::from_millis(300));
-        // One that has the machines' ports open already when it fails.
+        // A process that has the machines' ports open already when it fails.
         let mut before = String::new();
         daemon.reconfigure(|text| {
             before.clone_from(&text);

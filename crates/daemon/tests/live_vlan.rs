@@ -1,5 +1,5 @@
-//! Plain machines behind a host's ports, which know nothing of Sluice: one behind an access port,
-//! one with two VLANs behind a trunk. They reach containers on another host over VXLAN.
+//! Plain machines behind a host's ports, without any knowledge of Sluice: one behind an access
+//! port, one with two VLANs behind a trunk. They reach containers on another host over VXLAN.
 //!
 //! ```text
 //!  desk (untagged) ══ acc ├ h0 up0 ══ up0 h1 ┤ blue-box     network blue: desk, VLAN 10
@@ -75,7 +75,7 @@ impl Case {
         Self { hosts, rack_side, net, desk, rack, blue_box, red_box }
     }
 
-    /// Frames of an audit row of `h0` in one priority: received, delivered.
+    /// Returns frames of an audit row of `h0` in one priority: received, delivered.
     fn received(&self, port: &str, priority: u8) -> u64 {
         let audit = self.hosts[0].show("audit");
         let rows = audit["rows"].as_array().unwrap().iter();
@@ -167,7 +167,7 @@ fn boxes(blue: &Netns, red: &Netns) -> String {
     .concat()
 }
 
-/// Each pair that shares a network, with ARP in both directions.
+/// Checks each pair that shares a network, with ARP in both directions.
 fn resolves_and_pings(case: &Case) {
     let pairs = [
         (&case.desk, BLUE_BOX),
@@ -187,7 +187,7 @@ fn resolves_and_pings(case: &Case) {
     }
 }
 
-/// 1500 bytes pass whole; with their tag they are 1518 bytes on the wire.
+/// Checks that 1500 bytes pass whole; with their tag they are 1518 bytes on the wire.
 fn carries_frames_of_full_size(case: &Case) {
     let wire = Capture::start(&case.net, &case.rack, "wire", "greater 1500");
     for (from, to) in [
@@ -206,7 +206,7 @@ fn carries_frames_of_full_size(case: &Case) {
     assert_eq!(seen, [blue, blue, blue, blue, red, red], "requests and answers");
 }
 
-/// Datagrams both ways, 20 under way at a time; all come.
+/// Checks datagrams in both directions, 20 under way at a time; all arrive.
 fn carries_udp(case: &Case) {
     for (near, far, here, there) in [
         (&case.desk, &case.blue_box, DESK, BLUE_BOX),
@@ -237,7 +237,7 @@ fn carries_udp(case: &Case) {
     }
 }
 
-/// A frame with UDP in it, with what comes between the addresses and the IP header.
+/// Makes a frame with UDP in it, with `tags` between the addresses and the IP header.
 fn datagram(dst: Mac, src: Mac, tags: &[u8]) -> Vec<u8> {
     let udp = raw::udp(9, 9, &[0; 18]);
     let packet = raw::ipv4(RACK_RED, RED_BOX, 0, 17, &udp);
@@ -246,7 +246,7 @@ fn datagram(dst: Mac, src: Mac, tags: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What the tag says is the frame's priority, and what the frame's priority is the tag says.
+/// Checks that the tag's priority becomes the frame's, and the frame's priority the tag's.
 fn carries_priorities(case: &Case) {
     let before = (case.received("rack-red", 3), case.received("desk", 6));
     let mut rack = raw::Sender::new(&case.rack, "wire");
@@ -266,7 +266,7 @@ fn carries_priorities(case: &Case) {
     wait_for("a tag with priority 5", || seen(case) == Some(1));
 }
 
-/// What is of no VLAN of its device is dropped where it came in, under its reason.
+/// Checks that frames of no VLAN of a device are dropped at their ingress port, under their reason.
 fn drops_what_is_nobodys(case: &Case) {
     let mut rack = raw::Sender::new(&case.rack, "wire");
     let mut desk = raw::Sender::new(&case.desk, "eth0");
@@ -274,7 +274,7 @@ fn drops_what_is_nobodys(case: &Case) {
     (0..3).for_each(|_| assert!(rack.send(&to_blue(&[0x81, 0, 0, 30]))));
     (0..2).for_each(|_| assert!(rack.send(&to_blue(&[]))));
     (0..4).for_each(|_| assert!(desk.send(&to_blue(&[0x81, 0, 0, 10]))));
-    // Behind a tag of its port the tenant's own goes on; the other host has no trunk for it.
+    // Behind a tag of its port the tenant's own tag is kept; the other host has no trunk for it.
     let own = [0x81, 0, 0, 20, 0x81, 0, 0, 7];
     (0..6).for_each(|_| assert!(rack.send(&datagram(RED_BOX_MAC, RACK_RED_MAC, &own))));
     let expected = [
@@ -301,7 +301,7 @@ fn plain_machines_reach_containers() {
     carries_udp(&case);
     for host in &case.hosts {
         let drops = host.drops();
-        // The underlay's ARP and the like are the kernel's.
+        // The underlay's ARP and the like are for the kernel.
         let other = drops.iter().find(|((_, reason), _)| reason != "not_for_us");
         assert_eq!(other, None, "{drops:?}");
     }

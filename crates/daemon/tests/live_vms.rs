@@ -6,8 +6,8 @@
 //!   vm3 ─┘
 //! ```
 //!
-//! QEMU interprets the machines, so that no speed of theirs is a figure; what is asserted is that
-//! nothing is lost between the cards, whoever stops or starts again.
+//! QEMU interprets the machines, so speeds are not measured; the test checks that no frame is lost
+//! between the cards, also when machines stop or restart.
 
 mod rig;
 
@@ -25,12 +25,12 @@ struct Host {
 }
 
 impl Host {
-    /// A host with virtual machines 1, 2 and so on, whose ports have these keys, too.
+    /// Starts a host with virtual machines 1, 2 and so on, whose ports have these keys, too.
     fn new(word: &str, count: u8, keys: &str) -> Self {
         Self::with_queues(word, count, keys, 1)
     }
 
-    /// The same; each machine has a card with so many queue pairs.
+    /// Starts a host like [`Self::new`]; each machine has a card with `queues` queue pairs.
     fn with_queues(word: &str, count: u8, keys: &str, queues: u8) -> Self {
         let mut net = Net::new(word);
         let netns = net.netns("host");
@@ -56,7 +56,7 @@ impl Host {
         &mut self.vms[number - 1]
     }
 
-    /// What all cards have sent and received, by the machines' own counts.
+    /// Returns the frames that all cards have sent and received, by the machines' own counts.
     fn counts(&mut self) -> (u64, u64) {
         let mut sum = (0, 0);
         for vm in &mut self.vms {
@@ -144,8 +144,8 @@ fn a_machine_may_start_again_under_load() {
     assert_eq!(audit["closed"], true, "{audit}");
 }
 
-/// A machine that sends to one that stands still, by the queue of one priority, reaches others by
-/// the queue of another; by the same queue it does not.
+/// A machine that sends to a stopped one, through the queue of one priority, reaches others through
+/// the queue of another; through the same queue it does not.
 #[test]
 #[ignore = "live: needs root"]
 fn a_priority_that_is_held_back_holds_no_other_inside_the_machine() {
@@ -170,7 +170,7 @@ fn a_priority_that_is_held_back_holds_no_other_inside_the_machine() {
     }
     host.vm(2).run("iperf3 -s -D; sleep 1");
     let mut came = [0, 0];
-    // Several sockets: what one of them may have under way does not fill a ring.
+    // Several sockets: one socket's limit of frames under way does not fill a ring.
     for (held, tos) in [(1, "-S 0x10"), (0, "")] {
         host.vm(1).begin(&format!(
             "(iperf3 -c 10.0.0.2 -u -b 0 -l 1300 -t 6 -P 4 {tos} >/tmp/load 2>&1 &) ; sleep 3"
@@ -178,7 +178,7 @@ fn a_priority_that_is_held_back_holds_no_other_inside_the_machine() {
         std::thread::sleep(Duration::from_millis(1_500));
         host.vm(2).pause(true);
         host.vm(1).end(LONG);
-        // The ring of vm1 is full: the card takes nothing more by this queue.
+        // The ring of vm1 is full: the card takes nothing more from this queue.
         came[held] = host.vm(1).ping(3, 5);
         host.vm(2).pause(false);
         host.vm(1).run("while pidof iperf3 >/dev/null; do sleep 1; done");
@@ -197,7 +197,7 @@ fn a_priority_that_is_held_back_holds_no_other_inside_the_machine() {
     host.daemon.assert_lossless();
 }
 
-/// Ports that complete in order: without that, the sender's driver loops for good after a kill.
+/// Ports that complete in order: otherwise the sender's driver loops forever after a kill.
 #[test]
 #[ignore = "live: needs root"]
 fn the_data_process_may_be_killed_under_load() {
@@ -221,7 +221,7 @@ fn the_data_process_may_be_killed_under_load() {
         let both = format!("{} & {}; wait", load(3), load(2));
         host.vm(1).begin(&format!("setsid sh -c '{both}' </dev/null >/dev/null 2>&1"));
         std::thread::sleep(Duration::from_millis(2_000 + 70 * round));
-        // One receiver takes nothing, so that the sender's frames end out of order.
+        // One receiver takes nothing, so that the sender's frames complete out of order.
         host.vm(3).pause(true);
         std::thread::sleep(Duration::from_millis(20 + 30 * round));
         let before = host.daemon.data_pid();

@@ -77,8 +77,8 @@ mac = "{mac}"
     text
 }
 
-/// What two hosts of one kind of underlay do, of which the first has two workers. Gives which of
-/// them serves that underlay.
+/// Checks two hosts of one kind of underlay, of which the first has two workers. Returns the worker
+/// that serves that underlay.
 fn is_one_switch(word: &'static str, kind: &Kind) -> Option<u64> {
     let mut net = Net::new(word);
     let (h0, h1) = (net.netns("h0"), net.netns("h1"));
@@ -121,7 +121,7 @@ fn is_one_switch(word: &'static str, kind: &Kind) -> Option<u64> {
     let times = hosts[0].show("worker");
     let busy = |at: usize| times[at]["busy_ns"].as_u64().unwrap();
     assert!(busy(0) > 0 && busy(1) > 0, "{times}");
-    // Where all of them serve it, each bucket of flows has one of them.
+    // If all workers serve it, each bucket of flows has one of them.
     let rows = hosts[0].show("placement");
     let shared =
         rows.as_array().unwrap().iter().filter_map(|row| row["buckets"]["list"].as_array());
@@ -138,7 +138,7 @@ fn two_workers_are_one_switch() {
         return;
     }
     let l2 = Kind { policy: "ZZ", underlay: "l2", link: "link = { rate_mbps = 300 }" };
-    // It goes where there are fewest: behind `a` and `b` that is the first worker.
+    // It goes to the worker with the fewest ports: after `a` and `b` that is the first one.
     assert_eq!(is_one_switch("workers", &l2), Some(0));
 }
 
@@ -148,13 +148,13 @@ fn two_workers_share_an_underlay_of_sockets() {
     if skip("spread", &["iperf3"]) {
         return;
     }
-    // Nobody pauses a socket: its input bridges the time in which the other worker does not run.
+    // A socket cannot be paused: its input bridges the time in which the other worker does not run.
     let link = "link = { in = { frames = 8192, bytes = 16000000 } }";
     let udp = Kind { policy: "ZL", underlay: "udp", link };
     assert_eq!(is_one_switch("spread", &udp), None, "all of them serve it");
 }
 
-/// A container's port leaves a worker that has more to do than the other one, while it sends.
+/// A container's port leaves a worker with more load than the other one, while it sends.
 #[test]
 #[ignore = "live: needs root"]
 fn a_port_moves_to_another_worker_while_it_is_used() {
@@ -168,7 +168,7 @@ fn a_port_moves_to_another_worker_while_it_is_used() {
     cable((&h0, "up0", "192.0.2.1/24"), (&h1, "up0", "192.0.2.2/24"));
     let link = "link = { in = { frames = 8192, bytes = 16000000 } }";
     let kind = Kind { policy: "ZL", underlay: "udp", link };
-    // Two ports that nobody uses are at worker 1, so that `a` comes to worker 0, where `b` is.
+    // Two unused ports are at worker 1, so that `a` comes to worker 0, where `b` is.
     let [d, e] = [4, 5].map(|last| Ipv4Addr::new(10, 50, 0, last));
     let ports = [
         ("a", &a, A, ""),

@@ -35,14 +35,14 @@ enum Command {
     Daemon(DaemonArguments),
     /// Ask a running host
     Show(ShowArguments),
-    /// What a host does now: the time of its data workers, the rates of its ports
+    /// Show what a host does now: the time of its data workers, the rates of its ports
     Top(TopArguments),
     /// Have a new data process take over from the one that runs, without a frame lost
     Upgrade {
         #[command(flatten)]
         asked: Asked,
     },
-    /// Ports that come and go while a host runs
+    /// Add and delete ports of a running host
     #[command(subcommand)]
     Port(PortCommand),
     /// Endpoints: who is where
@@ -54,10 +54,10 @@ enum Command {
     /// The hosts that work together
     #[command(subcommand)]
     Fabric(FabricCommand),
-    /// What would become of a frame, and why, hop by hop; ends with 0 if it passes, with 3 for
-    /// `warn`, 4 for `stop`, 5 for `unknown`, and with 1 or 2 if nobody could be asked
+    /// Trace a frame and tell its fate and why, hop by hop; ends with 0 if it passes, with 3 for
+    /// `warn`, 4 for `stop`, 5 for `unknown`, and with 1 or 2 if no host could be asked
     Trace(TraceArguments),
-    /// Which cores do whose tunnel work, said once for all hosts of a fabric
+    /// Choose the cores that do tunnel work, once for all hosts of a fabric
     #[command(subcommand)]
     Placement(PlacementCommand),
     /// Choose the cores that do the kernel's tunnel work for a device
@@ -78,13 +78,13 @@ struct DaemonArguments {
     /// Check the configuration and do nothing
     #[arg(long)]
     check: bool,
-    /// Which of the two processes to be
+    /// The one of the two processes to be
     #[arg(long, value_enum, hide = true, default_value = "control")]
     role: Role,
-    /// Descriptors of an earlier data process come by standard input
+    /// Take the descriptors of an earlier data process from standard input
     #[arg(long, hide = true)]
     takes_over: bool,
-    /// Everything of the running data process comes by standard input, once this one is ready
+    /// Take everything of the running data process from standard input, once this one is ready
     #[arg(long, hide = true, conflicts_with = "takes_over")]
     succeeds: bool,
     /// The directory that relative paths of the configuration are relative to, if not its own
@@ -100,7 +100,7 @@ enum Role {
 
 #[derive(Args, Debug)]
 struct ShowArguments {
-    /// What to show
+    /// The rows to show
     #[arg(value_enum)]
     what: What,
     #[command(flatten)]
@@ -110,7 +110,7 @@ struct ShowArguments {
     watch: bool,
 }
 
-/// Which host is asked, and how it answers.
+/// The host to ask, and the form of its answer.
 #[derive(Args, Debug)]
 struct Asked {
     /// The socket of the host
@@ -140,12 +140,12 @@ impl Asked {
 
 #[derive(Debug, Subcommand)]
 enum PlacementCommand {
-    /// The policy that holds, and what each host has made of it
+    /// The policy that holds, and its state on each host
     Show {
         #[command(flatten)]
         asked: Asked,
     },
-    /// Set the policy of all hosts: that of a file, or what is given here
+    /// Set the policy of all hosts: that of a file, or of these options
     Set(SetArguments),
     /// Let each host's own configuration hold again
     Clear {
@@ -154,7 +154,7 @@ enum PlacementCommand {
     },
 }
 
-/// What may be given in place of a file.
+/// Options that replace a file.
 const SET_FLAGS: [&str; 3] = ["mode", "exclude_cpus", "high"];
 
 #[derive(Args, Debug)]
@@ -191,13 +191,13 @@ enum VportCommand {
         #[command(flatten)]
         asked: Asked,
     },
-    /// One endpoint, with what every host claims of it
+    /// One endpoint, with the claims of all hosts
     Show(Endpoint),
     /// The moves of an endpoint
     History(Endpoint),
     /// Let an endpoint that moved too often move again, at all hosts
     Thaw(Endpoint),
-    /// What happens, until interrupted
+    /// Events, until interrupted
     Watch {
         #[command(flatten)]
         asked: Asked,
@@ -220,7 +220,7 @@ struct TopArguments {
     /// The span of a picture, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1_000)]
     every_ms: u64,
-    /// How many pictures; default: until interrupted
+    /// The number of pictures; default: until interrupted
     #[arg(long, value_name = "N")]
     count: Option<u32>,
     #[command(flatten)]
@@ -232,16 +232,16 @@ struct TraceArguments {
     /// The network that the frame is in
     #[arg(long, value_name = "NAME")]
     vnet: String,
-    /// Its sender: a MAC, an IP address, or the port that it is behind (PORT or HOST/PORT)
+    /// The sender: a MAC, an IP address, or a port (PORT or HOST/PORT)
     #[arg(long, value_name = "MAC|IP|PORT")]
     from: String,
-    /// Its receiver, named the same ways
+    /// The receiver, named the same ways
     #[arg(long, value_name = "MAC|IP|PORT")]
     to: String,
-    /// The port of the host that is asked at which the frame comes in
+    /// The ingress port of the frame, at the host that is asked
     #[arg(long, value_name = "NAME")]
     port: Option<String>,
-    /// How long the answer may take, in ms; hosts that do not answer by then are said to
+    /// The time limit of the answer, in ms; hosts that do not answer by then are named
     #[arg(long, value_name = "MS", default_value_t = LIMIT_MS,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(LIMIT_MS_MAX)))]
     limit_ms: u32,
@@ -270,12 +270,12 @@ enum FabricCommand {
         #[command(flatten)]
         asked: Asked,
     },
-    /// The hosts, and the receivers that do not take what comes: since when, and who waits
+    /// The hosts, and the receivers that do not take frames: since when, and who waits
     Status {
         #[command(flatten)]
         asked: Asked,
     },
-    /// Receivers that do not take what comes, here and at other hosts
+    /// Receivers that do not take frames, here and at other hosts
     Holds {
         #[command(flatten)]
         asked: Asked,
@@ -285,7 +285,7 @@ enum FabricCommand {
         /// The folder for the authority and the hosts' folders
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
-        /// How many days they are valid
+        /// The number of days that they are valid
         #[arg(long, default_value_t = 825, allow_negative_numbers = true)]
         days: i32,
         /// Make new ones for hosts that have one
@@ -316,9 +316,9 @@ enum What {
     Tunnels,
     /// The MAC table
     Mac,
-    /// Where the time of the data workers goes
+    /// The times of the data workers
     Worker,
-    /// Which data worker serves which port, and why
+    /// The data worker of each port, and the reason
     Placement,
 }
 
@@ -339,7 +339,7 @@ impl From<What> for show::Question {
 }
 
 fn main() -> ExitCode {
-    // What cannot be parsed has no flags.
+    // Arguments that cannot be parsed have no flags.
     let json = std::env::args_os().any(|argument| argument == "--json");
     let command = match Arguments::try_parse() {
         Ok(arguments) => arguments.command,
@@ -377,14 +377,14 @@ fn main() -> ExitCode {
     })
 }
 
-/// The exit code for wrong arguments, which is clap's.
+/// Exit code for wrong arguments, which is clap's.
 const USAGE: u8 = 2;
 
 /// Prints an error in the place of an answer.
 fn print_failed(failed: &Failed) {
     use std::io::Write as _;
     let object = serde_json::to_string(failed).expect("two texts");
-    // Whoever read may have gone away.
+    // The reader may be gone.
     _ = writeln!(std::io::stdout(), "{}", Envelope::now(None).around(&object));
 }
 

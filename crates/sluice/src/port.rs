@@ -1,4 +1,4 @@
-//! The words of `sluice port`.
+//! Arguments of `sluice port`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ pub(crate) enum PortCommand {
     },
 }
 
-/// What a new port is attached to.
+/// Place of a new port.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct PlaceArguments {
@@ -52,7 +52,7 @@ pub(crate) struct AddArguments {
     /// bound to it; may be given more than once
     #[arg(long = "ip", value_name = "CIDR")]
     ips: Vec<Cidr>,
-    /// The MAC that the endpoint is bound to; without it and without --ip whoever speaks is learned
+    /// The MAC that the endpoint is bound to; without it and without --ip, senders are learned
     #[arg(long, value_name = "MAC")]
     mac: Option<String>,
     /// An address, or a prefix, that the endpoint may speak as beside its own, such as a virtual

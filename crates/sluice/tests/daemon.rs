@@ -1,7 +1,7 @@
 //! A host with two containers, for real: namespaces, TAPs, and both processes killed in turn.
 //!
-//! It needs root, and says so aloud where it is not. Each test has namespaces and a directory of
-//! its own, named after this process, and takes them away whatever happens.
+//! The test needs root, and reports it if it is skipped. Each test has namespaces and a directory
+//! of its own, named after this process, and removes them in any case.
 
 mod support;
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use sluice_testkit::bound::at_most;
 use support::{Rig, cpu_time, percentile, say, skip};
 
-/// How long something that must happen may take.
+/// Longest wait for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
@@ -157,7 +157,7 @@ fn a_wrong_configuration_is_refused_with_its_line() {
     assert!(said.contains("Did you mean `blue`?"), "{said}");
 }
 
-/// Prints what it measures; the limits are loose, for other work may share the machine.
+/// Prints the measurements; the limits are loose, since other work may share the machine.
 #[test]
 fn an_idle_host_sleeps_and_wakes_at_once() {
     if skip("an_idle_host_sleeps_and_wakes_at_once") {
@@ -167,7 +167,7 @@ fn an_idle_host_sleeps_and_wakes_at_once() {
     let mut daemon = rig.start();
     let pinger = rig.pinger(0, 1);
     pinger.ping().expect("a ping comes back");
-    // The kernel of each container looks for IPv6 routers first.
+    // The kernel of each container searches for IPv6 routers first.
     std::thread::sleep(Duration::from_millis(2000));
     let (data, span) = (rig.data_pid(), Duration::from_secs(3));
     let before = cpu_time(data);

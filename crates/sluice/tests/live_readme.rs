@@ -1,7 +1,7 @@
-//! The five commands of the README, word for word, and what they promise.
+//! The five commands of the README, word for word, and their promised results.
 //!
-//! They name namespaces and hosts as a reader would, so this test leaves them alone where there are
-//! some of these names already.
+//! The commands have fixed names for namespaces and hosts, so the test is skipped if one of these
+//! exists already.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const SECTION: &str = "## Two hosts, five commands";
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Takes down what was started, also by a panic.
+/// Removes everything that was started, also on a panic.
 struct Case {
     daemons: Vec<Child>,
     folder: PathBuf,
@@ -56,7 +56,7 @@ impl Drop for Case {
     }
 }
 
-/// The command lines of the section, and the lines that it shows as printed.
+/// Returns the command lines of the section, and the lines that it shows as printed.
 fn commands(readme: &str) -> Vec<String> {
     let section = readme.split(SECTION).nth(1).expect("README has the section");
     let section = section.split("\n## ").next().unwrap();

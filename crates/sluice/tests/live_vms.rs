@@ -1,5 +1,5 @@
 //! A lab with a container and a virtual machine on two hosts: they reach each other, the workload
-//! runs in both, nothing is lost, and nothing is left behind.
+//! runs in both, no frame is lost, and nothing is left behind.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -37,7 +37,7 @@ to = "h0c0"
 megabytes = 1
 "#;
 
-/// Why no virtual machine can run here.
+/// Returns the reason why no virtual machine can run here.
 fn lacking() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
         return Some("it makes network namespaces and needs root");

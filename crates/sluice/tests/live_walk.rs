@@ -1,5 +1,5 @@
-//! The scripted walk through learning, ARP, tunnels and flows on demand: after each step every
-//! table of both switches is what it should be.
+//! The scripted walk through learning, ARP, tunnels and flows on demand, with a check of all tables
+//! of both switches after each step.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The simulator from the command line: what it prints, and how it fails. It needs no root.
+//! The simulator from the command line: its output and its failures. The test needs no root.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder that goes away.
+/// A folder that is deleted when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -94,7 +94,7 @@ fn a_sweep_goes_on_where_it_stopped() {
     let lines = || std::fs::read_to_string(format!("{out}/sweep.jsonl")).expect("lines");
     let whole = lines();
     assert_eq!(whole.lines().count(), 2);
-    // The second line is torn, as a killed process leaves it.
+    // The second line is torn, as left by a killed process.
     std::fs::write(format!("{out}/sweep.jsonl"), &whole[..whole.len() - 40]).expect("a file");
     assert!(run().status.success());
     assert_eq!(lines(), whole);

@@ -1,4 +1,4 @@
-//! What programs read of `sluice`: the envelope of JSON, errors in it, exit codes, and pipes
+//! Output of `sluice` for programs: the envelope of JSON, errors in it, exit codes, and pipes
 //! without screen codes. A thread plays the host.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
 
-/// A host that knows a few answers. Its directory goes with it.
+/// A host that knows a few answers. Its directory is deleted when dropped.
 struct Host(PathBuf);
 
 impl Host {
@@ -93,7 +93,7 @@ fn errors_are_objects_with_a_remedy_and_an_exit_code() {
     assert_eq!(code, Some(1));
     assert_eq!(answer["error"], "no such thing here; ask another");
     assert_eq!((&answer["remedy"], &answer["format"]), (&json!("ask another"), &json!(1)));
-    // Nobody is there, and nobody could be.
+    // No host is there, and none could be.
     let nobody = ["show", "ports", "--json", "--run-dir", "/nonexistent"];
     let (code, answer) = read(&Command::new(SLUICE).args(nobody).output().unwrap());
     assert_eq!((code, &answer["host"]), (Some(1), &Value::Null));
@@ -124,7 +124,7 @@ fn pipe_gets_no_screen_codes() {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut text = String::new();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
-    // Two pictures: the second one is where codes or an empty line stand.
+    // Two pictures: codes or an empty line come with the second one.
     while text.matches("h1  policy").count() < 2 {
         assert!(lines.read_line(&mut text).unwrap() > 0, "{text}");
     }

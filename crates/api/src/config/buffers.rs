@@ -1,8 +1,8 @@
-//! Places in which frames wait, and how much each may hold.
+//! Buffers in which frames wait, and their limits.
 
 use serde::{Deserialize, Serialize};
 
-/// Limit of one place: both numbers bind.
+/// Limit of one buffer: both numbers bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Size {
@@ -13,13 +13,13 @@ pub struct Size {
 }
 
 impl Size {
-    /// So many frames of at most 1,600 bytes.
+    /// Makes a limit of `frames` frames of at most 1,600 bytes.
     #[must_use]
     pub const fn frames(frames: u32) -> Self {
         Self { frames, bytes: frames as u64 * 1600 }
     }
 
-    /// So many bytes, however small the frames (down to 64 bytes).
+    /// Makes a limit of `bytes`, with frames as small as 64 bytes.
     #[must_use]
     pub const fn bytes(bytes: u64) -> Self {
         let frames = bytes / 64;
@@ -29,7 +29,7 @@ impl Size {
     }
 }
 
-/// The buffers of a host, the same whatever the policy.
+/// Buffers of a host, the same for all policies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Buffers {
@@ -41,7 +41,7 @@ pub struct Buffers {
     pub underlay_in: Size,
     /// Frames for the underlay, per tunnel.
     pub underlay_out: Size,
-    /// Frames at each end of a cable of a physical switch.
+    /// Frames at each end of a link of a physical switch.
     pub cable: Size,
     /// Host pool for frames that came from the underlay.
     pub pool_from_underlay: Size,
@@ -53,8 +53,7 @@ pub struct Buffers {
     pub replicated_frames: u32,
     /// Copies one output may hold.
     pub copies_per_output: u32,
-    /// Frames of isolated receivers that came by the underlay or a cable. One receiver may have
-    /// half of it.
+    /// Frames of isolated receivers from the underlay or a link. One receiver may have half of it.
     pub reserve: Size,
 }
 

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Certificates that a host knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Certificates {
-    /// Its own, the authority's, and those that members have shown.
+    /// The host's own, the authority's, and those that members have shown.
     pub rows: Vec<CertificateRow>,
-    /// Why the files as they are now were not taken up; absent: they were.
+    /// Reason why the present files were not accepted; absent: they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -17,32 +17,32 @@ pub struct Certificates {
 /// A certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateRow {
-    /// Whose it is.
+    /// Owner of the certificate.
     pub kind: CertificateKind,
-    /// The host; empty for the authority.
+    /// Name of the host; empty for the authority.
     pub host: String,
-    /// Its first day, `YYYY-MM-DD` in UTC.
+    /// First day, `YYYY-MM-DD` in UTC.
     pub from: String,
-    /// Its last day.
+    /// Last day.
     pub until: String,
-    /// Whole days until its end; negative: it is over.
+    /// Whole days until its end; negative: it has expired.
     pub days_left: i64,
-    /// Its state by the clock of the host that answers.
+    /// State by the clock of the host that answers.
     pub state: CertificateState,
     /// The remedy; absent: there is nothing to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-/// Whose a certificate is.
+/// Owner of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CertificateKind {
     /// Of the host that answers.
     Own,
-    /// Of the authority that all members believe (`ca.pem`); of several, the one that ends first.
+    /// Of the authority that all members trust (`ca.pem`); of several, the one that ends first.
     Anchor,
-    /// Of another member, as it showed it last.
+    /// Of another member, as shown last.
     Member,
 }
 
@@ -52,16 +52,16 @@ pub enum CertificateKind {
 pub enum CertificateState {
     /// It is valid.
     Valid,
-    /// It is valid for less than 30 days more.
+    /// Valid for less than 30 days more.
     Ending,
-    /// It is over.
+    /// Expired.
     Expired,
-    /// Its time has not begun.
+    /// Not valid yet.
     NotYet,
 }
 
 impl CertificateState {
-    /// Its name, as in JSON.
+    /// Returns its name, as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl CertificateState {
 }
 
 impl CertificateKind {
-    /// Its name, as in JSON.
+    /// Returns its name, as in JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

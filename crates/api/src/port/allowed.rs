@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use sluice_base::IpPrefix;
 
-/// Addresses that a bound port may speak as beside its own: one, or all of a prefix.
+/// Addresses that a bound port may use beside its own: one, or all of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AllowedIp(pub IpPrefix);

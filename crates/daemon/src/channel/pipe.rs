@@ -1,7 +1,7 @@
 //! One end of the connection between data and control, which never waits.
 //!
-//! Neither buffer grows without end: who finds the pipe full writes nothing more, and every whole
-//! record that was read is taken before more is read.
+//! Neither buffer grows without bound: a writer that finds the pipe full writes nothing more, and
+//! every complete record that was read is taken before more is read.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,21 +9,21 @@ use std::os::unix::net::UnixStream;
 
 use super::{SIZE_SIZE, Unreadable};
 
-/// What may wait to be sent before a pipe is full.
+/// Bytes that may wait to be sent before a pipe is full.
 const OUT_SIZE_MAX: usize = 256 << 10;
-/// What is read at a time.
+/// Bytes per read.
 const READ_SIZE: usize = 64 << 10;
 
-/// One end.
+/// One end of the connection.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     stream: UnixStream,
     out: Vec<u8>,
-    /// How much of `out` is sent.
+    /// Number of bytes of `out` that are sent.
     sent: usize,
-    /// Where the first record begins that is not sent whole, as far as that was looked for.
+    /// Start of the first record that is not completely sent, as far as searched.
     record: usize,
-    /// Where what goes ahead of the others ends.
+    /// End of the records that go ahead of the others.
     ahead: usize,
     unread: Vec<u8>,
 }
@@ -34,23 +34,23 @@ impl Pipe {
         Ok(Self { stream, out: Vec::new(), sent: 0, record: 0, ahead: 0, unread: Vec::new() })
     }
 
-    /// Whether what is written now would wait behind too much.
+    /// Returns true if too much already waits for new records to be written.
     pub(crate) fn is_full(&self) -> bool {
         self.out.len() - self.sent >= OUT_SIZE_MAX
     }
 
-    /// Where records to be sent are appended.
+    /// Returns the buffer to which records are appended.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
-    /// Whether nothing more may wait, not even what goes ahead of the others.
+    /// Returns true if nothing more may wait, not even records that go ahead of the others.
     pub(crate) fn is_crammed(&self) -> bool {
         self.out.len() - self.sent >= 2 * OUT_SIZE_MAX
     }
 
-    /// Puts records ahead of all that wait, but behind those that were put there before: a record
-    /// whose first bytes are sent is sent to its end.
+    /// Puts records ahead of all waiting ones, but after those put ahead before. A record whose
+    /// first bytes are sent is sent to its end.
     pub(crate) fn put_ahead(&mut self, records: &[u8]) {
         self.find_record();
         let at = self.record.max(self.ahead);
@@ -58,7 +58,7 @@ impl Pipe {
         self.ahead = at + records.len();
     }
 
-    /// Looks for the first record that is not sent whole, or whose sending has not begun.
+    /// Finds the first record that is not completely sent, or whose sending has not begun.
     fn find_record(&mut self) {
         while self.record < self.sent {
             let size = self.out[self.record..].first_chunk().expect("records are whole");
@@ -66,12 +66,12 @@ impl Pipe {
         }
     }
 
-    /// Whether something waits to be sent.
+    /// Returns true if something waits to be sent.
     pub(crate) fn has_out(&self) -> bool {
         self.sent < self.out.len()
     }
 
-    /// Sends what waits, as far as the socket takes it.
+    /// Sends the waiting bytes, as far as the socket takes them.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while self.has_out() {
             match self.stream.write(&self.out[self.sent..]) {
@@ -82,7 +82,7 @@ impl Pipe {
                 Err(error) => return Err(error),
             }
         }
-        // What is left is moved only when that is less work than it saves.
+        // The rest is moved only when that is less work than it saves.
         if !self.has_out() || self.sent >= OUT_SIZE_MAX {
             self.find_record();
             self.out.drain(..self.sent);
@@ -93,7 +93,7 @@ impl Pipe {
         Ok(())
     }
 
-    /// Reads once. Returns whether there may be more.
+    /// Reads once. Returns true if there may be more.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let at = self.unread.len();
         self.unread.resize(at + READ_SIZE, 0);
@@ -108,8 +108,8 @@ impl Pipe {
         }
     }
 
-    /// Hands on what was read: `each` takes the record at the start of what it gets and returns its
-    /// size, or `None` if it is not whole.
+    /// Passes on the bytes read: `each` takes the record at the start of its argument and returns
+    /// the record's size, or `None` if it is not complete.
     pub(crate) fn take(
         &mut self,
         mut each: impl FnMut(&[u8]) -> Result<Option<usize>, Unreadable>,

@@ -171,6 +171,6 @@ fn record_put_ahead_overtakes_what_waits_but_none_that_was_put_there_before() {
         far.fill().unwrap();
     }
     assert!(got.len() > 3_000 && got.iter().copied().eq(0..got.len() as u64));
-    // What was in the pipe before it is what the socket had, and not what waits in `out`.
+    // The records before the urgent one had reached the socket; those in `out` come after it.
     assert!(urgent.len() > 300, "{} came", urgent.len());
 }

@@ -1,12 +1,12 @@
-//! Ports that come while the host runs, made into what the file would have said of them.
+//! Ports that are added at run time, converted to the form that the file would give them.
 //!
 //! ```text
 //!   NewPort ─ complete ─▶ NewPort with name, device and MAC ─ check ─ plan ─▶ AddedPort
 //!             by the place                                   against the file and each other
 //! ```
 //!
-//! Control completes and checks; data plans the same once more. So both come to the same port, and
-//! what control keeps for a restart is what was completed.
+//! Control completes and checks a port; data plans the same port once more. So both get the same
+//! result, and control keeps the completed form for a restart.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::fabric::TapPlace;
 /// Addresses that one port may be bound to.
 const IPS_MAX: usize = sluice_control::vport::IPS_MAX;
 const NAME_SIZE_MAX: usize = 64;
-/// The device in a namespace, as containers have it.
+/// Name of the device in a namespace, as in containers.
 const DEVICE_DEFAULT: &str = "eth0";
 
 /// A port that can be opened and attached.
@@ -39,18 +39,18 @@ pub(crate) struct AddedPort {
     pub(crate) bound: Option<BoundTo>,
 }
 
-/// What a port is bound to.
+/// Endpoint to which a port is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BoundTo {
     pub(crate) vni: Vni,
     pub(crate) mac: Mac,
     pub(crate) ips: Vec<IpAddr>,
-    /// Sequence of its binding, if it was taken over from another host.
+    /// Sequence of the binding, if it was taken over from another host.
     pub(crate) taken: u32,
-    /// What it may share.
+    /// Addresses that the endpoint may share.
     pub(crate) allowed: Vec<IpPrefix>,
-    /// Whether it hands on what others sent, so that its frames may be from any IP address. It is
-    /// still asked for by its own alone.
+    /// True if the endpoint forwards frames of others, so that its frames may be from any IP
+    /// address. Others still resolve only its own addresses.
     pub(crate) routes: bool,
 }
 
@@ -60,21 +60,22 @@ impl BoundTo {
         Bound { port, vni, mac, ips, taken }
     }
 
-    /// The addresses that its frames may be from; none: any.
+    /// Returns the addresses that its frames may be from; none: any.
     pub(crate) fn senders(&self) -> BoundIps {
         build::bound_ips(if self.routes { &[] } else { &self.ips })
     }
 
-    /// What its frames may be from beside these; one that routes has no need of it.
+    /// Returns the prefixes that its frames may be from beside these addresses; an endpoint that
+    /// routes needs none.
     pub(crate) fn allowed(&self) -> &[IpPrefix] {
         if self.routes { &[] } else { &self.allowed }
     }
 }
 
-/// Fills in what was left open. The same words always come to the same port.
+/// Fills in all defaults. The same input always gives the same port.
 ///
 /// # Errors
-/// If nothing can be made of the place.
+/// If the place is not usable.
 pub(crate) fn complete(plan: &Plan, new: &NewPort) -> Result<NewPort, String> {
     let (name, device) = match &new.place {
         Place::Netns(text) => {
@@ -104,12 +105,12 @@ pub(crate) fn complete(plan: &Plan, new: &NewPort) -> Result<NewPort, String> {
     Ok(new)
 }
 
-/// Whether what a port is attached to is there now.
+/// Returns true if the namespace of a port exists now.
 pub(crate) fn place_is_there(new: &NewPort) -> bool {
     netns_of(&new.place).is_none_or(|path| Path::new(&path).exists())
 }
 
-/// The path of the network namespace of a place, if it has one.
+/// Returns the path of the network namespace of a place, if it has one.
 fn netns_of(place: &Place) -> Option<String> {
     match place {
         Place::Netns(text) if text.contains('/') => Some(text.clone()),
@@ -119,14 +120,14 @@ fn netns_of(place: &Place) -> Option<String> {
     }
 }
 
-/// A name that is no longer than that of a device may be.
+/// Returns a name for a device, cut to the longest that a device may have.
 fn host_device(vnet: &str) -> String {
     let whole = format!("sl-{vnet}");
     whole.chars().filter(|c| !c.is_whitespace() && *c != '/').take(DEVICE_NAME_SIZE_MAX).collect()
 }
 
-/// A MAC for a port of this name: always the same, and another one on another host. Two bits of its
-/// first byte say that it is one machine's, and was not made in a factory (IEEE 802 clause 8.2).
+/// Returns a MAC for a port of this name: always the same, and another one on another host. Two
+/// bits of its first byte mark it as locally administered and unicast (IEEE 802 clause 8.2).
 fn made_up(plan: &Plan, name: &str) -> Mac {
     let (fabric, id) = plan.fabric.as_ref().map_or((0, 0), |f| {
         (u64::from_le_bytes(*f.fabric.first_chunk().expect("sixteen bytes")), f.own.0)
@@ -139,7 +140,7 @@ fn made_up(plan: &Plan, name: &str) -> Mac {
 /// Checks a completed port against the file and the `others` that were added, and plans it.
 ///
 /// # Errors
-/// What is wrong, and what to do.
+/// The error, and the remedy.
 pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<AddedPort, String> {
     let fabric = plan.fabric.as_ref().ok_or_else(|| {
         "ports come while it runs on a member of a fabric only; add a `[fabric]` with `name`, `id` \
@@ -255,8 +256,8 @@ fn endpoint_mac(text: &str) -> Result<Mac, String> {
     Ok(mac)
 }
 
-/// That nobody of this network has its addresses by the file or by an earlier command. What is on
-/// other hosts the fabric knows.
+/// Checks that no endpoint of this network has the port's addresses, by the file or by an earlier
+/// command. The fabric checks those on other hosts.
 fn check_addresses(
     plan: &Plan,
     others: &[NewPort],
@@ -295,7 +296,7 @@ fn check_addresses(
     })
 }
 
-/// That a list of addresses is of a port that is bound, and not too long.
+/// Checks that a list of addresses belongs to a bound port, and is not too long.
 fn check_allowed(new: &NewPort, mac: Option<Mac>) -> Result<(), String> {
     let count = new.allowed.len();
     if count > ALLOWED_MAX {
@@ -312,7 +313,7 @@ fn check_allowed(new: &NewPort, mac: Option<Mac>) -> Result<(), String> {
     }
 }
 
-/// The answer to whoever added it.
+/// Returns the answer for the client that added the port.
 pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::PortId) -> Added {
     let netns = match &added.plan.attachment {
         Attachment::Tap { netns, .. } => netns.as_ref().map(PathBuf::as_path),

@@ -1,6 +1,6 @@
-//! A checked configuration as a switch. The four policies are settings of places here and nowhere
-//! else: whether a full output holds or drops (first letter), and whether a full input from a wire
-//! pauses or drops (second letter).
+//! Conversion of a checked configuration to a switch. The four policies become settings of places
+//! here only: a full output holds or drops (first letter), and a full input from a wire pauses or
+//! drops (second letter).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -26,17 +26,17 @@ use super::headroom::{
 use super::plan::{Attachment, Fingerprint, Plan, PortPlan};
 use super::workers::Workers;
 
-/// How far back a shaper may use unused time, unless configured.
+/// Unused time that a shaper may use later, unless configured.
 const CATCH_UP_DEFAULT: Nanos = Nanos::from_micros(200);
-/// Preamble, start delimiter, frame check sequence and gap between frames: what a frame costs on a
-/// wire beside its bytes (802.3 clause 3).
+/// Preamble, start delimiter, frame check sequence and gap between frames: overhead of a frame on a
+/// wire (802.3 clause 3).
 const WIRE_OVERHEAD: u16 = 24;
 /// Ethernet header and one 802.1Q tag.
 const ETHERNET_SIZE_MAX: u16 = 18;
 /// An 802.1Q tag.
 const TAG_SIZE: u16 = 4;
-/// The smallest frame on a wire without check sequence, rounded down: as many as fit into an input
-/// must be counted, or the number of frames would bind before XOFF is sent.
+/// Smallest frame on a wire without check sequence, rounded down: an input must be able to count as
+/// many as fit, or the number of frames would bind before XOFF is sent.
 const FRAME_SIZE_MIN: u64 = 60;
 /// Destinations that may be unresolved at a time.
 const UNRESOLVED_DESTINATIONS: u16 = 64;
@@ -44,20 +44,20 @@ const UNRESOLVED_DESTINATIONS: u16 = 64;
 const UNRESOLVED_FRAMES: u32 = 64;
 /// The shortest time between two punts for one destination.
 const PUNT_GAP: Nanos = Nanos::from_millis(100);
-/// The layer-3 MTU where nobody says another.
+/// Default layer-3 MTU.
 pub(super) const MTU_DEFAULT: u16 = 1500;
 
 mod isolation;
 mod underlay;
 
-/// XOFF and XON of a link in bytes: as configured, or 60 % and 40 % of the input.
+/// Returns XOFF and XON of a link in bytes: as configured, or 60 % and 40 % of the input.
 pub(super) fn thresholds(link: &Link, input: api::Size) -> (u64, u64) {
     let xoff = link.xoff_bytes.unwrap_or(input.bytes / 10 * 6);
     let xon = link.xon_bytes.unwrap_or_else(|| (input.bytes / 10 * 4).min(xoff.saturating_sub(1)));
     (xoff, xon)
 }
 
-/// The headroom that a link needs behind XOFF.
+/// Returns the headroom that a link needs beyond XOFF.
 pub(super) fn headroom(config: &HostConfig, link: &Link, mtu: u16) -> Headroom {
     let lossy = config.classes.iter().filter(|class| !class.lossless).count();
     Headroom {
@@ -71,7 +71,7 @@ pub(super) fn headroom(config: &HostConfig, link: &Link, mtu: u16) -> Headroom {
     }
 }
 
-/// The ports of the device of an `l2` port, itself included.
+/// Returns the ports of the device of an `l2` port, itself included.
 pub(super) fn sharing<'a>(
     config: &'a HostConfig,
     port: &api::Port,
@@ -81,12 +81,12 @@ pub(super) fn sharing<'a>(
     l2.filter(move |other| other.device == device)
 }
 
-/// The cable of an `l2` port.
+/// Returns the link of an `l2` port.
 pub(super) fn link_of(config: &HostConfig, port: &api::Port) -> Link {
     sharing(config, port).find_map(|port| port.link.clone()).unwrap_or_default()
 }
 
-/// Turns a configuration that passed every check into a plan.
+/// Converts a configuration that passed every check to a plan.
 pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Plan {
     let builder = Builder { config: &config, devices, paused: paused_priorities(&config) };
     let switch = builder.switch();
@@ -113,7 +113,7 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
     plan
 }
 
-/// A port that is not in the file, as if it were.
+/// Plans a port that is not in the file, as if it were.
 pub(super) fn one_port(
     config: &HostConfig,
     port: &api::Port,
@@ -218,7 +218,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Room for ports that come while it runs. All of them are TAPs.
+    /// Returns the room for ports that are added at run time. All of them are TAPs.
     fn spare(&self) -> Option<SpareConfig> {
         let (vnet, ports) = (self.config.vnets.first()?, self.config.spare_ports());
         let like = api::Port::new("", PortKind::Tap, &vnet.name, "");
@@ -253,8 +253,8 @@ impl Builder<'_> {
     }
 
     fn dscp_to_priority(&self) -> [Priority; 64] {
-        // The upper three bits, as of a class selector (RFC 2474 section 4.2.2): a code point that
-        // nobody configured is served like its neighbours and not as best effort.
+        // The upper three bits, as of a class selector (RFC 2474 section 4.2.2): a code point
+        // without configuration is served like its neighbours and not as best effort.
         let mut table =
             std::array::from_fn(|dscp| Priority::all().nth(dscp / 8).unwrap_or(Priority::ZERO));
         for class in &self.config.classes {
@@ -288,7 +288,8 @@ impl Builder<'_> {
             hold: self.hold(port.hold),
         };
         match port.kind {
-            // The service rate is what the machine behind the card takes: frames, no wire.
+            // The service rate is the rate at which the machine behind the card takes frames: no
+            // wire.
             PortKind::Tap | PortKind::VhostUser => PortConfig {
                 rate: port.service_mbps.map(|mbps| rate(mbps, None, mtu, 0)),
                 ..common
@@ -300,8 +301,8 @@ impl Builder<'_> {
         }
     }
 
-    /// What is special about a port at the end of a wire: `mac` is its own, `sizes` are its
-    /// buffers in and out unless the link says otherwise.
+    /// Returns the settings of a port at the end of a wire: `mac` is its own, `sizes` are its
+    /// buffers in and out unless the link has others.
     fn wire(
         &self,
         link: &Link,
@@ -313,7 +314,7 @@ impl Builder<'_> {
         let output = link.output.unwrap_or(sizes.1);
         let pauses = self.policy().physical_lossless();
         let mtu = port.mtu;
-        // The driver puts the tag on, so the switch does not see its bytes.
+        // The driver adds the tag, so the switch does not count its bytes.
         let overhead = WIRE_OVERHEAD + if port.tags == Tags::Trunk { TAG_SIZE } else { 0 };
         let mut held = limit(input);
         let input_full = if pauses {
@@ -340,7 +341,8 @@ impl Builder<'_> {
         }
     }
 
-    /// What the driver of a port does about tags. A cable of a physical switch passes them on.
+    /// Returns the handling of tags in the driver of a port. A link of a physical switch passes
+    /// them on.
     fn tags(&self, port: &api::Port) -> Tags {
         match (self.config.host.role, port.kind, port.vlan) {
             (_, PortKind::L2, Some(_)) => Tags::Trunk,
@@ -351,18 +353,18 @@ impl Builder<'_> {
         }
     }
 
-    /// The cable of a port. Ports of one device have one, and one of them says what it is like.
+    /// Returns the link of a port. Ports of one device share a link, and one of them configures it.
     fn link(&self, port: &api::Port) -> Link {
         link_of(self.config, port)
     }
 
-    /// The largest MTU of the ports of an `l2` port's device.
+    /// Returns the largest MTU of the ports of an `l2` port's device.
     fn device_mtu(&self, port: &api::Port) -> u16 {
         let mtus = sharing(self.config, port).map(|port| self.vnet_mtu(self.vnet_of(port)));
         mtus.max().unwrap_or(MTU_DEFAULT)
     }
 
-    /// How an `l2` port is opened.
+    /// Returns the attachment of an `l2` port.
     fn l2(&self, port: &api::Port) -> Attachment {
         let mtu = self.device_mtu(port);
         let ring_bytes = self.ring_bytes(&self.link(port), mtu);
@@ -415,13 +417,13 @@ impl Builder<'_> {
         link.ring_bytes.unwrap_or_else(|| headroom(self.config, link, mtu).bytes().0)
     }
 
-    /// Without a fabric nobody learns, and nobody is shown anything.
+    /// Returns the settings of control. Without a fabric there is no learning, and no punts.
     fn control(&self) -> ControlConfig {
         let Some(fabric) = super::fabric::plan(self.config, |vnet| self.vnet_mtu(vnet)) else {
             return ControlConfig { punts: 0, ..ControlConfig::default() };
         };
-        // An endpoint that the file names at a port that learns is known from the start, and the
-        // port takes others, too.
+        // An endpoint that the file names at a learning port is known from the start, and the port
+        // accepts others, too.
         let is_bound = |bound: &Bound| fabric.ports[&bound.port].is_bound;
         let bindings = fabric.bound.iter().filter(|bound| is_bound(bound)).map(|bound| Binding {
             port: bound.port,
@@ -434,7 +436,7 @@ impl Builder<'_> {
         ControlConfig { bindings, allowed, ..ControlConfig::default() }
     }
 
-    /// Whose MAC is named is bound; who else is there is learned.
+    /// Returns the rule for sources: a port with a MAC is bound, others learn.
     fn sources(&self, port: &api::Port) -> Sources {
         match (&self.config.fabric, &port.mac) {
             (None, _) => Sources::Any,
@@ -469,7 +471,7 @@ impl Builder<'_> {
         of_ports.chain(of_vports).filter(|(vnet, mac, _)| seen.insert((*vnet, *mac))).collect()
     }
 
-    /// Which DSCPs mean another priority than they would by themselves.
+    /// Returns a note on the DSCPs with another priority than their upper bits.
     fn dscp_note(&self) -> Option<String> {
         let table = self.dscp_to_priority();
         let others: Vec<String> = (0..64_usize)
@@ -480,7 +482,8 @@ impl Builder<'_> {
         (!others.is_empty()).then(|| format!("priority of a packet: its DSCP / 8, but {others}"))
     }
 
-    /// Why the ring of a port does not hold its headroom, as `show ports` will say, if it does not.
+    /// Returns the reason why the ring of a port does not hold its headroom, for `show ports`, if
+    /// it does not.
     fn ring_note(&self, name: &str, link: &Link, ring: u64, mtu: u16) -> Option<String> {
         let underlay = self.config.underlay.as_ref();
         let is_socket = underlay.is_some_and(|u| u.kind == UnderlayKind::Udp);
@@ -499,7 +502,8 @@ impl Builder<'_> {
         })
     }
 
-    /// That the largest frames of a VLAN do not fit into its device with a tag of their own.
+    /// Returns a note if the largest frames of a VLAN, with their own tag, do not fit into its
+    /// device.
     fn tag_note(&self, port: &api::Port) -> Option<String> {
         let (vlan, facts) = (port.vlan?, self.devices.facts(&port.device)?);
         let needed = self.vnet_mtu(self.vnet_of(port)).saturating_add(TAG_SIZE);
@@ -521,7 +525,7 @@ impl Builder<'_> {
         let cables = cables
             .filter(is_first)
             .map(|port| (port.name.as_str(), self.link(port), self.device_mtu(port)));
-        // Where a sender waits in its own ring, nothing comes that would need headroom.
+        // If a sender's frames wait in its own ring, none arrives that would need headroom.
         let underlay = self.config.underlay.as_ref().filter(|u| u.kind != UnderlayKind::VhostUser);
         let underlay = underlay.map(|underlay| {
             ("underlay", underlay.link.clone(), self.outer_mtu().unwrap_or(MTU_DEFAULT))
@@ -546,7 +550,7 @@ impl Builder<'_> {
     }
 }
 
-/// The addresses of a bound endpoint, as the switch holds them.
+/// Returns the addresses of a bound endpoint in the switch's form.
 pub(super) fn bound_ips(ips: &[IpAddr]) -> BoundIps {
     let mut places = BoundIps::default();
     for (place, ip) in places.iter_mut().zip(ips) {
@@ -555,7 +559,7 @@ pub(super) fn bound_ips(ips: &[IpAddr]) -> BoundIps {
     places
 }
 
-/// The priorities of each queue of a port.
+/// Returns the priorities of each queue of a port.
 fn queues_of(port: &api::Port) -> Vec<PriorityMask> {
     let mask = |priorities: &Vec<u8>| {
         let mut mask = PriorityMask::NONE;
@@ -565,8 +569,8 @@ fn queues_of(port: &api::Port) -> Vec<PriorityMask> {
     port.queues.iter().map(mask).collect()
 }
 
-/// What the frames of each queue may be. The first one is what every guest has, and may be all that
-/// it uses: its frames may have any.
+/// Returns the allowed priorities of each queue. Every guest has the first queue, and may use no
+/// other: its frames may have any priority.
 fn queue_priorities(port: &api::Port) -> [PriorityMask; Priority::COUNT] {
     let mut all = [PriorityMask::ALL; Priority::COUNT];
     for (place, mask) in all.iter_mut().zip(queues_of(port)).skip(1) {
@@ -575,7 +579,7 @@ fn queue_priorities(port: &api::Port) -> [PriorityMask; Priority::COUNT] {
     all
 }
 
-/// What is to be done about a ring that may not be as large as it must.
+/// Returns the remedy for a ring that may not be as large as it must.
 fn small_ring_remedy(link: &Link) -> &'static str {
     if link.rate_mbps.is_none() {
         "10 Gbit/s are assumed; set `rate_mbps` to the rate of the link, or lower `stall_ms`"
@@ -588,7 +592,7 @@ fn limit(size: api::Size) -> Limit {
     Limit { frames: size.frames, bytes: ByteCount(size.bytes) }
 }
 
-/// A rate whose burst holds two frames at least, unless it was configured.
+/// Returns a rate whose burst holds two frames at least, unless it was configured.
 fn rate(mbps: u64, catch_up_us: Option<u32>, mtu: u16, overhead: u16) -> RateLimit {
     let rate = BitRate::from_mbps(mbps);
     let frame = u64::from(mtu) + u64::from(ETHERNET_SIZE_MAX) + u64::from(overhead);

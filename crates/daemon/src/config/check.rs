@@ -1,5 +1,5 @@
-//! What a configuration means, checked: names that exist, numbers that fit, and combinations that
-//! can keep what the policy promises. Every check says what is wrong and what to do.
+//! Checks of a configuration's meaning: names that exist, numbers that fit, and combinations that
+//! can keep the promises of the policy. Every check reports the error and the remedy.
 
 mod fabric;
 mod links;
@@ -21,18 +21,18 @@ use super::{DeviceFacts, Devices};
 
 use Step::{At, Key};
 
-/// Bytes that VXLAN over IPv4 puts around a tenant's frame, seen from layer 3 to layer 3: inner
-/// Ethernet 14, VXLAN 8, UDP 8, IP 20.
+/// Bytes that VXLAN over IPv4 adds around a tenant's frame, from layer 3 to layer 3: inner Ethernet
+/// 14, VXLAN 8, UDP 8, IP 20.
 pub(super) const OVERHEAD: u16 = 50;
-/// The smallest MTU that carries IPv4 without excuses (RFC 791: 68; RFC 1122 wants 576).
+/// Smallest MTU that carries IPv4 well (RFC 791: 68; RFC 1122 wants 576).
 const MTU_MIN: u16 = 576;
-/// The longest name of a network device.
+/// Longest name of a network device.
 pub(super) const DEVICE_NAME_SIZE_MAX: usize = 15;
-/// Ports that may be added while it runs, at most.
+/// Most ports that may be added at run time.
 const SPARE_PORTS_MAX: u16 = 4096;
-/// The shortest silence of a data process that can be told from a busy machine.
+/// Shortest silence of a data process that differs from a busy machine.
 const DATA_HUNG_MS_MIN: u32 = 500;
-/// Names that mean something else in answers.
+/// Names that have another meaning in answers.
 pub(super) const RESERVED: [&str; 3] = ["control", "pool", "underlay"];
 
 /// A configuration under examination.
@@ -386,7 +386,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Whether Linux takes it as the name of a device.
+/// Returns true if Linux accepts the name for a device.
 pub(super) fn is_device_name(name: &str) -> bool {
     let bad = |c: char| c == '/' || c.is_whitespace();
     !name.is_empty() && name.len() <= DEVICE_NAME_SIZE_MAX && !name.contains(bad)

@@ -1,9 +1,9 @@
-//! The file as text: its form is checked here, and a key is found again by its path, so that what
-//! is said about a value names the line it stands on.
+//! The file as text: checks its form, and finds a key by its path, so that messages about a value
+//! name its line.
 //!
-//! `serde` stops at the first thing that it cannot read. To report all of them, the offending
-//! part is taken out of the parsed tree and the reading starts again, until it succeeds or the
-//! whole tree has been taken apart. The tree shrinks each time, so this ends.
+//! `serde` stops at the first error. To report all errors, the offending part is removed from the
+//! parsed tree and the reading starts again, until it succeeds or the whole tree is gone. The tree
+//! shrinks each time, so this ends.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -33,8 +33,8 @@ pub(super) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Parses `text` and reads it as a configuration. Everything that is wrong with the form goes
-    /// into `report`; the configuration is `None` if its meaning cannot be judged.
+    /// Parses `text` and reads it as a configuration. All errors of form go into `report`; the
+    /// configuration is `None` if its meaning cannot be checked.
     pub(super) fn read(text: &'a str, report: &mut Report) -> (Self, Option<HostConfig>) {
         let (root, errors) = DeTable::parse_recoverable(text);
         let document = Self { text, root };
@@ -75,7 +75,7 @@ impl<'a> Document<'a> {
             _ = span.as_ref().is_some_and(|span| path_of(self.root.get_ref(), span, &mut path));
             path.extend(missing.map(Key));
             let key = path_text(&path);
-            // A field that is missing because it was taken out has been reported already.
+            // A field that is missing because it was removed has been reported already.
             let echo =
                 missing.is_some() && report.problems.iter().any(|p| is_at_or_in(&p.key, &key));
             if !echo {
@@ -91,7 +91,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The line on which `path` stands; if the file does not say it, the line of the nearest table
+    /// Returns the line of `path`; if the file does not contain it, the line of the nearest table
     /// around it.
     pub(super) fn line(&self, path: &[Step<'_>]) -> Option<usize> {
         let mut best = None;
@@ -127,7 +127,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// A path as people write it: `port[2].mac`. Positions count from 1.
+/// Formats a path: `port[2].mac`. Positions count from 1.
 pub(super) fn path_text(path: &[Step<'_>]) -> String {
     let mut text = String::new();
     for step in path {
@@ -144,7 +144,7 @@ fn is_at_or_in(key: &str, place: &str) -> bool {
     key.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-/// The path of the smallest key or value that `span` names; empty for the root.
+/// Finds the path of the smallest key or value that `span` names; empty for the root.
 fn path_of<'t>(table: &'t DeTable<'_>, span: &Range<usize>, path: &mut Vec<Step<'t>>) -> bool {
     let inside = table.iter().any(|(key, value)| {
         path.push(Key(key.get_ref()));
@@ -183,7 +183,7 @@ fn path_in_value<'t>(
     }
 }
 
-/// Takes the smallest key or value that `span` names out of the tree; false for the root.
+/// Removes the smallest key or value that `span` names from the tree; returns false for the root.
 fn take_out(table: &mut DeTable<'_>, span: &Range<usize>) -> bool {
     if table.iter_mut().any(|(_, value)| take_out_of_value(value.get_mut(), span)) {
         return true;
@@ -215,7 +215,7 @@ fn remedy_syntax() -> String {
     "The file is TOML: see https://toml.io.".to_owned()
 }
 
-/// `serde`'s words as ours, and what to do.
+/// Rephrases `serde`'s message, and adds the remedy.
 fn explain(message: &str, missing: Option<&str>) -> (String, String) {
     if let Some(name) = missing {
         return ("is missing".to_owned(), format!("Add a line `{name} = …`."));
@@ -234,7 +234,7 @@ fn explain(message: &str, missing: Option<&str>) -> (String, String) {
     (message.to_owned(), String::new())
 }
 
-/// "Did you mean …", or what there is to choose from.
+/// Returns "Did you mean …", or the possible names.
 pub(super) fn suggestion(given: &str, known: &[&str]) -> String {
     let given = given.to_lowercase();
     let near = known

@@ -1,4 +1,4 @@
-//! What a configuration says of the fabric, ready for the control plane.
+//! The fabric's part of a configuration, ready for the control plane.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,51 +15,51 @@ use super::workers::Workers;
 use crate::channel::Way;
 use crate::fabric::TapPlace;
 
-/// The highest number of a member. Those above are for hosts that are none.
+/// Highest number of a member. Numbers above it are for hosts that are no members.
 pub(super) const ID_MAX: u16 = 0x7fff;
 
 /// The host as a member of its fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FabricPlan {
-    /// What tells fabrics apart on the wire.
+    /// Identifier of the fabric on the wire.
     pub fabric: [u8; 16],
     /// This host.
     pub own: HostId,
-    /// Its name, which its certificate carries.
+    /// Name of the host, as in its certificate.
     pub name: String,
-    /// Where it listens.
+    /// Address on which the host listens.
     pub listen: SocketAddr,
-    /// The folder with its certificates.
+    /// Folder with its certificates.
     pub certificates: PathBuf,
-    /// The networks; a position is a [`VnetId`].
+    /// Networks; a position is a [`VnetId`].
     pub vnets: Vec<(Vni, String)>,
-    /// Their MTUs, at the same positions.
+    /// MTUs of the networks, at the same positions.
     pub mtus: Vec<u16>,
-    /// The policy of flow control.
+    /// Policy of flow control.
     pub policy: String,
-    /// The VTEP of this host.
+    /// VTEP of this host.
     pub vtep: IpAddr,
-    /// The other hosts; a position is a [`TunnelId`].
+    /// Other hosts; a position is a [`TunnelId`].
     pub hosts: Vec<HostPlan>,
-    /// The local ports but the underlay.
+    /// Local ports, without the underlay.
     pub ports: BTreeMap<PortId, LocalPort>,
-    /// All numbers of ports are below this one.
+    /// Upper bound of port numbers, exclusive.
     pub ports_max: u16,
     /// Endpoints that are bound to a port.
     pub bound: Vec<Bound>,
-    /// How many endpoints may be learned at a port.
+    /// Most endpoints that may be learned at a port.
     pub learn_max: u32,
-    /// How many endpoints one other member may claim.
+    /// Most endpoints that one other member may claim.
     pub claims_per_host: u32,
-    /// How many frames a second of one port are looked at for one cause.
+    /// Most punts per second of one port for one cause.
     pub punts_per_port: u32,
-    /// When an endpoint moves too often.
+    /// Limits for endpoints that move too often.
     pub moves: mobility::Limits,
-    /// For how long an endpoint is answered for that does not speak itself.
+    /// Time for which this host answers for an endpoint that does not speak itself.
     pub confirmed: Nanos,
-    /// How many endpoints of other hosts the chip holds.
+    /// Most endpoints of other hosts in the forwarding table.
     pub chip_flows: u32,
-    /// Questions a second for frames of one port whose destination nobody claims.
+    /// Most questions per second for frames of one port whose destination is unknown.
     pub asks_per_port: u32,
     /// The data workers.
     pub workers: Workers,
@@ -68,64 +68,64 @@ pub struct FabricPlan {
 /// Another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPlan {
-    /// The host.
+    /// Number of the host.
     pub host: HostId,
-    /// Its name, which its certificate carries.
+    /// Name of the host, as in its certificate.
     pub name: String,
-    /// Its VTEP.
+    /// VTEP of the host.
     pub vtep: IpAddr,
-    /// Where it listens; `None` if it is no member.
+    /// Address on which the host listens; `None` if it is no member.
     pub at: Option<SocketAddr>,
-    /// The networks it has.
+    /// Networks that the host has.
     pub vnets: Vec<Vni>,
 }
 
 /// A local port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalPort {
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// Its network.
+    /// Network of the port.
     pub vnet: VnetId,
-    /// Whether only what is bound to it may use it.
+    /// True if only bound endpoints may use the port.
     pub is_bound: bool,
-    /// How it treats its endpoints.
+    /// Policy for the port's endpoints.
     pub policy: VportPolicy,
-    /// What its bound endpoints may share.
+    /// Prefixes that its bound endpoints may share.
     pub allowed: Vec<IpPrefix>,
-    /// Where its TAP is, if it has one.
+    /// Place of its TAP, if it has one.
     pub(crate) tap: Option<TapPlace>,
 }
 
 /// An endpoint that is bound to a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// The port.
+    /// Number of the port.
     pub port: PortId,
-    /// The endpoint's network.
+    /// Network of the endpoint.
     pub vni: Vni,
-    /// Its address.
+    /// MAC of the endpoint.
     pub mac: Mac,
-    /// Its IP addresses.
+    /// IP addresses of the endpoint.
     pub ips: Vec<IpAddr>,
-    /// How late it is, if it was taken over from another host; 0 if it was not.
+    /// Sequence of the binding, if it was taken over from another host; 0 if it was not.
     pub taken: u32,
 }
 
 impl FabricPlan {
-    /// The host of a tunnel.
+    /// Returns the host of a tunnel.
     #[must_use]
     pub fn host(&self, tunnel: TunnelId) -> Option<HostId> {
         self.hosts.get(tunnel.index()).map(|host| host.host)
     }
 
-    /// How many workers there are.
+    /// Returns the number of workers.
     #[must_use]
     pub fn worker_count(&self) -> u16 {
         u16::try_from(self.workers.count).expect("checked: a few")
     }
 
-    /// The worker that sends there. What all of them send to, the first one does.
+    /// Returns the worker that sends there. If all of them could, it is the first one.
     #[must_use]
     pub(crate) fn worker_of(&self, way: Way) -> usize {
         let placed = match way {
@@ -136,28 +136,28 @@ impl FabricPlan {
         placed.and_then(|placed| placed.worker).unwrap_or(0)
     }
 
-    /// The tunnel to a host.
+    /// Returns the tunnel to a host.
     #[must_use]
     pub fn tunnel(&self, host: HostId) -> Option<TunnelId> {
         self.hosts.iter().position(|known| known.host == host).map(TunnelId::from_index)
     }
 
-    /// The number on the wire of a network.
+    /// Returns the VNI of a network.
     #[must_use]
     pub fn vni(&self, vnet: VnetId) -> Option<Vni> {
         self.vnets.get(vnet.index()).map(|vnet| vnet.0)
     }
 
-    /// The network of a number on the wire.
+    /// Returns the network of a VNI.
     #[must_use]
     pub fn vnet(&self, vni: Vni) -> Option<VnetId> {
         self.vnets.iter().position(|known| known.0 == vni).map(VnetId::from_index)
     }
 
-    /// The network of this name.
+    /// Returns the network of this name.
     ///
     /// # Errors
-    /// There is none; which there are.
+    /// If there is none, with the existing names.
     pub fn vnet_named(&self, name: &str) -> Result<(VnetId, Vni), String> {
         let at = self.vnets.iter().position(|vnet| vnet.1 == name);
         at.map(|at| (VnetId::from_index(at), self.vnets[at].0)).ok_or_else(|| {
@@ -166,7 +166,7 @@ impl FabricPlan {
         })
     }
 
-    /// The name of a host.
+    /// Returns the name of a host.
     #[must_use]
     pub fn host_name(&self, host: HostId) -> Option<&str> {
         if host == self.own {
@@ -176,7 +176,7 @@ impl FabricPlan {
     }
 }
 
-/// The fabric of a configuration that passed every check.
+/// Returns the fabric of a configuration that passed every check.
 pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Option<FabricPlan> {
     let (fabric, underlay) = (config.fabric.as_ref()?, config.underlay.as_ref()?);
     let vnet_id = |name: &str| config.vnets.iter().position(|vnet| vnet.name == name);
@@ -242,12 +242,12 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
     })
 }
 
-/// What a list of a port names.
+/// Returns the prefixes of a port's list.
 pub(super) fn prefixes(allowed: &[AllowedIp]) -> Vec<IpPrefix> {
     allowed.iter().map(|allowed| allowed.0).collect()
 }
 
-/// When an endpoint moves too often.
+/// Returns the limits for endpoints that move too often.
 fn moves(fabric: &api::Fabric) -> mobility::Limits {
     let seconds = |seconds: u32| Nanos::from_millis(1_000 * u64::from(seconds));
     mobility::Limits {
@@ -262,7 +262,8 @@ fn moves(fabric: &api::Fabric) -> mobility::Limits {
     }
 }
 
-/// What ports and endpoints of the file say of one endpoint, put together.
+/// Returns the bound endpoints, each with the data of all ports and endpoints of the file that name
+/// it.
 fn bound(config: &HostConfig) -> Vec<Bound> {
     let mut all: Vec<Bound> = Vec::new();
     let mut places: BTreeMap<(Vni, Mac), usize> = BTreeMap::new();
@@ -291,7 +292,8 @@ fn bound(config: &HostConfig) -> Vec<Bound> {
     all
 }
 
-/// 128 bits of a name: FNV-1a, which tells fabrics apart and keeps nobody out. Certificates do.
+/// Returns 128 bits of a name: FNV-1a, which identifies fabrics but keeps no attacker out.
+/// Certificates do.
 fn number_of(name: &str) -> [u8; 16] {
     let hash = name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)

@@ -1,5 +1,5 @@
-//! What a configuration needs of the machine, looked at without changing anything: certificates,
-//! addresses, namespaces, and whether anybody could send or receive. Devices are looked at when the
+//! Requirements of a configuration on the machine, checked without changing anything: certificates,
+//! addresses, namespaces, and whether any port could send or receive. Devices are checked when the
 //! configuration is read.
 
 use std::net::{IpAddr, UdpSocket};
@@ -10,18 +10,18 @@ use sluice_api::config::{PortKind, UnderlayKind};
 use super::Plan;
 use crate::fabric;
 
-/// Something that was found.
+/// A result of the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// As it should be.
+    /// The item is fine.
     Fine(String),
-    /// It runs, and does not do what people may think.
+    /// The host runs, but may not do as expected.
     Warning(String),
-    /// It would not run.
+    /// The host would not run.
     Problem(String),
 }
 
-/// Looks at the machine.
+/// Checks the machine.
 #[must_use]
 pub fn look(plan: &Plan) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -46,7 +46,7 @@ pub fn look(plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-/// The VTEP, where the kernel has it.
+/// Checks the address of the VTEP, if the kernel must have it.
 fn vtep(plan: &Plan) -> Option<Finding> {
     let underlay = plan.config.underlay.as_ref()?;
     if underlay.kind == UnderlayKind::VhostUser {
@@ -58,7 +58,7 @@ fn vtep(plan: &Plan) -> Option<Finding> {
     (listen != Some(underlay.address.into())).then_some(address)
 }
 
-/// Whether this machine has an address: only then a socket can have it.
+/// Checks that this machine has an address: only then a socket can have it.
 fn address(key: &str, address: IpAddr) -> Option<Finding> {
     use std::io::ErrorKind::AddrNotAvailable;
     match UdpSocket::bind((address, 0)) {
@@ -82,7 +82,7 @@ fn namespaces(plan: &Plan) -> impl Iterator<Item = Finding> + '_ {
     })
 }
 
-/// A switch that forwards nothing, in words.
+/// Reports a switch that forwards nothing.
 fn silent(plan: &Plan) -> Vec<Finding> {
     let config = &plan.config;
     let mut findings = Vec::new();

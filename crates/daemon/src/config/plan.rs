@@ -1,4 +1,4 @@
-//! What a checked configuration comes to.
+//! The result of a checked configuration.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,85 +14,85 @@ use sluice_switch::{Destination, SwitchConfig};
 use super::fabric::FabricPlan;
 use super::workers::Workers;
 
-/// Everything that the two processes need to know.
+/// Data that the two processes need.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The configuration as it was written.
     pub config: HostConfig,
-    /// Its text.
+    /// Text of the configuration.
     pub text: String,
-    /// What its relative paths are relative to; `None` if it lies in no directory.
+    /// Base directory of its relative paths; `None` if it lies in no directory.
     pub dir: Option<PathBuf>,
-    /// Tells configurations apart that mean different things.
+    /// Hash that differs between configurations with different meanings.
     pub fingerprint: Fingerprint,
-    /// Where sockets and state lie.
+    /// Directory of sockets and state.
     pub run_dir: PathBuf,
-    /// Where lies what must survive a restart of the machine.
+    /// Directory of the state that must survive a restart of the machine.
     pub state_dir: PathBuf,
     /// The switch.
     pub switch: SwitchConfig,
-    /// Its seed.
+    /// Seed of the switch.
     pub seed: u64,
-    /// The ports to open; a position is a `PortId`. Those that come later have the numbers behind.
+    /// Ports to open; a position is a `PortId`. Ports that are added later have the next numbers.
     pub ports: Vec<PortPlan>,
-    /// Which worker serves each port.
+    /// Worker of each port.
     pub workers: Workers,
     /// The fabric, if the host is a member of one.
     pub fabric: Option<FabricPlan>,
-    /// The largest layer-3 packet of any port.
+    /// Largest layer-3 packet of any port.
     pub mtu_max: u16,
-    /// The addresses that are known.
+    /// Addresses that are known.
     pub addresses: Vec<(VnetId, Mac, Destination)>,
-    /// What the operator should know, said at the start.
+    /// Notes for the operator, logged at the start.
     pub notes: Vec<String>,
 }
 
 /// A port to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortPlan {
-    /// Addresses that its endpoint may speak as beside its own.
+    /// Addresses that its endpoint may use beside its own.
     pub allowed: Vec<AllowedIp>,
-    /// Its name.
+    /// Name of the port.
     pub name: String,
-    /// The name of its network; `underlay` for the underlay.
+    /// Name of its network; `underlay` for the underlay.
     pub vnet: String,
-    /// How to open it.
+    /// Way to open it.
     pub attachment: Attachment,
-    /// What the policy lacks for this port to be lossless; `None` if it is up to the port.
+    /// Missing part of the policy for this port to be lossless; `None` if it depends on the port.
     pub policy_lacks: Option<&'static str>,
 }
 
-/// How a port is opened.
+/// Way to open a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attachment {
     /// A TAP device.
     Tap {
         /// The device.
         device: String,
-        /// The network namespace that it lies in.
+        /// Network namespace of the device.
         netns: Option<PathBuf>,
         /// The MAC of the endpoint.
         mac: Option<Mac>,
-        /// The IP addresses that the device gets, with the lengths of their prefixes.
+        /// IP addresses for the device, with prefix lengths.
         addresses: Vec<(IpAddr, u8)>,
-        /// The routes that the device gets.
+        /// Routes for the device.
         routes: Vec<TapRoute>,
-        /// The ring, if the default is not wanted.
+        /// Size of the ring, if not the default.
         ring_frames: Option<u32>,
         /// The layer-3 MTU.
         mtu: u16,
     },
     /// A virtual machine's network card.
     VhostUser {
-        /// Where it meets the front end.
+        /// Socket on which it meets the front end.
         socket: PathBuf,
-        /// Whether it connects there instead of listening.
+        /// True if it connects there instead of listening.
         client: bool,
-        /// Whether frames are completed in the order in which they were sent.
+        /// True if frames are completed in the order in which they were sent.
         in_order: bool,
-        /// The priorities of each queue; none: it has one queue for all.
+        /// Priorities of each queue; none: it has one queue for all.
         queues: Vec<PriorityMask>,
-        /// Whether checksums and segmentation may be left to each other.
+        /// True if checksums and segmentation may be left to the peer.
         offload: bool,
         /// The layer-3 MTU.
         mtu: u16,
@@ -101,7 +101,7 @@ pub enum Attachment {
     L2 {
         /// The device.
         device: String,
-        /// What the kernel's receive ring must hold.
+        /// Bytes that the kernel's receive ring must hold.
         ring_bytes: u64,
         /// The layer-3 MTU.
         mtu: u16,
@@ -112,41 +112,41 @@ pub enum Attachment {
     BareMetal {
         /// The device.
         device: String,
-        /// Which of its frames.
+        /// Selection of the device's frames.
         vlan: Vlan,
-        /// What the kernel's receive ring must hold; the same for all ports of the device.
+        /// Bytes that the kernel's receive ring must hold; the same for all ports of the device.
         ring_bytes: u64,
         /// The largest layer-3 MTU of its ports.
         mtu: u16,
-        /// The priorities that its neighbour may be told to pause.
+        /// Priorities that its neighbour may be told to pause.
         pausable: PriorityMask,
     },
     /// The kernel's UDP sockets.
     Udp {
-        /// The address of the VTEP.
+        /// Address of the VTEP.
         local: Ipv4Addr,
-        /// The device that VXLAN is taken from.
+        /// Device from which VXLAN is accepted.
         device: String,
-        /// The MAC that received frames are addressed to.
+        /// Destination MAC of received frames.
         mac: Mac,
-        /// The kernel's receive buffer.
+        /// Size of the kernel's receive buffer.
         receive_bytes: u64,
-        /// How many workers share what comes.
+        /// Number of workers that share the received frames.
         sharers: usize,
         /// The layer-3 MTU.
         mtu: u16,
     },
 }
 
-/// 64 bits that tell configurations apart. Comments and order of keys do not count.
+/// 64 bits that identify a configuration. Comments and the order of keys do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(pub u64);
 
 impl Fingerprint {
-    /// Of a configuration: FNV-1a over its canonical JSON.
+    /// Computes the fingerprint of a configuration: FNV-1a over its canonical JSON.
     #[must_use]
     pub fn of(config: &HostConfig) -> Self {
-        // What is said of it changes nothing of what is done.
+        // The log level changes no behaviour.
         let mut config = config.clone();
         config.host.log = None;
         let json = serde_json::to_vec(&config).expect("a configuration is plain data");

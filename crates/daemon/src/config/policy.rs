@@ -1,4 +1,4 @@
-//! The policy of a port in words: what a vport shows of how it is treated.
+//! The policy of a port in words, for `vport` output.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use sluice_api::config::{HostConfig, Port};
 use sluice_api::fabric::VportPolicy;
 use sluice_base::Priority;
 
-/// That of a port of the file, or of one that was added. `learn_max` is for ports without bound
-/// endpoints.
+/// Returns the policy of a port of the file, or of one that was added. `learn_max` is for ports
+/// without bound endpoints.
 pub(super) fn of(config: &HostConfig, port: &Port, learn_max: u32) -> VportPolicy {
     let class = |priority: &u8| config.classes.iter().find(|class| class.priority == *priority);
     let all = || Priority::all().map(Priority::get);

@@ -1,39 +1,39 @@
-//! What is wrong with a configuration: every problem with its line, its key and the remedy.
+//! Errors of a configuration: every problem with its line, its key and the remedy.
 
 use std::fmt;
 
-/// One thing that is wrong.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The line, from 1; `None` if the problem is about the whole file.
     pub line: Option<usize>,
     /// The key, as `port[2].mac`; empty if the file cannot be read at all.
     pub key: String,
-    /// What is wrong.
+    /// Description of the problem.
     pub what: String,
-    /// What to do about it.
+    /// Remedy.
     pub remedy: String,
 }
 
-/// All that is wrong with one file, in the order of its lines.
+/// All errors of one file, in the order of its lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The file.
     pub file: String,
-    /// What is wrong with it.
+    /// The errors.
     pub problems: Vec<Problem>,
-    /// Whether the form is so wrong that the meaning was not looked at.
+    /// True if the form is so wrong that the meaning was not checked.
     pub meaning_unchecked: bool,
 }
 
 impl Report {
-    /// An empty report.
+    /// Returns an empty report.
     #[must_use]
     pub fn new(file: &str) -> Self {
         Self { file: file.to_owned(), problems: Vec::new(), meaning_unchecked: false }
     }
 
-    /// Puts the problems into the order of their lines.
+    /// Sorts the problems by their lines.
     pub fn sort(&mut self) {
         self.problems.sort_by_key(|problem| problem.line.unwrap_or(0));
     }

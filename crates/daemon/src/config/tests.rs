@@ -1,4 +1,4 @@
-//! Each wrong file with all that is said about it, word for word.
+//! Wrong files with all of their messages, word for word.
 
 use sluice_base::{ByteCount, IpPrefix, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId};
 use sluice_switch::{Destination, InputFull, PauseConfig, PortRole};
@@ -76,7 +76,7 @@ fn planned(text: &str) -> Plan {
     plan("host.toml", text, &Fake).unwrap_or_else(|report| panic!("{report}"))
 }
 
-/// What is said about `text` after each `from` is replaced.
+/// Returns the messages on `text` after each `from` is replaced.
 fn said(text: &str, changes: &[(&str, &str)]) -> String {
     let mut text = text.to_owned();
     for (from, to) in changes {
@@ -240,7 +240,7 @@ host.toml:14: port[1].link: a TAP is no cable
     the_switch_is_fine: SWITCH, [], "nothing";
 }
 
-/// What the two letters of a policy become: (outputs hold, inputs from the wire pause).
+/// Settings for the two letters of a policy: (outputs hold, inputs from the wire pause).
 #[test]
 fn policies_are_settings_of_places() {
     for (policy, held, paused) in
@@ -368,7 +368,7 @@ fn a_ring_that_may_not_hold_its_headroom_is_told_of() {
     let fast = HOST.replace("rate_mbps = 1000", "rate_mbps = 10000");
     let stall = "lower `stall_ms` if the reader is never descheduled that long";
     assert_eq!(notes(&fast), [format!("{small}{stall}")]);
-    // Nobody relies on it.
+    // No promise depends on it.
     assert!(notes(&unknown.replace("\"ZZ\"", "\"ZL\"")).is_empty());
     assert!(
         notes(&HOST.replace("rate_mbps = 1000", "rate_mbps = 10000, stall_ms = 10")).is_empty()
@@ -398,7 +398,7 @@ fn comments_do_not_change_the_fingerprint_and_values_do() {
     assert_ne!(planned(HOST).fingerprint, other.fingerprint);
 }
 
-/// The data process reads a copy that lies elsewhere, and must mean the same.
+/// The data process reads a copy in another directory, and must get the same result.
 #[test]
 fn a_copy_elsewhere_has_the_relative_paths_of_the_file() {
     let dir = std::env::temp_dir().join(format!("sluice-beside-{}", std::process::id()));
@@ -514,12 +514,12 @@ fn full_frames_with_a_tag_of_their_own_are_spoken_of() {
     assert!(notes[0].ends_with("`ip link set eth1 mtu 1504`"), "{notes:?}");
 }
 
-/// What is said about a host with a trunk after each change.
+/// Returns the messages on a host with a trunk after each change.
 fn trunk_said(changes: &[(&str, &str)]) -> String {
     said(&format!("{HOST}{TRUNK}"), changes)
 }
 
-/// What is wrong, by which changes, and what is said.
+/// A case: name, changes, message.
 type Wrong<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
 
 #[test]
@@ -662,7 +662,7 @@ fn queues_of_a_machine_are_of_priorities() {
     let [_, one, three, _] = &plan.switch.ports[..] else { panic!("four ports") };
     assert_eq!((one.queues, three.queues), (1, 3));
     assert_eq!(one.queue_priorities, [PriorityMask::ALL; 8]);
-    // The first queue is everybody's.
+    // The first queue takes every priority.
     assert_eq!(
         three.queue_priorities[..4],
         [&[PriorityMask::ALL], &queues[1..], &[PriorityMask::ALL]].concat()

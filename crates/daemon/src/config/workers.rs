@@ -1,7 +1,7 @@
-//! Which data worker serves which port.
+//! Assignment of ports to data workers.
 //!
-//! A port goes where the configuration says, or where another port of its device is, or to the
-//! worker that has the fewest, the first of those. So the same file always means the same.
+//! A port goes to its configured worker, or to the worker of another port of its device, or to the
+//! first of the workers with the fewest ports. So the same file always gives the same assignment.
 
 use std::fmt;
 
@@ -12,26 +12,27 @@ use sluice_switch::{Limit, SwitchConfig};
 /// Frames of a priority that may be on their way to, or wait in, a port of another worker: with a
 /// fifth of a millisecond there and back, 320,000 a second.
 const LEND_MAX: u16 = 64;
-/// So many frames may be on their way from one worker to another; with many ports fewer of each.
+/// Most frames on their way from one worker to another; with many ports there are fewer of each.
 const LOANS_MAX: usize = 16_384;
 
 /// The data workers of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workers {
-    /// How many there are.
+    /// Number of workers.
     pub count: usize,
-    /// By number of port.
+    /// Assignment by port number.
     pub ports: Vec<Placed>,
 }
 
-/// Where a port is served.
+/// Assignment of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// The worker, from 0; `None`: each has a socket of its own, and gets a part of what comes.
+    /// Worker, from 0; `None`: each worker has a socket of its own, and receives a part of the
+    /// frames.
     pub worker: Option<usize>,
-    /// Why that one.
+    /// Reason for this worker.
     pub why: Why,
-    /// Whether it may move to another one while it runs.
+    /// True if the port may migrate at run time.
     pub moves: bool,
 }
 
@@ -41,18 +42,18 @@ impl Placed {
     }
 }
 
-/// Why a port is served by its worker.
+/// Reason why a port has its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// There is no other.
     Only,
-    /// The configuration says so.
+    /// The worker is configured.
     Configured,
-    /// Another port of its device is there.
+    /// Another port of the same device is there.
     SharesDevice(String),
-    /// It had the fewest ports.
+    /// The worker had the fewest ports.
     FewestPorts,
-    /// The kernel gives each worker a part of what comes.
+    /// The kernel gives each worker a part of the received frames.
     Spread,
 }
 
@@ -69,7 +70,7 @@ impl fmt::Display for Why {
 }
 
 impl Workers {
-    /// Of a checked configuration.
+    /// Assigns the ports of a checked configuration.
     #[must_use]
     pub fn of(config: &HostConfig) -> Self {
         let count = usize::from(config.host.workers.max(1));
@@ -99,20 +100,20 @@ impl Workers {
         Self { count, ports: ports.into_iter().flatten().collect() }
     }
 
-    /// The worker of each port.
+    /// Returns the worker of each port.
     #[must_use]
     pub fn owners(&self) -> Vec<Option<usize>> {
         self.ports.iter().map(|placed| placed.worker).collect()
     }
 
-    /// The ports that may move.
+    /// Returns the ports that may migrate.
     pub fn movable(&self) -> impl Iterator<Item = PortId> {
         let ports = self.ports.iter().enumerate().filter(|(_, placed)| placed.moves);
         ports.map(|(at, _)| PortId::from_index(at))
     }
 
-    /// The switch of one worker. The pool is shared out, so that several need no more memory than
-    /// one.
+    /// Returns the switch of one worker. The workers share the memory of the pool, so that several
+    /// need no more than one.
     #[must_use]
     pub fn shard(&self, whole: &SwitchConfig, worker: usize) -> SwitchConfig {
         if self.count == 1 {
@@ -134,7 +135,7 @@ impl Workers {
     }
 }
 
-/// The worker of a port that the configuration does not place.
+/// Chooses the worker of a port that the configuration does not place.
 fn choose(config: &HostConfig, count: usize, ports: &[Option<Placed>], at: usize) -> Placed {
     if let Some((worker, beside)) = shared(config, ports, at) {
         return Placed::at(Some(worker), Why::SharesDevice(beside));
@@ -143,19 +144,19 @@ fn choose(config: &HostConfig, count: usize, ports: &[Option<Placed>], at: usize
         |worker: &usize| ports.iter().flatten().filter(|p| p.worker == Some(*worker)).count();
     let worker = (0..count).min_by_key(load).or(Some(0));
     let placed = Placed::at(worker, Why::FewestPorts);
-    // What is on a wire shares its device and its pauses with others.
+    // A port on a wire shares its device and its pauses with others.
     let kind = config.ports.get(at).map(|port| port.kind);
     let is_own = matches!(kind, Some(PortKind::Tap | PortKind::VhostUser));
     Placed { moves: is_own && config.host.placement != PlacementMode::Rss, ..placed }
 }
 
-/// Whether the underlay may be served by all workers. A rate is counted by one.
+/// Returns true if all workers may serve the underlay. A rate is counted by one worker.
 fn spreads(config: &HostConfig) -> bool {
     let may = |u: &Underlay| u.kind == UnderlayKind::Udp && u.link.rate_mbps.is_none();
     config.underlay.as_ref().is_some_and(may)
 }
 
-/// Where another port of the same device is, and its name.
+/// Returns the worker of another port of the same device, and that port's name.
 fn shared(config: &HostConfig, ports: &[Option<Placed>], at: usize) -> Option<(usize, String)> {
     let port = config.ports.get(at).filter(|port| port.kind == PortKind::L2)?;
     let others = config.ports.iter().zip(ports).enumerate();

@@ -1,5 +1,5 @@
-//! The data process as control sees it: found or started, known by its connection, drained or, if
-//! it does not listen any more, killed.
+//! The data process from control's side: found or started, known by its connection, drained or, if
+//! it does not react any more, killed.
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -26,25 +26,25 @@ use crate::protocol::{self, Hello, Request};
 use crate::run_dir::{self, Role};
 use crate::seccomp;
 
-/// How long a data process may take to open its ports.
+/// Longest time for a data process to open its ports.
 const START_MAX: Duration = Duration::from_secs(20);
-/// How long it may take to answer a greeting.
+/// Longest time for the answer to a greeting.
 const HELLO_MAX: Duration = Duration::from_secs(5);
-/// How long it may take to drain, of which one second is for frames.
+/// Longest time to drain, of which one second is for frames.
 const DRAIN_MAX: Nanos = Nanos::from_millis(5000);
 
-/// How long a process that broke off may take to be gone.
+/// Longest time for a process that closed its connection to be gone.
 const ENDED_WITHIN: Nanos = Nanos::from_millis(1000);
 
 /// A running data process.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) hello: Hello,
-    /// Stays open: it ends when the process does.
+    /// Stays open: the connection ends when the process does.
     pub(super) stream: UnixStream,
-    /// Names the process even if its number is given to another one.
+    /// Refers to the process even if its number is reused.
     process: OwnedFd,
-    /// If it was started here.
+    /// The child, if this process started it.
     child: Option<RefCell<Child>>,
 }
 
@@ -58,7 +58,7 @@ impl Link {
         Ok(Self { hello, stream, process, child: child.map(RefCell::new) })
     }
 
-    /// How it ended, if that can be known.
+    /// Returns how it ended, if that can be known.
     pub(super) fn how_it_ended(&self) -> String {
         match self.child.as_ref().map(|child| child.borrow_mut().wait()) {
             Some(Ok(status)) => describe(status),
@@ -69,7 +69,7 @@ impl Link {
         }
     }
 
-    /// Waits until it ended; false if it did not within `span`.
+    /// Waits until it ends; returns false if it does not within `span`.
     fn wait(&self, span: Nanos) -> bool {
         let mut fds = [PollFd::new(&self.process, PollFlags::IN)];
         let ended = poll(&mut fds, Some(&timespec(span))).is_ok_and(|count| count > 0);
@@ -79,28 +79,28 @@ impl Link {
         ended
     }
 
-    /// Whether it ended.
+    /// Returns true if it has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.wait(ENDED_WITHIN)
     }
 
-    /// Whether it runs the program that lies where this one did.
+    /// Returns true if it runs the program at this program's path.
     pub(super) fn runs_the_program_there(&self) -> bool {
         let id = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
         let its = PathBuf::from(format!("/proc/{}/exe", self.hello.pid));
         program().is_ok_and(|there| id(&there) == id(&its))
     }
 
-    /// Takes the status of a process that ended, from which nothing is left to learn.
+    /// Reaps a process that ended, whose status does not matter.
     fn reap(&self) {
         match &self.child {
             Some(child) => _ = child.borrow_mut().wait(),
-            // It is this process's child if that became another program since.
+            // The process is a child of this one if that became another program since.
             None => _ = waitpid(self.pid(), WaitOptions::NOHANG),
         }
     }
 
-    /// Another name of the process for as long as that is kept.
+    /// Returns another descriptor of the process.
     pub(super) fn process(&self) -> std::io::Result<OwnedFd> {
         self.process.try_clone()
     }
@@ -109,8 +109,8 @@ impl Link {
         i32::try_from(self.hello.pid).ok().and_then(Pid::from_raw)
     }
 
-    /// Whether it runs the same program as this process, also if the file of either was replaced
-    /// since.
+    /// Returns true if it runs the same program as this process, even if the file of either was
+    /// replaced since.
     pub(super) fn runs_this_program(&self) -> bool {
         let id = |process: &str| {
             let file = std::fs::metadata(format!("/proc/{process}/exe")).ok()?;
@@ -120,17 +120,17 @@ impl Link {
     }
 }
 
-/// What was found in the directory of a host.
+/// Result of the search in the directory of a host.
 #[derive(Debug)]
 pub(super) enum Found {
     /// No data process.
     Nobody,
-    /// One that answers.
+    /// A data process that answers.
     Running(Link),
 }
 
-/// Looks for a data process. One that is just being started, or is about to end, is waited for: the
-/// kernel may still accept connections for a process that it is taking down.
+/// Looks for a data process. Waits for one that is starting or about to end: the kernel may still
+/// accept connections for a process that it is tearing down.
 pub(super) fn find(run_dir: &Path) -> anyhow::Result<Found> {
     let until = Instant::now() + START_MAX;
     loop {
@@ -153,7 +153,7 @@ pub(super) fn find(run_dir: &Path) -> anyhow::Result<Found> {
 
 /// Starts a data process and waits until it forwards.
 pub(super) fn start(plan: &Plan, kept: &Kept) -> anyhow::Result<Link> {
-    // The file of the operator may change; this is what was checked.
+    // The file of the operator may change; this text was checked.
     let config = plan.run_dir.join(run_dir::CONFIG_FILE);
     run_dir::replace(&config, &plan.text)
         .with_context(|| format!("cannot write {}", config.display()))?;
@@ -167,7 +167,8 @@ pub(super) fn start(plan: &Plan, kept: &Kept) -> anyhow::Result<Link> {
         if let Some(status) = child.try_wait()? {
             bail!("the data process did not start ({}); it said why above", describe(status));
         }
-        // A socket that a killed process left refuses; it is replaced when the new one is ready.
+        // A socket that a killed process left refuses; it is replaced when the new process is
+        // ready.
         if let Ok(stream) = connect(&plan.run_dir) {
             return Link::new(stream, Some(child));
         }
@@ -180,9 +181,9 @@ pub(super) fn start(plan: &Plan, kept: &Kept) -> anyhow::Result<Link> {
     }
 }
 
-/// Lets a data process send what it holds and end. One that does not is killed.
+/// Lets a data process send its held frames and end. Kills it if it does not.
 pub(super) fn drain(link: Link) {
-    // The worker is told; the connection must not be in use by the thread that watches it.
+    // A signal, since the thread that watches the connection uses that.
     let asked = pidfd_send_signal(&link.process, Signal::TERM);
     if asked.is_err() || link.wait(DRAIN_MAX) {
         return;
@@ -192,7 +193,7 @@ pub(super) fn drain(link: Link) {
     link.wait(DRAIN_MAX);
 }
 
-/// The call of a data process of a plan, whose text stands in `config`.
+/// Returns the command for a data process of a plan, whose text is in `config`.
 pub(super) fn command(plan: &Plan, config: &Path, begins: &str) -> anyhow::Result<Command> {
     let mut command = Command::new(program()?);
     seccomp::tell(&mut command);
@@ -204,7 +205,7 @@ pub(super) fn command(plan: &Plan, config: &Path, begins: &str) -> anyhow::Resul
     Ok(command)
 }
 
-/// This program, also if its file was replaced by a newer one since.
+/// Returns the path of this program, also if its file was replaced by a newer one since.
 pub(super) fn program() -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe().context("cannot find this program's file")?;
     if path.exists() {

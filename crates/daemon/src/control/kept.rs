@@ -1,6 +1,6 @@
-//! Descriptors of the data process that control keeps, so that what they lead to outlives it: with
-//! a descriptor a TAP has its carrier, and the frames that wait in its ring stay there, until the
-//! next data process reads them.
+//! Descriptors of the data process that control keeps, so that their devices outlive it: with an
+//! open descriptor a TAP has its carrier, and the frames in its ring stay there, until the next
+//! data process reads them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -15,10 +15,10 @@ use crate::hand::{self, Named};
 use crate::log::say;
 use crate::protocol::Request;
 
-/// How long data may take to lend its descriptors, or to take them.
+/// Longest time for data to send its descriptors, or to receive them.
 const LENT_WITHIN: Duration = Duration::from_secs(10);
 
-/// What is kept, by port.
+/// Descriptors that are kept, by port.
 #[derive(Debug)]
 pub(super) struct Kept {
     run_dir: PathBuf,
@@ -30,7 +30,7 @@ impl Kept {
         Self { run_dir: run_dir.to_owned(), files: Mutex::default() }
     }
 
-    /// Borrows the descriptors of these ports from data, or of all.
+    /// Gets copies of the descriptors of these ports from data, or of all.
     pub(super) fn borrow(&self, ports: &[String]) {
         match self.ask(ports) {
             Ok(files) if ports.is_empty() => *self.files() = files.into_iter().collect(),
@@ -48,13 +48,13 @@ impl Kept {
         hand::receive(&stream)
     }
 
-    /// Keeps the descriptor of a port that goes no longer.
+    /// Closes the descriptor of a port that is deleted.
     pub(super) fn forget(&self, port: &str) {
         self.files().remove(port);
     }
 
-    /// Everything that is kept. What is no TAP's is given away: a socket that control kept would
-    /// hold its address against a data process that wants it otherwise.
+    /// Returns copies of all descriptors. Descriptors of sockets are given away: a socket that
+    /// control kept would hold its address against a data process with another configuration.
     fn copies(&self) -> Vec<Named> {
         let copy = |(name, file): (&String, &OwnedFd)| Some((name.clone(), file.try_clone().ok()?));
         let mut files = self.files();
@@ -63,21 +63,21 @@ impl Kept {
         copies
     }
 
-    /// The end of a stream by which a new data process gets what is kept.
+    /// Returns the end of a stream by which a new data process receives the descriptors.
     pub(super) fn offer(&self) -> anyhow::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
-        // Whoever stops in the middle keeps the other from nothing.
+        // A process that stops midway does not block the other.
         theirs.set_read_timeout(Some(LENT_WITHIN))?;
         ours.set_write_timeout(Some(LENT_WITHIN))?;
         let files = self.copies();
         spawn("offer", move || {
-            // A data process that ends without them said why.
+            // A data process that ends without them has reported why.
             _ = hand::send(&ours, &files);
         })?;
         Ok(theirs.into())
     }
 
-    /// Everything that is kept, and keeps nothing more.
+    /// Takes all descriptors, and keeps none.
     pub(super) fn take(&self) -> Vec<Named> {
         std::mem::take(&mut *self.files()).into_iter().collect()
     }
@@ -87,7 +87,7 @@ impl Kept {
     }
 }
 
-/// Whether a descriptor is a device's, and no socket's.
+/// Returns true if a descriptor is a device's, not a socket's.
 fn is_device(file: &OwnedFd) -> bool {
     let mode =
         rustix::fs::fstat(file).map(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode));

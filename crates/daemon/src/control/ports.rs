@@ -1,18 +1,19 @@
-//! Ports that were added while the host runs: the list that outlives both processes and a restart
-//! of the machine.
+//! Ports that were added at run time: the list that outlives both processes and a restart of the
+//! machine.
 //!
 //! ```text
 //!   add: file ── data opens and attaches ── fabric claims its endpoint ── answer
 //!   del: file ── fabric withdraws ── data closes ── answer
 //! ```
 //!
-//! The file comes first. If it cannot be written nothing is done, and the answer says so. If
-//! something behind it fails, it is written back. Whoever is killed in between leaves a port too
-//! many in the file, which the next control opens, or one too few, which the next control has data
-//! delete ([`Request::Tidy`]).
+//! The file comes first. If it cannot be written nothing is done, and the answer says so. If a
+//! later step fails, the old list is written back. A process that is killed in between leaves a
+//! port too many in the file, which the next control process opens, or one too few, which the next
+//! control process lets data delete ([`Request::Tidy`]).
 //!
-//! After a restart of the machine namespaces are made anew, later than control starts: a port
-//! waits for its own. The process of a `--pid` is another one by then, so such a port is forgotten.
+//! After a restart of the machine namespaces are made anew, later than control starts: a port waits
+//! for its own namespace. The process of a `--pid` is another one by then, so such a port is
+//! forgotten.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,9 +31,9 @@ use crate::log::say;
 use crate::protocol::{self, Done, Request};
 use crate::run_dir;
 
-/// How often it is looked for namespaces that ports wait for.
+/// Time between two searches for namespaces that ports wait for.
 const NAMESPACE_RETRY: Duration = Duration::from_secs(1);
-/// How long data may take to open a device and attach it.
+/// Longest time for data to open a device and attach it.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// The ports that were added.
@@ -41,29 +42,29 @@ pub(super) struct AddedPorts {
     plan: Plan,
     fabric: Option<Fabric>,
     files: Arc<Files>,
-    /// Held for as long as a port comes or goes: one at a time.
+    /// Held while a port is added or deleted: one at a time.
     list: Mutex<Vec<Listed>>,
 }
 
 #[derive(Clone, Debug)]
 struct Listed {
     new: NewPort,
-    /// Whether data has it. One whose namespace is gone does not come back.
+    /// True if data has the port. A port whose namespace is gone does not come back.
     is_open: bool,
-    /// Whether it was added before the machine was started, and its namespace may come yet.
+    /// True if the port was added before the machine was started, and its namespace may still come.
     waits: bool,
 }
 
-/// What is in the file.
+/// Contents of the file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
-    /// The start of the machine during which it was written.
+    /// Boot id of the machine at the time of writing.
     boot: String,
     ports: Vec<NewPort>,
 }
 
 impl AddedPorts {
-    /// Those that an earlier control process kept.
+    /// Loads the ports that an earlier control process kept.
     pub(super) fn load(
         plan: &Plan,
         fabric: Option<Fabric>,
@@ -96,7 +97,7 @@ impl AddedPorts {
         Ok(Self { plan: plan.clone(), fabric, files, list: Mutex::new(list) })
     }
 
-    /// Looks from time to time whether a namespace came that a port waits for.
+    /// Starts a thread that looks from time to time for the namespaces that ports wait for.
     pub(super) fn wait_for_namespaces(self: &Arc<Self>) -> anyhow::Result<()> {
         let waits = |list: &[Listed]| list.iter().any(|listed| listed.waits && !listed.is_open);
         if !waits(&self.list()) {
@@ -133,7 +134,7 @@ impl AddedPorts {
         }
     }
 
-    /// Opens again what data does not have, after a restart of it or of control.
+    /// Opens the ports that data does not have, after a restart of it or of control.
     pub(super) fn restore(&self) {
         let mut list = self.list();
         let mut silent = false;
@@ -154,7 +155,7 @@ impl AddedPorts {
                 say!(warn: "port {name} does not come back: {}", error.words());
             }
         }
-        // What it says nothing of may still be wanted.
+        // A port for which data gave no answer may still be wanted.
         let open = list.iter().filter(|listed| listed.is_open);
         let names = open.filter_map(|listed| listed.new.name.clone()).collect();
         if !silent && let Err(error) = self.ask::<Done>(&Request::Tidy(names)) {
@@ -163,11 +164,11 @@ impl AddedPorts {
         self.files.borrow(&[]);
     }
 
-    /// Adds a port. One that is there as it is wanted is told again, so that whoever got no answer
-    /// may ask again.
+    /// Adds a port. A port that is there as requested is reported again, so that a client that got
+    /// no answer may ask again.
     pub(super) fn add(&self, new: &NewPort) -> Result<Added, String> {
         let mut new = config::complete(&self.plan, new)?;
-        // How late it is says the host that adds it.
+        // The host that adds the port determines its delay.
         new.taken = 0;
         let mut list = self.list();
         if let Some(at) = list.iter().position(|kept| kept.new.name == new.name) {
@@ -179,7 +180,7 @@ impl AddedPorts {
                 return done.map_err(Asked::words);
             }
             if !list[at].is_open {
-                // Its place went away while no control was there to be told.
+                // The port's device went away while no control process was there to notice.
                 list.remove(at);
             }
             new.taken = 0;
@@ -227,7 +228,7 @@ impl AddedPorts {
         let deleted = self.keep(&list).and_then(|()| self.close(name));
         if let Err(error) = &deleted {
             list.insert(at, listed);
-            // Whoever could not write the shorter list has the longer one still.
+            // If the shorter list could not be written, the longer one is kept.
             _ = self.keep(&list);
             return Err(format!("port {name} is not deleted: {error}"));
         }
@@ -235,7 +236,7 @@ impl AddedPorts {
         deleted
     }
 
-    /// Has the fabric withdraw its endpoint and data close it.
+    /// Lets the fabric withdraw the port's endpoint and data close the port.
     fn close(&self, name: &str) -> Result<Deleted, String> {
         if let Some(fabric) = &self.fabric {
             fabric.del_port(name)?;
@@ -243,7 +244,7 @@ impl AddedPorts {
         self.files.forget(name);
         match self.ask(&Request::Del(name.to_owned())) {
             Ok(deleted) => Ok(deleted),
-            // A data process that does not have it has lost it already.
+            // A data process that does not have the port has lost it already.
             Err(Asked::Refused(_)) => Ok(Deleted { name: name.to_owned(), frames: 0 }),
             Err(Asked::Silent(error)) => Err(error),
         }
@@ -260,7 +261,7 @@ impl AddedPorts {
         }
     }
 
-    /// Has data open it, and tells the fabric.
+    /// Lets data open the port, and tells the fabric.
     fn open(&self, others: &[NewPort], new: &NewPort) -> Result<Added, Asked> {
         let planned = config::plan_port(&self.plan, others, new)?;
         let added: Added = self.ask(&Request::Add(Box::new(new.clone())))?;
@@ -303,23 +304,23 @@ impl AddedPorts {
     }
 }
 
-/// Those that are open, but for the one at a position.
+/// Returns the ports that are open, except for the one at a position.
 fn others(list: &[Listed], at: usize) -> Vec<NewPort> {
     let others = list.iter().enumerate().filter(|(index, _)| *index != at);
     others.filter(|(_, listed)| listed.is_open).map(|(_, listed)| listed.new.clone()).collect()
 }
 
-/// Names this start of the machine.
+/// Returns the boot id of the machine.
 fn boot() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
     text.map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
-/// Why data did not do it.
+/// Reason why data did not carry out a request.
 enum Asked {
-    /// It said no.
+    /// Data refused.
     Refused(String),
-    /// It said nothing.
+    /// Data did not answer.
     Silent(String),
 }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   every second: pulse ─▶ every worker ─▶ answer
-//!     none within `data_hung_ms`: it is traced ─▶ said once, waited on
-//!                                 otherwise    ─▶ killed, and so replaced as any that ended
+//!     none within `data_hung_ms`: it is traced ─▶ logged once, waited for
+//!                                 otherwise    ─▶ killed, and replaced like any that ended
 //! ```
 
 use std::io::{self, ErrorKind};
@@ -20,7 +20,7 @@ use super::{connect, spawn};
 use crate::log::say;
 use crate::protocol::{self, Done, Request};
 
-/// How often it is asked.
+/// Time between two questions.
 const BEAT: Duration = Duration::from_secs(1);
 
 struct Pulse {
@@ -31,7 +31,7 @@ struct Pulse {
     stream: Option<UnixStream>,
 }
 
-/// Watches a data process in a thread, until it ends. A `limit` of zero watches nothing.
+/// Watches a data process in a thread, until it ends. A `limit` of zero disables this.
 pub(super) fn watch(link: &Link, run_dir: &Path, limit: Duration) -> anyhow::Result<()> {
     if limit.is_zero() {
         return Ok(());
@@ -56,7 +56,7 @@ impl Pulse {
                     (said, alive) = (false, Instant::now());
                     continue;
                 }
-                // It says that a worker does not answer.
+                // The process reports that a worker does not answer.
                 Ok(false) if alive.elapsed() >= self.limit => {}
                 Err(error) if is_silence(&error) => {}
                 _ => continue,
@@ -82,7 +82,8 @@ impl Pulse {
         }
     }
 
-    /// Whether all of it answers. An error is silence, or that it cannot be reached.
+    /// Returns true if all workers answer. An error means silence, or that the process cannot be
+    /// reached.
     fn ask(&mut self) -> io::Result<bool> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
@@ -110,7 +111,7 @@ fn is_silence(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Whether a debugger or `strace` has it (proc_pid_status(5)).
+/// Returns true if a debugger or `strace` traces the process (proc_pid_status(5)).
 fn is_traced(pid: u32) -> bool {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     tracer(&text).is_some_and(|tracer| tracer != 0)

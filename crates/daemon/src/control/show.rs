@@ -1,5 +1,5 @@
-//! `show.sock`: questions about the switch are handed on to the data process, and answers come back
-//! as they are; those about the fabric are answered here.
+//! `show.sock`: questions about the switch are passed to the data process, and its answers passed
+//! back unchanged; questions about the fabric are answered here.
 
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -20,11 +20,11 @@ use crate::fabric::Fabric;
 use crate::protocol::{self, Failure, Request};
 use crate::serve;
 
-/// How long a client may think.
+/// Longest silence of a client.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How often one that watches is looked after while nothing happens.
+/// Time between two checks of a watching client while there are no events.
 const WATCH_BEAT: Duration = Duration::from_secs(1);
-/// How long data may take to answer.
+/// Longest time for data's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(6);
 
 /// Answers in a thread of its own for as long as the process lives.
@@ -40,7 +40,7 @@ pub(super) fn serve(listener: UnixListener, known: Known) -> anyhow::Result<()> 
     })
 }
 
-/// Who knows what is asked.
+/// Sources of the answers.
 pub(super) struct Known {
     pub(super) host: String,
     pub(super) run_dir: PathBuf,
@@ -67,7 +67,7 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             loop {
                 match lines.recv_timeout(WATCH_BEAT) {
                     Ok(line) => protocol::write(stream, &line)?,
-                    // An empty line finds out whether anybody still listens.
+                    // An empty line shows whether the client still listens.
                     Err(RecvTimeoutError::Timeout) => protocol::write_empty(stream)?,
                     Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
@@ -101,21 +101,21 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
     }
 }
 
-/// Whether a request asks for more than an answer.
+/// Returns true if a request changes something.
 const fn changes(request: &Request) -> bool {
     let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
     let thaws = matches!(request, Request::Fabric(Question::Thaw { .. }));
     sets || thaws || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
 }
 
-/// Whether root asks, or the user as whom this process runs.
+/// Returns true if the peer is root, or the user as whom this process runs.
 fn is_owner(stream: &UnixStream) -> bool {
     let own = rustix::process::geteuid();
     rustix::net::sockopt::socket_peercred(stream)
         .is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
-/// Why data did not answer, as far as that can be known here.
+/// Returns the reason why data did not answer, as far as that can be known here.
 pub(crate) fn silence(error: &io::Error) -> String {
     use io::ErrorKind::{ConnectionRefused, NotFound, TimedOut, WouldBlock};
     match error.kind() {

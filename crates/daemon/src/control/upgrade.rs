@@ -1,6 +1,6 @@
-//! Another data process takes the place of the one that runs, without a frame lost
-//! ([`crate::handover`]). Until the old one has said that it leaves, every failure leaves it as it
-//! is, and it goes on.
+//! Replacement of the running data process by another one, without a frame lost
+//! ([`crate::handover`]). Until the old process has agreed to leave, every failure leaves it as it
+//! is, and it continues.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,22 +20,22 @@ use crate::log::say;
 use crate::protocol::{self, Done, Request};
 use crate::run_dir;
 
-/// How long a process may take to get its memory.
+/// Longest time for a process to allocate its memory.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// How long it may take to open its ports, while nobody reads them.
+/// Longest time for it to open its ports, while no process reads them.
 const OPENED_WITHIN: Duration = Duration::from_secs(5);
-/// How long the old one may take to hand over.
+/// Longest time for the old process to hand over.
 const YIELDED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Why nothing was handed over.
+/// Reason why nothing was handed over.
 #[derive(Debug)]
 pub(super) enum NotDone {
-    /// The two programs do not understand each other, or the new one can neither go on with
-    /// something nor open it anew: data has to be drained and started anew.
+    /// The two programs do not understand each other, or the new one can neither continue with a
+    /// port nor open it anew: data must be drained and restarted.
     Foreign(String),
-    /// The old data process goes on.
+    /// The old data process continues.
     GoesOn(String),
-    /// Both are gone, and control starts one as always.
+    /// Both are gone, and control starts a new one as always.
     Lost(String),
 }
 
@@ -47,7 +47,7 @@ impl NotDone {
     }
 }
 
-/// A data process that may take over. It is killed unless it does.
+/// A data process that may take over. It is killed if it does not.
 struct Next {
     child: Option<Child>,
     stream: UnixStream,
@@ -60,14 +60,14 @@ impl Drop for Next {
             _ = child.kill();
             _ = child.wait();
             for name in [run_dir::NEXT_CONFIG_FILE, run_dir::NEXT_SOCKET] {
-                // It may not have come so far.
+                // The files may not exist yet.
                 _ = run_dir::remove(&self.run_dir.join(name));
             }
         }
     }
 }
 
-/// Has a new data process of this plan take over.
+/// Lets a new data process of this plan take over.
 pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, String), NotDone> {
     let goes_on = |error: anyhow::Error| NotDone::GoesOn(format!("{error:#}"));
     let config = plan.run_dir.join(run_dir::NEXT_CONFIG_FILE);
@@ -80,7 +80,7 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
         )));
     }
     let (stream, yielded, files) = ask_old(plan)?;
-    // From here on nobody reads.
+    // From here on no process reads.
     next.stream.set_write_timeout(Some(OPENED_WITHIN)).map_err(|e| goes_on(e.into()))?;
     hand::send(&next.stream, &files).map_err(|e| goes_on(e.into()))?;
     drop(files);
@@ -114,7 +114,7 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
     Ok((link, handed_over, ready.version))
 }
 
-/// Has the old one stop, and say what it has. It goes on when the connection ends.
+/// Stops the old process, and gets its state. It continues when the connection ends.
 fn ask_old(plan: &Plan) -> Result<(UnixStream, Yielded, Vec<hand::Named>), NotDone> {
     let asked = || -> io::Result<_> {
         let stream = connect(&plan.run_dir)?;
@@ -126,7 +126,7 @@ fn ask_old(plan: &Plan) -> Result<(UnixStream, Yielded, Vec<hand::Named>), NotDo
         Ok((stream, yielded, files))
     };
     asked().map_err(|error| match error.kind() {
-        // It said so: it is of another version.
+        // The process reported it: it is of another version.
         io::ErrorKind::Other => NotDone::Foreign(error.to_string()),
         _ => NotDone::GoesOn(format!("the data process does not hand over: {error}")),
     })
@@ -143,7 +143,7 @@ impl Next {
         Ok(Self { child: Some(child), stream, run_dir: plan.run_dir.clone() })
     }
 
-    /// What it says next.
+    /// Reads its next message.
     fn hear<T: serde::de::DeserializeOwned>(&mut self, within: Duration) -> Result<T, NotDone> {
         let heard = self.stream.set_read_timeout(Some(within));
         match heard.and_then(|()| handover::read(&self.stream)) {
@@ -152,7 +152,7 @@ impl Next {
                 "the new data process {}; it said why above",
                 self.end()
             ))),
-            // It said so.
+            // The process reported it.
             Err(error) if error.kind() == io::ErrorKind::Other => {
                 Err(NotDone::Foreign(error.to_string()))
             }

@@ -16,33 +16,34 @@ use crate::config::Plan;
 use crate::log::say;
 use crate::run_dir;
 
-/// What holds here.
+/// The policy that holds here.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(super) host: String,
     own: u16,
     pub(super) run_dir: PathBuf,
     stamped: Mutex<Stamped>,
-    /// What an earlier process left could not be read. Shown until there is another policy.
+    /// Reason why an earlier process's policy could not be read. Shown until there is another
+    /// policy.
     pub(super) lost: Mutex<Option<String>>,
-    /// What members hold and this host cannot.
+    /// Policies of members that this host cannot apply.
     pub(super) refused: Mutex<BTreeMap<HostId, Refused>>,
-    /// Whose turn it is to tell data.
+    /// Turns of the threads that tell data.
     pub(super) turns: Turns,
-    /// Who has a newer one.
+    /// Member that has a newer policy.
     hint: Mutex<Option<HostId>>,
     hinted: Condvar,
 }
 
 impl Held {
-    /// That of the host of a plan, as an earlier process left it.
+    /// Loads the policy of a plan's host, as an earlier process left it.
     pub(crate) fn load(plan: &Plan) -> Self {
         let own = plan.fabric.as_ref().map_or(0, |fabric| fabric.own.0);
         Self::open(&plan.config.host.name, own, &plan.run_dir)
     }
 
-    /// That of the host of this name and number, in its directory. A file that cannot be read is
-    /// put out of the way: a policy is a wish about speed, and members have it, too.
+    /// Loads the policy of the host of this name and number from its directory. A file that cannot
+    /// be read is moved aside: a policy only affects speed, and members have it, too.
     pub(crate) fn open(host: &str, own: u16, run_dir: &Path) -> Self {
         let path = run_dir.join(run_dir::PLACEMENT_FILE);
         let (stamped, lost) = match read(&path) {
@@ -66,12 +67,12 @@ impl Held {
         self.stamped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What holds.
+    /// Returns the policy that holds.
     pub(crate) fn now(&self) -> Stamped {
         self.lock().clone()
     }
 
-    /// Another policy is to hold, above the one that is known here.
+    /// Sets another policy, with a version above the one known here.
     pub(super) fn set(&self, policy: Policy) -> Result<Stamp, String> {
         policy.check()?;
         let mut stamped = self.lock();
@@ -86,7 +87,8 @@ impl Held {
         Ok(stamp)
     }
 
-    /// Another host holds this one. Whether it holds here from now on: if it is above what does.
+    /// Offers another host's policy. Returns true if it holds here from now on, being above the
+    /// present one.
     pub(super) fn offer(&self, stamp: Stamp, policy: Policy) -> Result<bool, String> {
         let mut stamped = self.lock();
         if stamp <= stamped.stamp {
@@ -98,7 +100,7 @@ impl Held {
         Ok(true)
     }
 
-    /// The file comes first: what was answered for is there after a crash.
+    /// Keeps a policy. The file comes first: an acknowledged policy must survive a crash.
     fn keep(&self, stamped: &mut Stamped, next: Stamped) -> Result<(), String> {
         let path = self.run_dir.join(run_dir::PLACEMENT_FILE);
         let kept = Kept { host: self.host.clone(), stamped: next.clone() };
@@ -112,14 +114,14 @@ impl Held {
         Ok(())
     }
 
-    /// Somebody has a newer policy than this host.
+    /// Notes that a member has a newer policy than this host.
     pub(super) fn hint(&self, who: HostId) {
         let mut hint = self.hint.lock().unwrap_or_else(PoisonError::into_inner);
         *hint = Some(who);
         self.hinted.notify_all();
     }
 
-    /// Waits for a hint, or until there is another policy here, and not longer than this.
+    /// Waits for a hint, or until there is another policy here, but no longer than `most`.
     pub(super) fn wait(&self, most: Duration) -> Option<HostId> {
         let mut hint = self.hint.lock().unwrap_or_else(PoisonError::into_inner);
         if hint.is_none() {
@@ -130,8 +132,8 @@ impl Held {
     }
 }
 
-/// Whether a version is one that somebody may have set. A number from the end of the range would
-/// leave none for whoever sets the next one, on all hosts.
+/// Checks that a version may have been set by a host. A number near the end of the range would
+/// leave none for the next policy, on all hosts.
 fn check(stamp: Stamp) -> Result<(), String> {
     let Stamp { version, by, .. } = stamp;
     if version > VERSION_MAX {
@@ -144,7 +146,7 @@ fn check(stamp: Stamp) -> Result<(), String> {
     Ok(())
 }
 
-/// The policy of a file, or the first one.
+/// Reads the policy of a file, or returns the default one if there is no file.
 fn read(path: &Path) -> Result<Stamped, String> {
     match fs::read(path) {
         Ok(bytes) => {
@@ -157,7 +159,7 @@ fn read(path: &Path) -> Result<Stamped, String> {
     }
 }
 
-/// Puts a file out of the way that cannot be read. What is to be said of it.
+/// Moves a file aside that cannot be read. Returns the message for the operator.
 fn put_aside(path: &Path, why: &str) -> String {
     let aside = path.with_extension("json.broken");
     let where_to = match fs::rename(path, &aside) {

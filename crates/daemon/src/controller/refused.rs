@@ -1,5 +1,5 @@
-//! Newer policies that members hold and this host cannot: why is shown as long as it is so, and
-//! logged once.
+//! Newer policies of members that this host cannot apply: the reason is shown as long as it holds,
+//! and logged once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use sluice_base::HostId;
 use super::Held;
 use crate::log::say;
 
-/// What a member holds and this host cannot.
+/// A member's policy that this host cannot apply.
 #[derive(Debug)]
 pub(super) struct Refused {
     stamp: Stamp,
@@ -22,7 +22,8 @@ impl Held {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a member holds cannot hold here. Many members hold the same: it is logged once.
+    /// Notes that a member's policy cannot hold here. Many members hold the same one: it is logged
+    /// once.
     pub(super) fn refuse(&self, member: HostId, stamp: Stamp, why: String) {
         let mut refused = self.refusals();
         if refused.values().all(|known| known.why != why) {
@@ -31,18 +32,18 @@ impl Held {
         refused.insert(member, Refused { stamp, why });
     }
 
-    /// What a member holds can hold here.
+    /// Notes that a member's policy can hold here.
     pub(super) fn agree(&self, member: HostId) {
         self.refusals().remove(&member);
     }
 
-    /// What is not above this does not matter any more.
+    /// Forgets refusals of policies that are not above `stamp`.
     pub(super) fn forget_up_to(&self, stamp: Stamp) {
         self.refusals().retain(|_, refused| refused.stamp > stamp);
     }
 
-    /// Why nothing can be set here that would hold: members hold a policy above it. One that no
-    /// host follows is in nobody's way.
+    /// Returns the reason why a policy set here would not hold: members hold one above it. A policy
+    /// with a version beyond the limit is no obstacle, since no host follows it.
     pub(super) fn hindrance(&self) -> Option<String> {
         let own = self.now().stamp;
         let refused = self.refusals();
@@ -54,7 +55,7 @@ impl Held {
         })
     }
 
-    /// What is to be shown.
+    /// Returns the messages to show.
     pub(super) fn troubles(&self) -> Vec<String> {
         let lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let refused: BTreeSet<String> =

@@ -1,4 +1,5 @@
-//! All members are asked, some at a time and until a moment: who is silent holds up nobody else.
+//! Rounds of questions to all members, some at a time and until a deadline: a silent member delays
+//! no other.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,23 +11,24 @@ use sluice_control::rpc::Failure;
 use super::talk::Heard;
 use super::{ANSWER_MAX, Controller, Member, Silence};
 
-/// How many members are asked at a time.
+/// Members that are asked at a time.
 const AT_A_TIME: usize = 32;
 
-/// What a host said.
+/// A host's answer.
 struct Said {
     status: Status,
-    /// Asked again soon, it says the same.
+    /// True if another question would get the same answer.
     is_final: bool,
 }
 
-/// How long somebody may take who is asked now; none if it is over.
+/// Returns the time left for an answer; `None` if it is over.
 fn left(until: Instant) -> Option<Duration> {
     until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
 }
 
 impl Controller {
-    /// Asks all which policy they hold, so that the newest holds here. Whether anybody said it.
+    /// Asks all members for their policies, so that the newest holds here. Returns true if any
+    /// answered.
     pub(super) fn learn(&self, members: &[Member], until: Instant) -> bool {
         let ask = |member: &Member| {
             let within = left(until).ok_or(Silence::Failure(Failure::TooLate))?;
@@ -35,7 +37,7 @@ impl Controller {
         each(members, ask).values().any(Result::is_ok)
     }
 
-    /// What holds, and what each host makes of it; whether that is all there is to come.
+    /// Returns the policy that holds, and its state on each host; true if no more is to come.
     pub(super) fn show(&self, members: Option<&[Member]>, until: Instant) -> (Answer, bool) {
         let known = members.unwrap_or_default();
         // Data may take as long as members.
@@ -69,7 +71,7 @@ impl Controller {
         };
         match self.ask(member.id, true, within.min(ANSWER_MAX)) {
             Ok(Heard { stamp, status: Some(status), .. }) => {
-                // It speaks of itself, whatever it says.
+                // A member speaks of itself, under any name.
                 let status = Status { host: member.name.clone(), stamp: Some(stamp), ..status };
                 Said { status, is_final: false }
             }
@@ -83,7 +85,7 @@ impl Controller {
     }
 }
 
-/// Asks each, so many at a time. By its position, what it said.
+/// Asks each member, a bounded number at a time. Returns the answers by position.
 fn each<T: Send>(members: &[Member], ask: impl Fn(&Member) -> T + Sync) -> BTreeMap<usize, T> {
     let next = AtomicUsize::new(0);
     let ask_on = || {
@@ -101,7 +103,7 @@ fn each<T: Send>(members: &[Member], ask: impl Fn(&Member) -> T + Sync) -> BTree
     })
 }
 
-/// Why there is nothing of a member.
+/// Returns the row of a member without an answer.
 fn unheard(member: &Member, silence: Silence) -> Said {
     match silence {
         Silence::Unread => silent(member, "its answer means nothing to this version", true),
@@ -109,7 +111,7 @@ fn unheard(member: &Member, silence: Silence) -> Said {
             silent(member, "its version knows no placement policy: update it", true)
         }
         Silence::Failure(failure) => {
-            // Others may ask it at the same time, or its processor has much to do.
+            // Other hosts may ask it at the same time, or its processor is busy.
             let passes = matches!(failure, Failure::Refused | Failure::Busy | Failure::TooLate);
             let why = format!("{failure}; it follows when it can be asked again");
             silent(member, &why, !passes)
@@ -122,7 +124,7 @@ fn silent(member: &Member, why: &str, is_final: bool) -> Said {
     Said { status: Status { host: member.name.clone(), notes, ..Status::default() }, is_final }
 }
 
-/// Hosts of which a policy speaks and that nobody knows: a slip of the pen, or one that comes.
+/// Returns notes on unknown hosts in a policy: a misspelling, or a host that is still to come.
 fn unknown(policy: &Policy, own: &str, members: &[Member]) -> Vec<String> {
     let is_known = |name: &str| name == own || members.iter().any(|member| member.name == name);
     let unknown = policy.hosts.keys().filter(|name| !is_known(name));

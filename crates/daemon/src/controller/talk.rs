@@ -1,4 +1,4 @@
-//! What hosts say to each other of the policy.
+//! Messages between hosts about the policy.
 
 use std::time::Duration;
 
@@ -11,45 +11,45 @@ use sluice_wire::fabric::ANSWER_SIZE_MAX;
 
 use super::Held;
 
-/// Of how many CPUs a host tells another one.
+/// Most CPUs that a host reports to another one.
 const CPUS_MAX: usize = 24;
-/// Of how many places, and how many notes of so many characters.
+/// Most places, most notes, and longest note in characters.
 const PLACES_MAX: usize = 8;
 const NOTES_MAX: usize = 8;
 const NOTE_SIZE_MAX: usize = 200;
 
-/// Which one do you hold?
+/// Question: which policy do you hold?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Asked {
-    /// That of the host that asks.
+    /// Stamp of the asking host's policy.
     pub(super) stamp: Stamp,
-    /// What the other one has made of it is wanted, too.
+    /// True if the other host's state is wanted, too.
     pub(super) wants_status: bool,
 }
 
-/// This one.
+/// Answer: this policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Told {
     stamp: Stamp,
-    /// What it says, if it is newer.
+    /// The policy, if it is newer.
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<Policy>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
 }
 
-/// What was told, as far as this version understands it.
+/// An answer, as far as this version understands it.
 #[derive(Debug)]
 pub(super) struct Heard {
     pub(super) stamp: Stamp,
-    /// What it says, if it is newer, or why it cannot be read.
+    /// The policy, if it is newer, or the reason why it cannot be read.
     pub(super) policy: Option<Result<Policy, String>>,
     pub(super) status: Option<Status>,
 }
 
 impl Heard {
-    /// Which policy it is can be read also if what it says cannot: that may have come with a later
-    /// version.
+    /// Parses an answer. The stamp can be read even if the policy cannot: that may come from a
+    /// later version.
     pub(super) fn read(body: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Raw {
@@ -71,11 +71,11 @@ impl Heard {
     }
 }
 
-/// For how long a member may make its status.
+/// Longest time for a member to compose its status.
 const STATUS_MAX: Duration = Duration::from_secs(1);
 
 impl Held {
-    /// Answers a member. One that has a newer policy is asked for it at once.
+    /// Answers a member. If that has a newer policy, it is asked for it at once.
     pub(crate) fn serve(&self, from: HostId, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let asked: Asked = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
         let held = self.now();
@@ -87,7 +87,7 @@ impl Held {
         let mut told = Told { stamp: held.stamp, policy, status };
         let mut body = serde_json::to_vec(&told).map_err(|_| Failure::Refused)?;
         if body.len() > ANSWER_SIZE_MAX {
-            // The policy is what matters.
+            // The policy matters most.
             told.status = None;
             body = serde_json::to_vec(&told).map_err(|_| Failure::Refused)?;
         }
@@ -95,7 +95,7 @@ impl Held {
     }
 }
 
-/// As much of it as fits into an answer.
+/// Returns as much of a status as fits into an answer.
 pub(super) fn bounded(mut status: Status) -> Status {
     status.places.truncate(PLACES_MAX);
     let mut left = CPUS_MAX;

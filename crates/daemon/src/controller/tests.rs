@@ -21,7 +21,7 @@ fn held(folder: &Folder, own: u16) -> Held {
     Held::open(&format!("h{own}"), own, &dir)
 }
 
-/// One asks another which it holds, as over the fabric.
+/// Lets one host ask another for its policy, as over the fabric.
 fn ask(from: &Held, to: &Held) {
     let question = Asked { stamp: from.now().stamp, wants_status: false };
     let answer = to.serve(HostId(0), &serde_json::to_vec(&question).unwrap()).unwrap();
@@ -31,7 +31,8 @@ fn ask(from: &Held, to: &Held) {
     }
 }
 
-/// Questions to a data process, one after the other, and where each is answered.
+/// Returns the questions to a data process, one after the other, each with the stream for its
+/// answer.
 fn data(dir: &Path) -> Receiver<(Stamped, UnixStream)> {
     let listener = UnixListener::bind(dir.join("data.sock")).unwrap();
     let (sender, asked) = sync_channel(16);
@@ -50,7 +51,7 @@ fn data(dir: &Path) -> Receiver<(Stamped, UnixStream)> {
     asked
 }
 
-/// Does what a data process without places does.
+/// Answers like a data process without places.
 fn follow(asked: Receiver<(Stamped, UnixStream)>) {
     std::thread::spawn(move || {
         for (_, stream) in asked {
@@ -152,13 +153,13 @@ fn who_is_asked_by_a_newer_one_asks_back_at_once() {
     assert_eq!(old.wait(Duration::ZERO), None, "a hint is taken once");
 }
 
-/// Hosts set policies and ask each other in orders that are drawn; in the end all hold the same,
-/// and it is one that was set last by somebody.
+/// Hosts set policies and ask each other in random orders; in the end all hold the same policy,
+/// which is the last one that some host set.
 #[test]
 fn all_come_to_hold_the_same() {
     let modes = [PlacementMode::Rss, PlacementMode::RssPlusPlus, PlacementMode::OnTheFly];
     let mut conflicts = 0;
-    // Each policy goes to the disk.
+    // Each policy is written to disk.
     for seed in 0..12 {
         let mut prng = Prng::new(seed);
         let folder = Folder::new(&format!("controller-converge-{seed}"));
@@ -175,7 +176,7 @@ fn all_come_to_hold_the_same() {
         let versions: BTreeSet<u64> = stamps.iter().map(|stamp| stamp.version).collect();
         conflicts += usize::from(versions.len() < stamps.len());
         let greatest = hosts.iter().map(Held::now).max_by_key(|held| held.stamp).unwrap();
-        // Each asks each once: what anybody holds has come to all.
+        // Each asks each once: every policy has reached all.
         for _ in 0..2 {
             for a in &hosts {
                 hosts.iter().for_each(|b| ask(a, b));
@@ -273,7 +274,7 @@ fn what_a_later_version_says_is_named_and_nothing_is_set_below_it() {
     let error = controller.set(of(PlacementMode::Rss), LIMITS).unwrap_err();
     assert!(error.contains("version 5 of host 2 holds"), "{error}");
     assert_eq!(controller.held.now(), Stamped::default());
-    // What is not understood at all is said, too, and in nobody's way.
+    // An answer that cannot be read at all is reported, too, and is no obstacle.
     assert_eq!(controller.hear(HostId(2), b"{}").unwrap_err(), Silence::Unread);
     assert!(controller.held.troubles().join("; ").contains("update this host"));
     assert_eq!(controller.held.hindrance(), None);
@@ -309,7 +310,7 @@ fn whose_data_is_silent_does_not_follow() {
     assert!(held.status(Duration::from_secs(1)).follows);
 }
 
-/// Data must not hear of a policy after a newer one.
+/// Data must not receive a policy after a newer one.
 #[test]
 fn data_is_told_by_one_at_a_time() {
     let folder = Folder::new("controller-turns");
@@ -323,7 +324,7 @@ fn data_is_told_by_one_at_a_time() {
         assert_eq!(told.stamp, first);
         let second = held.set(of(PlacementMode::OnTheFly)).unwrap();
         let next = tell();
-        // Its question would be here at once, and what is slow would be heard last.
+        // A second question would arrive at once, and the slow one would be read last.
         let early = asked.recv_timeout(Duration::from_millis(200));
         assert!(early.is_err(), "a second question while the first one is open: {early:?}");
         protocol::write(&reply, &Followed::default()).unwrap();
@@ -334,7 +335,7 @@ fn data_is_told_by_one_at_a_time() {
     });
 }
 
-/// Somebody else sets one at the same time.
+/// Another host sets a policy at the same time.
 #[test]
 fn who_sets_a_policy_is_told_that_another_one_holds() {
     let folder = Folder::new("controller-gone");
@@ -365,7 +366,7 @@ fn what_is_set_at_a_host_that_has_asked_nobody_yet_comes_above_what_holds() {
     let answer = controller.set(of(PlacementMode::Rss), limits).unwrap();
     assert_eq!((answer.stamped.stamp.version, answer.stamped.stamp.by), (11, 1));
     assert_eq!(answer.stamped.policy, of(PlacementMode::Rss));
-    // Nobody asks for the other one here.
+    // No host asks for the other policy here.
     let of_hosts: Vec<_> =
         answer.hosts.iter().map(|host| (host.stamp.unwrap().version, host.follows)).collect();
     assert_eq!(of_hosts, [(11, true), (10, false)]);

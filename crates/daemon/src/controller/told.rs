@@ -1,4 +1,4 @@
-//! What data is told, and what this host has made of a policy.
+//! Messages to data, and the state of a policy on this host.
 
 use std::fs;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -10,21 +10,21 @@ use super::Held;
 use crate::control::connect;
 use crate::protocol::{self, Request};
 
-/// How long data may take to answer.
+/// Longest time for data's answer.
 pub(super) const DATA_MAX: Duration = Duration::from_secs(1);
-/// What `sluice steer` last said counts for so long; it says something each second.
+/// Time for which the last report of `sluice steer` counts; it reports each second.
 const FRESH: Duration = Duration::from_secs(5);
-/// The shortest time limit of a socket; none at all is no limit.
+/// Shortest time limit of a socket; zero would mean no limit.
 const LIMIT_MIN: Duration = Duration::from_millis(1);
 
-/// Who may speak to data: one at a time. A mutex with a limit.
+/// Turns of threads that talk to data, one at a time: a mutex with a time limit.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     taken: Mutex<bool>,
     free: Condvar,
 }
 
-/// It is somebody's turn.
+/// Guard of a turn.
 struct Turn<'a>(&'a Turns);
 
 impl Turns {
@@ -49,11 +49,12 @@ impl Drop for Turn<'_> {
 }
 
 impl Held {
-    /// Tells data what holds, and what it has made of it.
+    /// Tells data the policy that holds, and returns its state.
     pub(super) fn tell_data(&self, within: Duration) -> Result<Followed, String> {
         let until = Instant::now() + within.min(DATA_MAX);
         let silent = |error: std::io::Error| format!("the data process does not answer: {error}");
-        // From the look at what holds to the answer: who looked earlier must not tell later.
+        // A turn lasts from reading the policy to the answer: a thread that read earlier must not
+        // send later.
         let turn = self.turns.take(until);
         let _turn = turn.ok_or("the data process does not answer: others wait for it, too")?;
         let data = connect(&self.run_dir).map_err(silent)?;
@@ -63,11 +64,11 @@ impl Held {
         protocol::expect(&line).map_err(|error| error.to_string())
     }
 
-    /// What this host has made of it.
+    /// Returns the state of the policy on this host.
     pub(super) fn status(&self, within: Duration) -> Status {
         let (stamp, mut notes) = (self.now().stamp, self.troubles());
         let told = self.tell_data(within);
-        // Of one that is silent nobody knows what it does.
+        // The state of a silent data process is unknown.
         let is_told = told.is_ok();
         let mut places = match told {
             Ok(Followed { places, notes: its }) => {
@@ -84,7 +85,7 @@ impl Held {
         Status { host: self.host.clone(), stamp: Some(stamp), follows, places, notes }
     }
 
-    /// What each `sluice steer` that follows has written.
+    /// Returns the state that each following `sluice steer` has written.
     fn steered(&self, notes: &mut Vec<String>) -> Vec<PlaceStatus> {
         let mut all = Vec::new();
         for file in fs::read_dir(&self.run_dir).into_iter().flatten().flatten() {
@@ -104,7 +105,7 @@ impl Held {
                     all.push(place);
                 }
                 Ok(Err(error)) => notes.push(format!("{name} cannot be read: {error}")),
-                // It has just ended.
+                // The process has just ended.
                 Err(_) => {}
             }
         }

@@ -1,5 +1,4 @@
-//! Snapshots in words: numbers of ports, networks and tunnels become the names of the
-//! configuration.
+//! Formats snapshots: numbers of ports, networks and tunnels become the names of the configuration.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -35,8 +34,8 @@ pub(super) struct Names {
     host: String,
     policy: Policy,
     started: Nanos,
-    /// By the number of the port. That of one that went stays until another one gets the number,
-    /// for its counters can be read until then.
+    /// Names by port number. The names of a deleted port stay until its number is reused, since its
+    /// counters can be read until then.
     ports: Mutex<BTreeMap<PortId, PortNames>>,
     placement: Vec<PlacementRow>,
     buckets: Shown,
@@ -94,7 +93,7 @@ impl Names {
         }
     }
 
-    /// A placement policy holds. What was made of it.
+    /// Notes that a placement policy holds. Returns its state.
     pub(super) fn follow(&self, stamped: Stamped) -> Followed {
         self.wanted.set(stamped);
         let mut all = Followed::default();
@@ -104,7 +103,7 @@ impl Names {
             all.places.extend(place.clone());
             all.notes.extend(notes.iter().cloned());
         }
-        // Both may say the same of the same workers.
+        // Buckets and ports may have the same note on the same workers.
         all.notes.dedup();
         if all.places.is_empty() {
             all.notes.push(
@@ -116,12 +115,12 @@ impl Names {
         all
     }
 
-    /// The name of a port, if it is there.
+    /// Returns the name of a port, if there is such a port.
     pub(super) fn port_name(&self, id: PortId) -> Option<String> {
         Some(self.ports().get(&id)?.name.clone())
     }
 
-    /// An address in names.
+    /// Returns an address with the names of its network and destination.
     pub(super) fn known(&self, (vnet, mac, to): Known) -> Option<KnownState> {
         let at = match to {
             Destination::Port(port) => At::Port(self.port_name(port)?),
@@ -131,7 +130,7 @@ impl Names {
         Some(KnownState { vnet, mac: mac.to_string(), at })
     }
 
-    /// The reverse of [`Self::known`], as far as this configuration has the names.
+    /// Reverses [`Self::known`], as far as this configuration has the names.
     pub(super) fn find(&self, known: &KnownState) -> Option<Known> {
         let vnet = self.vnets.iter().position(|name| *name == known.vnet)?;
         let to = match &known.at {
@@ -148,7 +147,7 @@ impl Names {
         Some((VnetId::from_index(vnet), known.mac.parse().ok()?, to))
     }
 
-    /// A port came.
+    /// Adds the names of a port.
     pub(super) fn add(&self, id: PortId, port: &PortPlan) {
         self.ports().insert(id, PortNames::of(port));
     }
@@ -157,23 +156,23 @@ impl Names {
         self.ports.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The ports there may be.
+    /// Returns the numbers of all ports that may be there.
     pub(super) fn port_ids(&self) -> Vec<PortId> {
         self.ports().keys().copied().collect()
     }
 
-    /// The losses of ports that were looked at, those of all of them.
+    /// Notes the counters of these ports, and returns their losses.
     pub(super) fn losses(&self, shots: &[(Nanos, PortShot)]) -> Vec<LossRow> {
         let of = |(at, shot): &(Nanos, PortShot)| self.losses.note(*at, &self.port(shot.id), shot);
         shots.iter().flat_map(of).collect()
     }
 
-    /// Where losses are remembered.
+    /// Returns the ledger of losses.
     pub(super) fn ledger(&self) -> Ledger {
         self.losses.clone()
     }
 
-    /// The answer to the question that a snapshot was taken for.
+    /// Answers the question that a snapshot was taken for.
     pub(super) fn answer(&self, shot: Snapshot, next_hops: &NextHops) -> Answer {
         let at_ns = shot.at.since(self.started).0;
         let body = match shot.body {
@@ -235,7 +234,7 @@ impl Names {
         Answer { version: VERSION, host, policy, at_ns, outside: Vec::new(), guard, body }
     }
 
-    /// Ports, and behind the one that is shared who has which part of it.
+    /// Returns a row for each port; the shared port's parts follow its row.
     fn placed(&self) -> Vec<PlacementRow> {
         let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let homes = self.homes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -280,7 +279,7 @@ impl Names {
         }
     }
 
-    /// What was seen of one frame's way.
+    /// Formats the state on one frame's path.
     pub(super) fn looked(&self, seen: look::Seen, next_hops: &NextHops) -> Looked {
         let known = self.ports().clone();
         let ports = seen.ports.into_iter().filter_map(|port| {
@@ -383,7 +382,7 @@ fn worker_times(times: &Times, cpu: Option<u32>) -> WorkerTimes {
     }
 }
 
-/// Which worker serves which port.
+/// Returns the worker of each port.
 fn placement(plan: &Plan) -> Vec<PlacementRow> {
     let rows = plan.ports.iter().zip(&plan.workers.ports).map(|(port, placed)| PlacementRow {
         port: port.name.clone(),
@@ -395,7 +394,7 @@ fn placement(plan: &Plan) -> Vec<PlacementRow> {
     rows.collect()
 }
 
-/// The names of ports; where there are several workers those of the ways between them, too.
+/// Returns the names of ports; with several workers, also the names of the links between them.
 fn port_names(plan: &Plan) -> BTreeMap<PortId, PortNames> {
     let ports = plan.ports.iter().map(PortNames::of);
     let ways = if plan.workers.count > 1 { plan.workers.count } else { 0 };
@@ -437,7 +436,7 @@ fn port_row(shot: PortShot, names: &PortNames, losses: Vec<LossRow>) -> PortRow 
     let frames = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let state = shot.state;
     let lossless = lossless(&shot, &names.vnet, names.policy_lacks, &losses);
-    // A counter that cannot be read is not zero: it is told as an unknown loss.
+    // A counter that cannot be read is not zero: it is shown as an unknown loss.
     let kernel = match shot.kernel {
         Ok(counters) => counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
         Err(_) => [("kernel.unreadable".to_owned(), 1)].into(),
@@ -471,8 +470,8 @@ fn port_row(shot: PortShot, names: &PortNames, losses: Vec<LossRow>) -> PortRow 
     }
 }
 
-/// `yes`, or what it needs: the device, the policy, and then what the kind of port itself needs.
-/// What was lost is said whatever was promised.
+/// Returns `yes`, or the missing requirement: the device, the policy, and then the needs of the
+/// kind of port itself. Losses are named in any case.
 fn lossless(shot: &PortShot, vnet: &str, policy: Option<&str>, losses: &[LossRow]) -> String {
     let promise = promise(shot, vnet, policy);
     match (losses_text(losses), promise.as_str()) {
@@ -484,12 +483,12 @@ fn lossless(shot: &PortShot, vnet: &str, policy: Option<&str>, losses: &[LossRow
 
 fn promise(shot: &PortShot, vnet: &str, policy: Option<&str>) -> String {
     match (&shot.gone, policy, &shot.problem) {
-        // An underlay is opened anew when its device is back.
+        // An underlay is reopened when its device is back.
         (Some(error), ..) if shot.kind == "l2" && vnet == "underlay" => {
             format!("no, needs its device back ({error})")
         }
         (Some(error), ..) => format!("no, needs its device back ({error}) and a restart"),
-        // First that nothing passes.
+        // A port on which nothing passes comes first.
         (None, _, Some(problem)) => format!("no, {problem}"),
         (None, Some(policy), None) => format!("no, needs {policy}"),
         (None, None, None) => shot.lossless.to_string(),

@@ -12,7 +12,7 @@ use sluice_ports::{OpenError, Port};
 use super::taps::Taps;
 use crate::config::{Attachment, PortPlan, RING_MEMORY_BYTES_MAX};
 
-/// A port that cannot be opened.
+/// Error: a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("port {port}: {source}")]
 pub(super) struct AttachError {
@@ -20,10 +20,10 @@ pub(super) struct AttachError {
     source: OpenError,
 }
 
-/// The devices that several ports may share, by name.
+/// Devices that several ports may share, by name.
 pub(super) type Trunks = BTreeMap<String, Trunk>;
 
-/// The device of a port, opened if this is its first one.
+/// Returns the device of a port, opened if this is its first one.
 fn trunk(
     trunks: &mut Trunks,
     config: &L2Config,
@@ -37,7 +37,7 @@ fn trunk(
     Ok(trunk)
 }
 
-/// Opens one port. `trunks` are the devices whose other ports are open.
+/// Opens one port. `trunks` holds the devices that are open already.
 pub(super) fn open(
     trunks: &mut Trunks,
     taps: &Taps,

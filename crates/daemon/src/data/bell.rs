@@ -1,15 +1,17 @@
-//! Who sleeps is woken by whoever has something for it; who does not costs nobody a system call.
+//! A wake-up between two workers: the one that enqueues wakes the other only if that one sleeps,
+//! and a worker that is awake costs no system call.
 //!
-//! Who is about to sleep says so and then looks once more; who has something puts it where the
-//! other looks and then asks whether the other sleeps. Both say and ask by *exchanging* the same
-//! flag. Exchanges of one flag have one order: either the one who puts comes first, and then the
-//! other, whose exchange reads what that one wrote, sees what it put before; or it comes second,
-//! finds that the other sleeps, and wakes it. With plain loads and stores, both could miss each
-//! other.
+//! A worker that is about to sleep sets the flag and then checks its queues once more. A worker
+//! that enqueues does so first and then asks whether the other sleeps. Both set and ask by
+//! *exchanging* the same flag. Exchanges of one flag have one order. If the enqueuer comes first,
+//! the sleeper's exchange reads what the enqueuer wrote, and the sleeper sees the new entry. If the
+//! enqueuer comes second, it finds that the other sleeps, and wakes it. With plain loads and
+//! stores, both could miss each other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag that is exchanged: an atomic of the machine, or of the model that tries every order.
+/// A flag that is exchanged: an atomic of the machine, or of the model checker that tries every
+/// order.
 pub(super) trait Flag {
     /// Writes a value and reads the one before, as one step that orders what is around it.
     fn exchange(&self, value: bool) -> bool;
@@ -21,24 +23,25 @@ impl Flag for AtomicBool {
     }
 }
 
-/// Whether somebody sleeps.
+/// The flag of a worker that sleeps, or is about to.
 #[derive(Debug, Default)]
 pub(super) struct Bell<F = AtomicBool> {
     asleep: F,
 }
 
 impl<F: Flag> Bell<F> {
-    /// Something was put where the sleeper looks. Whether it must be woken.
+    /// Returns true if the sleeper must be woken. The caller has put something where the sleeper
+    /// looks.
     pub(super) fn ring(&self) -> bool {
         self.asleep.exchange(false)
     }
 
-    /// This one looks once more, and then sleeps.
+    /// Marks this worker as asleep. It must check its queues once more before it sleeps.
     pub(super) fn lie_down(&self) {
         self.asleep.exchange(true);
     }
 
-    /// It does not sleep any more.
+    /// Marks this worker as awake.
     pub(super) fn get_up(&self) {
         self.asleep.exchange(false);
     }

@@ -1,10 +1,9 @@
-//! Cables without a carrier: a thread follows the devices behind ports and tells the workers.
+//! Links without a carrier: a thread follows the devices behind ports and tells the workers.
 //!
-//! The kernel ends what is given to a device without a carrier, says that it was sent, and counts
-//! it nowhere (`noop_enqueue`). So such a port takes nothing, as one whose queue is full, and what
-//! waits for it waits or ends as it would there.
-//!
-//! Limit: what is given to the device before the kernel's word arrives is lost.
+//! The kernel drops frames for a device without a carrier, reports success, and counts them nowhere
+//! (`noop_enqueue`). So such a port takes nothing, like a port whose queue is full; its frames wait
+//! or are dropped as they would be there.
+//! Limit: frames sent to the device before the kernel's notification arrives are lost.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use sluice_base::PortId;
@@ -15,7 +14,7 @@ use super::{Askers, spawn};
 use crate::config::{Attachment, Plan};
 use crate::log::say;
 
-/// A device, and the ports that send by it.
+/// A device, and the ports that send through it.
 struct Cable {
     device: String,
     link: Link,
@@ -23,7 +22,7 @@ struct Cable {
     has_carrier: bool,
 }
 
-/// Begins to follow, if there are ports at devices beside the underlay.
+/// Starts the thread, if ports use devices other than the underlay.
 pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<()> {
     let mut cables = cables(plan)?;
     if cables.is_empty() {
@@ -34,7 +33,7 @@ pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<()> {
             cables.retain_mut(|cable| cable.tell(&askers));
             let fds: Vec<_> = cables.iter().map(|cable| cable.link.fd()).collect();
             let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-            // A signal or an error shows when netlink is read.
+            // The next read of netlink reveals a signal or an error.
             _ = poll(&mut fds, None);
         }
     })
@@ -61,13 +60,13 @@ fn cables(plan: &Plan) -> anyhow::Result<Vec<Cable>> {
 }
 
 impl Cable {
-    /// Tells of every change. False if netlink has failed: then it counts as connected.
+    /// Reports every change. Returns false if netlink has failed: then the link counts as up.
     fn tell(&mut self, askers: &Askers) -> bool {
         loop {
             let has_carrier = match self.link.poll() {
                 Ok(None) => return true,
                 Ok(Some(LinkState::There(now))) => now.up && now.carrier,
-                // Its ports learn of that by themselves.
+                // The device's ports notice by themselves.
                 Ok(Some(LinkState::Deleted | LinkState::Moved)) => true,
                 Err(error) => {
                     say!(warn: "{}: {error}; its carrier is followed no more", self.device);

@@ -1,7 +1,7 @@
-//! The CPUs of the workers: to which of them vCPUs are pinned, and which a policy excludes.
+//! The CPUs of the workers: those that run vCPUs, and those that a policy excludes.
 //!
-//! A CPU that shares its physical core with that of a worker, and is no worker's itself, is a core
-//! of the placement, too: one that gets no work, and whose vCPU is felt beside it.
+//! A CPU that shares its physical core with that of a worker, and belongs to no worker itself, is a
+//! core of the placement, too. It gets no work, but its vCPU affects the sibling.
 
 use std::collections::BTreeSet;
 
@@ -11,25 +11,25 @@ use sluice_placement::{Core, CoreIndex, Placement};
 use sluice_ports::topology::Seat;
 use sluice_ports::{machines, topology};
 
-/// How often vCPUs are looked for.
+/// Time between two searches for vCPUs.
 const MACHINES_EVERY: Nanos = Nanos::from_millis(1000);
 
-/// The CPUs of workers, and of machines.
+/// CPUs of workers, and of virtual machines.
 #[derive(Clone, Debug)]
 pub(super) struct Cpus {
-    /// By worker; `None`: it is not pinned.
+    /// CPU by worker; `None`: the worker is not pinned.
     workers: Vec<Option<u16>>,
-    /// CPUs of no worker that are siblings of one of a worker.
+    /// Sibling CPUs of the workers' CPUs that belong to no worker themselves.
     beside: Vec<u16>,
-    /// Where all of these are, workers first.
+    /// Topology of all of these CPUs, workers' first.
     seats: Vec<Seat>,
-    /// Where vCPUs are, if that is configured.
+    /// CPUs that run vCPUs, if configured.
     vcpus: Option<BTreeSet<u16>>,
-    /// When vCPUs were looked for last.
+    /// Time of the last search for vCPUs.
     looked: Option<Nanos>,
-    /// Whether a vCPU is pinned to the CPU of each worker, and then of each that is beside.
+    /// True if a vCPU is pinned to the CPU: by worker, and then by sibling.
     with_vcpus: Vec<bool>,
-    /// What a policy keeps work away from.
+    /// CPUs that a policy excludes.
     excluded: BTreeSet<u16>,
 }
 
@@ -54,7 +54,7 @@ impl Cpus {
         Self { workers, beside, seats, vcpus, looked: None, with_vcpus, excluded }
     }
 
-    /// What a placement is made of: a core for each worker, and those beside.
+    /// Returns the cores of a placement: one for each worker, and then the siblings.
     pub(super) fn cores(&self) -> Vec<Core> {
         let core = |(at, seat): (usize, &Seat)| Core {
             number: core_of(at).0,
@@ -66,18 +66,18 @@ impl Cpus {
         self.seats.iter().enumerate().map(core).collect()
     }
 
-    /// The CPU of a worker.
+    /// Returns the CPU of a worker.
     pub(super) fn of(&self, worker: usize) -> Option<u32> {
         self.workers.get(worker).copied().flatten().map(u32::from)
     }
 
-    /// A policy keeps work away from these.
+    /// Sets the CPUs that a policy excludes.
     pub(super) fn exclude(&mut self, cpus: BTreeSet<u16>) {
         self.excluded = cpus;
         self.tell_again();
     }
 
-    /// A new placement knows nothing yet.
+    /// Makes the next call of [`Self::look_at`] report all CPUs, since a new placement knows none.
     pub(super) const fn tell_again(&mut self) {
         self.looked = None;
     }
@@ -86,12 +86,12 @@ impl Cpus {
         cpu.is_some_and(|cpu| self.excluded.contains(&cpu))
     }
 
-    /// Whether a worker is left that may do the work.
+    /// Returns true if a worker is left that may do the work.
     fn is_left(&self) -> bool {
         !self.workers.iter().all(|cpu| self.names(*cpu))
     }
 
-    /// The first worker whose CPU is not excluded and runs no vCPU; else the first one.
+    /// Returns the first worker whose CPU is not excluded and runs no vCPU; else the first one.
     pub(super) fn first_free(&self) -> usize {
         let is_left = self.is_left();
         let mut all = self.workers.iter().zip(&self.with_vcpus);
@@ -99,7 +99,7 @@ impl Cpus {
         all.position(is_free).unwrap_or(0)
     }
 
-    /// Looks whether a vCPU is pinned to the CPU of each worker. False: it was not to be looked.
+    /// Searches for vCPUs that are pinned to workers' CPUs. Returns false if no search was due.
     fn look(&mut self, now: Nanos) -> bool {
         let is_due = match (&self.vcpus, self.looked) {
             (_, None) => true,
@@ -117,8 +117,7 @@ impl Cpus {
         true
     }
 
-    /// Tells a placement which workers' CPUs run vCPUs and which are excluded, if it is time to
-    /// look.
+    /// Tells a placement which workers' CPUs run vCPUs and which are excluded, if a search is due.
     pub(super) fn look_at(&mut self, placement: &mut Placement, now: Nanos) {
         if !self.look(now) {
             return;
@@ -128,7 +127,7 @@ impl Cpus {
             placement.set_core(core_of(at), *runs_vcpu, true);
         }
         let is_left = self.is_left();
-        // No core may be the last one for a moment, so those that are free again come first.
+        // A moment without any usable core is not allowed, so CPUs that are free again come first.
         for excluded in [false, true] {
             let all = self.workers.iter().zip(&self.with_vcpus).enumerate();
             for (worker, (cpu, runs_vcpu)) in all {
@@ -140,7 +139,7 @@ impl Cpus {
         }
     }
 
-    /// What is known of the CPU of each worker.
+    /// Returns the status of each worker's CPU.
     pub(super) fn status(&self) -> impl Iterator<Item = CpuStatus> {
         self.workers.iter().zip(&self.with_vcpus).zip(0..).map(|((cpu, runs_vcpu), worker)| {
             CpuStatus {
@@ -153,7 +152,7 @@ impl Cpus {
         })
     }
 
-    /// What is not as the policy says.
+    /// Returns notes on parts of the policy that do not hold.
     pub(super) fn notes(&self) -> Vec<String> {
         let said = if self.excluded.is_empty() {
             None
@@ -168,7 +167,7 @@ impl Cpus {
     }
 }
 
-/// A core stands for each worker.
+/// Returns the core that stands for a worker.
 pub(super) fn core_of(worker: usize) -> CoreIndex {
     CoreIndex(u16::try_from(worker).unwrap_or(u16::MAX))
 }

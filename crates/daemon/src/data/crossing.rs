@@ -1,26 +1,27 @@
-//! The ways between the workers of a host: rings of handles, and who wakes whom.
+//! The links between the workers of a host: rings of handles, and wake-ups.
 //!
 //! ```text
-//!   worker A ── over ──────▶ worker B        frames that A lends for a port of B
+//!   worker A ── over ──────▶ worker B        frames of A for a port of B
 //!            ◀── back ──────                 their handles, when B is done with them
 //! ```
 //!
-//! There is a pair of rings for each two workers and direction. Both have room for all that may be
-//! lent ([`CrossingConfig::loans_max`](sluice_switch::CrossingConfig::loans_max)), so nobody ever
-//! finds one full, and no frame waits behind one for another port: the switch bounds what is lent
-//! by port and priority.
+//! There is a pair of rings for each two workers and direction. Both have room for all borrows that
+//! may be outstanding ([`CrossingConfig::loans_max`](sluice_switch::CrossingConfig::loans_max)), so
+//! no ring is ever full, and no frame waits behind one for another port: the switch bounds the
+//! borrows by port and priority.
 //!
-//! **Memory.** What a handle points at was written before the handle was put into its ring, and is
-//! read after it was taken out; the ring orders the two (release and acquire). A handle has one
+//! **Memory.** The buffer of a handle is written before the handle is put into its ring, and read
+//! after the handle was taken out; the ring orders the two (release and acquire). A handle has one
 //! owner at any time.
 //!
 //! **No wake-up is lost**, see `bell.rs`.
 //!
 //! **A recall.** A worker whose guest takes its memory away needs the handles of that input at
-//! once. It says which, wakes the other, and waits; the other first takes in what is on its way,
-//! then copies what waits of them into its own pool, and sends the handles home. Frames of others
-//! stay as they are: they would end where the pool has no room. Who waits for a recall serves those
-//! of others meanwhile, so that two who recall from each other both go on.
+//! once. It names the input, wakes the other worker, and waits. The other worker first takes in the
+//! frames on their way, then copies the waiting ones of that input into its own pool, and returns
+//! the handles to their owner. Frames of other inputs stay as they are: they would be lost if the
+//! pool has no room. A worker that waits for a recall serves the recalls of others meanwhile, so
+//! that two workers that recall from each other both continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -35,7 +36,7 @@ use super::bell::Bell;
 use crate::config::Workers;
 use crate::poller::Waker;
 
-/// The bell of a worker, and what makes it heard.
+/// The wake-up flag of a worker, and the waker that ends its sleep.
 #[derive(Debug)]
 struct Door {
     bell: Bell,
@@ -53,55 +54,55 @@ impl Door {
 /// No input is wanted.
 const NONE: u32 = u32::MAX;
 
-/// What a worker has of its ways to another one.
+/// The ends of the rings to and from one other worker.
 pub(super) struct Link {
-    /// The number of the other one.
+    /// Number of the other worker.
     pub(super) worker: usize,
     over: Producer<Crossing<FrameBuf>>,
     back: Consumer<(FrameBuf, Loan)>,
     come: Consumer<Crossing<FrameBuf>>,
     home: Producer<(FrameBuf, Loan)>,
-    /// Of which input this worker wants its handles back from the other, and the reverse.
+    /// Input of which this worker wants its handles back from the other, and the reverse.
     wanted: Arc<AtomicU32>,
     wanted_there: Arc<AtomicU32>,
-    /// Whether something was put in since the other one's bell was rung.
+    /// True if something was put in since the other worker was last woken.
     put: bool,
     door: Arc<Door>,
 }
 
 impl Link {
-    /// A frame that the other lends.
+    /// Takes a frame that the other worker sent.
     pub(super) fn arrived(&mut self) -> Option<Crossing<FrameBuf>> {
         self.come.pop().ok()
     }
 
-    /// Frames that are on their way from the other.
+    /// Returns the number of frames on their way from the other worker.
     fn arriving(&self) -> usize {
         self.come.slots()
     }
 
-    /// A handle that the other is done with.
+    /// Takes a handle that the other worker has released.
     pub(super) fn returned(&mut self) -> Option<(FrameBuf, Loan)> {
         self.back.pop().ok()
     }
 
-    /// Sends a handle home.
+    /// Returns a handle to its owner.
     pub(super) fn give_back(&mut self, buf: FrameBuf, loan: Loan) {
         let pushed = self.home.push((buf, loan));
         assert!(pushed.is_ok(), "there is room for all that may be lent");
         self.put = true;
     }
 
-    /// Whether something is there for this worker.
+    /// Returns true if something is there for this worker.
     fn has_something(&self) -> bool {
         let is_wanted = self.wanted_there.load(Ordering::Acquire) != NONE;
         !self.come.is_empty() || !self.back.is_empty() || is_wanted
     }
 
-    /// The input of which the other wants its handles back since this was asked last. What it lent
-    /// before is in the ring then.
+    /// Returns the input of which the other worker wants its handles back, if it asked since the
+    /// last call. All frames that the other worker sent before are in the ring by then.
     pub(super) fn wanted(&self) -> Option<InputId> {
-        // An exchange costs more than a look, and there is mostly nothing.
+        // An exchange costs more than a load, and mostly there is no recall.
         if self.wanted_there.load(Ordering::Relaxed) == NONE {
             return None;
         }
@@ -109,7 +110,7 @@ impl Link {
         u16::try_from(input).ok().map(InputId)
     }
 
-    /// Tells the other of what was put in.
+    /// Wakes the other worker if something was put in.
     pub(super) fn ring(&mut self) {
         if std::mem::take(&mut self.put) {
             self.door.ring();
@@ -121,7 +122,7 @@ impl Link {
 pub(super) struct Carrier<'a> {
     pub(super) link: &'a mut Link,
     pub(super) pool: &'a mut Pool,
-    /// Of a shared underlay, which must know how long its frames are under way.
+    /// Buckets of a shared underlay, which must know how long its frames are under way.
     pub(super) buckets: Option<&'a mut Buckets>,
 }
 
@@ -145,27 +146,27 @@ impl Taker<FrameBuf> for Carrier<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Elsewhere {
     pub(super) port: PortId,
-    /// The place of its worker among the links.
+    /// Index of its worker's link.
     pub(super) link: usize,
-    /// It is to move: nothing more is lent to it.
+    /// True if the port is about to migrate: no more frames are sent to it.
     pub(super) held: bool,
 }
 
-/// The ways of one worker to all others.
+/// Links of one worker to all others.
 pub(super) struct Crossings {
     pub(super) links: Vec<Link>,
-    /// Ports of others.
+    /// Ports of other workers.
     pub(super) elsewhere: Vec<Elsewhere>,
-    /// How many ports the host has; those of the ways follow them.
+    /// Number of ports of the host. The ports of the links come after these.
     pub(super) ports: usize,
     door: Option<Arc<Door>>,
-    /// How many workers have still something to drain, and whether this is one of them.
+    /// Number of workers that still have something to drain, and whether this is one of them.
     to_drain: Arc<AtomicUsize>,
     drains: bool,
 }
 
 impl Crossings {
-    /// Of a worker that is alone.
+    /// Makes the crossings of the only worker of a host.
     pub(super) fn none() -> Self {
         Self {
             links: Vec::new(),
@@ -177,17 +178,18 @@ impl Crossings {
         }
     }
 
-    /// The place of the link to a worker.
+    /// Returns the index of the link to a worker.
     pub(super) fn link_to(&self, worker: usize) -> Option<usize> {
         self.links.iter().position(|link| link.worker == worker)
     }
 
-    /// Frames that are on their way to this worker: no switch has them.
+    /// Returns the number of frames on their way to this worker: no switch holds them.
     pub(super) fn arriving(&self) -> u64 {
         self.links.iter().map(|link| link.arriving() as u64).sum()
     }
 
-    /// Whether nothing is there for this worker, which sleeps now and will be woken.
+    /// Arms the wake-up of this worker, and returns true if nothing is there for it, so that it may
+    /// sleep.
     pub(super) fn lie_down(&self) -> bool {
         let Some(Door { bell, .. }) = self.door.as_deref() else { return true };
         bell.lie_down();
@@ -198,7 +200,7 @@ impl Crossings {
         quiet
     }
 
-    /// This worker is awake.
+    /// Marks this worker as awake.
     pub(super) fn get_up(&self) {
         if let Some(door) = &self.door {
             door.bell.get_up();
@@ -214,12 +216,14 @@ impl Crossings {
         }
     }
 
-    /// What was asked for is back: whoever has not heard of it yet does not have to.
+    /// Withdraws the recall, since all handles are back: workers that have not read it yet need
+    /// not.
     pub(super) fn want_nothing(&self) {
         self.links.iter().for_each(|link| link.wanted.store(NONE, Ordering::Relaxed));
     }
 
-    /// This worker has drained. Returns whether all have: until then others may send by its ports.
+    /// Notes that this worker has drained. Returns true if all have: until then others may send
+    /// through its ports.
     pub(super) fn drained(&mut self) -> bool {
         if std::mem::take(&mut self.drains) {
             self.to_drain.fetch_sub(1, Ordering::AcqRel);
@@ -228,7 +232,7 @@ impl Crossings {
     }
 }
 
-/// The ways between the workers of a host, by worker.
+/// Returns the links between the workers of a host, by worker.
 pub(super) fn between(workers: &Workers, whole: &SwitchConfig, wakers: &[Waker]) -> Vec<Crossings> {
     let count = workers.count;
     if count == 1 {
@@ -272,7 +276,8 @@ pub(super) fn between(workers: &Workers, whole: &SwitchConfig, wakers: &[Waker])
     all
 }
 
-/// The two ends of the ways between two workers; `room` is how much each may lend.
+/// Returns the two ends of the links between two workers; `room` is the most each may have
+/// outstanding.
 fn pair((a, b): (usize, usize), room: &[usize], doors: &[Arc<Door>]) -> (Link, Link) {
     let (a_over, b_come) = RingBuffer::new(room[a]);
     let (b_home, a_back) = RingBuffer::new(room[a]);

@@ -1,8 +1,8 @@
-//! The guard of this host's ways to the others ([`sluice_ports::guard`]): which devices have it,
-//! and what it ended.
+//! The guard of this host's links to the others ([`sluice_ports::guard`]): the devices that have
+//! it, and its drops.
 //!
-//! It is there before the first port opens. A host whose kernel cannot have it says so, at the
-//! start and with every answer about ports and drops; it forwards all the same.
+//! The guard is installed before the first port opens. A host whose kernel cannot install it says
+//! so, at the start and with every answer about ports and drops; it still forwards.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,7 @@ use sluice_ports::udp::VXLAN_PORT;
 use crate::config::Plan;
 use crate::log::say;
 
-/// The reason under which it ends frames.
+/// Reason under which the guard drops frames.
 const REASON: &str = "unmarked_to_vtep";
 
 /// The guard of a host.
@@ -27,12 +27,12 @@ pub(super) struct Guard(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     kernel: Option<ports::Guard>,
-    /// By device; what it lacks, if it does not have it.
+    /// Devices; with an error if the guard is not installed there.
     devices: Mutex<BTreeMap<String, Option<String>>>,
 }
 
 impl Guard {
-    /// Puts it in front of the devices of a plan.
+    /// Installs the guard on the devices of a plan.
     pub(super) fn install(plan: &Plan) -> Self {
         let (endpoints, devices) = (endpoints(plan), devices(plan));
         if endpoints.is_empty() || devices.is_empty() {
@@ -55,14 +55,14 @@ impl Guard {
         guard
     }
 
-    /// A device is there.
+    /// Installs the guard on a device that has appeared.
     pub(super) fn attach(&self, name: &str, index: u32) {
         let Some(kernel) = &self.0.kernel else { return };
         let lacks = kernel.attach(name, index).err().map(|error| error.to_string());
         self.set(name, lacks);
     }
 
-    /// A device is gone.
+    /// Removes a device.
     pub(super) fn detach(&self, name: &str) {
         if let Some(kernel) = &self.0.kernel {
             kernel.detach(name);
@@ -87,7 +87,7 @@ impl Guard {
         );
     }
 
-    /// What it is, for people.
+    /// Returns the guard's rows for `show`.
     pub(super) fn rows(&self) -> Vec<GuardRow> {
         let devices = self.0.devices.lock().unwrap_or_else(PoisonError::into_inner);
         let row = |(device, lacks): (&String, &Option<String>)| GuardRow {
@@ -97,7 +97,7 @@ impl Guard {
         devices.iter().map(row).collect()
     }
 
-    /// What it ended, if anything.
+    /// Returns the guard's drops, if any.
     pub(super) fn drops(&self) -> Option<DropRow> {
         let ended = self.0.kernel.as_ref()?.ended().ok()?;
         (ended.frames > 0).then(|| DropRow {
@@ -111,7 +111,7 @@ impl Guard {
     }
 }
 
-/// Where only Sluice may send.
+/// Returns the endpoints to which only Sluice may send.
 fn endpoints(plan: &Plan) -> Vec<Endpoint> {
     let of = |at: SocketAddr, transport| match at.ip() {
         IpAddr::V4(address) => Some(Endpoint { address, port: at.port(), transport }),
@@ -130,7 +130,8 @@ fn endpoints(plan: &Plan) -> Vec<Endpoint> {
     all
 }
 
-/// The device of the underlay, if the kernel has it, and the one with the fabric's address.
+/// Returns the device of the underlay, if the kernel has it, and the device with the fabric's
+/// address.
 fn devices(plan: &Plan) -> Vec<String> {
     let underlay = plan.config.underlay.as_ref();
     let by_kernel = underlay.filter(|underlay| underlay.kind != UnderlayKind::VhostUser);

@@ -1,23 +1,24 @@
-//! Which worker has which port: [`sluice_placement`] decides it, ten times a second, by what the
-//! workers have counted; this carries it out.
+//! Assignment of ports to workers: [`sluice_placement`] decides ten times a second from the
+//! workers' counters, and this module carries out the decisions.
 //!
 //! ```text
-//!   all workers:   Hold     it is not read, and nothing more is lent to it
-//!   all workers:   Leave    what came from it has gone; what was lent to it is back
-//!   the old one:   Give     its driver, its books, its rate, who is bound to it
-//!   the new one:   Take
-//!   all workers:   Release  frames for it go to the new one
+//!   all workers:   Hold     the port is not read, and no more frames are sent to it
+//!   all workers:   Leave    frames from the port have gone; borrows for it are returned
+//!   old worker:    Give     driver, counters, rate limiter, bindings
+//!   new worker:    Take
+//!   all workers:   Release  frames for the port go to the new worker
 //! ```
 //!
-//! Each step waits for the one before. Why nothing is lost and nothing overtaken stands in
-//! `home.rs` of `sluice_switch`.
+//! Each step waits for the one before. `home.rs` of `sluice_switch` explains why no frame is lost
+//! or reordered.
 //!
 //! **Leaving has a limit.** Frames whose receiver has stopped reading do not leave. Then the port
-//! is released where it was, everything goes on as before, and it rests a while.
+//! is released at its old worker, forwarding continues as before, and the port does not move for a
+//! while.
 //!
-//! **What moves.** A TAP or a virtual machine's port that the configuration gives no worker. What
-//! crosses costs more than what stays, so a worker with time left keeps its ports, unless its CPU
-//! runs a virtual machine.
+//! **Ports that move.** A TAP or a virtual machine's port to which the configuration assigns no
+//! worker. A frame that crosses costs more than one that stays, so a worker with time left keeps
+//! its ports, unless its CPU runs a virtual machine.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -36,33 +37,33 @@ use super::{Askers, spawn};
 use crate::clock;
 use crate::config::Workers;
 
-/// How often it is decided.
+/// Time between two decisions.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How long is waited at most for a port that is held to have left.
+/// Longest wait for a held port to leave.
 const LEAVE_MAX: Duration = Duration::from_millis(50);
-/// How long a port stays that came, or that could not go.
+/// Time for which a port stays after it came, or could not go.
 const REST: Nanos = Nanos::from_millis(2_000);
-/// A worker that is busy for less of its time keeps its ports.
+/// A worker that is busy for a smaller share of its time keeps its ports.
 const BUSY_FROM: Share = Share::percent(50);
 
-/// What others may know.
+/// State for `show placement`.
 #[derive(Debug, Default)]
 pub(super) struct Showing {
-    /// A port's worker, and why it is there; only of those that moved.
+    /// Worker of a port, and the reason; only of ports that moved.
     pub(super) moved: BTreeMap<PortId, (usize, String)>,
-    /// What was made of the policy.
+    /// State of the policy.
     pub(super) place: Option<PlaceStatus>,
     pub(super) notes: Vec<String>,
 }
 
-/// The same for several threads.
+/// The state, shared by several threads.
 pub(super) type Shown = Arc<Mutex<Showing>>;
 
-/// A worker has ended.
+/// Error: a worker has ended.
 #[derive(Debug)]
 pub(super) struct Stopped;
 
-/// Carries moves out.
+/// Carries out moves.
 pub(super) struct Mover {
     askers: Askers,
     leave_max: Duration,
@@ -79,7 +80,8 @@ impl Mover {
         answer
     }
 
-    /// Puts a step in front of all workers, and waits for all until a moment. False if that came.
+    /// Sends a step to all workers, and waits for all answers until a deadline. Returns false if
+    /// the deadline passed first.
     fn all(
         &self,
         step: impl Fn(SyncSender<()>) -> HomeStep,
@@ -101,8 +103,8 @@ impl Mover {
         Ok(true)
     }
 
-    /// Moves a port from one worker to another. False if it could not leave in time, or not at all,
-    /// and is where it was.
+    /// Moves a port from one worker to another. Returns false if the port could not leave in time,
+    /// or not at all; it is then where it was.
     pub(super) fn go(&self, port: PortId, from: usize, to: usize) -> Result<bool, Stopped> {
         self.all(|reply| HomeStep::Hold(port, reply), None)?;
         let until = Instant::now() + self.leave_max;
@@ -113,8 +115,9 @@ impl Mover {
         Ok(went)
     }
 
-    /// Nobody is shown the host while a port is at no worker, or its counts at two. Whoever is
-    /// shown it just now may wait for a worker that is stuck; the port does not, and stays.
+    /// Hands the port over while no snapshot is taken: a snapshot would find the port at no worker,
+    /// or its counters at two. A snapshot under way may wait for a worker that is stuck; the port
+    /// does not wait, and stays.
     fn hand_over(&self, port: PortId, from: usize, to: usize) -> Result<bool, Stopped> {
         let Some(_steady) = self.askers.steady_now() else { return Ok(false) };
         let given = self.ask(from, |reply| HomeStep::Give(port, to, reply));
@@ -127,7 +130,7 @@ impl Mover {
     }
 }
 
-/// What was read of a worker last.
+/// Counters of a worker at the last reading.
 struct Last {
     load: Arc<Load>,
     busy_ns: u64,
@@ -139,7 +142,7 @@ impl Last {
         Self { load, busy_ns: 0, moved: vec![0; ports] }
     }
 
-    /// How long it was busy since it was asked last, and how many frames each port moved.
+    /// Returns the worker's busy time since the last call, and the frames that each port moved.
     fn take(&mut self) -> (u64, Vec<u64>) {
         let busy_ns = self.load.busy_ns();
         let busy = busy_ns - std::mem::replace(&mut self.busy_ns, busy_ns);
@@ -154,10 +157,10 @@ impl Last {
 /// A port that may move.
 struct Entry {
     port: PortId,
-    /// The worker that it had at the start, where it belongs if nothing is known of load.
+    /// Worker of the port at the start. The port belongs there if nothing is known of load.
     first: usize,
     home: usize,
-    /// Until when it stays.
+    /// End of the time for which the port stays.
     rests: Nanos,
 }
 
@@ -169,7 +172,7 @@ struct Homes {
     cpus: Cpus,
     mover: Mover,
     shown: Shown,
-    /// What is to hold, and what does.
+    /// Policy that is to hold, and the one that does.
     wanted: Wanted,
     mode: Mode,
     stamp: Stamp,
@@ -177,15 +180,15 @@ struct Homes {
     moves: u64,
 }
 
-/// How it is placed by a rule.
+/// Returns the placement's settings for a mode.
 fn settings(mode: Mode, entries: usize) -> anyhow::Result<Config> {
     let mut config = Config::new(mode, u32::try_from(entries)?);
-    // A port is read and written by one worker, and moves alone.
+    // A port is read and written by one worker, and moves as a whole.
     (config.split_at, config.moves_max) = (None, 1);
     Ok(config)
 }
 
-/// Has ports follow the placement, in a thread of its own, if some may.
+/// Starts a thread that moves ports as the placement decides, if some may move.
 pub(super) fn follow(
     placed: &Workers,
     wanted: Wanted,
@@ -266,13 +269,12 @@ impl Homes {
         Ok(())
     }
 
-    /// Does what the policy says, if it is another one than before. What was decided by another one
-    /// is forgotten.
+    /// Applies the policy if it has changed. Decisions of the previous one are forgotten.
     fn obey(&mut self) {
         let Some(order) = self.wanted.other_than(self.stamp) else { return };
         let new = settings(order.mode, self.entries.len())
             .and_then(|config| Ok(Placement::new(config, &self.cpus.cores())?));
-        // As at start, where the same was possible.
+        // This cannot fail: the same call succeeded at the start.
         if let Ok(new) = new {
             (self.placement, self.mode) = (new, order.mode);
         }
@@ -280,7 +282,7 @@ impl Homes {
         self.stamp = order.stamp;
     }
 
-    /// The worker of which a port is, as long as no rule says another one.
+    /// Returns the worker of a port as long as no rule names another one.
     const fn belongs(&self, entry: &Entry) -> usize {
         match self.mode {
             Mode::Rss | Mode::Predetermined => entry.first,
@@ -288,7 +290,7 @@ impl Homes {
         }
     }
 
-    /// Tells what was made of the policy.
+    /// Shows the state of the policy.
     fn show(&self) {
         let cpus = self.cpus.status().enumerate().map(|(worker, cpu)| {
             let (load, _) = self.placement.load_of(core_of(worker));
@@ -309,8 +311,8 @@ impl Homes {
         (shown.place, shown.notes) = (Some(place), self.cpus.notes());
     }
 
-    /// What each worker did beside ports that may move, what each of those took, and how busy each
-    /// worker was.
+    /// Returns each worker's load apart from movable ports, the load of each of those ports, and
+    /// how busy each worker was.
     fn measure(&mut self, now: Nanos) -> (Vec<CoreLoad>, Vec<EntryLoad>, Vec<Share>) {
         let period_ns = now.since(self.at).0;
         self.at = now;
@@ -323,7 +325,7 @@ impl Homes {
             let mut foreign = busy;
             for (entry, load) in self.entries.iter().zip(&mut loads) {
                 if entry.home == worker {
-                    // Its part of the worker's time is its part of the worker's frames.
+                    // The port's share of the worker's time is its share of the worker's frames.
                     let of = u128::from(busy_ns) * u128::from(moved[entry.port.index()]);
                     let used = u64::try_from(of / u128::from(frames)).unwrap_or(u64::MAX);
                     load.decap = Share::of_period(used, period_ns);
@@ -336,14 +338,14 @@ impl Homes {
         (cores, loads, all)
     }
 
-    /// Moves a port that should be elsewhere, if it may go now.
+    /// Moves a port that should be at another worker, if it may go now.
     fn see_to(&mut self, now: Nanos, at: usize, busy: &[Share]) -> Result<(), Stopped> {
         let Some(state) = self.placement.entry(id(at)) else { return Ok(()) };
         let (to, why, entry) = (state.core.index(), state.why, &mut self.entries[at]);
         if to == entry.home {
             return Ok(());
         }
-        // To cross costs more than a busy sibling does.
+        // A crossing costs more than a busy sibling does.
         let is_mild = matches!(why, Why::Balance(_) | Why::LeavesSibling | Why::LeavesNode);
         let has_time = is_mild && busy[entry.home] < BUSY_FROM;
         if now >= entry.rests && !has_time {
@@ -356,7 +358,7 @@ impl Homes {
                 return Ok(());
             }
         }
-        // What does not go is placed where it is.
+        // A port that does not go is placed where it is.
         self.placement.remove(id(at));
         let belongs = self.belongs(&self.entries[at]);
         self.placement.adopt(id(at), Priority::ZERO, core_of(belongs));

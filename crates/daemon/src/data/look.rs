@@ -1,6 +1,6 @@
-//! What one frame would use of the switch, for `sluice trace`: entries of the chip, ports and
-//! tunnels, all of one moment between two turns. What is looked at is named beforehand, so that a
-//! look costs the worker the same however large the chip is.
+//! State of the switch on one frame's path, for `sluice trace`: entries of the forwarding table,
+//! ports and tunnels, all at one moment between two turns. The question names all of them, so that
+//! its cost for the worker does not depend on the size of the table.
 
 use sluice_api::trace::Look;
 use sluice_base::{DropReason, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
@@ -12,10 +12,10 @@ use sluice_switch::{Counter, Destination, Switch, TunnelCounters};
 use super::snapshot::{self, PortShot};
 use super::worker::Attached;
 
-/// So many of each kind are looked at.
+/// Most items of each kind in a question.
 pub(super) const WANTED_MAX: usize = 8;
 
-/// What is looked at.
+/// The question.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     vnet: VnetId,
@@ -25,13 +25,13 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Ports alone, no more than [`WANTED_MAX`].
+    /// Asks for ports alone, no more than [`WANTED_MAX`].
     pub(super) fn of_ports(ports: &[PortId]) -> Self {
         let (macs, tunnels) = (Vec::new(), Vec::new());
         Self { vnet: VnetId(0), macs, ports: ports.to_vec(), tunnels }
     }
 
-    /// Reads the question; `None` if it names what is no address, or too much.
+    /// Parses the question; `None` if it contains an invalid address, or too many items.
     pub(super) fn read(look: &Look) -> Option<Self> {
         let sizes = [look.macs.len(), look.ports.len(), look.tunnels.len()];
         if sizes.iter().any(|size| *size > WANTED_MAX) {
@@ -47,13 +47,14 @@ impl Wanted {
     }
 }
 
-/// What was seen, and when.
+/// The answer, and its time.
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) at: Nanos,
     pub(super) chip: Vec<Option<Destination>>,
     pub(super) ports: Vec<PortSeen>,
-    /// Tunnels, and how many frames of the network came out of each since its flow was made.
+    /// Tunnels, and the number of the network's frames that came out of each since its flow was
+    /// made.
     pub(super) tunnels: Vec<(TunnelId, TunnelCounters, Option<u64>)>,
 }
 
@@ -69,7 +70,7 @@ pub(super) struct PortSeen {
     pub(super) drops: Vec<Dropped>,
 }
 
-/// Looks. The underlay is looked at always.
+/// Answers a question. The underlay is always part of the answer.
 pub(super) fn take(
     host: &Host<FrameBuf>,
     ports: &[Attached],

@@ -1,13 +1,13 @@
-//! Frames that were lost outside the switch: the kernel's counters of each port, and when each rose
-//! last.
+//! Frames that were lost outside the switch: the kernel's counters of each port, and the time of
+//! each counter's last increase.
 //!
 //! ```text
 //!   watch, once a second ─┐  a few ports at a time, between two turns
 //!   show, trace ──────────┴─▶ worker: counters of its ports ─▶ Ledger ─▶ rows with their times
 //! ```
 //!
-//! A counter knows how many, not when; the time of a loss is that of the look that first saw it, at
-//! most a second late. Counters begin at zero when their port is opened.
+//! A counter has no time of its own; the time of a loss is that of the first reading that shows it,
+//! at most a second late. Counters begin at zero when their port is opened.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,35 +20,36 @@ use super::snapshot::PortShot;
 use super::worker::Ask;
 use super::{Askers, look, merge, spawn};
 
-/// How often every port is looked at.
+/// Time between two readings of a port.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// Whether a counter is of frames that went all the same, or were none.
+/// Returns true if a counter's frames were sent after all, or were no frames.
 fn is_no_loss(kind: &str, counter: &str) -> bool {
     match counter {
         "ring.checksum_open" => true,
-        // A full device or queueing discipline says so, and the port sends the frame again.
+        // A full device or queueing discipline reports an error, and the port sends the frame
+        // again.
         "device.tx_dropped" | "qdisc.dropped" => kind == "l2",
         "udp.sndbuf_errors" => true,
         _ => false,
     }
 }
 
-/// A counter when it was last seen to rise.
+/// A counter, and the time of the reading that last showed an increase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Risen {
     frames: u64,
     last: Nanos,
 }
 
-/// A port when it was looked at last.
+/// State of a port at the last reading.
 #[derive(Debug, Default)]
 struct Known {
     at: Nanos,
     counters: BTreeMap<&'static str, Risen>,
 }
 
-/// The counters of all ports.
+/// Counters of all ports.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger(Arc<Mutex<BTreeMap<PortId, Known>>>);
 
@@ -57,25 +58,25 @@ impl Ledger {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of what a port's counters were at a moment, and tells its losses.
+    /// Notes the counters of a port at one time, and returns its losses.
     pub(super) fn note(&self, at: Nanos, name: &str, shot: &PortShot) -> Vec<LossRow> {
         let mut now = BTreeMap::from([("driver.lost", shot.lost.frames)]);
         match &shot.kernel {
             Ok(rows) => now.extend(rows),
-            // A counter that cannot be read is not zero. A port that is closed has none.
+            // A counter that cannot be read is not zero. A closed port has none.
             Err(_) => now.extend(shot.gone.is_none().then_some(("kernel.unreadable", 1))),
         }
         let lost = |(counter, frames): &(&str, u64)| *frames > 0 && !is_no_loss(shot.kind, counter);
         let mut ports = self.ports();
         let known = ports.entry(shot.id).or_default();
         let rows = now.into_iter().filter(lost).map(|(counter, frames)| {
-            // Fewer than before: another port has the number now.
+            // A smaller value belongs to another port that has the number now.
             let same = known.counters.get(counter).filter(|risen| risen.frames == frames);
             let risen = same.copied().unwrap_or(Risen { frames, last: at });
             (counter, risen)
         });
         let rows: BTreeMap<_, _> = rows.collect();
-        // Looks are noted by several threads: one that was taken earlier may come late.
+        // Several threads note readings: an older one may come late.
         if at >= known.at {
             *known = Known { at, counters: rows.clone() };
         }
@@ -89,14 +90,14 @@ impl Ledger {
     }
 }
 
-/// Asks all workers what these ports have lost.
+/// Asks all workers for the losses of these ports.
 pub(super) fn shots(askers: &Askers, ports: &[PortId]) -> Result<Vec<(Nanos, PortShot)>, String> {
     let mut all: Vec<(Nanos, PortShot)> = Vec::new();
     for some in ports.chunks(look::WANTED_MAX) {
         let wanted = look::Wanted::of_ports(some);
         for seen in askers.answers(|reply| Ask::Look(wanted.clone(), reply))? {
             for port in seen.ports {
-                // An underlay may have a part at each worker, and stands in every look.
+                // An underlay may have a part at each worker, and is in every reading.
                 let is_new = some.contains(&port.id);
                 match all.iter_mut().find(|(_, known)| known.id == port.id) {
                     _ if !is_new => {}
@@ -109,7 +110,7 @@ pub(super) fn shots(askers: &Askers, ports: &[PortId]) -> Result<Vec<(Nanos, Por
     Ok(all)
 }
 
-/// Looks at every port once a second, for as long as the process lives.
+/// Reads the counters of every port once a second, for as long as the process lives.
 pub(super) fn watch(
     ledger: Ledger,
     askers: Askers,
@@ -118,7 +119,7 @@ pub(super) fn watch(
     spawn("losses", move || {
         loop {
             std::thread::sleep(BEAT);
-            // A worker that does not answer is somebody else's to report.
+            // Another thread reports a worker that does not answer.
             for (at, shot) in shots(&askers, &ports()).unwrap_or_default() {
                 _ = ledger.note(at, "", &shot);
             }

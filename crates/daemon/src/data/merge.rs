@@ -1,8 +1,8 @@
-//! One picture of what several workers saw. Each has its own ports, and its own part of every
-//! tunnel: sums are made of numbers of the same thing, and lists are put behind each other.
+//! Merges the snapshots of several workers. Each worker has its own ports, and its own part of
+//! every tunnel: numbers of the same thing are added, and lists are concatenated.
 //!
-//! A frame that crossed stands in the audit twice: in the row of the port where it came in, and
-//! under `from worker N` at the worker that sent it. Each row closes.
+//! A frame that crossed is counted twice in the audit: in the row of its ingress port, and under
+//! `from worker N` at the worker that sent it. Each row balances.
 
 use sluice_base::PortId;
 use sluice_host::inspect::Dropped;
@@ -11,7 +11,7 @@ use sluice_switch::{AuditRow, Balance, TunnelCounters};
 use super::look::Seen;
 use super::snapshot::{Body, PortShot, Snapshot};
 
-/// Of one question, at least one.
+/// Merges the snapshots of one question. `None` if there is none.
 pub(super) fn snapshots(shots: Vec<Snapshot>) -> Option<Snapshot> {
     shots.into_iter().reduce(|mut all, one| {
         all.at = all.at.max(one.at);
@@ -74,12 +74,12 @@ fn body(all: &mut Body, one: Body) {
     }
 }
 
-/// A tunnel of which each worker has a part.
+/// Adds a worker's part of a tunnel.
 fn tunnel(all: &mut TunnelCounters, one: TunnelCounters) {
     all.sent.add_all(one.sent);
     all.received.add_all(one.received);
     all.queued_frames += one.queued_frames;
-    // Each learns of the ways that its own frames take.
+    // Each worker learns the path MTU from its own frames.
     all.path_mtu = all.path_mtu.into_iter().chain(one.path_mtu).min();
 }
 
@@ -94,14 +94,14 @@ fn add(all: &mut Balance, one: Balance) {
     all.dropped_congestion += one.dropped_congestion;
 }
 
-/// A port of which each worker has a part.
+/// Adds a worker's part of a port.
 pub(super) fn part(all: &mut PortShot, one: PortShot) {
     let (state, other) = (&mut all.state, one.state);
     state.received.add_all(other.received);
     state.sent.add_all(other.sent);
     state.held.add_all(other.held);
     state.queued.add_all(other.queued);
-    // Each had its most at a moment of its own: together it was this at most.
+    // The workers reached their maxima at different times: the sum is an upper bound.
     for (most, other) in
         [(&mut state.held_max, other.held_max), (&mut state.queued_max, other.queued_max)]
     {
@@ -124,19 +124,19 @@ pub(super) fn part(all: &mut PortShot, one: PortShot) {
     all.gone = all.gone.take().or(one.gone);
     let rows = match one.kernel {
         Ok(rows) => rows,
-        // What one of them cannot read is unknown of all.
+        // A counter that one worker cannot read is unknown for the port.
         Err(error) => return all.kernel = Err(error),
     };
     let Ok(sums) = &mut all.kernel else { return };
     for (name, count) in rows {
         let sum = sums.entry(name).or_default();
-        // What a socket counts is its own; the rest the kernel counts for all of them.
+        // Counters of a socket belong to the worker; the kernel counts the others for all workers.
         let is_own = name.starts_with("socket.") || name.starts_with("ring.");
         *sum = if is_own { *sum + count } else { count.max(*sum) };
     }
 }
 
-/// Of looks at one frame's way, at least one.
+/// Merges the workers' views of one frame's path. `None` if there is none.
 pub(super) fn looks(seen: Vec<Seen>) -> Option<Seen> {
     seen.into_iter().reduce(|mut all, one| {
         all.at = all.at.max(one.at);

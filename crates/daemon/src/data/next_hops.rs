@@ -1,4 +1,4 @@
-//! The next hops of the tunnels over an `l2` underlay: a thread follows what the kernel knows and
+//! Next hops of the tunnels over an `l2` underlay: a thread follows the kernel's neighbours and
 //! tells the worker of changes.
 
 use std::collections::BTreeMap;
@@ -16,22 +16,22 @@ use crate::clock;
 use crate::config::{Attachment, Plan};
 use crate::log::say;
 
-/// How long to wait before netlink is tried again.
+/// Time before netlink is tried again.
 const RETRY: Nanos = Nanos::from_millis(1000);
 
-/// What is known, for `show tunnels`.
+/// Source and state of the next hops, for `show tunnels`.
 #[derive(Clone, Debug)]
 pub(super) enum NextHops {
-    /// The kernel finds the way by itself.
+    /// The kernel resolves the next hop by itself.
     Kernel,
-    /// The configuration says them: no kernel has this underlay.
+    /// The configuration gives the next hops: no kernel has this underlay.
     Configured(BTreeMap<TunnelId, Mac>),
-    /// Followed here.
+    /// A thread follows the kernel's neighbours.
     Followed(Arc<Mutex<BTreeMap<TunnelId, Mac>>>),
 }
 
 impl NextHops {
-    /// The MAC of a tunnel's next hop, in words.
+    /// Returns the MAC of a tunnel's next hop, in words.
     pub(super) fn text(&self, tunnel: TunnelId) -> String {
         let of = |known: &BTreeMap<TunnelId, Mac>| {
             known.get(&tunnel).map_or_else(|| "unresolved".to_owned(), Mac::to_string)
@@ -46,7 +46,7 @@ impl NextHops {
     }
 }
 
-/// What the configuration says.
+/// Returns the next hops of the configuration.
 fn configured(plan: &Plan) -> NextHops {
     let tunnels = plan.switch.tunnels.iter().enumerate();
     let known =
@@ -54,7 +54,7 @@ fn configured(plan: &Plan) -> NextHops {
     NextHops::Configured(known.collect())
 }
 
-/// Begins to follow, if there is something to follow.
+/// Starts the thread, if there is something to follow.
 pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<NextHops> {
     let underlay = plan.ports.last().map(|port| &port.attachment);
     let device = match underlay {
@@ -93,7 +93,7 @@ fn open(device: &str, tunnels: &BTreeMap<Ipv4Addr, TunnelId>) -> anyhow::Result<
     Ok(neighbours)
 }
 
-/// Tells every change until netlink fails.
+/// Reports every change until netlink fails.
 fn tell(
     neighbours: &mut Neighbours,
     tunnels: &BTreeMap<Ipv4Addr, TunnelId>,
@@ -117,7 +117,7 @@ fn tell(
         }
         let span = neighbours.deadline().since(clock::now()).min(Nanos::from_millis(60_000));
         let fd = neighbours.fd();
-        // A signal or an error shows when netlink is read.
+        // The next read of netlink reveals a signal or an error.
         _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&clock::timespec(span)));
     }
 }

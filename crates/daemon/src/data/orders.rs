@@ -1,8 +1,8 @@
-//! The worker's end of the connection to control ([`crate::channel`]): orders are carried out
-//! between two turns, and what the switch has to tell is written.
+//! The worker's end of the connection to control ([`crate::channel`]): commands are carried out
+//! between two turns, and the switch's notices are written.
 //!
-//! While nobody is attached, or control does not read, the switch goes on with what it knows: a
-//! full connection is left alone, and notices wait in the switch, which bounds them.
+//! While control is not attached, or does not read, the switch continues with its forwarding table:
+//! a full connection is left alone, and notices wait in the switch, which bounds them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,29 +21,29 @@ use crate::channel::{Cause, Order, Pipe, Senders, Told, Way};
 use crate::log::say;
 use crate::poller::Poller;
 
-/// The poller's index: no port has it.
+/// Index of the connection in the poller: no port has it.
 pub(super) const CONTROL: usize = 1 << 32;
-/// Reads in a turn.
+/// Reads from the connection in a turn.
 const READS_MAX: usize = 4;
 /// Frames that are flooded in a turn. The others wait, so that ports take the copies meanwhile:
-/// each may hold only so many.
+/// each port may hold only a limited number.
 const FLOODS_MAX: u32 = 16;
-/// How often a part of the chip is looked at for what was used.
+/// Time between two scans for used entries, each of a part of the forwarding table.
 const USED_EVERY: Nanos = Nanos::from_millis(100);
-/// How large that part is: the largest chip is looked at within ten seconds.
+/// Size of that part: the largest table is scanned within ten seconds.
 const USED_PLACES: u32 = 1 << 13;
-/// How often receivers are looked at although the switch says nothing: some are isolated without
-/// anybody to be told of it.
+/// Time between two checks of all receivers without a notice of the switch: a receiver may be
+/// isolated without one.
 const RECEIVERS_EVERY: Nanos = Nanos::from_millis(100);
-/// How often while the connection is full, and the switch is not asked what it has to say.
+/// Time between two checks while the connection is full, and the switch's notices are not read.
 const RECEIVERS_EVERY_FULL: Nanos = Nanos::from_millis(1);
 
-/// What control has done here.
+/// Counters of control's actions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Orders that the switch refused, for instance because the port has just gone.
+    /// Commands that the switch refused, for instance because the port has just gone.
     pub(super) refused: u64,
-    /// Frames of control without room.
+    /// Frames of control that found no room.
     pub(super) unsent: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct Counts {
 pub(super) struct Orders {
     pipe: Option<Pipe>,
     ready: bool,
-    /// Orders were read that are not carried out yet.
+    /// True if commands were read that are not carried out yet.
     behind: bool,
     used_at: Nanos,
     receivers: Receivers,
@@ -61,8 +61,8 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Control is there: it hears what the chip holds, and then what happens. It takes the place of
-    /// one before.
+    /// Attaches control: it receives the contents of the forwarding table, and then the events. An
+    /// earlier connection is replaced.
     pub(super) fn attach(
         &mut self,
         now: Nanos,
@@ -88,13 +88,13 @@ impl Orders {
         Ok(())
     }
 
-    /// The poller told of it.
+    /// Notes an event of the poller for the connection.
     pub(super) const fn wake(&mut self) {
         self.ready = true;
     }
 
-    /// Carries out what control wants, and hands on what the switch has to tell. Returns how much
-    /// was done.
+    /// Carries out control's commands, and passes on the switch's notices. Returns the amount of
+    /// work done.
     pub(super) fn serve(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
         let done = self.exchange(now, host, pool);
         self.too_big.answer(now, host.switch_mut(), pool);
@@ -159,7 +159,7 @@ impl Orders {
         done
     }
 
-    /// When there is something to do although nothing happens.
+    /// Returns the time of the next action that needs no event.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         self.pipe
             .as_ref()
@@ -167,7 +167,7 @@ impl Orders {
     }
 
     fn detach(&mut self, now: Nanos, host: &mut Host<FrameBuf>) {
-        // Its descriptor leaves the poller with it.
+        // The descriptor leaves the poller when it is closed.
         if self.pipe.take().is_some() {
             let off = Command::Control { attached: false };
             command(now, host.switch_mut(), off, &mut self.counts);
@@ -175,18 +175,18 @@ impl Orders {
     }
 }
 
-/// Receivers that do not take what comes: what stands is compared with what was told, so that
-/// nothing is lost when the connection is full.
+/// Receivers that do not take frames. Their current state is compared with the state last reported,
+/// so that nothing is lost when the connection is full.
 #[derive(Debug, Default)]
 struct Receivers {
     look_at: Nanos,
-    /// The records that were told of those with whom something is wrong.
+    /// Records last reported, of receivers with a problem.
     told: BTreeMap<PortId, Vec<u8>>,
     tunnels: Vec<u8>,
 }
 
 impl Receivers {
-    /// Tells of those that are not as they were told, ahead of all that waits.
+    /// Reports receivers whose state has changed, ahead of all waiting events.
     fn tell(&mut self, now: Nanos, switch: &Switch<FrameBuf>, pipe: &mut Pipe) {
         if now < self.look_at || pipe.is_crammed() {
             return;
@@ -292,7 +292,7 @@ fn send(
     }
 }
 
-/// Floods a frame that came in somewhere. Without room it ends there, counted.
+/// Floods a frame of an ingress port or tunnel. Without room the frame is dropped, and counted.
 fn flood(
     now: Nanos,
     (vnet, from): (VnetId, Way),
@@ -315,10 +315,10 @@ fn flood(
     }
 }
 
-/// A notice as control hears it.
+/// Converts a notice into an event for control.
 fn told<'a>(switch: &Switch<FrameBuf>, notice: &'a Notice) -> Option<Told<'a>> {
     let way = |from| match from {
-        // What control itself sent is not asked for.
+        // Frames that control itself sent are not punted.
         PuntFrom::Input(input) => switch.port_of(input).map(Way::Port),
         PuntFrom::Tunnel(tunnel) => Some(Way::Tunnel(tunnel)),
     };

@@ -1,5 +1,5 @@
-//! Which worker reads which flows of a shared underlay: [`sluice_placement`] decides it, ten times
-//! a second, by what the workers have measured; this carries it out.
+//! Assignment of a shared underlay's flows to workers: [`sluice_placement`] decides ten times a
+//! second from the workers' measurements, and this module carries out the decisions.
 //!
 //! ```text
 //!   worker: Meter, Gauges ──▶ period: loads ──▶ Placement ──▶ wanted
@@ -7,16 +7,16 @@
 //!                              round: hold, set, leave, release ▼
 //! ```
 //!
-//! A thread of its own, since a round waits for the kernel (tens of milliseconds), and no worker
-//! may wait for it. It speaks with the workers by questions, as whoever shows something does: the
-//! channel orders what one has done before what another one does next, so the four steps of
-//! `sluice_ports::udp` need no more than that each waits for the one before.
+//! A thread of its own does this, since a round waits for the kernel (tens of milliseconds), and no
+//! worker may wait for it. The thread sends questions to the workers, as `show` does. The channel
+//! orders a worker's actions before its answer, so the four steps of `sluice_ports::udp` only need
+//! each step to wait for the one before.
 //!
-//! **What waits all the time does not move.** A bucket may go when what is under way of it leaves
-//! within a short time, going by how much of it came in the last period. A flow whose receiver has
-//! stopped reading would else be waited for, and others with it.
+//! **A bucket with a standing queue does not move.** A bucket may go when its frames under way
+//! leave within a short time, judged by the frames that came in the last period. Otherwise a round
+//! would wait for a flow whose receiver has stopped reading, and other flows with it.
 //!
-//! **A round has givers and takers**, and none that is both, so that no two wait for each other.
+//! **A worker either gives or takes in a round**, never both, so that no two wait for each other.
 //!
 //! Flows of high priority have buckets of their own (`high.rs`).
 
@@ -45,25 +45,25 @@ use super::{Askers, spawn};
 use crate::clock;
 use crate::log::say;
 
-/// How often it is decided.
+/// Time between two decisions.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How many buckets move in a round.
+/// Most buckets that move in a round.
 const ROUND_MAX: usize = 32;
-/// What is under way of a bucket that may move leaves within this part of a period: about as long
-/// as the kernel takes for its part of a round.
+/// Part of a period within which the frames under way of a bucket must leave for the bucket to
+/// move: about as long as the kernel takes for its part of a round.
 const LEAVES_WITHIN: u32 = 3;
 
-/// What others may know.
+/// State for `show placement`.
 #[derive(Debug, Default)]
 pub(super) struct Showing {
     /// The buckets, by worker and reason.
     pub(super) rows: Vec<PlacementRow>,
-    /// What was made of the policy.
+    /// State of the policy.
     pub(super) place: Option<PlaceStatus>,
     pub(super) notes: Vec<String>,
 }
 
-/// The same for several threads.
+/// The state, shared by several threads.
 pub(super) type Shown = Arc<Mutex<Showing>>;
 
 /// A bucket that moves: from one worker to another.
@@ -74,28 +74,28 @@ pub(super) struct Change {
     pub(super) to: u8,
 }
 
-/// Where the kernel cannot tell when a program is out of use.
+/// Note for a kernel that cannot tell when a program is out of use.
 const FIXED: &str = "flows stay with their workers: this kernel has no `membarrier` for all CPUs";
-/// After the kernel has refused something it is asked again so much later.
+/// Time before a request that the kernel refused is repeated.
 const REFUSED_FOR: Nanos = Nanos::from_millis(5_000);
 
-/// Why nothing goes on.
+/// Reason why a round ends early.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum End {
     /// A worker is being stopped.
     #[error("a worker has ended")]
     Stopped(#[from] RecvError),
-    /// What was to change did not; all goes on as before.
+    /// The kernel refused the change; forwarding continues as before.
     #[error("{0}")]
     Kernel(#[from] SelectError),
 }
 
-/// Carries moves out.
+/// Carries out moves.
 pub(super) struct Mover {
     askers: Askers,
     selector: Selector,
     pub(super) table: BucketTable,
-    /// Which flows are of high priority.
+    /// Matches of the flows of high priority.
     pub(super) high: HighFlows,
 }
 
@@ -110,7 +110,8 @@ impl Mover {
         (self.selector, self.table)
     }
 
-    /// Puts a step in front of workers, and waits for each; `after` is done behind each answer.
+    /// Sends a step to each of the workers, and waits for each answer; `after` runs after each
+    /// answer.
     fn steps(
         &self,
         steps: impl Iterator<Item = (u8, Step)>,
@@ -130,7 +131,7 @@ impl Mover {
         Ok(())
     }
 
-    /// Moves buckets, of which no worker gets and gives some. The steps are those of
+    /// Moves buckets. No worker both receives and gives buckets. The steps are those of
     /// `sluice_ports::udp`. If the kernel refuses, nothing has moved, and nothing is held.
     pub(super) fn round(&mut self, changes: &[Change]) -> Result<(), End> {
         let askers = self.askers.clone();
@@ -163,8 +164,8 @@ impl Mover {
         })
     }
 
-    /// Other flows are of high priority. Those of a group of buckets must be at one worker. If the
-    /// kernel refuses, they are those of before.
+    /// Sets the flows of high priority. The flows of a group of buckets must be at one worker. If
+    /// the kernel refuses, the previous matches remain.
     pub(super) fn set_high(&mut self, high: HighFlows) -> Result<(), End> {
         let askers = self.askers.clone();
         let _settled = askers.settled();
@@ -177,14 +178,14 @@ impl Mover {
         Ok(())
     }
 
-    /// Workers read by these matches from now on.
+    /// Makes all workers use these matches from now on.
     fn tell_high(&self, high: &HighFlows) -> Result<(), End> {
         let all = (0_u8..).take(self.askers.0.len());
         self.steps(all.map(|worker| (worker, Step::High(high.clone()))), |_| Ok(()))
     }
 }
 
-/// What was read of the workers last.
+/// Counters of the workers at the last reading.
 struct Last {
     at: Nanos,
     busy_ns: Vec<u64>,
@@ -200,32 +201,33 @@ struct Placing {
     last: Last,
     /// Frames of each bucket in the last period.
     came: [u32; BUCKETS as usize],
-    /// Which flows are to be of high priority.
+    /// Matches of the flows that are to be of high priority.
     wanted_high: HighFlows,
     progress: Progress,
     quiet: Quiet,
     shown: Shown,
-    /// What is to hold, and what does.
+    /// Policy that is to hold, and the one that does.
     wanted: Wanted,
     mode: Mode,
     stamp: Stamp,
-    /// The last one of which all holds.
+    /// The last policy that holds completely.
     settled: Stamp,
     /// Buckets that have moved.
     moves: u64,
-    /// What the kernel refused, and when it is asked again: moves, or other flows of high priority.
+    /// Refusals of the kernel, and the time of the next attempt: for moves, and for other flows of
+    /// high priority.
     refused: Refused,
     refused_high: Refused,
 }
 
 type Refused = Option<(String, Nanos)>;
 
-/// Whether it may be tried.
+/// Returns true if the request may be tried.
 fn is_due(refused: &Refused) -> bool {
     refused.as_ref().is_none_or(|(_, until)| clock::now() >= *until)
 }
 
-/// The kernel refuses what was wanted. That is said once, and shown as long as it holds.
+/// Notes a refusal of the kernel. It is logged once, and shown as long as it holds.
 fn refuse(refused: &mut Refused, why: String) {
     if refused.as_ref().is_none_or(|(before, _)| *before != why) {
         say!("{why}");
@@ -233,7 +235,7 @@ fn refuse(refused: &mut Refused, why: String) {
     *refused = Some((why, clock::now().after(REFUSED_FOR)));
 }
 
-/// Follows the placement in a thread of its own. `port` is the name of the shared underlay.
+/// Starts the thread that follows the placement. `port` is the name of the shared underlay.
 pub(super) fn follow(
     port: &str,
     wanted: Wanted,
@@ -268,7 +270,7 @@ pub(super) fn follow(
 }
 
 impl Placing {
-    /// `None`: there is no shared underlay.
+    /// Prepares the placement. `None`: there is no shared underlay.
     fn new(
         wanted: Wanted,
         cpus: Cpus,
@@ -339,7 +341,8 @@ impl Placing {
         Ok(())
     }
 
-    /// What each worker did beside buckets since it was asked last, and each bucket.
+    /// Returns each worker's load apart from buckets since the last call, and the load of each
+    /// bucket.
     fn measure(&mut self) -> (Vec<CoreLoad>, Vec<EntryLoad>) {
         let now = clock::now();
         let period_ns = now.since(self.last.at).0;
@@ -356,7 +359,7 @@ impl Placing {
                 let last = &mut self.last.seen[at][usize::from(bucket)];
                 let came = seen.wrapping_sub(std::mem::replace(last, seen));
                 self.came[usize::from(bucket)] += came;
-                // Its part of the worker's time is its part of the worker's frames.
+                // The bucket's share of the worker's time is its share of the worker's frames.
                 let used = u128::from(busy) * u128::from(came) / u128::from(read.max(1));
                 let used = u64::try_from(used).unwrap_or(u64::MAX).min(busy);
                 let decap = &mut loads[usize::from(bucket)].decap;
@@ -364,13 +367,13 @@ impl Placing {
             }
             let (placed, _) = self.placement.load_of(core_of(at));
             let foreign = Share::of_period(busy, period_ns).minus(placed);
-            // A worker is a thread, as a vCPU is: the scheduler sees to it that none starves.
+            // A worker is a thread like a vCPU: the scheduler keeps both from starving.
             cores.push(CoreLoad { softirq: foreign, ..CoreLoad::default() });
         }
         (cores, loads)
     }
 
-    /// Buckets that are not where they should be.
+    /// Returns the buckets that are not where they should be.
     fn wanted(&self) -> impl Iterator<Item = Change> {
         self.placement.entries().filter_map(|(entry, state)| {
             let bucket = u16::try_from(entry.0).ok()?;
@@ -386,7 +389,7 @@ impl Placing {
         under_way.saturating_mul(LEAVES_WITHIN) <= self.came[usize::from(bucket)]
     }
 
-    /// Tells who has which buckets, and why.
+    /// Shows which worker has which buckets, and why.
     fn show(&self, port: &str) {
         let mut rows: BTreeMap<(u8, bool, String), (Vec<u16>, Share)> = BTreeMap::new();
         let count = if self.mover.high.is_empty() { LOW_BUCKETS } else { BUCKETS };
@@ -420,7 +423,7 @@ fn buckets_row(list: Vec<u16>, high: bool, load: Share) -> BucketsRow {
     BucketsRow { list, high, load_percent: f64::from(load.0) / 10_000.0 }
 }
 
-/// As many changes, from the first on, as go in one round.
+/// Returns as many changes, from the first on, as fit in one round.
 fn one_round(wanted: impl Iterator<Item = Change>) -> Vec<Change> {
     let mut round: Vec<Change> = Vec::new();
     for change in wanted {

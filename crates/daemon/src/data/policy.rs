@@ -7,7 +7,8 @@ use sluice_placement::Mode;
 
 use crate::config::Plan;
 
-/// What is to hold on this host: a policy, or where it says nothing the configuration.
+/// Placement that is to hold on this host: the policy, or the configuration where the policy says
+/// nothing.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     host: Arc<str>,
@@ -15,7 +16,7 @@ pub(super) struct Wanted {
     stamped: Arc<Mutex<Stamped>>,
 }
 
-/// What holds from now on.
+/// Placement that holds from now on.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) stamp: Stamp,
@@ -24,28 +25,28 @@ pub(super) struct Order {
 }
 
 impl Wanted {
-    /// The host of a plan, without a policy.
+    /// Takes the host of a plan, without a policy.
     pub(super) fn new(plan: &Plan) -> Self {
         let host = &plan.config.host;
         Self::of(&host.name, mode_of(host.placement))
     }
 
-    /// A host with a rule of its own, without a policy.
+    /// Takes a host with a rule of its own, without a policy.
     pub(super) fn of(host: &str, own_mode: Mode) -> Self {
         Self { host: host.into(), own_mode, stamped: Arc::default() }
     }
 
-    /// The rule where no policy says one.
+    /// Returns the rule that holds if no policy names one.
     pub(super) const fn own_mode(&self) -> Mode {
         self.own_mode
     }
 
-    /// This policy is to hold.
+    /// Sets the policy that is to hold.
     pub(super) fn set(&self, stamped: Stamped) {
         *self.stamped.lock().unwrap_or_else(PoisonError::into_inner) = stamped;
     }
 
-    /// What is to hold, if it is not what this stamp says.
+    /// Returns the placement that is to hold, if its stamp is another one.
     pub(super) fn other_than(&self, stamp: Stamp) -> Option<Order> {
         let stamped = self.stamped.lock().unwrap_or_else(PoisonError::into_inner);
         if stamped.stamp == stamp {
@@ -57,7 +58,7 @@ impl Wanted {
     }
 }
 
-/// What a policy or a configuration calls a rule.
+/// Converts a rule of a policy or a configuration.
 const fn mode_of(mode: PlacementMode) -> Mode {
     match mode {
         PlacementMode::Rss => Mode::Rss,

@@ -1,13 +1,13 @@
-//! Ports that come and go while the process runs.
+//! Ports that are added and deleted while the process runs.
 //!
 //! ```text
 //!   conversation: plan, open the device ── Ask::Add ──▶ worker: attach, watch, bind
 //!                 forget it             ── Ask::Del ──▶ worker: detach, close the device
 //! ```
 //!
-//! What the kernel takes its time for is done in the thread of whoever asked; the worker stops for
-//! a few table entries only. One port at a time comes or goes. Control remembers what was added,
-//! and adds it again after a restart of this process.
+//! Slow system calls run in the thread of the conversation that asked; the worker stops for a few
+//! table entries only. One port at a time comes or goes. Control remembers the ports that were
+//! added, and adds them again after a restart of this process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,7 +25,7 @@ use super::{Asker, attach};
 use crate::config::{self, BoundTo, Plan};
 use crate::protocol::Done;
 
-/// How long the frames of a port that went may keep its place.
+/// Longest time for which the frames of a deleted port may keep its place.
 const PLACE_WAIT: Duration = Duration::from_secs(2);
 const PLACE_RETRY: Duration = Duration::from_millis(5);
 
@@ -37,10 +37,10 @@ pub(super) struct Coming {
     pub(super) bound: Option<BoundTo>,
 }
 
-/// What became of it; it comes back if it may be tried again.
+/// Outcome of adding a port; the port is returned if adding may be tried again.
 pub(super) type Come = Result<PortId, (Option<Box<Coming>>, String)>;
 
-/// Why a port was not added, and whether its device was opened.
+/// Reason why a port was not added, and whether its device was opened.
 pub(super) struct Refused {
     pub(super) error: String,
     is_open: bool,
@@ -67,7 +67,7 @@ impl Ports {
         Self { plan, taps, added: Mutex::new(BTreeMap::new()) }
     }
 
-    /// Adds a port. One that is there already, and whose device is, is told again.
+    /// Adds a port. A port that is there already, with its device, is reported again.
     pub(super) fn add(
         &self,
         names: &Names,
@@ -82,7 +82,8 @@ impl Ports {
         })
     }
 
-    /// The same; a device that could be opened is left if its port cannot be added.
+    /// Adds a port like [`Self::add`], but leaves a device that was opened if its port cannot be
+    /// added.
     pub(super) fn add_or_leave(
         &self,
         names: &Names,
@@ -99,7 +100,7 @@ impl Ports {
                 }
                 return Ok(config::added_answer(new, &wanted, *id));
             }
-            // Its device went away; it is opened anew.
+            // The device went away; open it anew.
             asker.answer(|reply| Ask::Del(*id, reply))?;
             added.remove(&name);
         }
@@ -121,7 +122,7 @@ impl Ports {
         Ok(config::added_answer(new, &wanted, id))
     }
 
-    /// The ports that were added, in the order of their numbers.
+    /// Returns the ports that were added, in the order of their numbers.
     pub(super) fn list(&self) -> Vec<NewPort> {
         let added = self.added();
         let mut list: Vec<&(NewPort, PortId)> = added.values().collect();
@@ -129,8 +130,7 @@ impl Ports {
         list.into_iter().map(|(new, _)| new.clone()).collect()
     }
 
-    /// Deletes the ports that were added and that control does not know, and what an earlier
-    /// process left.
+    /// Deletes the added ports that control does not know, and the remains of an earlier process.
     pub(super) fn tidy(&self, asker: &Asker, known: &[String]) -> Result<Done, String> {
         let mut added = self.added();
         let others: Vec<String> =
@@ -154,14 +154,14 @@ impl Ports {
     fn delete_one(&self, added: &mut Added, asker: &Asker, name: &str) -> Result<Deleted, String> {
         let (_, id) = added.get(name).ok_or_else(|| format!("no port `{name}` was added"))?;
         let frames = asker.answer(|reply| Ask::Del(*id, reply))?;
-        // The kernel takes its time for a device, which is no worker's.
+        // The kernel takes time to delete a device; no worker waits for it.
         self.taps.delete(name);
         added.remove(name);
         Ok(Deleted { name: name.to_owned(), frames })
     }
 }
 
-/// Why a port has no place, in words.
+/// Returns the reason why a port has no place, in words.
 pub(super) fn no_place(error: &AttachError) -> String {
     match error {
         AttachError::Full | AttachError::TooLarge => {

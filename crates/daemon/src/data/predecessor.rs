@@ -1,12 +1,12 @@
 //! Handing everything over to another data process ([`crate::handover`]).
 //!
 //! ```text
-//!   yield: nothing moves between workers ── Stop ── until nothing is left, or leaves ── Freeze
-//!          ── leave: the process is gone ─ anything else, or silence: Thaw, it goes on
+//!   yield: no migration between workers ── Stop ── until nothing is left, or moves ── Freeze
+//!          ── leave: this process ends ─ anything else, or silence: Thaw, it continues
 //! ```
 //!
-//! What does not leave because its receiver takes nothing for [`STANDS_FOR`] ends with the process;
-//! it is counted and said. On a busy machine it only takes longer.
+//! Frames that do not leave because their receiver takes nothing for [`STANDS_FOR`] are lost with
+//! the process; they are counted and logged. On a busy machine draining only takes longer.
 
 use std::io::{self, BufReader, ErrorKind};
 use std::os::unix::net::UnixStream;
@@ -23,16 +23,16 @@ use crate::handover::{self, FORMAT, State, Yielded};
 use crate::log::say;
 use crate::protocol::{self, Done, Failure, Request};
 
-/// Time to wait while no frame leaves, and in all.
+/// Longest wait while no frame leaves, and in all.
 const STANDS_FOR: Nanos = Nanos::from_millis(30);
 const DRAIN_WITHIN: Nanos = Nanos::from_millis(1000);
-/// How often it is asked what is left.
+/// Time between two questions for the remaining frames.
 const LOOK_EVERY: Nanos = Nanos::from_micros(200);
-/// How long whoever asked may be silent.
+/// Longest silence of control.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
 impl Server {
-    /// Hands over, and ends if that was taken.
+    /// Hands over, and ends the process if the handover was accepted.
     pub(super) fn yield_to(
         &self,
         stream: &UnixStream,
@@ -53,7 +53,7 @@ impl Server {
         if let Ok(Some(Request::Leave)) = done {
             say!("another data process goes on; this one, {}, ends", std::process::id());
             _ = protocol::write(stream, &Done {});
-            // Nothing is undone or closed in order: it is another process's now.
+            // Nothing is undone or closed in order: everything belongs to the other process now.
             std::process::exit(0);
         }
         self.step(|| YieldStep::Thaw);
@@ -62,8 +62,8 @@ impl Server {
         match done {
             Ok(_) => protocol::write(stream, &Done {}),
             Err(error) => {
-                // Whoever asked sees the end of the connection: an answer would say that this
-                // program is another one.
+                // Control sees the end of the connection: an answer would say that this program is
+                // another one.
                 say!(warn: "nothing was taken over ({error}); this process goes on");
                 Err(error)
             }
@@ -74,7 +74,7 @@ impl Server {
         self.askers.ask_all(|| Ask::Yield(step()));
     }
 
-    /// Stops and says what there is.
+    /// Stops the workers and sends their state.
     fn hand_over(&self, stream: &UnixStream, table: &[u8]) -> io::Result<()> {
         let stopped = clock::now();
         self.wait_until_drained(stopped)?;
@@ -84,9 +84,9 @@ impl Server {
         hand::send(stream, &files)
     }
 
-    /// Waits until nothing is left, as long as frames leave. What one worker has given to another
-    /// while both were asked shows at the other when they are asked once more: in the ring between
-    /// them, or in its switch.
+    /// Waits until no frame is left, as long as frames leave. A frame that crosses while both
+    /// workers are asked is counted when they are asked once more: in the ring between them, or in
+    /// the receiver's switch.
     fn wait_until_drained(&self, stopped: Nanos) -> io::Result<()> {
         let (mut progress, mut times) = (Progress::new(stopped), 0);
         while times < 2 {
@@ -126,7 +126,7 @@ impl Server {
     }
 }
 
-/// Whether frames still leave.
+/// Tells whether frames still leave.
 struct Progress {
     least: u64,
     since: Nanos,
@@ -138,7 +138,8 @@ impl Progress {
         Self { least: u64::MAX, since: stopped, until: stopped.after(DRAIN_WITHIN) }
     }
 
-    /// Whether waiting is over: none has left for a time, or all of it took too long.
+    /// Returns true if waiting is over: no frame has left for a time, or the whole drain took too
+    /// long.
     fn has_ended(&mut self, now: Nanos, left: u64) -> bool {
         if left < self.least {
             (self.least, self.since) = (left, now);

@@ -1,4 +1,4 @@
-//! `data.sock`: what control may ask of the data process.
+//! `data.sock`: requests of control to the data process.
 
 use std::io::BufReader;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -92,9 +92,9 @@ impl Server {
                     protocol::reply(stream, tidied)
                 }
                 Ok(Some(Request::Pulse)) => {
-                    // Any question will do that is answered between two turns.
+                    // Any question that is answered between two turns serves here.
                     let asked = |reply| Ask::IsOpen(PortId(0), reply);
-                    // One that hands over answers, too.
+                    // A worker that hands over answers, too.
                     let beats = self.askers.answers_now(asked);
                     protocol::reply(stream, beats.map(|_| Done {}))
                 }
@@ -118,7 +118,7 @@ impl Server {
     /// Adds ports and addresses as an earlier process had them.
     pub(super) fn restore(&self, state: &State) -> Result<(), String> {
         for new in &state.added {
-            // The device is the other process's as long as this one may fail.
+            // The device still belongs to the other process as long as this one may fail.
             let added = self.ports.add_or_leave(&self.names, self.askers.first(), new);
             if let Err(refused) = added {
                 let name = new.name.as_deref().unwrap_or_default();
@@ -131,12 +131,12 @@ impl Server {
         Ok(())
     }
 
-    /// Undoes what opening ports did.
+    /// Undoes the side effects of opening ports.
     pub(super) fn undo(&self) {
         self.taps.undo();
     }
 
-    /// The connection is this worker's from now on, after the answer.
+    /// Gives the connection to the worker, after the answer.
     fn attach(&self, stream: &UnixStream, worker: &Asker) {
         if protocol::write(stream, &self.hello()).is_ok()
             && let Ok(stream) = stream.try_clone()

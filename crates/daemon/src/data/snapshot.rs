@@ -1,5 +1,5 @@
-//! A look at the host between two turns of the worker, so that all its numbers belong together.
-//! Words are made of it in the thread that asked ([`super::answer`]).
+//! A snapshot of the host between two turns of the worker, so that all its numbers belong together.
+//! The thread that asked formats it ([`super::answer`]).
 
 use std::io;
 
@@ -11,7 +11,7 @@ use sluice_switch::{Destination, TunnelCounters};
 
 use super::worker::{Attached, Times};
 
-/// What was asked for, and when it was so.
+/// The state that was asked for, and its time.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     pub(super) at: Nanos,
@@ -27,9 +27,9 @@ pub(super) enum Body {
     Pauses(Vec<inspect::Pause>),
     Tunnels(Vec<TunnelCounters>),
     Macs(Vec<(VnetId, Mac, Destination)>),
-    /// Of the workers that were asked.
+    /// Times of the workers that were asked.
     Worker(Vec<Times>),
-    /// It stands in the plan.
+    /// Answered from the plan.
     Placement,
 }
 
@@ -45,12 +45,12 @@ pub(super) struct PortShot {
     pub(super) aside: Aside,
     pub(super) lossless: Lossless,
     pub(super) kernel: io::Result<Counters>,
-    /// Why nothing passes, if the port knows.
+    /// Reason why nothing passes, if the port knows one.
     pub(super) problem: Option<String>,
     pub(super) gone: Option<String>,
 }
 
-/// Takes it.
+/// Takes a snapshot.
 pub(super) fn take(
     host: &Host<FrameBuf>,
     ports: &[Attached],

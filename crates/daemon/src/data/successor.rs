@@ -1,4 +1,4 @@
-//! Going on where another data process stopped ([`crate::handover`]).
+//! Continues the work of another data process ([`crate::handover`]).
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd as _;
@@ -20,15 +20,16 @@ use crate::log::say;
 use crate::protocol::{self, Failure};
 use crate::run_dir::{self, Role};
 
-/// How long the process before may take to be gone, after it said that it goes.
+/// Time within which the previous process must be gone after it said that it goes.
 const ROLE_WITHIN: Duration = Duration::from_secs(10);
 const ROLE_RETRY: Duration = Duration::from_millis(5);
 
-/// A process that takes over, the TAPs and the other ports that it goes on with.
+/// A process that takes over, with the TAPs and the other ports that it continues.
 pub(super) type Began = (Successor, Vec<Named>, Vec<(String, Handed)>);
 
-/// Why this configuration cannot go on with what was handed over, and cannot open anew, either,
-/// while the other process is there: the sockets of an address are numbered as they come and go.
+/// Returns the reason why this configuration can neither continue with the ports handed over nor
+/// open them anew while the other process is there: the sockets of an address are numbered as they
+/// come and go.
 pub(super) fn misfit(plan: &Plan, handed: &[(String, Handed)]) -> Option<String> {
     plan.ports.iter().find_map(|port| {
         let Attachment::Udp { sharers, .. } = port.attachment else { return None };
@@ -46,14 +47,14 @@ pub(super) struct Successor {
 }
 
 impl Successor {
-    /// Says that this process is ready, and waits for what is handed over. `None`: nothing is.
+    /// Reports that this process is ready, and waits for the handover. `None`: there is none.
     pub(super) fn ready() -> io::Result<Option<Began>> {
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let version = env!("CARGO_PKG_VERSION").to_owned();
         protocol::write(&stream, &Ready { formats: vec![FORMAT], version })?;
         let files = match hand::receive(&stream) {
             Ok(files) => files,
-            // Control has thought better of it, and said so.
+            // Control has changed its mind, and said so.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
             Err(error) => return Err(error),
         };
@@ -62,18 +63,18 @@ impl Successor {
         Ok(Some((Self { stream, state, handed }, taps, ports)))
     }
 
-    /// Says that nothing can be taken over.
+    /// Reports that nothing can be taken over.
     pub(super) fn refuse(self, error: String) -> io::Result<()> {
         protocol::write(&self.stream, &Failure { error })
     }
 
-    /// Adds the ports that were added, and forwards as soon as the process before is gone.
+    /// Adds the ports that were added, and forwards as soon as the previous process is gone.
     pub(super) fn follow(self, server: Arc<Server>, run_dir: PathBuf) -> anyhow::Result<()> {
         spawn("successor", move || {
             if let Err(error) = self.take_over(&server, &run_dir) {
                 say!(error: "nothing is taken over: {error}");
                 server.undo();
-                // The other process goes on: nothing is closed in order.
+                // The other process continues: nothing is closed in order.
                 std::process::exit(1);
             }
         })
@@ -93,14 +94,14 @@ impl Successor {
             gap_ns / 1000,
             std::process::id()
         );
-        // From here on this is the one, whoever is told of it.
+        // From here on this process forwards, even if control does not receive the message.
         _ = protocol::write(&self.stream, &Took { gap_ns });
         take_role(run_dir);
         Ok(())
     }
 }
 
-/// Takes the role of the process before, for as long as this one lives.
+/// Takes the role of the previous process, for as long as this one lives.
 fn take_role(run_dir: &Path) {
     let until = Instant::now() + ROLE_WITHIN;
     loop {

@@ -1,10 +1,10 @@
-//! The TAPs of this process, each with a descriptor to be lent to control, which outlives it; and
-//! the socket of a `udp` underlay that no other worker shares.
+//! The TAPs of this process, and the socket of a `udp` underlay that no other worker shares.
+//! Control holds a copy of each descriptor and outlives this process.
 //!
 //! ```text
-//!   start: descriptors that control kept, and what is written down
-//!   open:  taken up or made ── written down ── persistent ── its descriptor held
-//!   tidy:  what no port has taken up by then is deleted
+//!   start: descriptors that control kept, and the records on disk
+//!   open:  taken over or made ── recorded ── persistent ── its descriptor held
+//!   tidy:  TAPs that no port has taken over by then are deleted
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,16 +20,16 @@ use crate::config::Plan;
 use crate::hand::Named;
 use crate::taps::{self, Record};
 
-/// The TAPs, by port.
+/// TAPs, by port.
 #[derive(Debug)]
 pub(super) struct Taps {
     run_dir: PathBuf,
     host: String,
     held: Mutex<BTreeMap<String, Held>>,
-    /// Sockets, by port: lent by an earlier process, and afterwards this one's.
+    /// Sockets, by port: from an earlier process at first, this process's own afterwards.
     sockets: Mutex<BTreeMap<String, OwnedFd>>,
-    /// What an earlier process handed over, by port; of one that is shared by several workers, each
-    /// one's in their order.
+    /// State handed over by an earlier process, by port. A port that several workers share has one
+    /// entry per worker, in their order.
     handed: Mutex<BTreeMap<String, VecDeque<Handed>>>,
 }
 
@@ -37,14 +37,14 @@ pub(super) struct Taps {
 struct Held {
     record: Record,
     file: Option<OwnedFd>,
-    /// Whether a port of this process has it.
+    /// True if a port of this process uses the TAP.
     is_open: bool,
-    /// Whether this process made it.
+    /// True if this process made the TAP.
     is_new: bool,
 }
 
 impl Taps {
-    /// What was there before this process.
+    /// Takes the TAPs and sockets of an earlier process.
     pub(super) fn new(plan: &Plan, kept: Vec<Named>) -> Self {
         let mut kept: BTreeMap<String, OwnedFd> = kept.into_iter().collect();
         let held = |record: Record| {
@@ -53,13 +53,14 @@ impl Taps {
         };
         let held = taps::read(&plan.run_dir).into_iter().map(held).collect();
         let host = plan.config.host.name.clone();
-        // What is no TAP's. A name that means neither is closed when its port is not opened.
+        // The rest are sockets. A descriptor with an unknown name is closed when its port is not
+        // opened.
         let sockets = Mutex::new(kept);
         let (run_dir, held) = (plan.run_dir.clone(), Mutex::new(held));
         Self { run_dir, host, held, sockets, handed: Mutex::default() }
     }
 
-    /// The same, with what an earlier process handed over.
+    /// Takes over like [`Self::new`], with the state that an earlier process handed over.
     pub(super) fn succeed(plan: &Plan, kept: Vec<Named>, handed: Vec<(String, Handed)>) -> Self {
         let taps = Self::new(plan, kept);
         for (port, handed) in handed {
@@ -68,12 +69,12 @@ impl Taps {
         taps
     }
 
-    /// What was handed over of a port, or of the next worker's part of it.
+    /// Takes the state that was handed over for a port, or for the next worker's part of the port.
     pub(super) fn take_handed(&self, port: &str) -> Option<Handed> {
         self.handed_over().get_mut(port)?.pop_front()
     }
 
-    /// Closes what was handed over and no port has taken up.
+    /// Closes all descriptors that were handed over and that no port has taken over.
     pub(super) fn close_handed(&self) {
         self.handed_over().clear();
     }
@@ -82,7 +83,7 @@ impl Taps {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Copies of the descriptors of all TAPs.
+    /// Returns copies of the descriptors of all TAPs.
     pub(super) fn lend_taps(&self) -> Vec<Named> {
         let copy = |(name, held): (&String, &Held)| {
             Some((name.clone(), held.file.as_ref()?.try_clone().ok()?))
@@ -130,7 +131,7 @@ impl Taps {
         }
     }
 
-    /// Deletes what an earlier process left and no port has taken up.
+    /// Deletes the TAPs that an earlier process left and no port has taken over.
     pub(super) fn tidy(&self) {
         let mut held = self.held();
         let (open, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -144,7 +145,7 @@ impl Taps {
         taps::delete_all(&self.run_dir, &self.host, records, files);
     }
 
-    /// Deletes what this process made, which cannot go on.
+    /// Deletes the TAPs that this process made, since it cannot continue.
     pub(super) fn undo(&self) {
         let made = std::mem::take(&mut *self.held()).into_iter().filter(|(_, held)| held.is_new);
         for (_, Held { record, file, .. }) in made {
@@ -152,7 +153,7 @@ impl Taps {
         }
     }
 
-    /// Copies of the descriptors of these ports, or of all.
+    /// Returns copies of the descriptors of these ports, or of all.
     pub(super) fn lend(&self, ports: &[String]) -> Vec<Named> {
         let held = self.held();
         let wanted = held.iter().filter(|(name, _)| ports.is_empty() || ports.contains(name));

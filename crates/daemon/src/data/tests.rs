@@ -1,4 +1,4 @@
-//! How the data process ends.
+//! End of the data process.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus, Stdio};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::*;
 
-/// Says to the program of the tests that it is the process which ends.
+/// Tells the test program that it is the process which ends.
 const ENDS: &str = "SLUICE_TEST_WORKER_ENDS";
 
-/// Two workers in their threads, of which one never ends by itself, in a process of their own.
+/// Runs two workers in threads of a process of their own. One of the workers never ends by itself.
 fn ends(test: &str) -> ExitStatus {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &format!("data::tests::{test}"), "--nocapture"])

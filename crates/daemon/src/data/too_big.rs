@@ -8,12 +8,12 @@ use sluice_wire::too_big::{ANSWER_SIZE_MAX, answer};
 
 use crate::log::say;
 
-/// What the switch told of frames that were too large, until it can be answered.
+/// Notices of the switch about frames that were too large, until they are answered.
 #[derive(Debug, Default)]
 pub(super) struct TooBig(Vec<(Target, u16, Head)>);
 
 impl TooBig {
-    /// Notes a notice, if it is one of these.
+    /// Notes a notice about a frame that was too large, and logs a change of a path MTU.
     pub(super) fn note(&mut self, notice: &Notice) {
         match notice {
             Notice::TooBig { to, mtu, head } => self.0.push((*to, *mtu, *head)),
@@ -27,7 +27,7 @@ impl TooBig {
         }
     }
 
-    /// Answers all of them. One for which there is no room is not answered; the sender's next frame
+    /// Answers all of them. A frame is not answered if there is no room; the sender's next frame
     /// is.
     pub(super) fn answer(&mut self, now: Nanos, switch: &mut Switch<FrameBuf>, pool: &mut Pool) {
         for (to, mtu, head) in self.0.drain(..) {

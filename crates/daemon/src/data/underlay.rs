@@ -1,12 +1,12 @@
-//! The device of the underlay: a thread follows what the kernel tells of it and tells the workers.
+//! The device of the underlay: a thread follows its state in the kernel and tells the workers.
 //!
-//! | what happens | what is done |
+//! | event | reaction |
 //! |---|---|
-//! | another address (a bond's first slave goes) | frames come from it, and those to it are taken |
-//! | another MTU | what fits no more ends under `oversize`, and its sender is told |
-//! | set down, no carrier | said; frames wait (`cables.rs`) |
-//! | renamed | said |
-//! | deleted, moved to another namespace | said; the port waits for a device of its name |
+//! | another address (a bond's first slave goes) | frames are sent from it and accepted for it |
+//! | another MTU | larger frames are dropped under `oversize`, and their senders are told |
+//! | set down, no carrier | logged; frames wait (`cables.rs`) |
+//! | renamed | logged |
+//! | deleted, moved to another namespace | logged; the port waits for a device of its name |
 //! | back | the port is opened anew |
 
 use std::sync::Arc;
@@ -25,29 +25,29 @@ use crate::clock;
 use crate::config::{Attachment, Plan, PortPlan};
 use crate::log::say;
 
-/// How long to wait before netlink, or a device that cannot be opened, is tried again.
+/// Time before netlink, or a device that cannot be opened, is tried again.
 const RETRY: Nanos = Nanos::from_millis(1000);
 
-/// What is followed.
+/// The device that is followed, and its port.
 struct Followed {
     device: String,
     port: PortId,
     plan: PortPlan,
-    /// The layer-3 MTU that it was opened with.
+    /// Layer-3 MTU with which the port was opened.
     mtu: u16,
-    /// Its address when it was opened.
+    /// Address of the device when the port was opened.
     mac: Mac,
-    /// Frames carry the device's address, and not one of the configuration.
+    /// True if frames carry the device's address, and not one of the configuration.
     takes_mac: bool,
-    /// Frames pass the device itself, and not the kernel's sockets.
+    /// True if frames pass the device itself, and not the kernel's sockets.
     is_l2: bool,
-    /// What is handed on to the next data process.
+    /// Descriptors to hand over to the next data process.
     taps: Arc<Taps>,
     guard: Guard,
     vnet_mtu_max: u16,
 }
 
-/// Begins to follow, if the underlay has a device.
+/// Starts the thread, if the underlay has a device.
 pub(super) fn follow(
     plan: &Plan,
     taps: &Arc<Taps>,
@@ -65,7 +65,7 @@ pub(super) fn follow(
                 clock::sleep(RETRY);
                 match Link::open(&followed.device) {
                     Ok(link) => break link,
-                    // Perhaps it is not there just now.
+                    // The device may be missing for the moment.
                     Err(error) => say!(warn: "underlay: {error}"),
                 }
             };
@@ -98,7 +98,7 @@ fn followed(plan: &Plan, taps: &Arc<Taps>, guard: Guard) -> Option<Followed> {
 }
 
 impl Followed {
-    /// Tells every change until netlink fails.
+    /// Reports every change until netlink fails.
     fn tell(
         &self,
         link: &mut Link,
@@ -115,7 +115,7 @@ impl Followed {
                 Err(error) => return error,
             }
             let fd = link.fd();
-            // A signal or an error shows when netlink is read.
+            // The next read of netlink reveals a signal or an error.
             _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], None);
         }
     }
@@ -140,7 +140,7 @@ impl Followed {
         if is_back {
             self.guard.detach(device);
         }
-        // Before anything passes it.
+        // The guard comes first, before any frame passes the device.
         self.guard.attach(device, now.index);
         if is_back {
             self.back(askers);
@@ -164,14 +164,14 @@ impl Followed {
         }
     }
 
-    /// Opens the port anew; until that works, the device may go away again.
+    /// Opens the port anew. The device may go away again before that succeeds.
     fn back(&self, askers: &Askers) {
         if !self.is_l2 {
             return;
         }
         match attach::open(&mut attach::Trunks::new(), &self.taps, &self.plan) {
             Ok(port) => {
-                // An l2 underlay is one worker's; it alone takes it.
+                // An l2 underlay belongs to one worker, which alone takes it.
                 let mut port = Some(port);
                 for asker in &askers.0 {
                     if let Ok(true) =
@@ -186,7 +186,7 @@ impl Followed {
         }
     }
 
-    /// Says what is different.
+    /// Logs the differences.
     fn say(&self, before: Option<&LinkNow>, now: &LinkNow) {
         let name = &now.name;
         let changed = |of: fn(&LinkNow, &LinkNow) -> bool| before.is_some_and(|b| of(b, now));

@@ -19,9 +19,9 @@
 //!
 //! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
 //! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
-//! collects it. What has to be armed is armed before a sleep and looked at once more
-//! ([`Port::rest`]); what is found then is served as if a descriptor had told. Who asks a
-//! question puts it into the channel first and makes the edge afterwards.
+//! collects it. Notifications are armed before a sleep and the queues checked once more
+//! ([`Port::rest`]); frames found then are served as after an event of a descriptor. A thread that
+//! asks a question puts it into the channel first and makes the edge afterwards.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -66,7 +66,7 @@ const SLEEP_MIN: Nanos = Nanos::from_micros(50);
 /// tell: a system call, which takes as long as a turn.
 const UNTOLD_MAX: Nanos = Nanos::from_micros(20);
 
-/// What other threads want of the worker.
+/// Requests of other threads to the worker.
 pub(super) enum Ask {
     /// A snapshot.
     Show(Question, SyncSender<Snapshot>),
@@ -80,7 +80,7 @@ pub(super) enum Ask {
     Add(Box<Coming>, SyncSender<Come>),
     /// A port goes. The answer is how many frames ended with it.
     Del(PortId, SyncSender<u64>),
-    /// Whether a port is there, and its device too.
+    /// Asks whether a port is there, and its device too.
     IsOpen(PortId, SyncSender<bool>),
     /// Control attaches by this connection.
     Attach(UnixStream),
@@ -94,12 +94,12 @@ pub(super) enum Ask {
     Drain,
 }
 
-/// How the worker sleeps.
+/// Times of the worker's pauses and polling.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pacing {
     /// The pause behind a batch while busy.
     pub(super) pace: Nanos,
-    /// How long at most to look on at machines' queues before sleeping.
+    /// Longest time to poll machines' queues before sleeping.
     pub(super) spin: Nanos,
 }
 
@@ -117,17 +117,17 @@ pub(super) struct Attached {
     batch: usize,
     /// Its queues are memory, and may be looked at at any time.
     is_memory: bool,
-    /// Whether the kernel may have frames.
+    /// True if the kernel may have frames.
     readable: bool,
-    /// Whether a descriptor told of something since [`Port::attend`].
+    /// True if a descriptor had an event since [`Port::attend`].
     told: bool,
-    /// Whether the driver had room.
+    /// Room in the driver.
     pub(super) room: Room,
-    /// Whether the poller tells of room.
+    /// True if the poller reports room.
     watched: bool,
-    /// Why the port is closed, if the device went away.
+    /// Reason why the port is closed, if the device went away.
     pub(super) gone: Option<io::Error>,
-    /// Whether it keeps flow control apart from data, and priorities from each other.
+    /// True if the port keeps flow control apart from data, and priorities from each other.
     tells_apart: bool,
     /// False if its device has no carrier: then the kernel ends what it is given.
     has_carrier: bool,
@@ -181,7 +181,7 @@ pub(super) struct Worker {
     /// When descriptors were asked last.
     collected: Nanos,
     watch: Stopwatch,
-    /// What the last turn was for.
+    /// Kind of the last turn.
     spent: Spent,
     /// The underlay that it shares with other workers.
     spread: Option<Spread>,
@@ -191,7 +191,7 @@ pub(super) struct Worker {
     isolated: Isolated,
 }
 
-/// What a turn did.
+/// Outcome of a turn.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     /// Something moved.
@@ -319,7 +319,7 @@ impl Worker {
         if !attached.tells_apart {
             window = window.of_any();
         }
-        // What a port set aside came before it was told to stop.
+        // Frames that a port set aside came before it was told to stop.
         let is_done = self.ending.reads_nothing() && attached.port.aside().frames == 0;
         let stopped = attached.held || is_done;
         if !attached.readable || window.is_shut() || stopped {
@@ -341,7 +341,7 @@ impl Worker {
         let switch = self.host.switch_mut();
         if !self.batch.is_empty() {
             switch.receive(now, input, &mut self.batch);
-            // What is beyond a share may leave in this turn; only what has to be copied is.
+            // Frames beyond a share may leave in this turn; only the remaining ones are copied.
             if switch.replicates(input) {
                 let (port, pool) = (&mut self.ports[index].port, &mut self.pool);
                 switch.spill(input, |buf| port.spill(buf, pool));
@@ -533,7 +533,7 @@ impl Worker {
                     let times = self.watch.times();
                     let shot =
                         snapshot::take(&self.host, &self.ports, self.tunnels, times, question, now);
-                    // Whoever asked may have gone away.
+                    // The thread that asked may be gone.
                     _ = reply.send(shot);
                 }
                 Ask::Look(wanted, reply) => {

@@ -1,13 +1,13 @@
-//! Whether members say alike what they must: asked of each when it connects, and once a minute,
-//! for clocks drift. What differs is a line of the log once, and stands in `fabric members` and in
-//! `trace` for as long as it does.
+//! Agreement of members' settings: each member is asked when it connects, and once a minute, since
+//! clocks drift. A difference is logged once, and shown in `fabric members` and in `trace` for as
+//! long as it lasts.
 //!
 //! ```text
 //!   session up ── host ──> thread ── Topic::AGREE ──> the member's networks, page by page
 //!                            └── compare ──> differences by host
 //! ```
 //!
-//! A host tells a member of the networks that it takes the member to be in, and of no others.
+//! A host tells a member only about networks that it believes the member to be in.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -23,22 +23,22 @@ use super::Fabric;
 use crate::config::{FabricPlan, HostPlan};
 use crate::log::say;
 
-/// How often all are asked again.
+/// Time between two rounds of questions.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How long an answer may take.
+/// Longest time for an answer.
 const ANSWER_MAX: Nanos = Nanos::from_millis(2_000);
-/// Hosts that may wait to be asked. One beyond them is asked with all others.
+/// Hosts that may wait to be asked. A host beyond them is asked in the next round.
 const WAITING_MAX: usize = 64;
-/// By how much clocks may differ.
+/// Largest difference of clocks.
 const CLOCK_MS_MAX: u64 = 1_000;
 /// Differences that are kept of a host.
 const DIFFERENCES_MAX: usize = 32;
-/// Bytes of a page that are left for what is no network.
+/// Bytes of a page that are left for the rest beside networks.
 const HEAD_SIZE: usize = 512;
 /// Pages that are asked for.
 const PAGES_MAX: usize = 64;
 
-/// What is known of it.
+/// Differences known of the members.
 #[derive(Debug)]
 pub(super) struct Agreement {
     plan: FabricPlan,
@@ -47,28 +47,28 @@ pub(super) struct Agreement {
 }
 
 impl Agreement {
-    /// What this host says of itself and of the others.
+    /// Returns the settings of this host and of the others.
     pub(super) const fn plan(&self) -> &FabricPlan {
         &self.plan
     }
 
-    /// For a host, and the hosts that are to be asked now.
+    /// Returns the state for a host, and the channel of hosts that are to be asked now.
     pub(super) fn new(plan: &FabricPlan) -> (Self, Receiver<HostId>) {
         let (connected, asks) = sync_channel(WAITING_MAX);
         (Self { plan: plan.clone(), differences: Mutex::default(), connected }, asks)
     }
 
-    /// A member is connected.
+    /// Notes that a member is connected.
     pub(super) fn connected(&self, host: HostId) {
         _ = self.connected.try_send(host);
     }
 
-    /// What a member says otherwise.
+    /// Returns the differences of a member's settings.
     pub(super) fn of(&self, host: HostId) -> Vec<Difference> {
         self.all().get(&host).cloned().unwrap_or_default()
     }
 
-    /// The same of a member by its name.
+    /// Returns the differences of a member by its name.
     pub(super) fn of_named(&self, name: &str) -> Vec<Difference> {
         let known = self.plan.hosts.iter().find(|known| known.name == name);
         known.map_or_else(Vec::new, |known| self.of(known.host))
@@ -87,12 +87,12 @@ impl Agreement {
         serde_json::to_vec(&answer).map_err(|_| Failure::Refused)
     }
 
-    /// Something was heard of a member; what is new is said.
+    /// Notes the differences of a member, and logs the new ones.
     fn set(&self, known: &HostPlan, found: Vec<Difference>) {
         let name = &known.name;
         let mut all = self.all();
         let before = all.remove(&known.host).unwrap_or_default();
-        // Clocks never differ by the same twice.
+        // Clocks never differ by the same amount twice.
         let is_like = |one: &Difference, other: &Difference| match one.what {
             Matter::Clock => other.what == Matter::Clock,
             _ => one == other,
@@ -109,7 +109,7 @@ impl Agreement {
     }
 }
 
-/// Asks whoever connects, and all once a minute, in a thread of its own.
+/// Asks members that connect, and all once a minute, in a thread of its own.
 pub(super) fn start(fabric: Fabric, asks: Receiver<HostId>) -> anyhow::Result<()> {
     crate::control::spawn("agreement", move || {
         let members = |plan: &FabricPlan| -> Vec<HostPlan> {
@@ -130,7 +130,7 @@ pub(super) fn start(fabric: Fabric, asks: Receiver<HostId>) -> anyhow::Result<()
     })
 }
 
-/// Asks a member and remembers what it says otherwise. Of one that does not answer nothing changes.
+/// Asks a member and notes its differences. Without an answer nothing changes.
 fn ask(fabric: &Fabric, known: &HostPlan) {
     let agreement = &fabric.agreement;
     let mut whole: Option<(Particulars, u64)> = None;
@@ -152,7 +152,7 @@ fn ask(fabric: &Fabric, known: &HostPlan) {
         };
         let next = part.next;
         match &mut whole {
-            // Its clock is read somewhere between question and answer.
+            // The member read its clock somewhere between question and answer.
             None => whole = Some((part, asked.midpoint(answered))),
             Some((whole, _)) => whole.vnets.extend(part.vnets),
         }
@@ -166,7 +166,7 @@ fn ask(fabric: &Fabric, known: &HostPlan) {
     }
 }
 
-/// What this host says of itself to a member.
+/// Returns this host's settings for a member.
 fn page_of(plan: &FabricPlan, to: &HostPlan, from: u32, clock_ms: u64) -> Particulars {
     let mut answer = Particulars {
         program: env!("CARGO_PKG_VERSION").to_owned(),
@@ -192,7 +192,7 @@ fn page_of(plan: &FabricPlan, to: &HostPlan, from: u32, clock_ms: u64) -> Partic
     answer
 }
 
-/// What a member says otherwise than this host, which had `at_ms` on its clock.
+/// Returns the differences of a member's settings from this host's. This host's clock read `at_ms`.
 fn compare(
     plan: &FabricPlan,
     known: &HostPlan,
@@ -213,7 +213,7 @@ fn compare(
         let by_name = theirs.vnets.iter().find(|theirs| theirs.vnet == *name);
         let by_vni = theirs.vnets.iter().find(|theirs| theirs.vni == vni.get());
         match (by_vni, by_name) {
-            // Hosts may call a network by different names.
+            // Hosts may have different names for a network.
             (Some(there), _) => {
                 differ(Matter::Mtu, Some(name), mtu.to_string(), there.mtu.to_string());
             }
@@ -249,7 +249,7 @@ fn compare(
     found
 }
 
-/// What another host sent, as far as it may be printed.
+/// Makes another host's text printable.
 fn clean(text: &str) -> String {
     text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

@@ -1,4 +1,4 @@
-//! The control plane in words: numbers of networks, hosts and ports become names.
+//! The state of the control plane in words: numbers of networks, hosts and ports become names.
 
 mod holds;
 
@@ -30,8 +30,8 @@ pub(super) struct Answers<'a> {
     now: Nanos,
 }
 
-/// The level of an event in the log of the operator: what concerns hosts and what is wrong stands
-/// there, and what endpoints do all day only if it is asked for.
+/// Returns the level of an event in the operator's log: events of hosts and errors are logged by
+/// default, daily events of endpoints only on request.
 pub(super) const fn level(event: &Event) -> Level {
     match event {
         Event::Conflict { .. }
@@ -67,7 +67,7 @@ impl<'a> Answers<'a> {
         Self { plan, plane, now }
     }
 
-    /// The answer, or why there is none.
+    /// Returns the answer, or the reason why there is none.
     pub(super) fn answer(&self, question: &Question) -> Result<Answer, String> {
         Ok(match question {
             Question::Vports { vnet } => Answer::Vports(self.vports(vnet.as_deref())?),
@@ -100,7 +100,7 @@ impl<'a> Answers<'a> {
         own.map_or_else(|| port.to_string(), |port| port.name.clone())
     }
 
-    /// The networks that are asked for.
+    /// Returns the networks that are asked for.
     fn asked(&self, vnet: Option<&str>) -> Result<Vec<Vni>, String> {
         match vnet {
             Some(name) => Ok(vec![self.plan.vnet_named(name)?.1]),
@@ -151,7 +151,7 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// The endpoint that a MAC or an IP address names, in one network or in whichever has it.
+    /// Finds the endpoint that a MAC or an IP address names, in one network or in any.
     pub(super) fn find(&self, vnet: Option<&str>, endpoint: &str) -> Result<Key, String> {
         let networks = self.asked(vnet)?;
         let mut found: Vec<Key> = if let Ok(mac) = endpoint.parse::<Mac>() {
@@ -213,7 +213,7 @@ impl<'a> Answers<'a> {
         })
     }
 
-    /// What two hosts are bound with.
+    /// Returns bindings that two hosts have at the same time.
     fn rivals(&self) -> Vec<RivalRow> {
         let rivals = self.plane.rivals().into_iter();
         let rows = rivals.map(|Rivals { first, second }| RivalRow {
@@ -287,7 +287,7 @@ impl<'a> Answers<'a> {
                 records_sent: info.counts.records_sent,
                 records_received: info.counts.records_received,
                 talk: self.plane.talk_counts(info.host).map(named_counts).unwrap_or_default(),
-                // Known of elsewhere.
+                // Known elsewhere.
                 differs: Vec::new(),
             }
         });
@@ -323,7 +323,7 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// An event as a line.
+    /// Formats an event as a line.
     pub(super) fn event(&self, event: &Event, started: Nanos) -> EventRow {
         let text = event.to_string();
         let what = text.split_once(' ').map_or("", |(_, what)| what);
@@ -334,13 +334,13 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// A MAC, or an address of it that is meant.
+    /// Formats a MAC, with an IP address if that is meant.
     fn binding(&self, key: &Key, ip: Option<IpAddr>) -> String {
         let ip = ip.map_or_else(String::new, |ip| format!(" {ip}"));
         format!("{} {}{ip}", self.vnet(key.vni), key.mac)
     }
 
-    /// An event of a binding, in names.
+    /// Formats an event of a binding, with names.
     fn of_binding(&self, event: &Event) -> Option<String> {
         Some(match event {
             Event::BoundTwice { key, ip, host } => format!(
@@ -358,7 +358,7 @@ impl<'a> Answers<'a> {
         })
     }
 
-    /// The events that people read most, in names.
+    /// Formats the events that people read most, with names.
     fn named(&self, event: &Event) -> Option<String> {
         let endpoint = |key: &Key| format!("{} {}", self.vnet(key.vni), key.mac);
         let port = |port: &PortId| format!("port {}", self.port(self.plan.own, *port));
@@ -431,7 +431,7 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// What questions and answers have come to, without what never happened.
+/// Returns the counters of questions and answers that are not zero.
 fn named_counts(counts: rpc::Counts) -> BTreeMap<String, u64> {
     let rows = [
         ("asked", counts.asked),

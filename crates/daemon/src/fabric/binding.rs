@@ -1,4 +1,4 @@
-//! Whether a port that comes may be bound: nobody else is, or it takes over.
+//! Check whether an added port may be bound: no other port has the binding, or it takes over.
 
 use std::net::IpAddr;
 
@@ -9,21 +9,21 @@ use super::Fabric;
 use super::member::{Ask, Member};
 use crate::config::BoundTo;
 
-/// What the fabric knows of a binding that is wanted.
+/// State of a wanted binding in the fabric.
 #[derive(Debug)]
 pub(super) struct Found {
-    /// Who has it, in words, and what to do.
+    /// Present owner, in words, and the remedy.
     refusal: Option<String>,
-    /// How late a binding has to be to take it over.
+    /// Sequence that a binding needs to take over.
     next: u32,
 }
 
 impl Fabric {
-    /// How late the binding of a port that comes is to be: 0, unless it takes over.
+    /// Returns the sequence for the binding of a new port: 0, unless it takes over.
     ///
     /// # Errors
-    /// Somebody is bound to its MAC or one of its addresses, and it does not take over: who, and
-    /// what to do.
+    /// If another port is bound to its MAC or one of its addresses, and it does not take over: the
+    /// owner, and the remedy.
     pub(crate) fn may_bind(&self, wanted: &BoundTo, takes: bool) -> Result<u32, String> {
         let key = Key { vni: wanted.vni, mac: wanted.mac };
         let ips = wanted.ips.clone();
@@ -37,7 +37,7 @@ impl Fabric {
 }
 
 impl Member {
-    /// Who is bound to an endpoint or its addresses at another host.
+    /// Looks for a binding of an endpoint or its addresses at another host.
     pub(super) fn binding_of(&self, key: Key, ips: &[IpAddr]) -> Found {
         let rival = self.plane.bound_elsewhere(key, ips);
         let refusal = rival.map(|rival| self.refusal(&rival));

@@ -1,8 +1,8 @@
-//! Questions between members, live: who waits here for an answer, and who makes one for others.
+//! Questions between members: threads here that wait for answers, and threads that answer others.
 //!
-//! The state machine is [`sluice_control::rpc`]; here are the threads at its ends. Whoever asks
-//! waits on a channel of its own. A question of a member is answered in a thread of its own, at
-//! most [`SERVED_MAX`] at a time for each topic: beyond that it is refused at once.
+//! The state machine is [`sluice_control::rpc`]; this module has the threads at its ends. A thread
+//! that asks waits on a channel of its own. A question of a member is answered in a thread of its
+//! own, at most [`SERVED_MAX`] at a time for each topic: beyond that it is refused at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use sluice_wire::fabric::Topic;
 use super::member::{Ask, Member};
 use super::{Fabric, trace};
 
-/// Questions of members that are answered at a time, of each topic. Those of one topic may wait for
-/// those of another, so that they must not share their places.
+/// Questions of members that are answered at a time, of each topic. Questions of one topic may wait
+/// for questions of another, so topics must not share their places.
 const SERVED_MAX: usize = 4;
-/// By how much the fabric's thread may be late.
+/// Longest delay of the fabric's thread.
 const GRACE: Duration = Duration::from_millis(500);
 
 type Waiting = SyncSender<Result<Vec<u8>, Failure>>;
 
-/// A question to a member, and who waits.
+/// A question to a member, with the channel for the answer.
 #[derive(Debug)]
 pub(super) struct Call {
     host: HostId,
@@ -35,7 +35,7 @@ pub(super) struct Call {
     waiting: Waiting,
 }
 
-/// What is open.
+/// Open questions.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     waiting: BTreeMap<(HostId, u64), Waiting>,
@@ -43,7 +43,7 @@ pub(super) struct Calls {
 }
 
 impl Fabric {
-    /// Asks a member and waits for what it answers, or why it does not.
+    /// Asks a member and waits for its answer, or for the reason why there is none.
     pub(crate) fn call(
         &self,
         host: HostId,
@@ -58,7 +58,7 @@ impl Fabric {
         answer.recv_timeout(patience).unwrap_or(Err(Failure::TooLate))
     }
 
-    /// What control knows of a frame's way.
+    /// Returns the facts of control about a frame's path.
     pub(super) fn facts(
         &self,
         wanted: trace::Wanted,
@@ -67,7 +67,7 @@ impl Fabric {
         self.wait_within(limit, |reply| Ask::Facts(wanted, reply)).ok_or_else(late)?
     }
 
-    /// Whom a name means.
+    /// Returns the endpoints that a name means.
     pub(super) fn named(
         &self,
         wanted: trace::Named,
@@ -82,19 +82,19 @@ fn late() -> String {
 }
 
 impl Member {
-    /// Somebody here asks a member.
+    /// Asks a member for a local thread.
     pub(super) fn call(&mut self, now: Nanos, call: Call) {
         let Call { host, topic, limit, body, waiting } = call;
         match self.plane.ask_host(now, host, topic, limit, &body) {
             Ok(id) => {
                 self.calls.waiting.insert((host, id), waiting);
             }
-            // Whoever asked may have gone away.
+            // The thread that asked may be gone.
             Err(failure) => _ = waiting.try_send(Err(failure)),
         }
     }
 
-    /// Hands answers to whoever waits for them, and begins to answer what members ask.
+    /// Passes answers to the waiting threads, and begins to answer members' questions.
     pub(super) fn talk(&mut self, now: Nanos) {
         while let Some((host, event)) = self.plane.talk() {
             match event {
@@ -109,7 +109,7 @@ impl Member {
                         self.plane.reply_to(now, host, ticket, Err(failure));
                     }
                 }
-                // The plane makes events of these.
+                // The plane turns these into events.
                 Event::Wrong(_) => {}
             }
         }

@@ -1,15 +1,15 @@
-//! Certificates for the hosts of a fabric: what `sluice fabric cert` makes.
+//! Certificates for the hosts of a fabric: output of `sluice fabric cert`.
 //!
 //! ```text
-//!   DIR/ca.key          signs hosts; stays with whoever runs the fabric
-//!   DIR/ca.pem          what all hosts trust
+//!   DIR/ca.key          signs hosts; stays with the operator of the fabric
+//!   DIR/ca.pem          trusted by all hosts
 //!   DIR/HOST/host.key   for one host alone
-//!   DIR/HOST/host.pem   says that the key is that of HOST
-//!   DIR/HOST/ca.pem     so that the folder is all that the host needs
+//!   DIR/HOST/host.pem   certifies that the key is that of HOST
+//!   DIR/HOST/ca.pem     a copy, so that the host needs only this folder
 //! ```
 //!
-//! An authority that is there is used again, so that hosts can be added one at a time. Keys are
-//! readable by their owner alone, and no file of a host that is there is replaced unless asked for.
+//! An existing authority is used again, so that hosts can be added one at a time. Keys are readable
+//! by their owner alone, and no file of an existing host is replaced unless asked for.
 
 use std::fs;
 use std::io::Write as _;
@@ -27,27 +27,27 @@ use sluice_api::envelope::civil;
 
 use super::identity::{AUTHORITY, CERTIFICATE, KEY};
 
-/// The file of the authority's key.
+/// File of the authority's key.
 const AUTHORITY_KEY: &str = "ca.key";
-/// How long an authority is valid, in days: ten years.
+/// Validity of an authority, in days: ten years.
 const AUTHORITY_DAYS: u32 = 3_653;
-/// The longest that a certificate may be asked to be valid, in days.
+/// Longest validity of a certificate, in days.
 const DAYS_MAX: u32 = 36_525;
 
-/// What to make.
+/// Certificates to make.
 #[derive(Clone, Debug)]
 pub struct Wanted<'a> {
-    /// Where.
+    /// Folder of the certificates.
     pub folder: &'a Path,
-    /// For which hosts, by the names that their configurations give them.
+    /// Hosts, by the names in their configurations.
     pub hosts: &'a [String],
-    /// How many days they are valid; negative: expired so many days ago.
+    /// Validity in days; negative: expired so many days ago.
     pub days: i32,
-    /// Whether the certificate of a host that has one is made anew.
+    /// True if existing certificates of hosts are replaced.
     pub replace: bool,
 }
 
-/// Makes them, and the authority if there is none, and returns the folder of each host.
+/// Makes the certificates, and the authority if there is none, and returns the folder of each host.
 ///
 /// # Errors
 /// A name that no certificate can carry, a host that has one, or a file that cannot be written.
@@ -87,11 +87,11 @@ pub fn make(wanted: &Wanted<'_>) -> anyhow::Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The authority of a folder, with its certificate.
+/// Loads or makes the authority of a folder, and returns it with its certificate.
 fn authority(folder: &Path, today: i64) -> anyhow::Result<(Issuer<'static, KeyPair>, String)> {
     let (key_path, path) = (folder.join(AUTHORITY_KEY), folder.join(AUTHORITY));
     let mut params = CertificateParams::default();
-    // The same name each time: keys tell authorities apart, and an old one can go on signing.
+    // The same name each time: keys identify authorities, and an old one can continue to sign.
     params.distinguished_name = named("Sluice fabric");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -118,13 +118,14 @@ fn named(name: &str) -> DistinguishedName {
     distinguished
 }
 
-/// Days since 1970.
+/// Returns the days since 1970.
 fn today() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs() / 86_400).unwrap_or(0)
 }
 
-/// From yesterday on, as clocks differ, or long ago if it is to have ended.
+/// Sets the validity: from yesterday on, as clocks differ, or from long ago for an expired
+/// certificate.
 fn valid(params: &mut CertificateParams, today: i64, days: i32) {
     let end = today + i64::from(days);
     let date = |day| {

@@ -1,7 +1,7 @@
-//! The connections to the data process of this host, one to each of its workers: what any of them
-//! tells goes into the control plane, and what the plane wants of the switch goes to all of them,
-//! since together they are one switch. A frame goes to the worker of the port that it leaves by, or
-//! came in at.
+//! The connections to the data process of this host, one to each of its workers. Events of any
+//! worker go into the control plane. Commands of the plane go to all of them, since together they
+//! are one switch. A frame goes to the worker of its egress port, or of its ingress port if it is
+//! flooded.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -20,14 +20,14 @@ use crate::config::FabricPlan;
 use crate::protocol::{self, Request};
 use crate::run_dir::DATA_SOCKET;
 
-/// How long data may take to answer.
+/// Longest time for data's answer.
 const ATTACH_MAX: Duration = Duration::from_secs(5);
-/// The longest answer to the request to attach.
+/// Longest answer to the request to attach.
 const LINE_SIZE_MAX: usize = 4096;
-/// Reads before others are looked at.
+/// Reads from a worker before others are served.
 const READS_MAX: usize = 16;
 
-/// The connections, by worker.
+/// Connections, by worker.
 pub(super) struct Data {
     workers: Vec<Worker>,
     receivers: Receivers,
@@ -36,9 +36,9 @@ pub(super) struct Data {
 /// The connection to a worker.
 struct Worker {
     pipe: Pipe,
-    /// There may be more to read, or room to write.
+    /// True if there may be more to read, or room to write.
     ready: bool,
-    /// Everything was told that was in the chip before.
+    /// True if the previous contents of the forwarding table have been reported.
     has_told_all: bool,
 }
 
@@ -47,7 +47,7 @@ impl Worker {
         let mut stream = UnixStream::connect(run_dir.join(DATA_SOCKET))?;
         stream.set_read_timeout(Some(ATTACH_MAX))?;
         protocol::write(&stream, &Request::Attach(number))?;
-        // Byte by byte: what follows the line are records.
+        // Byte by byte, since records follow the line.
         let mut line = Vec::new();
         let mut byte = [0];
         loop {
@@ -89,8 +89,8 @@ impl Worker {
 }
 
 impl Data {
-    /// Attaches to all workers of the data process of a directory. What their chips hold is told
-    /// first.
+    /// Attaches to all workers of the data process of a directory. They first report the contents
+    /// of their forwarding tables.
     pub(super) fn attach(run_dir: &Path, workers: u16) -> io::Result<Self> {
         (0..workers)
             .map(|number| Worker::attach(run_dir, number))
@@ -98,29 +98,29 @@ impl Data {
             .map(|workers| Self { workers, receivers: Receivers::default() })
     }
 
-    /// What the poller is to watch.
+    /// Returns the descriptors for the poller.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.workers.iter().map(|worker| worker.pipe.as_fd())
     }
 
-    /// The poller told of one of them.
+    /// Notes an event of the poller for one of them.
     pub(super) fn wake(&mut self) {
         for worker in &mut self.workers {
             worker.ready = true;
         }
     }
 
-    /// Whether all have told what was in the chip before.
+    /// Returns true if all have reported the previous contents of the forwarding table.
     pub(super) fn has_told_all(&self) -> bool {
         self.workers.iter().all(|worker| worker.has_told_all)
     }
 
-    /// Whether one is to be looked at without an edge.
+    /// Returns true if one is to be served without an edge.
     pub(super) fn is_ready(&self) -> bool {
         self.workers.iter().any(|worker| worker.ready)
     }
 
-    /// Reads what was told. A worker ends with the process, so that one that is gone is all.
+    /// Reads the events. A worker ends only with the process, so if one is gone, all are.
     pub(super) fn read(
         &mut self,
         now: Nanos,
@@ -141,12 +141,12 @@ impl Data {
         })
     }
 
-    /// Whether nothing more should be ordered now.
+    /// Returns true if no more commands should be sent now.
     pub(super) fn is_full(&self) -> bool {
         self.workers.iter().any(|worker| worker.pipe.is_full())
     }
 
-    /// Orders what the plane wants, if it concerns the switch.
+    /// Sends a command of the plane, if it concerns the switch.
     pub(super) fn order(&mut self, plan: &FabricPlan, command: &Command) {
         let Some(order) = order_of(plan, command) else { return };
         let is_urgent = matches!(order, Order::Hold { .. });
@@ -156,7 +156,7 @@ impl Data {
             _ => None,
         };
         if let Some(way) = once {
-            // Where it leaves, or came in.
+            // The worker of the egress port, or of the ingress port.
             let at = plan.worker_of(way);
             if let Some(worker) = self.workers.get_mut(at) {
                 order.write(worker.pipe.out());
@@ -174,12 +174,12 @@ impl Data {
         }
     }
 
-    /// Whether not even a hold should be ordered now.
+    /// Returns true if not even a hold should be sent now.
     pub(super) fn is_crammed(&self) -> bool {
         self.workers.iter().any(|worker| worker.pipe.is_crammed())
     }
 
-    /// Sends what was ordered. A failure is found when it is read the next time.
+    /// Sends the waiting commands. The next read reveals a failure.
     pub(super) fn flush(&mut self) {
         for worker in &mut self.workers {
             worker.ready |= worker.pipe.flush().is_err();
@@ -228,7 +228,7 @@ fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, told: &Told<'_>) {
                 plane.adopt(now, vni, mac, way);
             }
         }
-        // What several workers say of a receiver is put together first.
+        // The reports of several workers about a receiver are merged first.
         Told::All | Told::Receiver { .. } => {}
     }
 }
@@ -264,7 +264,7 @@ fn order_of<'a>(plan: &FabricPlan, command: &'a Command) -> Option<Order<'a>> {
             held: *held,
             stuck: *stuck,
         },
-        // The switch has a place for every member; that one is in use is for people to see.
+        // The switch has a place for every member; the state of a tunnel is only shown to people.
         Command::OpenTunnel { .. } | Command::CloseTunnel { .. } => return None,
     })
 }

@@ -1,5 +1,5 @@
-//! What happens often is not a line of the log each time: a log that floods hides what matters, and
-//! fills a disk.
+//! Rate limit of log lines: frequent events are not logged each time. A log that floods hides
+//! important lines, and fills a disk.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use sluice_base::Nanos;
 const LINES_MAX: u32 = 10;
 const SPAN: Nanos = Nanos::from_millis(1000);
 
-/// Lets a few lines of each kind through, and counts the others.
+/// Admits a few lines of each kind, and counts the others.
 #[derive(Debug, Default)]
 pub(super) struct Few {
     since: Nanos,
@@ -17,7 +17,7 @@ pub(super) struct Few {
 }
 
 impl Few {
-    /// Whether a line of this kind is written.
+    /// Returns true if a line of this kind is written.
     pub(super) fn admit(&mut self, kind: &'static str) -> bool {
         let (written, others) = self.kinds.entry(kind).or_default();
         if *written < LINES_MAX {
@@ -28,7 +28,7 @@ impl Few {
         false
     }
 
-    /// What was not written, once its time is over.
+    /// Returns the number of lines that were not written, once the span is over.
     pub(super) fn others(&mut self, now: Nanos) -> impl Iterator<Item = (&'static str, u64)> {
         let kinds = if now.since(self.since) >= SPAN {
             self.since = now;

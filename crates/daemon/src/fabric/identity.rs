@@ -1,11 +1,11 @@
-//! Who this host is, and whom it believes: TLS 1.3 (RFC 8446) in both directions, with the
-//! certificates of one fabric and no others.
+//! Identity of this host, and verification of others: TLS 1.3 (RFC 8446) in both directions, with
+//! the certificates of one fabric and no others.
 //!
-//! Whoever connects shows a certificate, and so does whoever is connected to. A certificate names
-//! its host, and a connection counts as that host's and nobody else's: a session takes claims of
-//! its own peer only, so nobody can claim for another.
+//! Both ends of a connection show a certificate. A certificate names its host, and a connection
+//! counts as that host's only: a session accepts claims of its own peer only, so no host can claim
+//! for another.
 //!
-//! A certificate whose time is over, or has not begun, is loaded all the same: the host forwards,
+//! A certificate that has expired, or is not valid yet, is loaded all the same: the host forwards,
 //! and other members refuse it until there is another one ([`super::trust`]).
 
 use std::path::Path;
@@ -29,10 +29,10 @@ use x509_parser::parse_x509_certificate;
 pub(super) const AUTHORITY: &str = "ca.pem";
 /// The certificate of the host.
 pub(super) const CERTIFICATE: &str = "host.pem";
-/// Its key.
+/// Key of the host.
 pub(super) const KEY: &str = "host.key";
 
-/// The wall clock: certificates end by it.
+/// Wall clock, which decides when certificates end.
 pub(crate) type Wall = Arc<dyn TimeProvider>;
 
 /// Validity of a certificate, in seconds since 1970, both ends included (RFC 5280 section 4.1.2.5).
@@ -43,7 +43,7 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// That of a certificate; `None` if it is none.
+    /// Returns the validity of a certificate; `None` if it cannot be parsed.
     pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = parse_x509_certificate(certificate).ok()?;
         let validity = parsed.validity();
@@ -51,14 +51,14 @@ impl Validity {
         Some(Self { from, until })
     }
 
-    /// The moment within it that is nearest to `now`.
+    /// Returns the moment within it that is nearest to `now`.
     fn nearest(self, now: i64) -> UnixTime {
         let seconds = u64::try_from(now.max(self.from).min(self.until)).unwrap_or(0);
         UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
     }
 }
 
-/// What this host shows and what it believes.
+/// Certificate of this host, and authorities that it accepts.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
     client: Arc<ClientConfig>,
@@ -70,10 +70,10 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The identity of host `own` from the files of `folder`.
+    /// Loads the identity of host `own` from the files of `folder`.
     ///
     /// # Errors
-    /// A file that cannot be read, or a certificate that no other host would believe at any time.
+    /// If a file cannot be read, or no other host would accept the certificate at any time.
     pub(super) fn load(folder: &Path, own: &str, wall: &Wall) -> anyhow::Result<Self> {
         let load = || Self::read(folder, own, wall);
         load().with_context(|| {
@@ -102,34 +102,34 @@ impl Identity {
             .with_protocol_versions(&[&TLS13])?
             .with_root_certificates(roots)
             .with_client_auth_cert(vec![certificate], key)?;
-        // A session that is resumed shows no certificate: each connection shows its own.
+        // A resumed session shows no certificate: each connection must show its own.
         server.send_tls13_tickets = 0;
         client.resumption = Resumption::disabled();
         let (client, server) = (Arc::new(client), Arc::new(server));
         Ok(Self { client, server, own: validity, anchor })
     }
 
-    /// The side that connects to host `peer`.
+    /// Returns the client side of a connection to host `peer`.
     pub(super) fn connect(&self, peer: &str) -> Result<ClientConnection, Error> {
         let name = ServerName::try_from(peer.to_owned())
             .map_err(|_| Error::InvalidCertificate(CertificateError::NotValidForName))?;
         ClientConnection::new(Arc::clone(&self.client), name)
     }
 
-    /// The side that is connected to.
+    /// Returns the server side of a connection.
     pub(super) fn accept(&self) -> Result<ServerConnection, Error> {
         ServerConnection::new(Arc::clone(&self.server))
     }
 }
 
-/// Whether a certificate is that of host `name`.
+/// Returns true if a certificate is that of host `name`.
 pub(super) fn is_of(certificate: &CertificateDer<'_>, name: &str) -> bool {
     let Ok(parsed) = ParsedCertificate::try_from(certificate) else { return false };
     ServerName::try_from(name).is_ok_and(|name| verify_server_name(&parsed, &name).is_ok())
 }
 
-/// The authorities of a file, several while one follows the other, and the validity that ends
-/// first.
+/// Returns the authorities of a file, several during a change of authority, and the validity that
+/// ends first.
 fn authorities(path: &Path) -> anyhow::Result<(Arc<RootCertStore>, Validity)> {
     let mut roots = RootCertStore::empty();
     let mut first: Option<Validity> = None;
@@ -143,13 +143,13 @@ fn authorities(path: &Path) -> anyhow::Result<(Arc<RootCertStore>, Validity)> {
     Ok((Arc::new(roots), first.context("ca.pem is unusable: no certificate is in it")?))
 }
 
-/// Seconds since 1970; a clock that does not say counts as never set.
+/// Returns the seconds since 1970; a clock without an answer counts as never set.
 pub(super) fn seconds(wall: &Wall) -> i64 {
     let now = wall.current_time().map_or(0, |now| now.as_secs());
     i64::try_from(now).unwrap_or(i64::MAX)
 }
 
-/// Looks at one's own certificate with the eyes of others, at a moment when it is valid.
+/// Checks the own certificate as other hosts would, at a moment when it is valid.
 fn check_own(
     roots: &Arc<RootCertStore>,
     provider: &Arc<rustls::crypto::CryptoProvider>,
@@ -168,7 +168,7 @@ fn check_own(
     }
 }
 
-/// What is wrong with a certificate, in words.
+/// Returns the error of a certificate, in words.
 pub(super) fn reason(error: &Error) -> String {
     if *error == Error::AlertReceived(AlertDescription::CertificateExpired) {
         return "it says that this host's certificate has expired or is not valid yet; see \

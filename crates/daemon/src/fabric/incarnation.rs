@@ -1,10 +1,10 @@
-//! Which life of this host this is: a number above all before it, on a disk that outlives the
-//! machine.
+//! Incarnation of this host: a number above all earlier ones, on a disk that survives a restart of
+//! the machine.
 //!
-//! The number counts starts. Its lower bits are random, so that a disk that was set back to an
-//! earlier day does not give a number that others have seen. No clock says anything: one that is
-//! wrong by a year would lock the host out for a year. A host whose disk is lost, or full, learns
-//! from the others which numbers are over.
+//! The number counts starts. Its lower bits are random, so that a disk that was restored to an
+//! earlier state does not give a number that others have seen. No clock is used: one that is wrong
+//! by a year would lock the host out for a year. A host whose disk is lost, or full, learns from
+//! the others which numbers are used.
 
 use std::path::{Path, PathBuf};
 
@@ -13,30 +13,30 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use crate::log::say;
 use crate::run_dir;
 
-/// The highest incarnation of this host so far.
+/// File with the highest incarnation of this host so far.
 const FILE: &str = "incarnation";
-/// Bits that are random.
+/// Number of random bits.
 const RANDOM_BITS: u32 = u16::BITS;
 
-/// Where the number is kept.
+/// Place of the number.
 #[derive(Clone, Debug)]
 pub(super) struct Incarnations {
     path: PathBuf,
 }
 
 impl Incarnations {
-    /// In this directory.
+    /// Uses this directory.
     pub(super) fn of(state_dir: &Path) -> Self {
         Self { path: state_dir.join(FILE) }
     }
 
-    /// The next number, above every one in the file, which says so from now on.
+    /// Returns the next number, above the one in the file, and writes it there.
     pub(super) fn next(&self) -> u64 {
         let before = std::fs::read_to_string(&self.path).ok();
         self.after(before.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
     }
 
-    /// The next number above one that others know.
+    /// Returns the next number above one that others know.
     pub(super) fn after(&self, known: u64) -> u64 {
         let count = (known >> RANDOM_BITS).saturating_add(1).min(u64::MAX >> RANDOM_BITS);
         let next = (count << RANDOM_BITS | u64::from(random())).max(known.saturating_add(1));
@@ -55,7 +55,8 @@ impl Incarnations {
     }
 }
 
-/// Of the kernel; zero if it has none, which costs no more than a reminder of another member.
+/// Returns random bits of the kernel; zero if it has none, which only costs a reminder of another
+/// member.
 fn random() -> u16 {
     let mut bytes = [0; 2];
     _ = SystemRandom::new().fill(&mut bytes);

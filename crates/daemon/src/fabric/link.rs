@@ -10,9 +10,9 @@
 //! more and writes until there is no room, and need not be called before the next edge, except
 //! after [`Link::send`].
 //!
-//! What is sent goes into the TLS layer's buffer at once. [`Link::room`] is zero until all of it
-//! has reached the socket, so that a slow peer holds a bounded amount here and the rest stays where
-//! it can still be coalesced: in the publisher's log.
+//! Messages go into the TLS layer's buffer at once. [`Link::room`] is zero until all of it has
+//! reached the socket, so that a slow peer holds a bounded amount here. The rest stays in the
+//! publisher's log, where it can still be coalesced.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -27,49 +27,50 @@ use sluice_ports::guard;
 use super::identity::{Identity, reason};
 use super::seal::SECRET_SIZE;
 
-/// The most bytes that are handed to a connection at a time.
+/// Most bytes that are handed to a connection at a time.
 const ROOM: usize = 256 << 10;
-/// The most that is read from a connection before others are looked at.
+/// Most bytes that are read from a connection before others are served.
 const READ_MAX: usize = 1 << 20;
 
-/// What the keys of datagrams come out of (RFC 8446 section 7.5).
+/// Label of the exporter for the keys of datagrams (RFC 8446 section 7.5).
 const LABEL: &[u8] = b"EXPORTER-sluice-liveness";
-/// A peer that does not answer the kernel for so long is gone: it was switched off, or the way to
-/// it was. The session finds that out earlier; this is for what has no session.
+/// Silence after which the kernel probes a peer, and time between two probes. A peer that does not
+/// answer was switched off, or its path was. The session notices earlier; this limit is for
+/// connections without a session.
 const SILENT: Duration = Duration::from_secs(1);
-/// Questions of the kernel without an answer.
+/// Probes of the kernel without an answer.
 const SILENT_COUNT: u32 = 3;
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The peer has gone.
     #[error("the connection was closed")]
     Closed,
-    /// It comes from where no member is.
+    /// The connection comes from an address of no member.
     #[error("a connection from an address that no member has that connects to this host")]
     Stranger,
-    /// A certificate of this fabric, and of no member.
+    /// The certificate is of this fabric, and of no member.
     #[error("its certificate is of this fabric, and of no member that the file names")]
     NoMember,
-    /// A member's certificate, from another address.
+    /// The certificate is a member's, from another address.
     #[error("it shows the certificate of {0} from another address; is it a copy of that host?")]
     Copy(String),
-    /// The one with the higher number is to wait.
+    /// The member with the higher number is to wait.
     #[error(
         "it shows the certificate of {0}, to which this host connects; are the ids as they say?"
     )]
     WrongWay(String),
-    /// No connection in time.
+    /// TCP was not established in time.
     #[error("it does not answer; is it up, and the way to it?")]
     NoConnection,
-    /// No TLS in time.
+    /// TLS was not established in time.
     #[error("it does not say who it is")]
     NoHandshake,
-    /// The network.
+    /// Error of the network.
     #[error("{0}")]
     Socket(#[from] io::Error),
-    /// The peer is not whom this host believes.
+    /// Error of TLS, such as a peer that this host does not accept.
     #[error("TLS: {}", reason(.0))]
     Tls(#[from] rustls::Error),
 }
@@ -79,12 +80,12 @@ pub(super) enum Failure {
 pub(super) struct Link {
     stream: TcpStream,
     tls: Connection,
-    /// The TCP connection is not there yet.
+    /// True until the TCP connection is established.
     connecting: bool,
 }
 
 impl Link {
-    /// Begins to connect to host `name`, from one's own address.
+    /// Begins to connect to host `name`, from the own address.
     pub(super) fn connect(
         from: std::net::IpAddr,
         to: SocketAddr,
@@ -95,7 +96,7 @@ impl Link {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)
             .map_err(io::Error::from)?;
-        // Before the first packet: the guard lets no other through.
+        // Before the first packet: the guard drops packets without the mark.
         mark(&socket)?;
         rustix::net::bind(&socket, &SocketAddr::new(from, 0)).map_err(io::Error::from)?;
         match rustix::net::connect(&socket, &to) {
@@ -107,7 +108,7 @@ impl Link {
         Ok(Self::new(stream, identity.connect(name)?.into(), true))
     }
 
-    /// A connection that came.
+    /// Takes a connection that was accepted.
     pub(super) fn accept(stream: TcpStream, identity: &Identity) -> Result<Self, Failure> {
         stream.set_nonblocking(true)?;
         settle(&stream)?;
@@ -115,13 +116,13 @@ impl Link {
     }
 
     fn new(stream: TcpStream, mut tls: Connection, connecting: bool) -> Self {
-        // The bound is `room`: TLS would refuse a part of what it has promised to take.
+        // The bound is `room`: TLS would refuse a part of an accepted message.
         tls.set_buffer_limit(None);
         Self { stream, tls, connecting }
     }
 
-    /// Reads what there is into `into` and writes what waits. Returns whether there is more to
-    /// read at once.
+    /// Reads into `into` and writes the waiting bytes. Returns true if there is more to read at
+    /// once.
     pub(super) fn work(&mut self, into: &mut Vec<u8>) -> Result<bool, Failure> {
         if self.connecting {
             if let Err(error) = sockopt::socket_error(&self.stream).map_err(io::Error::from)? {
@@ -133,7 +134,7 @@ impl Link {
             self.connecting = false;
         }
         let read = self.read(into);
-        // What the TLS layer has to say of a failure is worth an attempt.
+        // After a failure the TLS layer may still have an alert to send.
         let written = self.flush();
         let more = read?;
         written?;
@@ -178,32 +179,32 @@ impl Link {
         Ok(())
     }
 
-    /// Whether both sides know each other.
+    /// Returns true if both sides are authenticated.
     pub(super) fn is_open(&self) -> bool {
         !self.connecting && !self.tls.is_handshaking()
     }
 
-    /// Whether the TCP connection is there.
+    /// Returns true if the TCP connection is established.
     pub(super) const fn is_connected(&self) -> bool {
         !self.connecting
     }
 
-    /// Whether this side began.
+    /// Returns true if this side began the connection.
     pub(super) const fn began(&self) -> bool {
         matches!(self.tls, Connection::Client(_))
     }
 
-    /// What both sides know and nobody else, once the connection is open.
+    /// Returns the secret that only both sides know, once the connection is open.
     pub(super) fn secret(&self) -> Option<[u8; SECRET_SIZE]> {
         self.tls.export_keying_material([0; SECRET_SIZE], LABEL, None).ok()
     }
 
-    /// How many bytes may be sent now.
+    /// Returns the number of bytes that may be sent now.
     pub(super) fn room(&self) -> usize {
         if self.is_open() && !self.tls.wants_write() { ROOM } else { 0 }
     }
 
-    /// Sends bytes: at most [`Self::room`].
+    /// Sends bytes, at most [`Self::room`].
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.tls.writer().write_all(bytes)?;
         self.flush()
@@ -212,22 +213,22 @@ impl Link {
     /// Says goodbye in TLS, as far as there is room.
     pub(super) fn close(mut self) {
         self.tls.send_close_notify();
-        // Nobody is left to be told of a failure.
+        // No caller is left for an error.
         _ = self.flush();
     }
 
-    /// The certificate of the peer, once the connection is open.
+    /// Returns the certificate of the peer, once the connection is open.
     pub(super) fn certificate(&self) -> Option<&CertificateDer<'static>> {
         self.tls.peer_certificates().and_then(<[_]>::first)
     }
 
-    /// Where the peer is.
+    /// Returns the address of the peer.
     pub(super) fn peer(&self) -> io::Result<SocketAddr> {
         self.stream.peer_addr()
     }
 }
 
-/// What every connection is set to.
+/// Sets the options of a connection.
 fn settle(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -239,9 +240,9 @@ fn settle(stream: &TcpStream) -> io::Result<()> {
     mark(stream)
 }
 
-/// Network control, DSCP CS6 (RFC 4594 section 3.2): what keeps the fabric together does not wait
-/// behind the tenants' frames, and is not paused with them. It also has the mark of what Sluice
-/// sends ([`guard`]).
+/// Marks a socket as network control, DSCP CS6 (RFC 4594 section 3.2): traffic of the fabric does
+/// not wait behind the tenants' frames, and is not paused with them. The socket also gets the mark
+/// of Sluice's packets ([`guard`]).
 pub(super) fn mark(socket: &impl AsFd) -> io::Result<()> {
     guard::mark(socket)?;
     Ok(sockopt::set_ip_tos(socket, 48 << 2)?)

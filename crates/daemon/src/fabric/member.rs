@@ -1,16 +1,16 @@
-//! The thread that is this host's part of the fabric: it owns the control plane, and is its clock,
-//! its network and its hands.
+//! The thread that is this host's part of the fabric: it owns the control plane, and connects it to
+//! the clock, the network and the switch.
 //!
 //! ```text
-//!   data ══ punts, orders ══╗
+//!   data ══ punts, commands ╗
 //!   members ══ TCP, TLS ════╬══ poller ──> one turn: read all, tick, write all ──> sleep
 //!   members ── UDP, SWIM ───╣
 //!   questions ── channel ───╝
 //! ```
 //!
-//! A turn never waits. What a punt makes it say goes out to data and to every member in the same
-//! turn. Whoever takes nothing holds up nobody else: what waits for a member waits in the log, and
-//! what waits for data in the switch.
+//! A turn never waits. Messages caused by a punt go to data and to every member in the same turn. A
+//! peer that takes nothing delays no other: messages for a member wait in the log, and events of
+//! data wait in the switch.
 
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd as _;
@@ -46,52 +46,52 @@ use crate::config::{Bound, FabricPlan, LocalPort};
 use crate::log::{self, say};
 use crate::poller::{Event, Poller};
 
-/// The poller's indices.
+/// Indices of the poller.
 pub(super) const LISTENER: usize = 0;
 const UDP: usize = 1;
 const DATA: usize = 2;
 pub(super) const FIRST_WIRE: usize = 3;
 
-/// Lines that may wait for somebody who watches.
+/// Lines that may wait for a watching client.
 const WATCH_LINES_MAX: usize = 1024;
-/// Datagrams that are read before others are looked at.
+/// Datagrams that are read before others are served.
 const DATAGRAMS_MAX: usize = 256;
 
-/// The thread's nice value: above everybody's who did not ask.
+/// Nice value of the thread: above all processes with the default.
 const PRIORITY: i32 = -10;
 
-/// What other threads want.
+/// Requests of other threads.
 #[derive(Debug)]
 pub(super) enum Ask {
-    /// An answer.
+    /// Answer a question.
     Question(api::Question, SyncSender<Result<api::Answer, String>>),
-    /// Every event from now on, until the receiver is gone.
+    /// Send every event from now on, until the receiver is gone.
     Watch(SyncSender<api::Answer>),
     /// The data process was started or taken over: attach to it.
     Attach(PathBuf),
-    /// A port came.
+    /// Add a port.
     AddPort(Box<(PortId, LocalPort, Option<Bound>)>, SyncSender<Result<(), String>>),
-    /// The port of this name goes.
+    /// Delete the port of this name.
     DelPort(String, SyncSender<()>),
-    /// Somebody is behind a port, or nobody any more.
+    /// The device behind a port has a user, or none any more.
     Link(PortId, bool),
-    /// What is known of a frame's way.
+    /// Return the facts about a frame's path.
     Facts(trace::Wanted, SyncSender<Result<trace::Facts, String>>),
-    /// Whom a name means.
+    /// Return the endpoints that a name means.
     Named(trace::Named, SyncSender<Result<trace::Found, String>>),
-    /// Who else is bound to an endpoint, or to its addresses.
+    /// Return the binding of another port to an endpoint, or to its addresses.
     Binding(Box<(Key, Vec<IpAddr>)>, SyncSender<binding::Found>),
-    /// An endpoint may move again: which one that was, and whether it was frozen.
+    /// Allow an endpoint to move again. The answer is its key, and true if it was frozen.
     Thaw(thaw::Named, SyncSender<Result<(Key, bool), String>>),
-    /// The same, of an endpoint that a member names.
+    /// Like `Thaw`, for an endpoint that a member names.
     ThawKey(Key, SyncSender<bool>),
-    /// Connections from now on are made with this.
+    /// Use this for connections from now on.
     Identity(Box<Identity>),
-    /// A question to a member.
+    /// Ask a member.
     Call(Call),
-    /// An answer to a member's question, by its ticket.
+    /// Answer a member's question, by its ticket.
     Reply(HostId, u64, Result<Vec<u8>, Failure>),
-    /// Say goodbye to everybody.
+    /// Say goodbye to all members.
     Leave(SyncSender<()>),
 }
 
@@ -106,25 +106,26 @@ pub(super) struct Member {
     pub(super) udp: UdpSocket,
     pub(super) asks: Receiver<Ask>,
     pub(super) data: Option<Data>,
-    /// Until it is known what the chip holds, or this moment, nobody is spoken to: who hears of
-    /// nothing takes everything for withdrawn.
+    /// End of the silence at the start: until this moment, or until the contents of the forwarding
+    /// table are known, no member is spoken to. A member would take missing claims for withdrawn
+    /// ones.
     pub(super) silent_until: Option<Nanos>,
     pub(super) watchers: Vec<SyncSender<api::Answer>>,
     pub(super) few: Few,
-    /// TAPs whose links are looked at.
+    /// TAPs whose links are watched.
     pub(super) taps: Taps,
-    /// The UDP socket may have more.
+    /// True if the UDP socket may have more.
     pub(super) udp_ready: bool,
-    /// Bytes on their way to a connection.
+    /// Bytes for the next write to a connection.
     pub(super) outgoing: Vec<u8>,
-    /// Questions to members and theirs.
+    /// Questions to members, and members' questions.
     pub(super) calls: Calls,
-    /// For threads that answer.
+    /// Handle for threads that answer.
     pub(super) handle: Fabric,
 }
 
 impl Member {
-    /// Tells the plane what the configuration says.
+    /// Gives the configuration to the plane.
     pub(super) fn begin(&mut self, now: Nanos) -> anyhow::Result<()> {
         self.poller.add(UDP, self.udp.as_fd(), true)?;
         for (vni, _) in &self.plan.vnets {
@@ -148,14 +149,14 @@ impl Member {
         Ok(())
     }
 
-    /// Turns for as long as the process lives, or until told to leave.
+    /// Runs turns for as long as the process lives, or until told to leave.
     pub(super) fn run(mut self) {
         go_first();
         loop {
             let now = clock::now();
             if let Some(done) = self.answer(now) {
                 self.leave(now);
-                // Its sockets are free when it is said to have left: the next one may listen.
+                // The sockets are free before the answer: the next member may listen.
                 drop(self);
                 _ = done.send(());
                 return;
@@ -206,7 +207,7 @@ impl Member {
             },
         });
         for host in moved {
-            // It may have room again.
+            // The connection may have room again.
             self.write_to(now, host);
         }
         for host in failed {
@@ -216,14 +217,14 @@ impl Member {
         self.outlive(now);
     }
 
-    /// Ends the connection of a host. Why it ends is said first.
+    /// Ends the connection of a host. The reason is sent first.
     fn end_connection(&mut self, now: Nanos, host: HostId) {
         self.write_to(now, host);
         self.wires.close(host);
         self.plane.disconnected(now, host);
     }
 
-    /// A member knows a later life of this host: it goes on in the next one.
+    /// Continues with the next incarnation if a member knows a later one of this host.
     fn outlive(&mut self, now: Nanos) {
         let Some(known) = self.plane.outdone() else { return };
         let next = self.incarnations.after(known);
@@ -249,7 +250,7 @@ impl Member {
                         self.plane.datagram(now, host, inside);
                     }
                 }
-                // Someone's ICMP about an earlier datagram is no reason to stop.
+                // An ICMP error about an earlier datagram is ignored.
                 Err(error) => self.udp_ready = error.kind() != std::io::ErrorKind::WouldBlock,
             }
         }
@@ -290,13 +291,13 @@ impl Member {
                 return;
             }
             if link.send(&self.outgoing).is_err() {
-                // The next turn's read says why, and closes it.
+                // The next turn's read gets the reason, and closes it.
                 return;
             }
         }
     }
 
-    /// What the plane wants of data, of people and of the network.
+    /// Carries out the plane's commands and events: for data, people and the network.
     fn carry_out(&mut self) {
         if let Some(data) = &mut self.data {
             while !data.is_crammed()
@@ -311,13 +312,13 @@ impl Member {
             }
             data.flush();
         } else {
-            // What is not in the chip is asked for again.
+            // Missing entries are requested again.
             while self.plane.command().is_some() {}
         }
         self.send_datagrams();
         while let Some(event) = self.plane.event() {
-            // Putting a hundred thousand endpoints into words that nobody reads takes longer than
-            // learning them.
+            // Formatting a hundred thousand endpoints without a reader takes longer than learning
+            // them.
             if let Noted::SessionUp(host) = event {
                 self.handle.is_connected(host);
             }
@@ -331,7 +332,7 @@ impl Member {
             if is_for_the_log {
                 log::line(level, format_args!("{} {}", row.event, row.what));
             }
-            // Who does not read fast enough misses lines, and nobody waits for it.
+            // A client that reads too slowly misses lines, and delays nobody.
             self.watchers.retain(|watcher| {
                 use std::sync::mpsc::TrySendError;
                 let sent = watcher.try_send(api::Answer::Event(row.clone()));
@@ -340,7 +341,7 @@ impl Member {
         }
     }
 
-    /// What was too often to be written is written as a number.
+    /// Writes the number of lines that were suppressed.
     fn write_others(&mut self, now: Nanos) {
         for (kind, others) in self.few.others(now) {
             say!(warn: "{kind}: {others} more in this second; `sluice vport watch` shows each");
@@ -350,11 +351,12 @@ impl Member {
     fn send_datagrams(&mut self) {
         while let Some((host, datagram)) = self.plane.datagram_out() {
             let known = self.plan.hosts.iter().find(|known| known.host == host);
-            // One for a host that was never connected is none of its: it would not open it.
+            // A datagram for a host that was never connected is dropped: the host could not open
+            // it.
             if let Some(at) = known.and_then(|known| known.at)
                 && let Some(sealed) = self.wires.seal(host, &datagram)
             {
-                // A lost datagram is what the protocol is made for.
+                // The protocol tolerates lost datagrams.
                 _ = self.udp.send_to(&sealed, at);
             }
         }
@@ -365,7 +367,7 @@ impl Member {
             match ask {
                 Ask::Question(question, reply) => {
                     let answers = Answers::new(&self.plan, &self.plane, now);
-                    // Whoever asked may have gone away.
+                    // The thread that asked may be gone.
                     _ = reply.try_send(answers.answer(&question));
                 }
                 Ask::Facts(wanted, reply) => {
@@ -421,7 +423,7 @@ impl Member {
         }
     }
 
-    /// Goodbye: members need not find out that this host is gone.
+    /// Says goodbye: members need not find out that this host is gone.
     fn leave(&mut self, now: Nanos) {
         self.plane.leave(now);
         let hosts: Vec<HostId> = self.plan.hosts.iter().map(|host| host.host).collect();
@@ -438,7 +440,7 @@ impl Member {
         let data = self.data.as_ref().is_some_and(Data::is_ready).then_some(Nanos::ZERO);
         let udp = self.udp_ready.then_some(Nanos::ZERO);
         if let Some(until) = self.silent_until {
-            // What is due to others waits.
+            // Deadlines for other members wait.
             return data.or(udp).unwrap_or(until).since(now);
         }
         let due = [self.plane.deadline(), self.wires.deadline(), data, udp];
@@ -463,10 +465,11 @@ impl Member {
     }
 }
 
-/// Whoever waits for a processor behind tenants looks to other members as if it hung. A nice value
-/// counts within a session only where the kernel groups by session (sched_autogroup(7)), so this
-/// thread goes before all that are shared by time (sched(7)); it works for milliseconds at a time.
-/// Where neither may be asked for, it waits like everybody.
+/// Raises the thread's priority. A thread that waits for a processor behind tenants looks to other
+/// members as if it hung. A nice value counts within a session only if the kernel groups by session
+/// (sched_autogroup(7)), so this thread gets real-time priority, ahead of all time-shared threads
+/// (sched(7)); it works for milliseconds at a time. Without the permission for either, it waits
+/// like all others.
 fn go_first() {
     let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
     let lowest = ThreadPriority::from_posix(ScheduleParams { sched_priority: 1 });
@@ -475,7 +478,7 @@ fn go_first() {
     }
 }
 
-/// A channel for somebody who watches.
+/// Makes a channel for a watching client.
 pub(super) fn watch_channel() -> (SyncSender<api::Answer>, Receiver<api::Answer>) {
     std::sync::mpsc::sync_channel(WATCH_LINES_MAX)
 }

@@ -1,4 +1,4 @@
-//! The ports of this host, as the control plane has to know them.
+//! The ports of this host in the control plane.
 
 use sluice_base::{Nanos, PortId};
 use sluice_control::directory::PortRule;
@@ -8,7 +8,7 @@ use sluice_control::vport::Key;
 use super::member::Member;
 use crate::config::{Bound, FabricPlan, LocalPort};
 
-/// A port is there.
+/// Adds a port to the plane.
 pub(super) fn add(plan: &FabricPlan, plane: &mut Plane, now: Nanos, id: PortId, port: &LocalPort) {
     let Some(vni) = plan.vni(port.vnet) else { return };
     let rule = match port.is_bound {
@@ -19,15 +19,16 @@ pub(super) fn add(plan: &FabricPlan, plane: &mut Plane, now: Nanos, id: PortId, 
     plane.allow(id, &port.allowed);
 }
 
-/// An endpoint is there.
+/// Binds an endpoint.
 pub(super) fn bind(plane: &mut Plane, now: Nanos, bound: &Bound) -> Result<(), BindError> {
     let key = Key { vni: bound.vni, mac: bound.mac };
     plane.take(now, bound.port, key, bound.ips.iter().copied().collect(), bound.taken)
 }
 
 impl Member {
-    /// A port came. What had its name, or its number after its device went away, is gone. Nothing
-    /// happens if it is known as it is, after a restart of data that gave it the same number.
+    /// Adds a port. An earlier port of its name, or of its number after its device went away, is
+    /// gone. A port that is known unchanged is left alone, as after a restart of data that gave it
+    /// the same number.
     pub(super) fn add_port(
         &mut self,
         now: Nanos,
@@ -53,7 +54,7 @@ impl Member {
             .map_err(|error| format!("{} cannot be bound: {error}", bound.mac))
     }
 
-    /// The port of this name goes.
+    /// Deletes the port of this name.
     pub(super) fn del_port(&mut self, now: Nanos, name: &str) {
         let known = self.plan.ports.iter().find(|(_, port)| port.name == name);
         if let Some(id) = known.map(|(id, _)| *id) {

@@ -1,5 +1,5 @@
-//! Receivers as several workers see them: a port is of one worker, and what others have for it
-//! waits with them.
+//! State of receivers over several workers: a port belongs to one worker, and frames of other
+//! workers for the port wait there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use sluice_control::hold::Receiver;
 
 type Said = (Receiver, BTreeSet<TunnelId>);
 
-/// The last word of each worker on each port. It goes with the connections to the workers.
+/// Last report of each worker on each port. It goes with the connections to the workers.
 #[derive(Debug, Default)]
 pub(super) struct Receivers(BTreeMap<PortId, BTreeMap<usize, Said>>);
 
 impl Receivers {
-    /// A worker says how a port is. Returns how it is for all of them.
+    /// Notes a worker's report on a port. Returns the state over all of them.
     pub(super) fn told(
         &mut self,
         worker: usize,

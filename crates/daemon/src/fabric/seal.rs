@@ -1,16 +1,16 @@
 //! Datagrams that only members can have written.
 //!
-//! The keys of two members come out of the connection that they have (the exporter of TLS 1.3, RFC
-//! 8446 section 7.5), so that whoever can write a datagram of a host has shown its certificate.
-//! Each direction has a key of its own. A connection that is made anew brings new keys; those of
-//! the one before still open what was on its way.
+//! The keys of two members come out of their connection (the exporter of TLS 1.3, RFC 8446 section
+//! 7.5), so that the writer of a host's datagram has shown the host's certificate. Each direction
+//! has a key of its own. A new connection brings new keys; the keys of the one before still open
+//! datagrams under way.
 //!
 //! ```text
 //!   version u8, key [u8; 4], sequence u64, the datagram, HMAC-SHA-256 of all that [u8; 32]
 //! ```
 //!
-//! A datagram opens once: sequences that are too old for the window, or were seen, do not (as in
-//! RFC 4303 section 3.4.3). Nothing is secret in it.
+//! A datagram opens once: sequences that are too old for the window, or were seen, are rejected (as
+//! in RFC 4303 section 3.4.3). Its contents are not secret.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use sluice_base::HostId;
 
 /// Bytes that a connection gives for its keys.
 pub(super) const SECRET_SIZE: usize = ID_SIZE + 2 * KEY_SIZE;
-/// How much larger a sealed datagram is.
+/// Overhead of a sealed datagram.
 pub(super) const SEAL_SIZE: usize = HEADER_SIZE + TAG_SIZE;
 
 const VERSION: u8 = 1;
@@ -28,22 +28,22 @@ const KEY_SIZE: usize = 32;
 const TAG_SIZE: usize = 32;
 const SEQUENCE_START: usize = 1 + ID_SIZE;
 const HEADER_SIZE: usize = SEQUENCE_START + size_of::<u64>();
-/// Connections of a host whose keys are remembered.
+/// Connections of a host whose keys are kept.
 const KEYS_MAX: usize = 2;
-/// How far a datagram may be behind the newest one: as many as the window has bits.
+/// Largest distance of a datagram behind the newest one: as many as the window has bits.
 const WINDOW: u64 = u64::BITS as u64;
 
-/// What of one direction has come.
+/// Sequences received in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     /// The sequence above the newest.
     next: u64,
-    /// Bit n: the one n below the newest has come.
+    /// Bit n is set if the sequence n below the newest was received.
     seen: u64,
 }
 
 impl Window {
-    /// Whether a sequence is new; it is not any more.
+    /// Returns true if a sequence is new, and notes it.
     fn admit(&mut self, sequence: u64) -> bool {
         if sequence >= self.next {
             let step = sequence - self.next + 1;
@@ -73,12 +73,12 @@ struct Keys {
 /// The keys of all members.
 #[derive(Debug, Default)]
 pub(super) struct Seals {
-    /// The newest connection's first.
+    /// Keys by host, those of the newest connection first.
     hosts: BTreeMap<HostId, Vec<Keys>>,
 }
 
 impl Seals {
-    /// A connection to a host was made. `began` says whether this side did.
+    /// Adds the keys of a new connection to a host. `began` is true if this side began it.
     pub(super) fn add(&mut self, host: HostId, secret: &[u8; SECRET_SIZE], began: bool) {
         let (id, keys) = secret.split_at(ID_SIZE);
         let (ours, theirs) = keys.split_at(KEY_SIZE);
@@ -96,7 +96,7 @@ impl Seals {
         all.insert(0, keys);
     }
 
-    /// A datagram for a host, sealed; `None` if there was no connection to it yet.
+    /// Seals a datagram for a host; `None` if there was no connection to it yet.
     pub(super) fn seal(&mut self, host: HostId, datagram: &[u8]) -> Option<Vec<u8>> {
         let keys = self.hosts.get_mut(&host)?.first_mut()?;
         let mut sealed = Vec::with_capacity(datagram.len() + SEAL_SIZE);
@@ -110,7 +110,8 @@ impl Seals {
         Some(sealed)
     }
 
-    /// What is in a sealed datagram of a host; `None` if it has not written it, or it came before.
+    /// Opens a sealed datagram of a host; `None` if the host has not written it, or it was received
+    /// before.
     pub(super) fn open<'a>(&mut self, host: HostId, sealed: &'a [u8]) -> Option<&'a [u8]> {
         let (signed, tag) = sealed.split_at_checked(sealed.len().checked_sub(TAG_SIZE)?)?;
         let (header, datagram) = signed.split_at_checked(HEADER_SIZE)?;
@@ -135,7 +136,7 @@ mod tests {
         std::array::from_fn(|at| seed.wrapping_mul(31).wrapping_add(at.to_le_bytes()[0]))
     }
 
-    /// The two ends of one connection.
+    /// Returns the two ends of one connection.
     fn pair(seed: u8) -> (Seals, Seals) {
         let (mut a, mut b) = (Seals::default(), Seals::default());
         a.add(B, &secret(seed), true);
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(b.open(A, &sealed), None, "it came before");
         let answer = b.seal(A, b"").unwrap();
         assert_eq!(a.open(B, &answer), Some(&b""[..]));
-        // Nobody takes back what it has sent itself.
+        // A host rejects its own datagrams.
         let own = a.seal(B, b"echo").unwrap();
         assert_eq!(a.open(B, &own), None);
     }

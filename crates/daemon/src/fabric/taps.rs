@@ -1,8 +1,8 @@
-//! Looks whether somebody is behind the TAPs of this host, and tells the member what has changed.
+//! Watches the links of this host's TAPs, and reports changes to the member.
 //!
-//! The kernel tells of a device only who has a socket in its namespace, and a socket there would
-//! keep a namespace alive that was deleted. So each TAP is looked at a few times a second, on a
-//! thread of its own that spends a hundredth of a processor at most, however many there are.
+//! The kernel reports on a device only to sockets in its namespace, and a socket there would keep a
+//! deleted namespace alive. So each TAP is polled a few times a second, on a thread of its own that
+//! uses a hundredth of a processor at most, for any number of TAPs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,26 +16,26 @@ use super::member::Ask;
 use crate::clock;
 use crate::log::say;
 
-/// How often each is looked at, if there are few.
+/// Time between two polls of a TAP, if there are few.
 const EVERY: Nanos = Nanos::from_millis(200);
-/// For each of them the thread sleeps so long: a hundred times what a look takes.
+/// Sleep of the thread per TAP: a hundred times the cost of a poll.
 const EACH: Nanos = Nanos::from_millis(2);
 
-/// Where a TAP is.
+/// Place of a TAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TapPlace {
-    /// The namespace, if it is not the host's.
+    /// Namespace, if it is not the host's.
     pub(crate) netns: Option<PathBuf>,
     /// The device.
     pub(crate) device: String,
 }
 
-/// The TAPs that are looked at, and how each was when it was seen last.
+/// TAPs that are polled, and the last state of each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taps(Arc<Mutex<BTreeMap<PortId, (TapPlace, bool)>>>);
 
 impl Taps {
-    /// A port is there: it counts as up until it was seen.
+    /// Adds a port: it counts as up until it was polled.
     pub(super) fn add(&self, port: PortId, place: &TapPlace) {
         self.lock().insert(port, (place.clone(), true));
     }
@@ -48,7 +48,7 @@ impl Taps {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks for as long as the process lives.
+    /// Polls for as long as the process lives.
     pub(super) fn watch(&self, fabric: &Fabric) {
         let look = match TapLook::new() {
             Ok(look) => look,
@@ -64,7 +64,7 @@ impl Taps {
                 }
                 match self.lock().get_mut(port) {
                     Some((there, seen)) if there == place => *seen = is_up,
-                    // It went, or another one came in its place, meanwhile.
+                    // The TAP went, or was replaced, meanwhile.
                     _ => continue,
                 }
                 fabric.ask(Ask::Link(*port, is_up));

@@ -1,4 +1,4 @@
-//! What the tests of this folder share, and members of a fabric on the loopback device, without a
+//! Shared parts of this folder's tests, and members of a fabric on the loopback device, without a
 //! data process.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
@@ -26,7 +26,7 @@ use crate::controller::Held;
 
 mod hostile;
 
-/// A folder that goes with the test.
+/// A folder that is deleted with the test.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -58,12 +58,12 @@ fn vni() -> Vni {
     Vni::new(42).unwrap()
 }
 
-/// A port that is free on every loopback address.
+/// Returns a port that is free on every loopback address.
 pub(super) fn free_port() -> u16 {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// Host `own` of `hosts`, with one bound endpoint.
+/// Returns the plan of host `own` of `hosts`, with one bound endpoint.
 pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
     let at = |host| SocketAddr::new(Ipv4Addr::new(127, 0, 9, host).into(), port);
     let others = (1..=hosts).filter(|&host| host != own).map(|host| HostPlan {
@@ -119,7 +119,7 @@ fn start(folder: &Path, plan: &FabricPlan) -> Fabric {
     start_at(wall(), folder, plan)
 }
 
-/// By the clock `wall`.
+/// Starts a member with the clock `wall`.
 pub(super) fn start_at(wall: Wall, folder: &Path, plan: &FabricPlan) -> Fabric {
     let run_dir = folder.join(format!("run-{}", plan.name));
     std::fs::create_dir_all(&run_dir).unwrap();
@@ -127,7 +127,7 @@ pub(super) fn start_at(wall: Wall, folder: &Path, plan: &FabricPlan) -> Fabric {
     Fabric::start(plan, (&run_dir, &run_dir), (Nanos::ZERO, wall), held).unwrap()
 }
 
-/// Two members that are connected, with the policies that they hold. The directory of one is
+/// Starts two members that are connected, with the policies that they hold. The directory of one is
 /// `run-h1` in the folder.
 pub(crate) fn two_that_hold(folder: &Path) -> [(Fabric, Arc<Held>); 2] {
     certificates(folder, &["h1", "h2"]);
@@ -173,17 +173,17 @@ pub(super) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
 pub(super) struct Hand(AtomicU64);
 
 impl Hand {
-    /// It shows what the machine's clock does.
+    /// Makes a clock with the time of the machine's.
     pub(super) fn now() -> Arc<Self> {
         Arc::new(Self(AtomicU64::new(UnixTime::now().as_secs())))
     }
 
-    /// It is set to so many seconds since 1970.
+    /// Sets the seconds since 1970.
     pub(super) fn set(&self, seconds: u64) {
         self.0.store(seconds, Ordering::Relaxed);
     }
 
-    /// It is set forward.
+    /// Sets the clock forward.
     pub(super) fn pass_days(&self, days: u64) {
         self.0.fetch_add(days * 86_400, Ordering::Relaxed);
     }
@@ -195,7 +195,7 @@ impl TimeProvider for Hand {
     }
 }
 
-/// Certificates for hosts of one fabric, valid for 90 days.
+/// Makes certificates for hosts of one fabric, valid for 90 days.
 pub(crate) fn certificates(folder: &Path, hosts: &[&str]) {
     let hosts: Vec<String> = hosts.iter().map(|&name| name.to_owned()).collect();
     make(&Wanted { folder, hosts: &hosts, days: 90, replace: true }).unwrap();
@@ -266,11 +266,11 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
     all_know(&["10.0.1.1", "10.0.1.2"]);
     h1.del_port("web").unwrap();
     all_know(&["10.0.1.2"]);
-    // Data was restarted, and gave it another number; and the same one again.
+    // Data was restarted, and gave the port another number; then the same one again.
     add(2, "db", 2).unwrap();
     add(2, "db", 2).unwrap();
     all_know(&["10.0.1.2"]);
-    // Its device went away, and its number is another's.
+    // The device went away, and another port has the number.
     add(2, "web", 1).unwrap();
     all_know(&["10.0.1.1"]);
     h1.del_port("nobody").unwrap();
@@ -319,7 +319,7 @@ pub(super) fn connected(fabrics: &[&Fabric], names: &[&str]) {
     wait_for("all members are connected", || fabrics.iter().all(all));
 }
 
-/// From the endpoint of h1 to that of h2.
+/// Returns the path from the endpoint of h1 to that of h2.
 fn between() -> Between {
     let [from, to] = ["02:00:00:00:00:01", "02:00:00:00:00:02"].map(str::to_owned);
     Between { vni: 42, from, to }
@@ -347,7 +347,7 @@ fn members_ask_each_other_and_every_failure_has_its_name() {
     assert_eq!((&*hop.host, hop.steps[0].verdict), ("h2", Verdict::SwitchSilent));
     // The names are those of the counters.
     let count = |name: &str| member(&h1, "h2").talk.get(name).copied().unwrap_or(0);
-    // One more is whether they say alike what they must, which is asked when they connect.
+    // One more is the question for settings at each new connection.
     wait_for("each question is counted", || (count("asked"), count("answered")) == (4, 4));
     let question = trace::Question {
         vnet: "blue".to_owned(),
@@ -373,7 +373,7 @@ fn a_member_that_answers_slowly_is_waited_for_as_long_as_was_said_and_serves_a_f
     let port = free_port();
     let plans = [1, 2].map(|own| plan(&folder, own, 2, port));
     let [h1, _h2] = plans.each_ref().map(|plan| start(&folder, plan));
-    // A data process that takes questions and answers none.
+    // A data process that accepts questions and answers none.
     let socket = folder.join("run-h2").join(crate::run_dir::DATA_SOCKET);
     let _silent = std::os::unix::net::UnixListener::bind(socket).unwrap();
     connected(&[&h1], &["h2"]);
@@ -388,7 +388,7 @@ fn a_member_that_answers_slowly_is_waited_for_as_long_as_was_said_and_serves_a_f
     };
     assert_eq!(count(|answer| *answer == Err(Failure::Refused)), 2, "{answers:?}");
     assert_eq!(count(Result::is_ok), 4, "{answers:?}");
-    // Less time than the other side would need to find out.
+    // Less time than the other side would need to notice.
     let begin = Instant::now();
     assert_eq!(ask(1), Err(Failure::TooLate));
     at_most("a call that may take 1 ms", begin.elapsed(), Duration::from_millis(700));
@@ -425,9 +425,9 @@ fn trace_takes_addresses_and_ports_of_both_sides() {
     assert_eq!(trace(&h1, "10.0.0.1", "10.0.0.2"), told("10.0.0.2"));
     assert_eq!(trace(&h1, "web", &second), told(&second));
     assert_eq!(trace(&h1, "h1/web", "h2/db"), told(&second));
-    // h3 tells nothing to a host that is not in the network, and is not counted as one more.
+    // h3 reveals nothing to a host that is not in the network, and its port is not counted.
     assert_eq!(trace(&h1, "web", "db"), told(&second));
-    // Another host's port as the sender: it is asked, as for a MAC.
+    // Another host's port as the sender: that host is asked, as for a MAC.
     let (from, ..) = trace(&h1, "db", "web").unwrap();
     assert_eq!(from, second);
     let unheard = ("10.0.0.99".to_owned(), second, Verdict::SourceUnknown);

@@ -1,8 +1,8 @@
-//! `sluice vport thaw`: an endpoint that moved too often may move again, at all hosts.
+//! `sluice vport thaw`: allows an endpoint that moved too often to move again, at all hosts.
 //!
-//! Each host counts the moves that it hears of, and freezes for itself
-//! ([`sluice_control::mobility`]). So the host that is asked thaws the endpoint and says so to
-//! every member, one after the other ([`Topic::THAW`]).
+//! Each host counts the moves that it hears of, and freezes on its own
+//! ([`sluice_control::mobility`]). So the host that is asked thaws the endpoint and tells every
+//! member, one after the other ([`Topic::THAW`]).
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use sluice_wire::fabric::Topic;
 use super::Fabric;
 use super::member::Ask;
 
-/// How long a member has to answer.
+/// Longest time for a member's answer.
 const LIMIT: Nanos = Nanos::from_millis(1_000);
 
-/// What a member is asked.
+/// Request to a member.
 #[derive(Debug, Serialize, Deserialize)]
 struct Wanted {
     vni: u32,
     mac: String,
 }
 
-/// Which endpoint is meant: a MAC or an IP address of it, in one network or wherever it is.
+/// Name of an endpoint: a MAC or an IP address of it, in one network or in any.
 #[derive(Debug)]
 pub(super) struct Named {
     pub(super) vnet: Option<String>,
@@ -55,7 +55,7 @@ impl Fabric {
         Ok(std::iter::once(own).chain(rows).collect())
     }
 
-    /// A member says that an endpoint may move again.
+    /// Handles the request of a member to let an endpoint move again.
     pub(super) fn serve_thaw(&self, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let wanted: Wanted = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
         let vni = Vni::new(wanted.vni).ok_or(Failure::Refused)?;

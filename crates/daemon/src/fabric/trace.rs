@@ -1,5 +1,4 @@
-//! `sluice trace`: what would become of a frame, hop by hop, and what the entries on its way have
-//! seen.
+//! `sluice trace`: the path of a frame, hop by hop, and the counters of the entries on it.
 //!
 //! ```text
 //!   asked host ── the sender is mine? ── no: Topic::TRACE ──> the sender's host
@@ -10,10 +9,10 @@
 //!                                 └──> Topic::ARRIVAL ──> facts, look, verdicts there
 //! ```
 //!
-//! It runs in a thread of its own that may wait; the fabric's thread and the worker only read what
-//! they have and go on. Each host on the way gets less time than the one that asks it, so that a
-//! host that hangs costs its own part of the answer and nothing else. A host that is asked asks at
-//! most the receiver's, and that one nobody: no circle can come about.
+//! A trace runs in a thread of its own that may wait; the fabric's thread and the worker only read
+//! their state and continue. Each host on the path gets less time than the one that asks it, so
+//! that a host that hangs costs only its own part of the answer. A host that is asked asks at most
+//! the receiver's, which asks no other: there is no cycle.
 
 mod facts;
 mod judge;
@@ -41,18 +40,18 @@ use crate::config::FabricPlan;
 use crate::protocol::{self, Request};
 use crate::run_dir::DATA_SOCKET;
 
-/// Whose question the facts are wanted for.
+/// Origin of a question, which decides about the facts.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
-    /// Somebody's at this host.
+    /// A question at this host.
     Asked(Question),
-    /// A member's: this host has the sender.
+    /// A member's question: this host has the sender.
     Trace(HostId, Between),
-    /// A member's: this host has the receiver, and the member the sender.
+    /// A member's question: this host has the receiver, and the member the sender.
     Arrival(HostId, Between),
 }
 
-/// Until when there must be an answer.
+/// Deadline of the answer.
 #[derive(Clone, Copy, Debug)]
 struct Time(Nanos);
 
@@ -65,13 +64,13 @@ impl Time {
         self.0.since(clock::now())
     }
 
-    /// Most of what is left, so that something can be said when it is used up.
+    /// Returns most of the time left, so that an answer is possible when it is used up.
     fn most(self) -> Nanos {
         Nanos(self.left().0 / 8 * 7)
     }
 }
 
-/// What control knows. Read in the fabric's thread.
+/// Returns the facts of control. Runs in the fabric's thread.
 pub(super) fn facts(plan: &FabricPlan, plane: &Plane, wanted: &Wanted) -> Result<Facts, String> {
     match wanted {
         Wanted::Asked(question) => {
@@ -81,7 +80,7 @@ pub(super) fn facts(plan: &FabricPlan, plane: &Plane, wanted: &Wanted) -> Result
         }
         Wanted::Trace(host, between) => {
             let frame = read(between)?;
-            // Whoever is not in the network learns nothing of it.
+            // A host that is not in the network learns nothing about it.
             let members = plan.hosts.iter().filter(|known| known.vnets.contains(&frame.vni));
             if !members.into_iter().any(|known| known.host == *host) {
                 return Err("it is not in the network".to_owned());
@@ -97,7 +96,7 @@ fn read(between: &Between) -> Result<Frame, String> {
     Frame::read(vni, &between.from, &between.to)
 }
 
-/// Answers a question of this host's.
+/// Answers a question of this host.
 pub(super) fn run(fabric: &Fabric, question: &Question) -> Result<Trace, String> {
     let limit = question.limit_ms.clamp(1, LIMIT_MS_MAX);
     let time = Time::new(Nanos::from_millis(limit.into()));
@@ -110,14 +109,14 @@ pub(super) fn run(fabric: &Fabric, question: &Question) -> Result<Trace, String>
     Ok(trace(&facts, hops))
 }
 
-/// Nobody has the sender's IP address.
+/// Returns the trace for a sender whose IP address is unknown.
 fn unheard(fabric: &Fabric, question: &Question, why: String) -> Trace {
     let steps = vec![Step::new("source", Verdict::SourceUnknown, why)];
     let hop = Hop { host: fabric.name().to_owned(), role: "asked".to_owned(), steps };
     Trace::new(question.vnet.clone(), question.from.clone(), question.to.clone(), vec![hop])
 }
 
-/// Answers a question of a member's.
+/// Answers a question of a member.
 pub(super) fn serve(
     fabric: &Fabric,
     host: HostId,
@@ -125,7 +124,7 @@ pub(super) fn serve(
     limit: Nanos,
     body: &[u8],
 ) -> Result<Vec<u8>, Failure> {
-    // Its answer takes time as well.
+    // The answer takes time as well.
     let time = Time::new(Nanos(limit.0 / 4 * 3));
     if topic == Topic::PORT {
         return names::serve(fabric, host, body, time);
@@ -176,7 +175,7 @@ fn hops(fabric: &Fabric, facts: &Facts, time: Time, may_ask: bool) -> Vec<Hop> {
     }
 }
 
-/// The sender is at a port of this host.
+/// Traces a frame whose sender is at a port of this host.
 fn from_here(fabric: &Fabric, facts: &Facts, port: &LocalPort, time: Time) -> Vec<Hop> {
     let hop = |steps| Hop { host: facts.host_name.clone(), role: "source".to_owned(), steps };
     let looked = match look(fabric, facts, time) {
@@ -202,7 +201,7 @@ fn from_here(fabric: &Fabric, facts: &Facts, port: &LocalPort, time: Time) -> Ve
     hops
 }
 
-/// What the receiver's host says otherwise, as far as this frame is concerned.
+/// Returns the differences of the receiver's host that concern this frame.
 fn differs(fabric: &Fabric, facts: &Facts) -> Vec<Step> {
     let Some(peer) = &facts.peer else { return Vec::new() };
     let own = facts.vnet.as_ref().map(|(_, name)| name);
@@ -217,7 +216,7 @@ fn differs(fabric: &Fabric, facts: &Facts) -> Vec<Step> {
     on_the_way.map(step).collect()
 }
 
-/// The sender is at another host, which knows more.
+/// Traces a frame whose sender is at another host, which knows more.
 fn from_there(fabric: &Fabric, facts: &Facts, known: &Claimed, time: Time) -> Vec<Hop> {
     let name = &known.host_name;
     let alone =
@@ -234,12 +233,12 @@ fn from_there(fabric: &Fabric, facts: &Facts, known: &Claimed, time: Time) -> Ve
     }
 }
 
-/// The frame comes in VXLAN from another host.
+/// Traces a frame that arrives in VXLAN from another host.
 fn arrive(fabric: &Fabric, facts: &Facts, time: Time) -> Hop {
     let steps = match (facts.frame.to, look(fabric, facts, time)) {
         (To::Mac(target), Ok(looked)) => judge::arrival(facts, &looked, target),
         (_, Err(error)) => vec![silent(&error)],
-        // Whoever asks has resolved the address.
+        // The asking host has resolved the address.
         (To::Ip(_), Ok(_)) => Vec::new(),
     };
     Hop { host: facts.host_name.clone(), role: "destination".to_owned(), steps }
@@ -249,7 +248,7 @@ fn between(facts: &Facts, to: String) -> Between {
     Between { vni: facts.frame.vni.get(), from: facts.frame.from.to_string(), to }
 }
 
-/// A look at the switch of this host.
+/// Returns the state of this host's switch.
 fn look(fabric: &Fabric, facts: &Facts, time: Time) -> io::Result<Looked> {
     let own = facts.destination.as_ref().filter(|known| known.state == State::Own);
     let ports = facts.port.iter().map(|port| port.id.0).chain(own.map(|known| known.port.0));
@@ -267,7 +266,7 @@ fn look(fabric: &Fabric, facts: &Facts, time: Time) -> io::Result<Looked> {
     ask_data(fabric, question, span(Nanos(time.left().0 / 2)).max(Duration::from_millis(1)))
 }
 
-/// Asks the data process of this host what it has of ports, tunnels and addresses.
+/// Asks the data process of this host for the state of ports, tunnels and addresses.
 pub(super) fn ask_data(fabric: &Fabric, question: Look, limit: Duration) -> io::Result<Looked> {
     let stream = UnixStream::connect(fabric.run_dir.join(DATA_SOCKET))?;
     stream.set_read_timeout(Some(limit))?;

@@ -1,14 +1,14 @@
-//! Certificates over time: loaded again while the host runs, and how many days they have left.
+//! Certificates over time: reloading while the host runs, and the days that they have left.
 //!
 //! ```text
-//!   files differ, and stay as they are from a look to the next ──┐
-//!   SIGHUP ──────────────────────────────────────────────────────┴──> load
-//!                             usable: new connections are made with it; those that are open go on
-//!                             not usable: said in the log and `fabric status`; the old one stays
+//!   files differ, and stay the same between two checks ──┐
+//!   SIGHUP ──────────────────────────────────────────────┴──> load
+//!                             usable: new connections use it; open ones continue
+//!                             not usable: shown in the log and `fabric status`; the old one stays
 //! ```
 //!
-//! A certificate that is over stops nothing on this host: other members refuse the next connection,
-//! and data forwards with what is known.
+//! An expired certificate stops nothing on this host: other members refuse the next connection, and
+//! data forwards with its present entries.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -27,22 +27,22 @@ use crate::clock;
 use crate::config::FabricPlan;
 use crate::log::say;
 
-/// How often the files are looked at.
+/// Time between two checks of the files.
 const EVERY: Nanos = Nanos::from_millis(2_000);
 const DAY: i64 = 86_400;
-/// From so many days before its end on, a certificate is warned of.
+/// Days before its end from which on a certificate is warned of.
 const WARN_DAYS: i64 = 30;
 
-/// The certificates of this host, and what it knows of other members'.
+/// Certificates of this host, and those seen of other members.
 #[derive(Debug)]
 pub(super) struct Trust {
     folder: PathBuf,
     own: String,
     wall: Wall,
     known: Mutex<Known>,
-    /// The files that the host began with.
+    /// Files with which the host started.
     began: Stamp,
-    /// Held while files are loaded, so that what was read last counts.
+    /// Held while files are loaded, so that the last ones read count.
     loading: Mutex<()>,
 }
 
@@ -50,9 +50,9 @@ pub(super) struct Trust {
 struct Known {
     own: Validity,
     anchor: Validity,
-    /// Why the files as they are now were not taken up.
+    /// Reason why the present files were not accepted.
     refused: Option<String>,
-    /// By the name of the member.
+    /// Validities by name of the member.
     members: BTreeMap<String, Validity>,
 }
 
@@ -60,7 +60,7 @@ impl Trust {
     /// Loads the certificates of a host.
     ///
     /// # Errors
-    /// Those of [`Identity::load`].
+    /// See [`Identity::load`].
     pub(super) fn open(plan: &FabricPlan, wall: Wall) -> anyhow::Result<(Self, Identity)> {
         let began = stamp(&plan.certificates);
         let identity = Identity::load(&plan.certificates, &plan.name, &wall)?;
@@ -81,7 +81,7 @@ impl Trust {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Loads the files anew and hands what they say to `take`; what is unusable changes nothing.
+    /// Loads the files anew and passes the result to `take`; unusable files change nothing.
     pub(super) fn reload(&self, take: impl FnOnce(Identity)) {
         let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         match Identity::load(&self.folder, &self.own, &self.wall) {
@@ -89,7 +89,7 @@ impl Trust {
                 let mut known = self.known();
                 known.refused = None;
                 (known.own, known.anchor) = (identity.own, identity.anchor);
-                // Before it is handed on: whoever takes it may want to know.
+                // Released before the call: `take` may ask for the certificates.
                 drop(known);
                 let until = date(identity.own.until);
                 let folder = self.folder.display();
@@ -107,14 +107,14 @@ impl Trust {
         }
     }
 
-    /// A member has shown its certificate.
+    /// Notes the certificate that a member has shown.
     pub(super) fn shown(&self, member: &str, certificate: &CertificateDer<'_>) {
         if let Some(validity) = Validity::of(certificate) {
             self.known().members.insert(member.to_owned(), validity);
         }
     }
 
-    /// Validity of every certificate that is known.
+    /// Returns the validity of every known certificate.
     pub(super) fn certificates(&self) -> Certificates {
         let (now, known) = (seconds(&self.wall), self.known());
         let row = |kind, host: &str, validity| self.row(now, (kind, host), validity);
@@ -150,7 +150,7 @@ impl Trust {
         }
     }
 
-    /// Says in the log which certificates need somebody.
+    /// Logs the certificates that need attention.
     fn warn(&self) {
         for row in self.certificates().rows {
             let Some(remedy) = &row.remedy else { continue };
@@ -164,7 +164,7 @@ impl Trust {
     }
 }
 
-/// What to do about a certificate; `None` if nothing.
+/// Returns the remedy for a certificate; `None` if it needs none.
 fn remedy(
     kind: CertificateKind,
     state: CertificateState,
@@ -196,13 +196,13 @@ fn remedy(
     }
 }
 
-/// Year, month and day, in UTC.
+/// Formats year, month and day, in UTC.
 fn date(seconds: i64) -> String {
     let (year, month, day) = civil(seconds.div_euclid(DAY));
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Which files there are: device, inode, size and time of the last change of each.
+/// Stamp of the files: device, inode, size and time of the last change of each.
 type Stamp = [Option<(u64, u64, u64, i64, i64)>; 3];
 
 fn stamp(folder: &Path) -> Stamp {
@@ -212,8 +212,8 @@ fn stamp(folder: &Path) -> Stamp {
     })
 }
 
-/// Whether there is something new: it differs from what was loaded, and is the same at two looks,
-/// so that files which are written one after the other are taken together.
+/// Detects new files: they differ from those loaded, and are the same at two checks, so that files
+/// which are written one after the other are loaded together.
 #[derive(Debug)]
 struct Settled {
     loaded: Stamp,
@@ -231,12 +231,12 @@ impl Settled {
     }
 }
 
-/// When it was warned last, by the wall clock.
+/// Time of the last warning, by the wall clock.
 #[derive(Debug, Default)]
 struct Daily(Option<i64>);
 
 impl Daily {
-    /// Whether it is time again: at first, once a day, and after the clock was set back.
+    /// Returns true if a warning is due: at first, once a day, and after the clock was set back.
     fn is_due(&mut self, now: i64) -> bool {
         let is_due = self.0.is_none_or(|last| now - last >= DAY || now < last);
         if is_due {
@@ -246,7 +246,7 @@ impl Daily {
     }
 }
 
-/// Looks at the files for as long as the process lives.
+/// Checks the files for as long as the process lives.
 pub(super) fn watch(fabric: &Fabric) {
     let trust = &fabric.trust;
     let mut settled = Settled { loaded: trust.began, last: trust.began };
@@ -263,7 +263,7 @@ pub(super) fn watch(fabric: &Fabric) {
 }
 
 impl Fabric {
-    /// Loads the certificates again, for connections that are made from now on.
+    /// Loads the certificates again, for new connections.
     pub(crate) fn reload_certificates(&self) {
         self.trust.reload(|identity| self.ask(Ask::Identity(Box::new(identity))));
     }

@@ -1,5 +1,5 @@
-//! What passed at the port of an endpoint of this host: counters that the switch keeps for the port
-//! anyway, asked of the data process when somebody wants to see them.
+//! Usage of an endpoint's port on this host: counters that the switch keeps for the port anyway,
+//! requested from the data process on demand.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use sluice_api::trace::{Look, Looked};
 use super::Fabric;
 use crate::control::show::silence;
 
-/// How long data may take.
+/// Longest time for data's answer.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
-/// Fills in what was counted.
+/// Fills in the counters.
 pub(super) fn count(fabric: &Fabric, vport: &mut Vport) {
     let Some(usage) = &mut vport.usage else { return };
     let question = Look { ports: vec![usage.port], ..Look::default() };

@@ -8,10 +8,10 @@
 //!      └── from no member's address: closed
 //! ```
 //!
-//! Of two members the one with the lower number connects, from its own address. Whoever is
-//! connected to knows the other by its certificate; from another address the same certificate is a
-//! copy of that host. How many may be on their way is bounded for each address, and the newest
-//! counts, so that whoever says nothing keeps nobody out.
+//! Of two members the one with the lower number connects, from its own address. The other one
+//! identifies it by its certificate; the same certificate from another address is a copy of that
+//! host. The number of unidentified connections is bounded for each address, and the newest ones
+//! stay, so that a silent peer keeps no other out.
 //!
 //! An open connection brings the keys of the failure detector's datagrams ([`Seals`]).
 
@@ -30,34 +30,34 @@ use crate::config::{FabricPlan, HostPlan};
 use crate::log::say;
 use crate::poller::Poller;
 
-/// Connections that came from one address and have not said who they are.
+/// Most unidentified connections from one address.
 const UNKNOWN_MAX: usize = 4;
-/// How long TLS may take.
+/// Longest time for TLS.
 const HANDSHAKE_LIFE: Nanos = Nanos::from_millis(2_000);
-/// How long TCP may take: less than the kernel takes to ask again, so that a path that is back is
+/// Longest time for TCP: less than the kernel waits before it retries, so that a restored path is
 /// found by the next attempt.
 const CONNECT_LIFE: Nanos = Nanos::from_millis(400);
-/// How often the same complaint about a peer is worth a line.
+/// Time after which the same complaint about a peer is logged again.
 const SAY_AGAIN: Duration = Duration::from_secs(10);
 
-/// Stands for whoever has not said who it is. No member has this number.
+/// Stands for unidentified peers. No member has this number.
 const STRANGER: HostId = HostId(0);
 
-/// A connection and whose it is.
+/// A connection and its host.
 struct Wire {
     link: Link,
     host: Option<HostId>,
     since: Nanos,
-    /// The socket may have more than was read.
+    /// True if the socket may have more to read.
     ready: bool,
-    /// Whether the session was told that it is open.
+    /// True if the session knows that it is open.
     told: bool,
-    /// What came and is not a whole message.
+    /// Bytes received that are not a complete message.
     unread: Vec<u8>,
 }
 
 impl Wire {
-    /// When it ends unless it is open by then.
+    /// Returns the time at which it ends unless it is open by then.
     fn ends(&self) -> Option<Nanos> {
         let life = if self.link.is_connected() { HANDSHAKE_LIFE } else { CONNECT_LIFE };
         (!self.told).then(|| self.since.after(life))
@@ -69,28 +69,29 @@ pub(super) struct Wires {
     identity: Identity,
     trust: Arc<Trust>,
     listener: TcpListener,
-    /// Its edge came, and not all that it stands for was accepted.
+    /// True if connections may wait to be accepted.
     accepting: bool,
-    /// By the index under which the poller knows it.
+    /// Connections by their index in the poller.
     wires: Vec<Option<Wire>>,
     first_index: usize,
     complaints: std::collections::BTreeMap<HostId, (String, Nanos)>,
     seals: Seals,
 }
 
-/// What happened on a connection.
+/// Events of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Happened {
-    /// It is open.
+    /// The connection is open.
     Open,
-    /// Something came, or there may be room again.
+    /// Bytes were received, or there may be room again.
     Moved,
-    /// It is gone.
+    /// The connection is gone.
     Gone,
 }
 
 impl Wires {
-    /// Listens. `first_index` is the first of the poller's that connections may take.
+    /// Starts to listen. `index` is the listener's index in the poller, `first_index` the first one
+    /// for connections.
     pub(super) fn listen(
         at: SocketAddr,
         (identity, trust): (Identity, Arc<Trust>),
@@ -108,24 +109,24 @@ impl Wires {
         Ok(Self { identity, trust, listener, accepting, wires, first_index, complaints, seals })
     }
 
-    /// Shows and believes this, on every connection that begins from now on.
+    /// Uses this identity for every connection that begins from now on.
     pub(super) fn show(&mut self, identity: Identity) {
         self.identity = identity;
     }
 
-    /// Somebody connects.
+    /// Notes that a peer connects.
     pub(super) fn knock(&mut self) {
         self.accepting = true;
     }
 
-    /// The poller told of a connection.
+    /// Notes an event of the poller for a connection.
     pub(super) fn wake(&mut self, index: usize) {
         if let Some(Some(wire)) = self.wires.get_mut(index - self.first_index) {
             wire.ready = true;
         }
     }
 
-    /// Begins to connect to a host. False if it failed at once.
+    /// Begins to connect to a host. Returns false if it failed at once.
     pub(super) fn connect(
         &mut self,
         now: Nanos,
@@ -144,7 +145,7 @@ impl Wires {
         }
     }
 
-    /// Accepts whoever waits, at the address of a member.
+    /// Accepts waiting connections from addresses of members.
     pub(super) fn accept(&mut self, now: Nanos, plan: &FabricPlan, poller: &Poller) {
         while self.accepting {
             let (stream, from) = match self.listener.accept() {
@@ -153,8 +154,8 @@ impl Wires {
                     self.accepting = false;
                     return;
                 }
-                // The one that failed is gone; the next may be fine. Want of descriptors ends the
-                // turn, and the next knock tries again.
+                // The failed one is gone; the next may be fine. A lack of descriptors ends the
+                // turn, and the next event tries again.
                 Err(error) => {
                     self.accepting = error.kind() == std::io::ErrorKind::ConnectionAborted;
                     continue;
@@ -173,8 +174,8 @@ impl Wires {
         }
     }
 
-    /// Ends the oldest connections from an address that have not said who they are, if there are as
-    /// many as may be.
+    /// Ends the oldest unidentified connections from an address, if their number has reached the
+    /// limit.
     fn make_room(&mut self, from: IpAddr) {
         let is_from = |wire: &Wire| wire.link.peer().is_ok_and(|peer| peer.ip() == from);
         let unknown = |(at, place): (usize, &Option<Wire>)| {
@@ -203,8 +204,8 @@ impl Wires {
         true
     }
 
-    /// Reads and writes on every connection that the poller told of. `each` learns what happened on
-    /// the connection of a host, and takes from the front of what came.
+    /// Reads and writes on every connection with an event. `each` gets the events of a host's
+    /// connection, and takes from the front of the bytes received.
     pub(super) fn work(
         &mut self,
         now: Nanos,
@@ -244,7 +245,7 @@ impl Wires {
                 }
                 each(host, Happened::Open, &mut wire.unread);
             }
-            // What came before the end counts.
+            // Bytes received before the end count.
             each(host, Happened::Moved, &mut wire.unread);
             if let Err(error) = &worked {
                 self.lose(now, at, plan, (host, error), &mut each);
@@ -253,7 +254,8 @@ impl Wires {
         self.end_late(now, plan, &mut each);
     }
 
-    /// A member that connects again has lost its connection before, whether this side knows or not.
+    /// Ends the older connection of a member that connects again: the member has lost it, even if
+    /// this side has not noticed.
     fn replace_older(
         &mut self,
         at: usize,
@@ -276,8 +278,8 @@ impl Wires {
         }
     }
 
-    /// Tells of a failure, and not again of the same one for a while. All strangers are one, and
-    /// are told of once in a while whatever they do, so that they cannot fill the log.
+    /// Logs a failure, and not the same one again for a while. All strangers count as one peer, and
+    /// get a line once in a while whatever they do, so that they cannot fill the log.
     fn complain(&mut self, now: Nanos, host: HostId, name: &str, error: &Failure) {
         let text = format!("{name}: {error}");
         let again = Nanos(u64::try_from(SAY_AGAIN.as_nanos()).unwrap_or(u64::MAX));
@@ -289,7 +291,7 @@ impl Wires {
         }
     }
 
-    /// Ends connections that are not open when they should be.
+    /// Ends connections that are not open in time.
     fn end_late(
         &mut self,
         now: Nanos,
@@ -309,7 +311,7 @@ impl Wires {
         }
     }
 
-    /// The connection of a host is gone, and why.
+    /// Handles the end of a host's connection, and logs the reason.
     fn lose(
         &mut self,
         now: Nanos,
@@ -323,24 +325,24 @@ impl Wires {
         self.complain(now, host, plan.host_name(host).unwrap_or_default(), error);
     }
 
-    /// A datagram for a host, as its seal has it; `None` if there was no connection to it yet.
+    /// Seals a datagram for a host; `None` if there was no connection to it yet.
     pub(super) fn seal(&mut self, host: HostId, datagram: &[u8]) -> Option<Vec<u8>> {
         self.seals.seal(host, datagram)
     }
 
-    /// What is in a datagram of a host, if it has written it.
+    /// Opens a datagram of a host, if the host has written it.
     pub(super) fn unseal<'a>(&mut self, host: HostId, sealed: &'a [u8]) -> Option<&'a [u8]> {
         self.seals.open(host, sealed)
     }
 
-    /// When a connection ends that is not open.
+    /// Returns the time at which a connection ends that is not open.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let ends = self.wires.iter().flatten().filter_map(Wire::ends).map(|at| at.after(Nanos(1)));
         let at_once = self.wires.iter().flatten().any(|wire| wire.ready) || self.accepting;
         at_once.then_some(Nanos::ZERO).into_iter().chain(ends).min()
     }
 
-    /// The open connection of a host.
+    /// Returns the open connection of a host.
     pub(super) fn link(&mut self, host: HostId) -> Option<&mut Link> {
         let of_host = |wire: &&mut Wire| wire.host == Some(host) && wire.told;
         self.wires.iter_mut().flatten().find(of_host).map(|wire| &mut wire.link)
@@ -366,7 +368,8 @@ fn wire_host(wire: &Option<Wire>) -> Option<HostId> {
     wire.as_ref().and_then(|wire| wire.host)
 }
 
-/// The member that a certificate names, if it is one that connects to this host, from there.
+/// Returns the member that a certificate names, if it is one that connects to this host, from that
+/// address.
 fn who(link: &Link, plan: &FabricPlan) -> Result<HostId, Failure> {
     let certificate = link.certificate().ok_or(Failure::NoMember)?;
     let mut members = plan.hosts.iter().filter(|host| host.at.is_some());

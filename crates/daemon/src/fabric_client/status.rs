@@ -1,6 +1,6 @@
-//! `sluice fabric status`: hosts, and receivers that do not take what comes. What control knows
-//! (hosts, holds) beside what data knows (who waits here); it is worth most when one of them hangs,
-//! so that it says what the other knows then.
+//! `sluice fabric status`: hosts, and receivers that do not take frames. It shows control's state
+//! (hosts, holds) beside data's state (waiting frames here). It matters most when one process
+//! hangs, so it then shows the state of the other.
 
 use sluice_api::fabric::{Answer, Holds, IsolatedRow, MemberRow, Question, ReceiverRow, Status};
 use sluice_api::show::{self, Body};
@@ -12,7 +12,7 @@ use crate::show_client::{self, Whom, enveloped, socket};
 /// Asks both processes of a host and prints, as tables or as one line of JSON.
 ///
 /// # Errors
-/// If no host answers, with what to do.
+/// If no host answers, with the remedy.
 pub fn status(whom: &Whom, json: bool) -> anyhow::Result<()> {
     let socket = socket(whom)?;
     let Answer::Members(members) = protocol::expect(&ask(&socket, Question::Members)?)? else {
@@ -68,7 +68,7 @@ fn composed(members: Vec<MemberRow>, holds: &Holds, told: Result<show::Answer, S
     Status { host, data_silent, members, certificates, receivers, bound_twice }
 }
 
-/// Those of this host, as its data process knows them.
+/// Returns the receivers of this host from its data process.
 fn of_data(host: &str, answer: &show::Answer) -> Vec<ReceiverRow> {
     let Body::Pauses(rows) = &answer.body else { return Vec::new() };
     let isolated = rows.iter().filter_map(|row| Some((row, row.isolated.as_ref()?)));
@@ -84,7 +84,7 @@ fn of_data(host: &str, answer: &show::Answer) -> Vec<ReceiverRow> {
     isolated.map(row_of).collect()
 }
 
-/// Those of this host, as control was told last.
+/// Returns the receivers of this host from the last reports to control.
 fn of_control(host: &str, rows: &[IsolatedRow]) -> Vec<ReceiverRow> {
     let row_of = |row: &IsolatedRow, priority: u8| ReceiverRow {
         host: host.to_owned(),

@@ -10,7 +10,7 @@ use sluice_api::fabric::{
 };
 use sluice_api::trace::{Step, Trace};
 
-/// An answer for people.
+/// Formats an answer for people.
 pub(super) fn render(answer: &Answer) -> String {
     match answer {
         Answer::Vports(rows) => vports(rows),
@@ -27,7 +27,7 @@ pub(super) fn render(answer: &Answer) -> String {
     }
 }
 
-/// The moves of an endpoint.
+/// Formats the moves of an endpoint.
 pub(super) fn history(answer: &Answer) -> String {
     match answer {
         Answer::Vport(vport) if vport.history.is_empty() => {
@@ -51,7 +51,7 @@ fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String
     lines.join("\n") + "\n"
 }
 
-/// A span for people: the two largest units that say something.
+/// Formats a span for people, in one or two units.
 fn span(ns: u64) -> String {
     let seconds = ns / 1_000_000_000;
     match seconds {
@@ -113,7 +113,7 @@ fn one(vport: &Vport) -> String {
     text
 }
 
-/// How an endpoint is treated, and what it has used.
+/// Formats the policy of an endpoint, and its usage.
 fn treated(vport: &Vport, text: &mut String) {
     let (Some(policy), Some(usage)) = (&vport.policy, &vport.usage) else {
         let host = &vport.best.host;
@@ -307,7 +307,7 @@ fn rivals(rows: &[RivalRow]) -> String {
     table(&["VNET", "BOUND TO", "FIRST", "PORT", "SECOND", "PORT"], cells)
 }
 
-/// State of a host and of its fabric.
+/// Formats the state of a host and of its fabric.
 pub(super) fn status(status: &Status) -> String {
     let mut text = members(&status.members);
     text.push('\n');
@@ -361,7 +361,7 @@ fn traced(trace: &Trace) -> String {
     text
 }
 
-/// What counters have seen, without those that have seen nothing.
+/// Formats the counters of a step that are not zero.
 fn seen(step: &Step) -> String {
     let words = step.seen.iter().filter(|(_, value)| **value > 0).map(|(name, value)| {
         match name.strip_suffix("_ns") {

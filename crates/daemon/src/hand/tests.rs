@@ -2,7 +2,7 @@ use std::io::{Read as _, Write as _};
 
 use super::*;
 
-/// Pipes that each say their name.
+/// Makes pipes that each contain their name.
 fn pipes(count: usize) -> Vec<Named> {
     let pipe = |at: usize| {
         let (reader, mut writer) = io::pipe().unwrap();

@@ -7,7 +7,7 @@ fn graver_levels_are_written_and_others_not() {
         assert_eq!(level_named(level.name()), Some(level));
     }
     assert_eq!(level_named("verbose"), None);
-    // Nobody else in this process sets it.
+    // No other test in this process sets it.
     set_level(Some(Level::Warn));
     let on = Level::ALL.map(is_on);
     set_level(None);

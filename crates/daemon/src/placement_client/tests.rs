@@ -104,7 +104,7 @@ fn who_does_not_follow_is_named_and_policies_of_one_version_look_different() {
         assert!(text.contains(line), "{text}");
     }
     assert!(text.contains("2 by 3") && !text.contains("h1 does"), "{text}");
-    // A host that has forgotten its first one.
+    // The policy of a host that has forgotten its first one.
     let text = render(&Answer { stamped, hosts: vec![host("h2", earlier)] }).unwrap();
     assert!(text.contains("it holds version 2 by 3 at 2 ms"), "{text}");
 }

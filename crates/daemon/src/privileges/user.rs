@@ -1,13 +1,13 @@
-//! A user of its own for the two processes (`host.user`): whoever starts as root goes on as that
+//! An own user for the two processes (`host.user`): a process that starts as root continues as that
 //! user, with the capabilities that it keeps and no others.
 //!
 //! ```text
-//!   root ── dirs are the user's ── groups, gid, uid ── capabilities, also for what it executes
-//!   that user already (a supervisor started it so, or it became a newer program): as it is
+//!   root ── dirs become the user's ── groups, gid, uid ── capabilities, also for executed programs
+//!   that user already (started so by a supervisor, or became a newer program): unchanged
 //! ```
 //!
 //! Capabilities that are kept are *ambient*: the data process that control starts, and the program
-//! that it becomes, have them as well (capabilities(7)).
+//! that control becomes, have them as well (capabilities(7)).
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, lchown};
@@ -30,7 +30,7 @@ struct User {
     gid: u32,
 }
 
-/// The user of a name or number in the text of `/etc/passwd`.
+/// Finds the user of a name or number in the text of `/etc/passwd`.
 fn find(name: &str, passwd: &str) -> Option<User> {
     let mut users = passwd.lines().filter_map(|line| {
         let words: Vec<&str> = line.split(':').collect();
@@ -46,8 +46,8 @@ fn find(name: &str, passwd: &str) -> Option<User> {
     }
 }
 
-/// Goes on as user `name`, who gets `dirs` as far as they are Sluice's own places. Members of
-/// `group` may look, so it is one of the process's groups.
+/// Continues as user `name`, who becomes the owner of `dirs` as far as these are Sluice's own
+/// places. Members of `group` may read, so it is one of the process's groups.
 ///
 /// # Errors
 /// If there is no such user, or it may not be taken on.
@@ -64,7 +64,7 @@ pub(super) fn become_user(name: &str, group: Option<&str>, dirs: &[&Path]) -> an
         bail!("`user`: this is user {own}, and only root can go on as `{name}`; start it as root");
     }
     if !capabilities(None)?.effective.contains(CapabilitySet::SETUID | CapabilitySet::SETGID) {
-        // It became this program, and gave them up as the one before.
+        // The process became this program, and its predecessor dropped the capabilities.
         say!(warn: "`user`: still root, for that was given up at the start; start control anew");
         return Ok(());
     }
@@ -84,7 +84,8 @@ pub(super) fn become_user(name: &str, group: Option<&str>, dirs: &[&Path]) -> an
     Ok(())
 }
 
-/// Makes a directory and what is in it the user's. What lies elsewhere stays its owner's.
+/// Makes the user the owner of a directory and its contents. Directories in other places keep their
+/// owner.
 fn give(dir: &Path, user: User) -> std::io::Result<()> {
     if !run_dir::is_own_place(dir) {
         return Ok(());
@@ -93,7 +94,7 @@ fn give(dir: &Path, user: User) -> std::io::Result<()> {
     give_all(dir, user)
 }
 
-/// Without following links: a link leads to what somebody else may have chosen.
+/// Changes owners without following links: another user may have chosen a link's target.
 fn give_all(path: &Path, user: User) -> std::io::Result<()> {
     lchown(path, Some(user.uid), Some(user.gid))?;
     if fs::symlink_metadata(path)?.is_dir() {
@@ -121,7 +122,7 @@ mod tests {
         assert_eq!(find("broken", passwd), None);
     }
 
-    /// A directory of somebody else's is not given away, whatever the configuration says.
+    /// A directory of another user is not given away, whatever the configuration says.
     #[test]
     fn other_places_stay_their_owners() {
         assert!(run_dir::is_own_place(Path::new("/run/sluice/h1")));
@@ -139,7 +140,7 @@ mod tests {
         fs::write(folder.join("others"), "").unwrap();
         std::os::unix::fs::symlink(folder.join("others"), folder.join("h1/link")).unwrap();
         let own = geteuid().as_raw();
-        // Only root can give something away.
+        // Only root can give files away.
         let uid = if own == 0 { 65_534 } else { own };
         let gid = rustix::process::getegid().as_raw();
         give_all(&folder.join("h1"), User { uid, gid }).unwrap();

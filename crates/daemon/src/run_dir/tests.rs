@@ -53,7 +53,7 @@ fn what_is_written_for_good_replaces_and_leaves_nothing_else() {
     assert!(replace_for_good(&path, "3").is_err());
 }
 
-/// Whoever may open a lock file may hold the lock, so that nobody but the owner may.
+/// A process that may open a lock file may hold the lock, so only the owner may open it.
 #[test]
 fn directory_and_lock_are_for_their_owner() {
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -61,7 +61,7 @@ fn directory_and_lock_are_for_their_owner() {
     create(&dir, None).unwrap();
     assert_eq!(mode(&dir), 0o700);
     let lock = dir.join("data.pid");
-    // One of an earlier version.
+    // A file of an earlier version.
     File::create(&lock).unwrap().set_permissions(fs::Permissions::from_mode(0o644)).unwrap();
     let role = Role::take(&dir, "data").unwrap();
     assert_eq!(mode(&lock), 0o600);
@@ -71,7 +71,7 @@ fn directory_and_lock_are_for_their_owner() {
     let error = group_id("no such group").unwrap_err().to_string();
     assert!(error.contains("groupadd no such group"), "{error}");
     assert_eq!(group_id("77").unwrap(), 77);
-    // Somebody's directory stays as it was.
+    // Another user's directory stays as it was.
     let theirs = scratch("theirs");
     fs::set_permissions(&theirs, fs::Permissions::from_mode(0o755)).unwrap();
     create(&theirs, None).unwrap();

@@ -7,7 +7,7 @@ use rustix::time::{ClockId, Timespec, clock_settime};
 
 use super::*;
 
-/// What a thread may do under a filter, and then without one.
+/// Runs `probe` in a thread under a filter, and then without one.
 fn under<T: Send + 'static>(
     mode: Seccomp,
     process: Process,
@@ -34,7 +34,8 @@ fn data_executes_nothing_and_control_does() {
     assert_eq!(execute(), Ok(true), "other threads are as before");
 }
 
-/// Calls that can do nothing, for their arguments are wrong: the kernel says so if it lets them in.
+/// Calls without effect, since their arguments are wrong: the kernel says so if it accepts the
+/// calls.
 #[test]
 fn refused_call_ends_with_eperm() {
     let probe = || {

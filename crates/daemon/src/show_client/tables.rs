@@ -7,10 +7,10 @@ use sluice_api::show::{
     PortRow, QueueRow, TunnelRow, WorkerTimes, seconds,
 };
 
-/// Columns up to here hold names; the ones behind hold numbers.
+/// Number of columns that hold names; the ones after them hold numbers.
 type Names = usize;
 
-/// The answer for a terminal.
+/// Formats an answer for a terminal.
 pub(super) fn render(answer: &Answer) -> String {
     let head = format!(
         "{}  policy {}  {:.1} s\n",
@@ -31,7 +31,7 @@ pub(super) fn render(answer: &Answer) -> String {
     } + &unguarded(&answer.guard)
 }
 
-/// The devices without a guard, and why; nothing if there are none.
+/// Returns the devices without a guard, and the reasons; nothing if there are none.
 fn unguarded(rows: &[GuardRow]) -> String {
     let line = |row: &GuardRow| {
         let (device, lacks) = (&row.device, row.lacks.as_ref()?);
@@ -113,7 +113,7 @@ fn ports(rows: &[PortRow]) -> String {
     text
 }
 
-/// Ports that say the same are one row.
+/// Joins ports with the same text into one row.
 fn lossless(rows: &[PortRow]) -> Vec<Vec<String>> {
     let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
     for row in rows {
@@ -155,7 +155,7 @@ fn drops(rows: &[DropRow], outside: &[LossRow]) -> String {
     table(&header, 3, cells.collect(), none) + &losses(outside)
 }
 
-/// Losses outside the switch, with a title; nothing if there are none.
+/// Returns losses outside the switch, with a title; nothing if there are none.
 fn losses(rows: &[LossRow]) -> String {
     let cells = rows.iter().map(|row| {
         let frames = row.frames.to_string();
@@ -231,7 +231,7 @@ fn pauses(rows: &[PauseRow]) -> String {
     text + &isolated(rows)
 }
 
-/// The receivers that are isolated; nothing if none is.
+/// Returns the isolated receivers; nothing if there are none.
 fn isolated(rows: &[PauseRow]) -> String {
     let mut cells = Vec::new();
     for (row, isolation) in rows.iter().filter_map(|row| Some((row, row.isolated.as_ref()?))) {

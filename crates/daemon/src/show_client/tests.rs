@@ -104,7 +104,7 @@ fn buckets_of_high_priority_are_marked() {
     assert_eq!(lines.next().unwrap(), header);
     assert_eq!(lines.next().unwrap(), ["underlay", "0", "3", "2", "12.5", "by", "hash"]);
     assert_eq!(lines.next().unwrap(), ["underlay", "0", "3", "3", "12.5", "high", "by", "hash"]);
-    // Where none is, there is no such column.
+    // Without such flows there is no such column.
     let text = tables::render(&answer(Body::Placement(rows[..1].to_vec())));
     assert!(!text.contains("priority"), "{text}");
 }

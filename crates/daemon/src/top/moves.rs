@@ -1,4 +1,4 @@
-//! What runs where, and what went to another worker between two pictures.
+//! Places of ports and buckets, and moves to another worker between two pictures.
 
 use std::collections::BTreeMap;
 
@@ -7,22 +7,22 @@ use sluice_api::show::PlacementRow;
 
 use super::WorkerNow;
 
-/// A port, or buckets of one, that went to another worker for the same reason.
+/// A port, or buckets of one, that moved to another worker for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MovedNow {
-    /// The port.
+    /// Name of the port.
     pub port: String,
-    /// How many of its buckets; 0: the port itself.
+    /// Number of its buckets that moved; 0: the port itself.
     pub buckets: usize,
     /// The worker before.
     pub from: u16,
     /// The worker now.
     pub to: u16,
-    /// Why.
+    /// Reason of the move.
     pub why: String,
 }
 
-/// How many ports and buckets a worker has.
+/// Returns the number of ports and buckets of a worker.
 pub(super) fn of_worker(worker: usize, rows: &[PlacementRow]) -> WorkerNow {
     let rows = || rows.iter().filter(|row| row.worker.is_some_and(|of| usize::from(of) == worker));
     let buckets = |row: &PlacementRow| row.buckets.as_ref().map_or(0, |of| of.list.len());
@@ -33,7 +33,7 @@ pub(super) fn of_worker(worker: usize, rows: &[PlacementRow]) -> WorkerNow {
     }
 }
 
-/// By port and bucket, the worker and why. A port itself has no bucket.
+/// Worker and reason, by port and bucket. A port itself has no bucket.
 type Places<'a> = BTreeMap<(&'a str, Option<u16>), (u16, &'a str)>;
 
 fn places(rows: &[PlacementRow]) -> Places<'_> {
@@ -49,7 +49,7 @@ fn places(rows: &[PlacementRow]) -> Places<'_> {
     places
 }
 
-/// What went to another worker. What is new has come from none.
+/// Returns the moves to another worker. A new port or bucket has not moved.
 pub(super) fn between(before: &[PlacementRow], after: &[PlacementRow]) -> Vec<MovedNow> {
     let before = places(before);
     let mut moved: BTreeMap<(&str, bool, u16, u16, &str), usize> = BTreeMap::new();

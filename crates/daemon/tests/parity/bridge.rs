@@ -1,4 +1,4 @@
-//! The kernel's own: a bridge and a VXLAN device for each network, on two hosts.
+//! The kernel's subject: a bridge and a VXLAN device for each network, on two hosts.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -20,11 +20,11 @@ impl Bridge {
         cable((&hosts[0], "up0", "192.0.2.1/24"), (&hosts[1], "up0", "192.0.2.2/24"));
         for host in &hosts {
             host.ip("link set up0 mtu 9000");
-            // A plain bridge: `br_netfilter` looks at packets as a router does.
+            // A plain bridge: `br_netfilter` would handle packets as a router does.
             host.inside(|| {
                 for family in ["arp", "ip", "ip6"] {
                     let path = format!("/proc/sys/net/bridge/bridge-nf-call-{family}tables");
-                    // The kernel may not have it.
+                    // The kernel may lack this setting.
                     _ = std::fs::write(path, "0");
                 }
             });
@@ -67,14 +67,14 @@ impl Subject for Bridge {
         ));
         host.ip(&format!("link set {port} master br{}", plug.network));
         host.ip(&format!("link set {port} up"));
-        // What one sends is what a wire would carry.
+        // Frames look as on a wire.
         plug.netns.run("ethtool -K eth0 tx off tso off gso off gro off");
     }
 
     fn detach(&self, plug: &Plug) {
         let port = format!("p{}-{}", plug.network, plug.number);
         let host = self.hosts[plug.host.index()].name();
-        // The case may have taken it away.
+        // The case may have removed it.
         crate::rig::attempt(&format!("ip -n {host} link del {port}"));
     }
 }

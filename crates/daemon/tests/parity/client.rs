@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::station::Station;
 use super::world::World;
 
-/// A running program; it is ended with this.
+/// A running program; it is stopped when dropped.
 pub(crate) struct Client {
     child: Child,
     log: PathBuf,
@@ -29,12 +29,12 @@ impl Client {
         Self { child: command.spawn().unwrap(), log }
     }
 
-    /// What it has said so far.
+    /// Returns its output so far.
     pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Tells it to end, and waits.
+    /// Stops it, and waits.
     pub(crate) fn stop(&mut self) {
         self.signal(Signal::TERM);
         let until = Instant::now() + Duration::from_secs(3);

@@ -12,7 +12,7 @@ pub(crate) struct Fabric {
 }
 
 impl Fabric {
-    /// Hosts that have `networks`.
+    /// Starts hosts that have `networks`.
     pub(crate) fn new(networks: usize) -> Self {
         let mut net = Net::new("fabric");
         let hosts = ["h1", "h2"].map(|name| net.netns(name));
@@ -67,7 +67,7 @@ certificates = "{certificates}"
         format!("p{}-{}", plug.network, plug.number)
     }
 
-    /// Prints what the hosts have dropped so far, for who looks into a surprise.
+    /// Prints the hosts' drops so far, for the analysis of a surprise.
     pub(crate) fn tell_drops(&self) {
         for (daemon, host) in self.daemons.iter().zip(["h1", "h2"]) {
             for ((port, reason), frames) in daemon.drops() {
@@ -76,7 +76,7 @@ certificates = "{certificates}"
         }
     }
 
-    /// Looks at the books when all cases have ended.
+    /// Checks the audit when all cases have ended.
     pub(crate) fn assert_books_balance(&self) {
         for daemon in &self.daemons {
             daemon.drained();
@@ -107,7 +107,7 @@ impl Subject for Fabric {
     }
 
     fn detach(&self, plug: &Plug) {
-        // The case may have taken it away.
+        // The case may have removed it.
         self.daemons[plug.host.index()].attempt(&["port", "del", &Self::name(plug)]);
     }
 }

@@ -1,13 +1,13 @@
-//! What of a case is not as the tables say.
+//! Differences of a case from the tables.
 
 use std::collections::BTreeMap;
 
 use super::table::Known;
 
-/// Observations that differ, with what was seen on the bridge and on Sluice.
+/// Observations that differ, with the values on the bridge and on Sluice.
 pub(crate) type Differing = BTreeMap<String, (String, String)>;
 
-/// A sentence for each difference that no table has, and for each row that does not differ.
+/// Returns a sentence for each difference that no table has, and for each row without a difference.
 pub(crate) fn surprises(name: &str, differing: &Differing, known: &Known) -> Vec<String> {
     let row = |of: &str| known.get(&(name.to_owned(), of.to_owned()));
     let new = differing.iter().filter(|(of, _)| row(of).is_none());

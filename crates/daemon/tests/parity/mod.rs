@@ -1,4 +1,4 @@
-//! The parts of the parity suite: what a case is, and what it runs on.
+//! The parts of the parity suite: cases and subjects.
 
 pub(crate) mod bridge;
 pub(crate) mod cases;
@@ -16,7 +16,7 @@ pub(crate) mod world;
 use seen::Seen;
 use world::World;
 
-/// When a case runs.
+/// Time at which a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// Beside others.
@@ -35,22 +35,22 @@ pub(crate) struct Case {
     pub(crate) when: When,
     /// Programs without which it is skipped.
     pub(crate) tools: &'static [&'static str],
-    /// Sets up stations, lets them act, and says what was seen.
+    /// Sets up stations, lets them act, and returns the observations.
     pub(crate) script: fn(&World<'_>) -> Seen,
 }
 
-/// A case that runs beside others and needs no program but `ip`.
+/// Makes a case that runs beside others and needs no program but `ip`.
 pub(crate) const fn case(name: &'static str, script: fn(&World<'_>) -> Seen) -> Case {
     Case { name, when: When::Beside, tools: &[], script }
 }
 
 impl Case {
-    /// The same with programs that it needs.
+    /// Adds programs that it needs.
     pub(crate) const fn with(self, tools: &'static [&'static str]) -> Self {
         Self { tools, ..self }
     }
 
-    /// The same at another time.
+    /// Sets the time at which it runs.
     pub(crate) const fn when(self, when: When) -> Self {
         Self { when, ..self }
     }

@@ -1,4 +1,4 @@
-//! Runs every case on both subjects and judges what it saw.
+//! Runs every case on both subjects and judges the observations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,13 +15,13 @@ use super::world::{Subject, World};
 use super::{Case, When, cases};
 use crate::rig::say;
 
-/// How many cases run beside each other. They mostly wait.
+/// Number of cases that run in parallel. They mostly wait.
 const LANES: usize = 8;
 
-/// More surprises than these are no accident: they are not looked at again.
+/// More surprises than these are no accident: they are not repeated.
 const AGAIN_MAX: usize = 12;
 
-/// What a case has shown; or why it could not be run.
+/// Differences of a case; or the reason why it could not be run.
 type Shown = Result<Differing, String>;
 
 /// Everything of one run of the suite.
@@ -74,12 +74,12 @@ pub(crate) fn run() {
     } else {
         round.fabric.tell_drops();
     }
-    // Ends before it panics: its daemons would print all that they have.
+    // Dropped before the panic: the daemons would print all of their output.
     drop(round);
     assert!(surprises.is_empty(), "{} surprises:\n{}", surprises.len(), surprises.join("\n"));
 }
 
-/// Whether a program is missing that a case needs; says so aloud.
+/// Returns true if a program is missing that a case needs, and prints that.
 fn lacks_tool(case: &Case) -> bool {
     case.tools.iter().any(|tool| crate::rig::skip(case.name, &[tool]))
 }
@@ -100,7 +100,7 @@ impl Round {
         });
     }
 
-    /// Runs cases again that surprised, with nobody beside them; that counts.
+    /// Runs surprising cases again, with no other beside them; the second result counts.
     fn look_again(&self, beside: &[(usize, Case)], alone: &[(usize, Case)], networks: usize) {
         let surprises = |case: &&(usize, Case)| !self.surprises(&case.1).is_empty();
         let again: Vec<_> = beside.iter().chain(alone).filter(surprises).collect();
@@ -112,7 +112,7 @@ impl Round {
             for surprise in self.surprises(case) {
                 say(&format!("again: {surprise}"));
             }
-            // In a network that has seen nothing.
+            // In an unused network.
             self.run_one(networks + network, case);
         }
     }
@@ -144,7 +144,7 @@ impl Round {
         self.shown.lock().unwrap().insert(case.name, shown);
     }
 
-    /// What of a case is not as the tables say.
+    /// Returns the differences of a case from the tables.
     fn surprises(&self, case: &Case) -> Vec<String> {
         match &self.shown.lock().unwrap()[case.name] {
             Ok(differing) => judge::surprises(case.name, differing, &self.known),

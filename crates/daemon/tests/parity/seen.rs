@@ -1,9 +1,9 @@
-//! What a case has seen, in a form that can be compared.
+//! Observations of a case, in a form that can be compared.
 
 use std::fmt;
 use std::time::Duration;
 
-/// How much later than on the bridge something may heal.
+/// Longest delay of a recovery over the bridge's.
 const HEAL_SLACK: Duration = Duration::from_secs(2);
 
 /// One observation.
@@ -13,9 +13,9 @@ enum Value {
     Word(String),
     /// Differs by more than the slack either way.
     Count { count: u64, slack: u64 },
-    /// Differs if it is less by more than the slack: more is no fault.
+    /// Differs if it is less by more than the slack: a larger value is no fault.
     AtLeast { count: u64, slack: u64 },
-    /// The time until it worked; `None`: it did not, as long as the case looked.
+    /// The time until it worked; `None`: it did not within the limit of the case.
     Healed(Option<Duration>),
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// All observations of one run of a case, by what they are of.
+/// All observations of one run of a case, by subject.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen(Vec<(String, Value)>);
 
@@ -63,32 +63,32 @@ impl Seen {
         self
     }
 
-    /// A word, such as who answered. Another one differs.
+    /// Adds a word, such as the answering station. Another word differs.
     pub(crate) fn word(self, of: &str, word: impl ToString) -> Self {
         self.and(of, Value::Word(word.to_string()))
     }
 
-    /// A number. Another one differs.
+    /// Adds a number. Another number differs.
     pub(crate) fn count(self, of: &str, count: usize) -> Self {
         self.count_within(of, count, 0)
     }
 
-    /// A number. One that is further away than `slack` differs.
+    /// Adds a number. A number further away than `slack` differs.
     pub(crate) fn count_within(self, of: &str, count: usize, slack: u64) -> Self {
         self.and(of, Value::Count { count: count.try_into().unwrap(), slack })
     }
 
-    /// A number of good things. Fewer than the bridge's without `slack` differ.
+    /// Adds a number of good events. Fewer than the bridge's minus `slack` differ.
     pub(crate) fn at_least(self, of: &str, count: usize, slack: u64) -> Self {
         self.and(of, Value::AtLeast { count: count.try_into().unwrap(), slack })
     }
 
-    /// How long it took until something worked. Two seconds later than on the bridge differs.
+    /// Adds the time until something worked. Two seconds later than on the bridge differs.
     pub(crate) fn healed(self, of: &str, after: Option<Duration>) -> Self {
         self.and(of, Value::Healed(after))
     }
 
-    /// The observations that differ from those of the bridge: of what, there, here.
+    /// Returns the observations that differ from those of the bridge: subject, there, here.
     pub(crate) fn differences(&self, bridge: &Self) -> Vec<(String, String, String)> {
         let of = |seen: &Self| seen.0.iter().map(|seen| seen.0.clone()).collect::<Vec<_>>();
         assert_eq!(of(self), of(bridge), "a case looks at the same on both");
@@ -123,7 +123,7 @@ fn what_differs_depends_on_its_kind() {
     assert!(differs(new().healed("x", seconds(1.0)), new().healed("x", seconds(3.1))));
     assert!(differs(new().healed("x", seconds(1.0)), new().healed("x", None)));
     assert!(!differs(new().healed("x", None), new().healed("x", None)));
-    // Of two observations, the one.
+    // One of the two observations differs.
     let bridge = new().word("x", "a").count("y", 1);
     let own = new().word("x", "a").count("y", 2);
     assert_eq!(own.differences(&bridge), [("y".to_owned(), "1".to_owned(), "2".to_owned())]);

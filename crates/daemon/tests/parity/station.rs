@@ -11,14 +11,14 @@ use crate::rig::Netns;
 use crate::rig::ping::Pinger;
 use crate::rig::raw::Sender;
 
-/// How long an answer to one ping may take.
+/// Longest time for an answer to one ping.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// A machine.
 #[derive(Clone)]
 pub(crate) struct Station {
     pub(crate) netns: Netns,
-    /// `a` is number 1.
+    /// Number of the station; `a` is 1.
     pub(crate) number: u8,
     pub(crate) name: char,
     pub(crate) mac: Mac,
@@ -38,30 +38,30 @@ impl Station {
         }
     }
 
-    /// Gives the device its MAC and takes it up.
+    /// Gives the device its MAC and sets it up.
     pub(crate) fn is_plugged_in(&self) {
         self.netns.ip(&format!("link set eth0 address {} mtu {MTU}", self.mac));
         self.netns.ip("link set eth0 up");
     }
 
-    /// Gives the device its IPv4 address, if it has not got it with its port.
+    /// Gives the device its IPv4 address, if the port did not bring it.
     pub(crate) fn has_address(&self) {
         self.netns.ip(&format!("addr replace {}/24 dev eth0", self.ip));
     }
 
-    /// Lets it speak IPv6, with a link-local address.
+    /// Enables IPv6, with a link-local address.
     pub(crate) fn speaks_v6(&self) {
         self.sysctl("net/ipv6/conf/all/disable_ipv6", "0");
         self.sysctl("net/ipv6/conf/eth0/disable_ipv6", "0");
     }
 
-    /// Lets it speak IPv6, with its address, which is not probed for.
+    /// Enables IPv6, with its address, which is not probed for.
     pub(crate) fn has_address6(&self) {
         self.speaks_v6();
         self.netns.ip(&format!("-6 addr add {}/64 dev eth0 nodad", self.ip6));
     }
 
-    /// Its link-local address, once that is known to be its own.
+    /// Returns its link-local address, once duplicate address detection is over.
     pub(crate) fn link_local(&self) -> Option<Ipv6Addr> {
         let mut found = None;
         until(Duration::from_secs(8), || {
@@ -80,56 +80,56 @@ impl Station {
             .inside(|| std::fs::write(&path, value).unwrap_or_else(|e| panic!("{path}: {e}")));
     }
 
-    /// `ip` inside of it.
+    /// Runs `ip` in its namespace.
     pub(crate) fn does(&self, line: &str) -> String {
         self.netns.ip(line)
     }
 
-    /// What a command line printed, whether it failed or not.
+    /// Returns the output of a command line, which may fail.
     pub(crate) fn prints(&self, line: &str) -> String {
         String::from_utf8_lossy(&self.netns.attempt(line).stdout).into_owned()
     }
 
-    /// Forgets its neighbours.
+    /// Flushes its neighbours.
     pub(crate) fn forgets(&self) {
         self.netns.ip("neigh flush all");
     }
 
-    /// The MAC that its kernel has for an address.
+    /// Returns the MAC that its kernel has for an address.
     pub(crate) fn neighbour(&self, ip: impl Into<IpAddr>) -> Option<Mac> {
         let text = self.netns.ip(&format!("neigh show {} dev eth0", ip.into()));
         text.split("lladdr ").nth(1)?.split_whitespace().next()?.parse().ok()
     }
 
-    /// How many of `count` pings are answered.
+    /// Returns the number of `count` pings that are answered.
     pub(crate) fn pings(&self, to: Ipv4Addr, count: usize) -> usize {
         let mut pinger = Pinger::with_patience(&self.netns, to, PATIENCE);
         (0..count).filter(|_| pinger.ping(84)).count()
     }
 
-    /// Whether a ping is answered, with a second for neighbours to be found.
+    /// Returns true if a ping is answered, with three seconds for neighbour resolution.
     pub(crate) fn reaches(&self, to: Ipv4Addr) -> bool {
         self.heals(to, Duration::from_secs(3)).is_some()
     }
 
-    /// How long it takes until pings are answered.
+    /// Returns the time until pings are answered.
     pub(crate) fn heals(&self, to: Ipv4Addr, limit: Duration) -> Option<Duration> {
         let mut pinger = Pinger::with_patience(&self.netns, to, PATIENCE);
         until(limit, || pinger.ping(84))
     }
 
-    /// How many of `count` pings over IPv6 are answered.
+    /// Returns the number of `count` pings over IPv6 that are answered.
     pub(crate) fn pings6(&self, to: impl std::fmt::Display, count: usize) -> usize {
         let text = self.prints(&format!("ping -6 -n -i 0.2 -W 1 -c {count} {to}"));
         text.matches("bytes from").count()
     }
 
-    /// How long it takes until pings over IPv6 are answered.
+    /// Returns the time until pings over IPv6 are answered.
     pub(crate) fn heals6(&self, to: Ipv6Addr, limit: Duration) -> Option<Duration> {
         until(limit, || self.netns.attempt(&format!("ping -6 -n -W 1 -c 1 {to}")).status.success())
     }
 
-    /// The MACs that answer ARP requests for an address, each once, in order.
+    /// Returns the MACs that answer ARP requests for an address, each once, in order.
     pub(crate) fn asks(&self, ip: Ipv4Addr, more: &str) -> Vec<Mac> {
         let text = self.prints(&format!("arping -r -c 2 -W 0.4 -w 2 -i eth0 {more} {ip}"));
         let mut macs: Vec<Mac> = text.lines().filter_map(|l| l.trim().parse().ok()).collect();
@@ -138,22 +138,22 @@ impl Station {
         macs
     }
 
-    /// Tells all that an address is its own, by a gratuitous ARP request.
+    /// Announces an address as its own, by a gratuitous ARP request.
     pub(crate) fn announces(&self, ip: Ipv4Addr) {
         self.sends(&super::frames::announcement(self.mac, ip));
     }
 
-    /// Sends a frame as it is; whether the kernel took it.
+    /// Sends a frame unchanged; returns true if the kernel accepted it.
     pub(crate) fn sends(&self, frame: &[u8]) -> bool {
         self.sender().send(frame)
     }
 
-    /// A socket that sends frames as they are.
+    /// Returns a socket that sends frames unchanged.
     pub(crate) fn sender(&self) -> Sender {
         Sender::new(&self.netns, "eth0")
     }
 
-    /// Begins to listen to all frames that come.
+    /// Starts to listen to all received frames.
     pub(crate) fn listens(&self) -> Listener {
         Listener::start(self)
     }
@@ -166,7 +166,7 @@ impl Station {
     }
 }
 
-/// The names of those who have these MACs.
+/// Returns the names of the stations with these MACs.
 pub(crate) fn names(macs: &[Mac], stations: &[&Station]) -> String {
     let name = |mac: &Mac| {
         let station = stations.iter().find(|station| station.mac == *mac);
@@ -179,7 +179,7 @@ pub(crate) fn names(macs: &[Mac], stations: &[&Station]) -> String {
     }
 }
 
-/// How long it takes until something is so; `None` if it is not in time.
+/// Returns the time until a condition holds; `None` if it does not in time.
 pub(crate) fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> Option<Duration> {
     let begin = Instant::now();
     loop {
@@ -193,7 +193,7 @@ pub(crate) fn until(limit: Duration, mut is_so: impl FnMut() -> bool) -> Option<
     }
 }
 
-/// Lets things happen.
+/// Waits.
 pub(crate) fn wait(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
 }

@@ -1,5 +1,5 @@
-//! The known differences, as `docs/bridge-parity.md` names them: rows of a case in backquotes, what
-//! of it differs, what was seen on the bridge and on Sluice, and the reason.
+//! The known differences in `docs/bridge-parity.md`: rows with a case in backquotes, its differing
+//! observation, the values on the bridge and on Sluice, and the reason.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::path::Path;
 /// A known difference.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// It depends on a race, and may stay away.
+    /// True if the difference depends on a race, and may be absent.
     pub(crate) at_times: bool,
 }
 
-/// All known differences, by case and what of it differs.
+/// All known differences, by case and observation.
 pub(crate) type Known = BTreeMap<(String, String), Row>;
 
-/// All rows of the page.
+/// Reads all rows of the page.
 pub(crate) fn read() -> Known {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bridge-parity.md");
     rows(&std::fs::read_to_string(path).unwrap())
@@ -25,7 +25,7 @@ pub(crate) fn rows(page: &str) -> Known {
     for line in page.lines() {
         let cells: Vec<_> = line.trim().trim_matches('|').split('|').map(str::trim).collect();
         let case = cells[0].strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
-        // A theme ends with a slash.
+        // The name of a theme ends with a slash.
         let case = case.filter(|case| line.starts_with('|') && !case.ends_with('/'));
         let Some(case) = case else { continue };
         let &[_, of, _, own, reason] = &cells[..] else {

@@ -1,4 +1,4 @@
-//! What a case has to itself: a network over two hosts, stations, a directory.
+//! The world of a case: a network over two hosts, stations, a directory.
 
 use std::cell::{Cell, RefCell};
 use std::net::Ipv4Addr;
@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use super::station::Station;
 use crate::rig::{Net, Netns};
 
-/// The largest packet that fits into a tunnel of an underlay of 9,000 bytes.
+/// Largest packet that fits into a tunnel of an underlay of 9,000 bytes.
 pub(crate) const MTU_MAX: u16 = 8_950;
-/// The MTU that stations have, unless a case says otherwise.
+/// Default MTU of stations.
 pub(crate) const MTU: u16 = 1_450;
 
 /// One of the two hosts.
@@ -28,26 +28,26 @@ impl Host {
     }
 }
 
-/// A place where a station is plugged in.
+/// A port for a station.
 #[derive(Clone, Debug)]
 pub(crate) struct Plug {
     pub(crate) network: usize,
-    /// Of the station in its case.
+    /// Number of the station in its case.
     pub(crate) number: u8,
     pub(crate) host: Host,
     pub(crate) netns: Netns,
     /// MAC, and IP with its prefix, for a subject that binds ports.
     pub(crate) bound: Option<(String, String)>,
-    /// An address that it may share with other bound ports.
+    /// Address that it may share with other bound ports.
     pub(crate) shared: Option<Ipv4Addr>,
 }
 
-/// What a port is bound to, where ports can be.
+/// Binding of a port, if the subject binds ports.
 enum Binding {
     None,
     /// MAC and address of its station.
     Own,
-    /// The same, and it may share this address.
+    /// Like `Own`, and it may share this address.
     And(Ipv4Addr),
 }
 
@@ -56,7 +56,7 @@ pub(crate) trait Subject: Sync {
     fn word(&self) -> &'static str;
     /// Gives a namespace the device `eth0`, in the network of a case.
     fn attach(&self, plug: &Plug);
-    /// Takes it away.
+    /// Removes the device.
     fn detach(&self, plug: &Plug);
 }
 
@@ -81,7 +81,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Stations at these hosts. They are called `a`, `b`, … in the order in which they are made.
+    /// Makes stations at these hosts. They are called `a`, `b`, … in order.
     pub(crate) fn stations<const N: usize>(&self, hosts: [Host; N]) -> [Station; N] {
         hosts.map(|host| {
             let station = self.plug(host, &Binding::None, None);
@@ -90,26 +90,26 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Stations without an address.
+    /// Makes stations without an address.
     pub(crate) fn bare<const N: usize>(&self, hosts: [Host; N]) -> [Station; N] {
         hosts.map(|host| self.plug(host, &Binding::None, None))
     }
 
-    /// A station whose port is bound to its MAC and address, where ports can be.
+    /// Makes a station whose port is bound to its MAC and address, if the subject binds ports.
     pub(crate) fn bound(&self, host: Host) -> Station {
         let station = self.plug(host, &Binding::Own, None);
         station.has_address();
         station
     }
 
-    /// The same, and it may share an address with others.
+    /// Makes a bound station that may share an address with others.
     pub(crate) fn sharing(&self, host: Host, ip: Ipv4Addr) -> Station {
         let station = self.plug(host, &Binding::And(ip), None);
         station.has_address();
         station
     }
 
-    /// A station without an address that has the MAC of another one.
+    /// Makes a station without an address that has the MAC of another one.
     pub(crate) fn twin(&self, host: Host, of: &Station) -> Station {
         self.plug(host, &Binding::None, Some(of))
     }
@@ -135,14 +135,14 @@ impl<'a> World<'a> {
         station
     }
 
-    /// Pulls a station's plug, as who deletes the port or the veth pair does.
+    /// Unplugs a station, as if the port or the veth pair was deleted.
     pub(crate) fn unplug(&self, station: &Station) {
         let plugs = self.plugs.borrow();
         let plug = plugs.iter().find(|plug| plug.number == station.number).unwrap();
         self.subject.detach(plug);
     }
 
-    /// A file of this run.
+    /// Returns the path of a file of this run.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.net.borrow().file(name)
     }

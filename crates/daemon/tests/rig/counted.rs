@@ -1,4 +1,4 @@
-//! Datagrams with numbers, from one container to another.
+//! Numbered datagrams from one container to another.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use rustix::net::sockopt;
 
 use super::Netns;
 
-/// What the receiver's socket holds, for a thread that does not get a CPU for a while.
+/// Buffer of the receiver's socket, for a thread that does not get a CPU for a while.
 const BUFFER_SIZE: usize = 16 << 20;
-/// The last datagrams may take so long.
+/// Longest delay of the last datagrams.
 const LATE: Duration = Duration::from_millis(1500);
 
 /// A flow that runs.
@@ -23,14 +23,14 @@ pub(crate) struct Counted {
     done: Arc<AtomicBool>,
 }
 
-/// What a flow came to.
+/// Result of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    /// Datagrams that came after one with a higher number, or once more.
+    /// Datagrams that arrived after one with a higher number, or twice.
     pub(crate) late: u64,
-    /// The longest time between two.
+    /// Longest time between two datagrams.
     pub(crate) gap: Duration,
 }
 
@@ -55,7 +55,7 @@ impl Counted {
         }
     }
 
-    /// Stops the sender, waits for what is under way, and counts.
+    /// Stops the sender, waits for datagrams under way, and counts.
     pub(crate) fn stop(self) -> Seen {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().unwrap();

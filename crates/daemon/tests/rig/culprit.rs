@@ -1,8 +1,8 @@
-//! Receivers that do not take what comes, in the scene of `scene.rs`.
+//! Receivers that do not take frames, in the scene of `scene.rs`.
 
 use super::scene::{BOX, CULPRIT, SLOW, Scene};
 
-/// What does not take what comes.
+/// A receiver that does not take frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Culprit {
     /// A virtual machine that stops refilling its ring.
@@ -16,7 +16,7 @@ pub(crate) enum Culprit {
 }
 
 impl Culprit {
-    /// The machine that is flooded while the culprit reads.
+    /// Returns the machine that is flooded while the culprit reads.
     pub(crate) const fn beside(self) -> usize {
         match self {
             Self::Guest | Self::Slow => CULPRIT,
@@ -24,7 +24,7 @@ impl Culprit {
         }
     }
 
-    /// It takes nothing, or little, from now on.
+    /// Lets the culprit take nothing, or little, from now on.
     pub(crate) fn strike(self, scene: &Scene) {
         match self {
             Self::Guest => scene.reads(CULPRIT, false),
@@ -34,7 +34,7 @@ impl Culprit {
         }
     }
 
-    /// It reads again.
+    /// Lets the culprit read again.
     pub(crate) fn heal(self, scene: &Scene) {
         match self {
             Self::Guest => scene.reads(CULPRIT, true),

@@ -11,42 +11,42 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::Net;
 
-/// Starting takes a second, and more of them where others compile.
+/// Longest start: it takes a second, and more on a busy machine.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
-/// How a card's rings are.
+/// Properties of a card's rings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Descriptors of each ring.
     pub(crate) ring: u16,
-    /// Further arguments of the card, each behind a comma.
+    /// Further arguments of the card, each after a comma.
     pub(crate) options: &'static str,
-    /// The card listens at the socket, and the port connects.
+    /// True if the card listens on the socket, and the port connects.
     pub(crate) listens: bool,
 }
 
-/// A card and the process that drives it, which ends with this.
+/// A card and the process that drives it, which is killed when dropped.
 pub(crate) struct Card {
     process: Child,
     said: PathBuf,
-    /// How many answers of counters have been read.
+    /// Number of counter answers that have been read.
     answers: usize,
 }
 
-/// The address of a card.
+/// Returns the address of a card.
 pub(crate) fn mac(number: u8) -> String {
     format!("02:00:00:00:00:{number:02x}")
 }
 
 impl Card {
-    /// Starts a card on a core, of the same number as its port, which does nothing yet. What it
-    /// sends goes to the card `peer`.
+    /// Starts a card on a core, with the number of its port; it does nothing yet. Its frames go to
+    /// the card `peer`.
     pub(crate) fn start(net: &Net, number: u8, peer: u8, core: usize, shape: Shape) -> Self {
         let socket = net.file(&format!("vm{number}.sock"));
         let said = net.file(&format!("testpmd{number}"));
         let listens = if shape.listens { ",server=1" } else { "" };
         let Shape { ring, options, .. } = shape;
-        // Into a file it would write by the block, and answer late; `stdbuf` becomes the program.
+        // With a file as output it would write in blocks, and late; `stdbuf` becomes the program.
         let mut command = Command::new("stdbuf");
         command.args(["-oL", "dpdk-testpmd"]);
         command.arg(format!("--lcores=0@{core},1@{core}"));
@@ -65,13 +65,14 @@ impl Card {
         Self { process: command.spawn().unwrap(), said, answers: 0 }
     }
 
-    /// Gives it a command; commands are done one after the other.
+    /// Gives the card a command; commands are executed one after the other.
     pub(crate) fn tell(&mut self, command: &str) {
         let input = self.process.stdin.as_mut().expect("it is piped");
         writeln!(input, "{command}").unwrap_or_else(|error| panic!("{error}: {}", self.said()));
     }
 
-    /// Frames that it received and that its ring took to send, once all it was told is done.
+    /// Returns the frames that the card received and that its ring took to send, once all commands
+    /// are done.
     pub(crate) fn counts(&mut self) -> (u64, u64) {
         self.tell("show port stats 0");
         let until = Instant::now() + START_PATIENCE;
@@ -79,7 +80,7 @@ impl Card {
             let said = self.said();
             let values = |key: &str| -> Vec<u64> {
                 let values = said.split(key).skip(1).filter_map(|rest| {
-                    // A line that is cut off is written on.
+                    // A line that is cut off is completed later.
                     let (word, _) = rest.trim_start().split_once(char::is_whitespace)?;
                     word.parse().ok()
                 });
@@ -87,7 +88,7 @@ impl Card {
             };
             let of_stats = said.rsplit("NIC statistics").next().unwrap_or_default();
             let answers = said.matches("NIC statistics").count();
-            // The line after both counters is there: they are whole.
+            // The line after both counters is there, so they are complete.
             if answers > self.answers && of_stats.contains("Throughput") {
                 self.answers = answers;
                 let last = |key: &str| *values(key).last().expect("a counter");
@@ -98,13 +99,13 @@ impl Card {
         }
     }
 
-    /// Stops its process, as a hypervisor or a scheduler may at any moment, or lets it go on.
+    /// Stops its process, as a hypervisor or a scheduler may at any moment, or lets it continue.
     pub(crate) fn pause(&self, pause: bool) {
         let signal = if pause { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_child(&self.process), signal).unwrap();
     }
 
-    /// All that it has written.
+    /// Returns all of its output.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.said).unwrap_or_default()
     }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use super::{Netns, Process};
 
-/// A server that is ended with this.
+/// A server that is stopped when dropped.
 pub(crate) struct Server {
     address: Ipv4Addr,
     _process: Process,
@@ -21,9 +21,10 @@ impl Server {
         Self { address, _process: process }
     }
 
-    /// Bits per second that arrived, over `seconds`; with `--reverse` in `more` the server sends.
+    /// Returns the bits per second that arrived, over `seconds`; with `--reverse` in `more` the
+    /// server sends.
     pub(crate) fn rate(&self, client: &Netns, seconds: u32, more: &str) -> u64 {
-        // A connection that hangs is an error of this test, not its end.
+        // A connection that hangs fails this test, but does not block it.
         let limit = seconds + 20;
         let line = format!(
             "timeout {limit} iperf3 --json --client {} --time {seconds} {more}",

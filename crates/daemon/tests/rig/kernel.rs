@@ -1,4 +1,4 @@
-//! The kernel's own word on losses, beside what Sluice says.
+//! The kernel's own reports of losses, beside Sluice's.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use super::{Daemon, Net, say};
 pub(crate) struct Kernel(Drops);
 
 impl Kernel {
-    /// Watches what the kernel drops in all namespaces that the test has made, or says aloud why
-    /// not.
+    /// Watches the kernel's drops in all namespaces of the test, or prints the reason why that is
+    /// not possible.
     pub(crate) fn watch(test: &str, net: &Net) -> Option<Self> {
         match Drops::watch(net.namespaces.iter().map(super::Netns::name)) {
             Ok(drops) => Some(Self(drops)),
@@ -22,13 +22,13 @@ impl Kernel {
         }
     }
 
-    /// Packets that the kernel dropped at a device.
+    /// Returns the number of packets that the kernel dropped at a device.
     pub(crate) fn frames(&self, netns: &super::Netns, device: &str, reason: &str) -> u64 {
         self.0.frames(netns.name(), device, reason)
     }
 
-    /// What the kernel lost in a namespace, a line each; not what it refused on the way out
-    /// (`ENOBUFS`), which Sluice sends again.
+    /// Returns the kernel's losses in a namespace, a line each; without its refusals on the way out
+    /// (`ENOBUFS`), since Sluice sends those frames again.
     pub(crate) fn lost_in(&self, netns: &super::Netns) -> Vec<String> {
         let is_again = |row: &Dropped| {
             ["QDISC_DROP", "FULL_RING", "CPU_BACKLOG", "DEV_HDR"].contains(&&*row.reason)
@@ -36,12 +36,13 @@ impl Kernel {
         self.rows_in(netns, |row| !is_again(row))
     }
 
-    /// All that the kernel dropped in a namespace and calls a loss, a line each.
+    /// Returns all drops in a namespace that the kernel calls losses, a line each.
     pub(crate) fn dropped_in(&self, netns: &super::Netns) -> Vec<String> {
         self.rows_in(netns, |_| true)
     }
 
-    /// Says every drop in the namespaces of the test, those too that the kernel calls no loss.
+    /// Prints every drop in the namespaces of the test, including those that the kernel does not
+    /// call losses.
     pub(crate) fn say_all(&self) {
         self.0.since().iter().for_each(|row| say(&format!("the kernel dropped: {row}")));
     }
@@ -52,7 +53,7 @@ impl Kernel {
         rows.map(|row| row.to_string()).collect()
     }
 
-    /// Panics if the kernel lost a packet that nobody sent again. `senders` have a port and its
+    /// Panics if the kernel lost a packet that was not sent again. `senders` have a port and its
     /// device on which a full queue refuses a frame (`ENOBUFS`) and Sluice sends it again: those
     /// are listed, and must be in Sluice's own rows.
     pub(crate) fn assert_no_loss(&self, senders: &[(&Daemon, &str, &str)]) {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Of the host number `own`, from 0, with what stands before everything else, and behind it, such
-/// as ports. Its certificates lie in a folder of its name.
+/// Returns the configuration of host number `own`, from 0. `head` comes before everything else, and
+/// `more` after it, such as ports. The certificates are in a folder of the host's name.
 pub(crate) fn member(own: usize, certificates: &Path, head: &str, more: &str) -> String {
     let (other, id) = (2 - own, own + 1);
     let certificates = certificates.join(format!("h{id}"));

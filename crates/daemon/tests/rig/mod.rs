@@ -1,5 +1,5 @@
-//! Network namespaces, daemons and tools for the live tests. Everything is taken away when the
-//! test ends, also by a panic.
+//! Network namespaces, daemons and tools for the live tests. Everything is removed when the test
+//! ends, also on a panic.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::BTreeMap;
@@ -30,15 +30,15 @@ pub(crate) mod tagger;
 pub(crate) mod vm;
 pub(crate) mod wire;
 
-/// How long something that must happen may take.
+/// Longest wait for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Says something that the test harness does not swallow.
+/// Writes a line that the test harness does not swallow.
 pub(crate) fn say(text: &str) {
     _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Whether a test cannot run here; says so aloud.
+/// Returns true if a test cannot run here, and prints the reason.
 pub(crate) fn skip(test: &str, tools: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = |tool: &&&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
@@ -62,7 +62,7 @@ fn can_have_namespaces() -> bool {
     made && ip("del").is_ok_and(|output| output.status.success())
 }
 
-/// The program under test: `$SLUICE`, or the one that cargo built beside this test.
+/// Returns the program under test: `$SLUICE`, or the one that cargo built beside this test.
 pub(crate) fn program() -> PathBuf {
     if let Some(path) = std::env::var_os("SLUICE") {
         return path.into();
@@ -73,7 +73,7 @@ pub(crate) fn program() -> PathBuf {
     path
 }
 
-/// Runs a command line and returns what it printed; panics with what it said if it fails.
+/// Runs a command line and returns its output; panics with its error output if it fails.
 pub(crate) fn run(line: &str) -> String {
     let output = attempt(line);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -82,13 +82,13 @@ pub(crate) fn run(line: &str) -> String {
     printed
 }
 
-/// Runs a command line, whether it fails or not.
+/// Runs a command line, which may fail.
 pub(crate) fn attempt(line: &str) -> Output {
     let mut words = line.split_whitespace();
     Command::new(words.next().unwrap()).args(words).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Waits for something that must happen.
+/// Waits for an event that must happen.
 pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let until = Instant::now() + PATIENCE;
     while !happened() {
@@ -112,7 +112,7 @@ impl Net {
         Self { name, dir, namespaces: Vec::new() }
     }
 
-    /// A new namespace, without IPv6: nobody speaks in it who was not asked to.
+    /// Makes a namespace, without IPv6, so that nothing speaks in it unasked.
     pub(crate) fn netns(&mut self, word: &str) -> Netns {
         let netns = Netns(format!("{}-{word}", self.name));
         self.namespaces.push(netns.clone());
@@ -127,7 +127,7 @@ impl Net {
         netns
     }
 
-    /// A file of this test.
+    /// Returns the path of a file of this test.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -142,8 +142,8 @@ impl Net {
         folder
     }
 
-    /// Starts a daemon in a namespace and waits until it answers. `rest` is its configuration
-    /// behind name and directory, which come first in `[host]`.
+    /// Starts a daemon in a namespace and waits until it answers. `rest` is its configuration after
+    /// name and directory, which come first in `[host]`.
     pub(crate) fn daemon(&self, netns: &Netns, name: &str, rest: &str) -> Daemon {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir).unwrap();
@@ -162,10 +162,10 @@ impl Net {
     }
 }
 
-/// Starts the daemon whose configuration lies in a directory.
+/// Starts the daemon whose configuration is in a directory.
 fn start_control(netns: &Netns, dir: &Path) -> Child {
     let log = File::options().append(true).open(dir.join("log")).unwrap();
-    // A test that replaces the program of a host has given it one of its own.
+    // A test that replaces the program of a host has put a copy here.
     let own = dir.join("sluice");
     let program = if own.is_file() { own } else { program() };
     let mut command = netns.command(program.to_str().unwrap());
@@ -176,7 +176,7 @@ fn start_control(netns: &Netns, dir: &Path) -> Child {
 impl Drop for Net {
     fn drop(&mut self) {
         for netns in &self.namespaces {
-            // It may not be there, if the test failed while making it.
+            // The namespace may be missing, if the test failed while making it.
             _ = Command::new("ip").args(["netns", "del", &netns.0]).output();
         }
         _ = fs::remove_dir_all(&self.dir);
@@ -192,29 +192,30 @@ impl Netns {
         &self.0
     }
 
-    /// `ip` inside of it.
+    /// Runs `ip` in the namespace.
     pub(crate) fn ip(&self, line: &str) -> String {
         run(&format!("ip -n {} {line}", self.0))
     }
 
-    /// A command line inside of it.
+    /// Runs a command line in the namespace.
     pub(crate) fn run(&self, line: &str) -> String {
         run(&format!("ip netns exec {} {line}", self.0))
     }
 
-    /// A command line inside of it, whether it fails or not.
+    /// Runs a command line in the namespace, which may fail.
     pub(crate) fn attempt(&self, line: &str) -> Output {
         attempt(&format!("ip netns exec {} {line}", self.0))
     }
 
-    /// A program inside of it, to be started. `ip` becomes the program: they are one process.
+    /// Returns the command for a program in the namespace. `ip` becomes the program: they are one
+    /// process.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0, program]);
         command
     }
 
-    /// Runs `work` on a thread inside of it.
+    /// Runs `work` on a thread in the namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         let file = File::open(format!("/run/netns/{}", self.0)).unwrap();
         std::thread::scope(|scope| {
@@ -226,12 +227,12 @@ impl Netns {
         })
     }
 
-    /// A UDP socket inside of it.
+    /// Makes a UDP socket in the namespace.
     pub(crate) fn udp(&self, address: Ipv4Addr, port: u16) -> UdpSocket {
         self.inside(|| UdpSocket::bind(SocketAddrV4::new(address, port)).unwrap())
     }
 
-    /// A counter of its IP stack, such as `Icmp` `OutDestUnreachs`.
+    /// Returns a counter of its IP stack, such as `Icmp` `OutDestUnreachs`.
     pub(crate) fn snmp(&self, group: &str, name: &str) -> u64 {
         let text = self.inside(|| fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
         let mut lines = text.lines().filter(|line| line.split(':').next() == Some(group));
@@ -248,8 +249,8 @@ impl Netns {
     }
 }
 
-/// Lays a cable between two namespaces, both ends up, with addresses if they are not empty. The
-/// offloads of both ends are off, so that what one sends is what a wire would carry.
+/// Makes a link between two namespaces, both ends up, with addresses if they are not empty. The
+/// offloads of both ends are off, so that frames look as on a wire.
 pub(crate) fn cable(left: (&Netns, &str, &str), right: (&Netns, &str, &str)) {
     run(&format!(
         "ip link add {} netns {} type veth peer name {} netns {}",
@@ -282,30 +283,30 @@ impl Daemon {
         }
     }
 
-    /// Kills the control process, without a word.
+    /// Kills the control process with SIGKILL.
     pub(crate) fn kill_control(&mut self) {
         self.control.kill().unwrap();
         self.control.wait().unwrap();
     }
 
-    /// Kills both processes, without a word.
+    /// Kills both processes with SIGKILL.
     pub(crate) fn kill_both(&mut self) {
         let pid = self.data_pid().parse().ok().and_then(Pid::from_raw);
         _ = kill_process(pid.expect("data has a number"), Signal::KILL);
         self.kill_control();
     }
 
-    /// Has the control process become the program that is there now.
+    /// Lets the control process become the program at its path.
     pub(crate) fn upgrade(&self) {
         kill_process(Pid::from_child(&self.control), Signal::USR2).unwrap();
     }
 
-    /// Has the control process read again what may change while it runs.
+    /// Lets the control process reload the settings that may change at run time.
     pub(crate) fn reload(&self) {
         kill_process(Pid::from_child(&self.control), Signal::HUP).unwrap();
     }
 
-    /// Stops the host, in order.
+    /// Stops the host in order.
     pub(crate) fn stop(&mut self) {
         kill_process(Pid::from_child(&self.control), Signal::TERM).unwrap();
         assert!(self.control.wait().unwrap().success(), "{}", self.log());
@@ -323,20 +324,20 @@ impl Daemon {
         fs::write(path, text).unwrap();
     }
 
-    /// Makes the control process hang, or go on.
+    /// Stops the control process (SIGSTOP), or lets it continue.
     pub(crate) fn hang_control(&self, hang: bool) {
         let signal = if hang { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_child(&self.control), signal).unwrap();
     }
 
-    /// Makes the data process hang, or go on.
+    /// Stops the data process (SIGSTOP), or lets it continue.
     pub(crate) fn hang_data(&self, hang: bool) {
         let signal = if hang { Signal::STOP } else { Signal::CONT };
         let pid = self.data_pid().parse().ok().and_then(Pid::from_raw);
         kill_process(pid.unwrap(), signal).unwrap();
     }
 
-    /// Starts it again.
+    /// Starts the control process again.
     pub(crate) fn restart_control(&mut self) {
         self.control = start_control(&self.netns, &self.dir);
         self.wait_until_it_answers("a control process that was started again");
@@ -349,21 +350,21 @@ impl Daemon {
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
     }
 
-    /// What `sluice WORDS` prints.
+    /// Returns the output of `sluice WORDS`.
     pub(crate) fn print(&self, words: &[&str]) -> String {
         let mut command = Command::new(program());
         let output = command.args(words).arg("--run-dir").arg(&self.dir).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// `sluice WORDS --json`, whether it fails or not.
+    /// Runs `sluice WORDS --json`, which may fail.
     pub(crate) fn attempt(&self, words: &[&str]) -> Output {
         let mut command = Command::new(program());
         command.args(words).args(["--json", "--run-dir"]).arg(&self.dir);
         command.output().unwrap()
     }
 
-    /// An answer to `sluice WORDS --json`.
+    /// Returns the answer to `sluice WORDS --json`.
     pub(crate) fn ask(&self, words: &[&str]) -> Value {
         let output = self.attempt(words);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -371,20 +372,20 @@ impl Daemon {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// The rows of an answer of `sluice show QUESTION --json`.
+    /// Returns the rows of an answer of `sluice show QUESTION --json`.
     pub(crate) fn show(&self, question: &str) -> Value {
         let answer = self.try_show(question);
         answer.unwrap_or_else(|| panic!("show {question}; log:\n{}", self.log()))[question].take()
     }
 
-    /// The row of an answer whose `key` is `value`.
+    /// Returns the row of an answer whose `key` is `value`.
     pub(crate) fn row(&self, question: &str, key: &str, value: &str) -> Value {
         let rows = self.show(question);
         let row = rows.as_array().unwrap().iter().find(|row| row[key] == value);
         row.unwrap_or_else(|| panic!("no {key} {value} in {rows}")).clone()
     }
 
-    /// Dropped frames by port and reason.
+    /// Returns dropped frames by port and reason.
     pub(crate) fn drops(&self) -> BTreeMap<(String, String), u64> {
         let mut drops = BTreeMap::new();
         for row in self.show("drops").as_array().unwrap() {
@@ -395,8 +396,8 @@ impl Daemon {
         drops
     }
 
-    /// Panics unless the audit closes, nothing was dropped for congestion, and no kernel counter
-    /// of the way of a frame shows a loss.
+    /// Panics unless the audit closes, no frame was dropped for congestion, and no kernel counter
+    /// on the path of a frame shows a loss.
     pub(crate) fn assert_lossless(&self) {
         let audit = self.show("audit");
         assert_eq!(audit["closed"], true, "{audit}");
@@ -411,7 +412,7 @@ impl Daemon {
         }
     }
 
-    /// Whether this host is connected with every other.
+    /// Returns true if this host is connected with every other.
     pub(crate) fn is_connected(&self) -> bool {
         let members = self.ask(&["fabric", "members"])["members"].take();
         members.as_array().unwrap().iter().all(|row| row["connected"] == true)
@@ -433,12 +434,12 @@ impl Daemon {
         });
     }
 
-    /// The process that forwards.
+    /// Returns the id of the process that forwards.
     pub(crate) fn data_pid(&self) -> String {
         fs::read_to_string(self.dir.join("data.pid")).unwrap().trim().to_owned()
     }
 
-    /// The process that answers.
+    /// Returns the id of the process that answers.
     pub(crate) fn control_pid(&self) -> String {
         self.control.id().to_string()
     }
@@ -469,7 +470,8 @@ impl Drop for Daemon {
 }
 
 impl Daemon {
-    /// Ends the data process at once: one that outlived its control, or for control to start anew.
+    /// Kills the data process at once: one that outlived its control, or to make control start a
+    /// new one.
     pub(crate) fn kill_data(&self) {
         let number = fs::read_to_string(self.dir.join("data.pid")).unwrap_or_default();
         let line = fs::read_to_string(format!("/proc/{}/cmdline", number.trim()));
@@ -480,12 +482,11 @@ impl Daemon {
     }
 }
 
-/// A process that is ended with this.
+/// A process that is stopped when dropped.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    /// Tells it to end (SIGINT), waits, and returns what it printed and what it said, if these
-    /// are pipes.
+    /// Stops it (SIGINT), waits, and returns its output and its error output, if these are pipes.
     pub(crate) fn stop(mut self) -> (String, String) {
         use std::io::Read as _;
         let _gone = kill_process(Pid::from_child(&self.0), Signal::INT);

@@ -29,7 +29,7 @@ impl Monitor {
         monitor
     }
 
-    /// What it returns; what it says by itself is passed over.
+    /// Asks a question and returns the answer; events are skipped.
     fn ask(&mut self, question: &Value) -> Value {
         writeln!(self.lines.get_mut(), "{question}").unwrap();
         loop {
@@ -43,8 +43,8 @@ impl Monitor {
         }
     }
 
-    /// Moves the machine to one that waits at a socket. Returns what it says of it in the end:
-    /// times in ms, sizes in bytes.
+    /// Moves the machine to one that waits at a socket. Returns its final report: times in ms,
+    /// sizes in bytes.
     pub(crate) fn migrate(&mut self, to: &Path, time: Duration) -> Value {
         let uri = format!("unix:{}", to.display());
         self.ask(&json!({ "execute": "migrate", "arguments": { "uri": uri } }));

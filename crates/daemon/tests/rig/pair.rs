@@ -1,4 +1,4 @@
-//! Two hosts of a fabric and three containers that have no ports yet.
+//! Two hosts of a fabric and three containers without ports.
 //!
 //! ```text
 //!   c1 ─┐                      ┌─ c2
@@ -24,12 +24,13 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Starts them, and waits until they are connected.
+    /// Starts everything, and waits until the hosts are connected.
     pub(crate) fn new(word: &str, spare_ports: u16) -> Self {
         Self::with(word, spare_ports, |_, _| String::new())
     }
 
-    /// The same with more in the configuration of each host, such as ports.
+    /// Starts everything like [`Self::new`], with more in the configuration of each host, such as
+    /// ports.
     pub(crate) fn with(word: &str, spare_ports: u16, more: impl Fn(&Net, usize) -> String) -> Self {
         let mut net = Net::new(word);
         let hosts = ["h1", "h2"].map(|name| net.netns(name));
@@ -67,7 +68,7 @@ mac = "02:42:00:00:00:7{id}"
         self.daemons[own].ask(&["port", "add", "--netns", netns, "--vnet", "blue", "--ip", &ip])
     }
 
-    /// A file of this test.
+    /// Returns the path of a file of this test.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.net.file(name)
     }
@@ -77,7 +78,7 @@ mac = "02:42:00:00:00:7{id}"
         self.daemons[own].ask(&["port", "del", name])
     }
 
-    /// The IP addresses that a host knows somebody for.
+    /// Returns the IP addresses of the endpoints that a host knows.
     pub(crate) fn known(&self, own: usize) -> Vec<String> {
         let rows = self.daemons[own].ask(&["vport", "list"])["vports"].take();
         let ips = |row: &Value| row["ips"].as_array().unwrap().clone();
@@ -85,7 +86,7 @@ mac = "02:42:00:00:00:7{id}"
         rows.map(|ip| ip.as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until both hosts know an address, or neither.
+    /// Waits until both hosts know an address, or neither does.
     pub(crate) fn both_know(&self, ip: Ipv4Addr, known: bool) {
         for own in 0..2 {
             wait_for(&format!("{ip} is known: {known}"), || {
@@ -94,14 +95,14 @@ mac = "02:42:00:00:00:7{id}"
         }
     }
 
-    /// A command line to host `own`, whether it fails or not.
+    /// Runs a command at host `own`, which may fail.
     pub(crate) fn attempt(&self, own: usize, line: &str) -> Output {
         let words: Vec<&str> = line.split_whitespace().collect();
         self.daemons[own].attempt(&words)
     }
 }
 
-/// The names of the devices in a namespace.
+/// Returns the names of the devices in a namespace.
 pub(crate) fn devices(netns: &Netns) -> Vec<String> {
     let text = netns.ip("-o link show");
     let name = |line: &str| line.split(": ").nth(1).unwrap().split('@').next().unwrap().to_owned();

@@ -11,7 +11,7 @@ use sluice_wire::checksum;
 
 use super::Netns;
 
-/// How long an answer may take.
+/// Longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// IPv4 and ICMP headers.
 const HEADERS_SIZE: usize = 28;
@@ -29,16 +29,16 @@ impl Pinger {
         Self::with_patience(from, to, PATIENCE)
     }
 
-    /// One that gives up earlier, or later.
+    /// Makes a pinger with another time limit.
     pub(crate) fn with_patience(from: &Netns, to: Ipv4Addr, patience: Duration) -> Self {
         let icmp = Some(ipproto::ICMP);
         let socket =
             from.inside(|| rustix::net::socket(AddressFamily::INET, SocketType::RAW, icmp));
-        // The type only says how the descriptor is read and written.
+        // The type only determines how the descriptor is read and written.
         Self { socket: UdpSocket::from(socket.unwrap()), to, sequence: 0, patience }
     }
 
-    /// Sends a request in a packet of `size` bytes; whether its answer came.
+    /// Sends a request in a packet of `size` bytes; returns true if it is answered.
     pub(crate) fn ping(&mut self, size: usize) -> bool {
         self.sequence = self.sequence.wrapping_add(1);
         let mut message = vec![8, 0, 0, 0, 0x51, 0x1c];
@@ -85,7 +85,7 @@ impl Pings {
         Self { stop, thread }
     }
 
-    /// How many were sent and how many were answered.
+    /// Returns the numbers of requests and answers.
     pub(crate) fn stop(self) -> (u64, u64) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()

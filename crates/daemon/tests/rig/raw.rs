@@ -20,7 +20,7 @@ impl Sender {
         Self(netns.inside(|| L2Port::open(&config).unwrap()))
     }
 
-    /// Sends one frame. False if the kernel does not take such a frame.
+    /// Sends one frame. Returns false if the kernel does not accept such a frame.
     pub(crate) fn send(&mut self, frame: &[u8]) -> bool {
         let lost = self.0.lost().total().frames;
         let size = u32::try_from(frame.len()).unwrap();
@@ -44,12 +44,12 @@ impl Sender {
     }
 }
 
-/// An Ethernet frame.
+/// Makes an Ethernet frame.
 pub(crate) fn ethernet(dst: Mac, src: Mac, ethertype: u16, payload: &[u8]) -> Vec<u8> {
     [&dst.0, &src.0, &ethertype.to_be_bytes()[..], payload].concat()
 }
 
-/// An IPv4 packet with a good checksum.
+/// Makes an IPv4 packet with a valid checksum.
 pub(crate) fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, tos: u8, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let size = u16::try_from(20 + payload.len()).unwrap().to_be_bytes();
     let mut header = vec![0x45, tos, size[0], size[1], 0, 0, 0x40, 0, 64, protocol, 0, 0];
@@ -59,14 +59,14 @@ pub(crate) fn ipv4(src: Ipv4Addr, dst: Ipv4Addr, tos: u8, protocol: u8, payload:
     [&header, payload].concat()
 }
 
-/// Makes the checksum of an IPv4 header of 20 bytes good.
+/// Sets the checksum of an IPv4 header of 20 bytes.
 pub(crate) fn set_checksum(packet: &mut [u8]) {
     packet[10..12].fill(0);
     let sum = checksum::internet(&packet[..20]).to_be_bytes();
     packet[10..12].copy_from_slice(&sum);
 }
 
-/// A UDP datagram without a checksum.
+/// Makes a UDP datagram without a checksum.
 pub(crate) fn udp(src: u16, dst: u16, payload: &[u8]) -> Vec<u8> {
     let size = u16::try_from(8 + payload.len()).unwrap();
     let mut datagram: Vec<u8> = [src, dst, size, 0].iter().flat_map(|w| w.to_be_bytes()).collect();
@@ -74,14 +74,14 @@ pub(crate) fn udp(src: u16, dst: u16, payload: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// A VXLAN header and what follows.
+/// Makes a VXLAN header with an inner frame.
 pub(crate) fn vxlan(flags: u8, vni: u32, inner: &[u8]) -> Vec<u8> {
     let mut header = vec![flags, 0, 0, 0];
     header.extend((vni << 8).to_be_bytes());
     [&header, inner].concat()
 }
 
-/// A MAC Control frame from `src`, not padded.
+/// Makes a MAC Control frame from `src`, not padded.
 pub(crate) fn mac_control(src: Mac, parameters: &[u8]) -> Vec<u8> {
     ethernet(Mac::PAUSE, src, 0x8808, parameters)
 }

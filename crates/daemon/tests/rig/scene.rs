@@ -1,16 +1,16 @@
-//! Three hosts of a fabric behind a physical switch, with one that may misbehave and its flooder,
-//! and three innocent pairs in the same priority that are measured throughout.
+//! Three hosts of a fabric behind a physical switch, with one receiver that may misbehave and its
+//! flooder, and three innocent pairs in the same priority that are measured throughout.
 //!
 //! ```text
-//!  culprit ─┤                                ├─ flooder    to whoever is the culprit
+//!  culprit ─┤                                ├─ flooder    to the present culprit
 //!    slow  ─┤ h1 ══ leg-0  s0  leg-1 ══ h2 ┤
 //!     box  ─┤            leg-2              ├─ near       to `victim`, at a rate
 //!   victim ─┤              ║
 //!                          h3 ── far                      to `victim` and `near`, at a rate
 //! ```
 //!
-//! `culprit` is a machine that may stop reading; `box` is a card of a container with a process that
-//! reads datagrams, `slow` another card of it, whose port has 5 Mbit/s.
+//! `culprit` is a machine that may stop reading; `box` is a device of a container with a process
+//! that reads datagrams, `slow` another device of the container, whose port has 5 Mbit/s.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -32,7 +32,7 @@ use super::{Daemon, Net, Netns, Process, cable, wait_for};
 const LINK_MBPS: u64 = 1_000;
 const SLOW_MBPS: u64 = 5;
 pub(crate) const HOSTS: usize = 3;
-/// The machines: host, name. The cards of the container come behind them.
+/// Machines: host, name. The devices of the container come after them.
 pub(crate) const CULPRIT: usize = 0;
 const VICTIM: usize = 1;
 const FLOODER: usize = 2;
@@ -42,28 +42,28 @@ pub(crate) const SLOW: usize = 5;
 pub(crate) const BOX: usize = 6;
 const MACHINES: [(usize, &str); 5] =
     [(0, "culprit"), (0, "victim"), (1, "flooder"), (1, "near"), (2, "far")];
-/// The cards of the container.
+/// Devices of the container.
 const CARDS: [(usize, &str, &str); 2] = [(SLOW, "slow", "t1"), (BOX, "box", "t0")];
-/// The pairs that have no part in it.
+/// Pairs without any relation to the culprit.
 pub(crate) const INNOCENTS: [(usize, usize); 3] = [(NEAR, VICTIM), (FAR, VICTIM), (FAR, NEAR)];
-/// Frames in a second of each innocent pair.
+/// Frames per second of each innocent pair.
 const RATE: u64 = 2_000;
 const FRAME_BYTES: usize = 1_000;
 const PORT: u16 = 9;
 /// Octets of Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 42;
-/// The address that the reader of a container has in its environment.
+/// Environment variable with the address of a container's reader.
 const READER: &str = "SLUICE_TEST_READER";
-/// Until addresses are found, and pairs talk at their rate.
+/// Time until addresses are resolved, and pairs talk at their rate.
 const SETTLED: Duration = Duration::from_millis(200);
-/// What was under way when all stop sending has come by then.
+/// Time until frames under way have arrived when all stop sending.
 const UNDER_WAY: Duration = Duration::from_millis(500);
 
 fn mac(machine: usize) -> [u8; 6] {
     [2, 0x49, 0, 0, 0, u8::try_from(machine).unwrap()]
 }
 
-/// The MAC of a machine, in words.
+/// Returns the MAC of a machine, as text.
 pub(crate) fn mac_text(machine: usize) -> String {
     mac(machine).map(|octet| format!("{octet:02x}")).join(":")
 }
@@ -72,24 +72,24 @@ fn ip(machine: usize) -> Ipv4Addr {
     Ipv4Addr::new(10, 49, 0, u8::try_from(machine + 1).unwrap())
 }
 
-/// The MAC that a host's device has, or has after it was changed.
+/// Returns the MAC that a host's device has, or has after it was changed.
 pub(crate) fn device_mac(host: usize, changed: bool) -> String {
     format!("02:49:00:00:0{}:0{host}", if changed { 2 } else { 1 })
 }
 
-/// How a scene is made.
+/// Configuration of a scene.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SceneConfig {
     pub(crate) policy: &'static str,
     pub(crate) hold: &'static str,
     pub(crate) workers: u8,
-    /// Frames that the flooder sends in a second.
+    /// Frames per second of the flooder.
     pub(crate) flood: u64,
 }
 
 impl SceneConfig {
-    /// A drawn one. `pick` draws a number below another; `floods` are the rates of the flooder
-    /// where the hosts hold frames, and where they drop them.
+    /// Draws a configuration. `pick` draws a number below another; `floods` are the rates of the
+    /// flooder if the hosts hold frames, and if they drop them.
     pub(crate) fn draw<const N: usize>(
         mut pick: impl FnMut(usize) -> usize,
         floods: [[u64; N]; 2],
@@ -104,7 +104,7 @@ impl SceneConfig {
     }
 }
 
-/// The small disk that a host keeps its state on; unmounted with this.
+/// The small disk of a host's state; unmounted when dropped.
 #[derive(Debug)]
 pub(crate) struct Disk(PathBuf);
 
@@ -116,7 +116,7 @@ impl Disk {
         Self(path)
     }
 
-    /// Leaves no room on it, or makes room again.
+    /// Fills the disk, or makes room again.
     pub(crate) fn fill(&self, full: bool) {
         let filler = self.0.join("filler");
         if full {
@@ -133,29 +133,29 @@ impl Drop for Disk {
     }
 }
 
-/// What all machines share.
+/// State that all machines share.
 #[derive(Debug)]
 struct Flows {
     began: Instant,
     flood: u64,
-    /// The machine that is flooded.
+    /// Machine that is flooded.
     target: AtomicUsize,
-    /// By machine: whether it reads.
+    /// True if a machine reads, by machine.
     reads: [AtomicBool; MACHINES.len()],
-    /// By innocent pair.
+    /// Counters by innocent pair.
     sent: [AtomicU64; INNOCENTS.len()],
     came: [AtomicU64; INNOCENTS.len()],
-    /// The longest time between two frames of a pair that came, in µs.
+    /// Longest time between two received frames of a pair, in µs.
     gap: [AtomicU64; INNOCENTS.len()],
-    /// The longest time that a machine of this test did not run, in µs: gaps have it.
+    /// Longest time for which a machine of this test did not run, in µs: gaps include it.
     stall: AtomicU64,
     /// Frames of innocent pairs that came out of order, and those that were missing then.
     late: [AtomicU64; INNOCENTS.len()],
     missing: [AtomicU64; INNOCENTS.len()],
-    /// What the flooder sent, and what came of it at machines.
+    /// Frames that the flooder sent, and that arrived at machines.
     flooded: AtomicU64,
     taken: AtomicU64,
-    /// How long frames of innocent pairs took, in µs.
+    /// Latencies of innocent pairs' frames, in µs.
     latencies: Mutex<Vec<u64>>,
     stop_sending: AtomicBool,
     stop: AtomicBool,
@@ -187,26 +187,26 @@ impl Flows {
     }
 }
 
-/// What innocent pairs had in a span.
+/// Measurements of innocent pairs in a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// Frames of each pair that came.
+    /// Received frames of each pair.
     pub(crate) came: [u64; INNOCENTS.len()],
-    /// The 99th percentile of the time that a frame took, in µs.
+    /// 99th percentile of the latency, in µs.
     pub(crate) p99_us: u64,
-    /// The longest time between two frames of each pair, in µs.
+    /// Longest time between two frames of each pair, in µs.
     pub(crate) gap_us: [u64; INNOCENTS.len()],
-    /// The longest time that one of the machines itself did not run, in µs.
+    /// Longest time for which one of the machines itself did not run, in µs.
     pub(crate) stall_us: u64,
 }
 
 impl Seen {
-    /// The longest gap of a pair, without what the machines themselves are to blame for.
+    /// Returns the longest gap of a pair, without the stalls of the machines themselves.
     pub(crate) fn gap_of(&self, pair: usize) -> u64 {
         self.gap_us[pair].saturating_sub(self.stall_us)
     }
 
-    /// The least of what a pair has of what it had before.
+    /// Returns the smallest share that a pair has of its earlier rate.
     pub(crate) fn share_of(&self, before: &Self) -> f64 {
         let part = |(now, before): (&u64, &u64)| *now as f64 / (*before).max(1) as f64;
         self.came.iter().zip(&before.came).map(part).fold(f64::MAX, f64::min)
@@ -217,7 +217,7 @@ impl Seen {
 pub(crate) struct Watcher(Arc<Flows>);
 
 impl Watcher {
-    /// What they have in a span that begins now.
+    /// Measures the pairs in a span that begins now.
     pub(crate) fn watch(&self, span: Duration) -> Seen {
         let Self(flows) = self;
         let read = || flows.came.each_ref().map(|came| came.load(Ordering::Relaxed));
@@ -241,8 +241,8 @@ pub(crate) struct Scene {
     machines: Vec<JoinHandle<Guest>>,
     flows: Arc<Flows>,
     reader: Process,
-    /// By innocent pair: frames that ended before their receiver's address was found. A virtual
-    /// network that drops has places for a few.
+    /// By innocent pair: frames that were dropped before their receiver's address was resolved. A
+    /// lossy virtual network has room for a few only.
     early: [u64; INNOCENTS.len()],
     pub(crate) hosts: Vec<Daemon>,
     pub(crate) disks: Vec<Disk>,
@@ -254,7 +254,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Starts all of it, and waits until all pairs talk.
+    /// Starts everything, and waits until all pairs talk.
     pub(crate) fn new(word: &str, config: &SceneConfig) -> Self {
         let mut net = Net::new(word);
         let cables = net.netns("s0");
@@ -315,38 +315,38 @@ impl Scene {
         scene
     }
 
-    /// Makes a machine, or the container, the one that is flooded.
+    /// Makes a machine, or the container, the target of the flood.
     pub(crate) fn flood(&self, machine: usize) {
         self.flows.target.store(machine, Ordering::Relaxed);
     }
 
-    /// Whether a machine reads.
+    /// Sets whether a machine reads.
     pub(crate) fn reads(&self, machine: usize, reads: bool) {
         self.flows.reads[machine].store(reads, Ordering::Relaxed);
     }
 
-    /// Stops the process in the container, or has it go on.
+    /// Stops the process in the container, or lets it continue.
     pub(crate) fn stop_reader(&self, stop: bool) {
         let signal = if stop { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_child(&self.reader.0), signal).unwrap();
     }
 
-    /// Frames of the flooder that came at a machine.
+    /// Returns the flooder's frames that arrived at a machine.
     pub(crate) fn taken(&self) -> u64 {
         self.flows.taken.load(Ordering::Relaxed)
     }
 
-    /// What innocent pairs have in a span that begins now.
+    /// Measures innocent pairs in a span that begins now.
     pub(crate) fn watch(&self, span: Duration) -> Seen {
         self.watcher().watch(span)
     }
 
-    /// Whoever watches while something is done to the scene.
+    /// Returns a watcher for use while the scene changes.
     pub(crate) fn watcher(&self) -> Watcher {
         Watcher(Arc::clone(&self.flows))
     }
 
-    /// Waits until each innocent pair gets frames, and so does the culprit.
+    /// Waits until each innocent pair receives frames, and so does the culprit.
     pub(crate) fn wait_until_all_talk(&self) {
         let read = || self.flows.came.each_ref().map(|came| came.load(Ordering::Relaxed));
         let (before, taken) = (read(), self.taken());
@@ -356,13 +356,13 @@ impl Scene {
         });
     }
 
-    /// Frames of innocent pairs that came out of order, and that are missing so far.
+    /// Returns the frames of innocent pairs that came out of order, and that are missing so far.
     pub(crate) fn wrong(&self) -> (u64, u64) {
         let missing = self.missing().iter().sum::<u64>() - self.early.iter().sum::<u64>();
         (self.late().iter().sum(), missing)
     }
 
-    /// By innocent pair: frames that came again, or after a later one.
+    /// Returns, by innocent pair, frames that came again, or after a later one.
     pub(crate) fn late(&self) -> [u64; INNOCENTS.len()] {
         self.flows.late.each_ref().map(|late| late.load(Ordering::Relaxed))
     }
@@ -371,8 +371,8 @@ impl Scene {
         self.flows.missing.each_ref().map(|missing| missing.load(Ordering::Relaxed))
     }
 
-    /// All stop sending; what was under way comes. Returns the frames of innocent pairs that did
-    /// not, by pair.
+    /// Stops all senders, and lets frames under way arrive. Returns the frames of innocent pairs
+    /// that did not arrive, by pair.
     pub(crate) fn end(&mut self) -> [u64; INNOCENTS.len()] {
         self.flows.stop_sending.store(true, Ordering::Relaxed);
         self.flows.reads.iter().for_each(|reads| reads.store(true, Ordering::Relaxed));
@@ -387,12 +387,12 @@ impl Scene {
         })
     }
 
-    /// Hosts and the physical switch.
+    /// Returns the hosts and the physical switch.
     pub(crate) fn daemons(&self) -> Vec<&Daemon> {
         self.hosts.iter().chain([&self.switch]).collect()
     }
 
-    /// Dropped frames by reason, of each daemon.
+    /// Returns dropped frames by reason, of each daemon.
     pub(crate) fn dropped(&self) -> Vec<BTreeMap<String, u64>> {
         let of = |daemon: &&Daemon| {
             let mut sums = BTreeMap::new();
@@ -404,7 +404,7 @@ impl Scene {
         self.daemons().iter().map(of).collect()
     }
 
-    /// Frames that hosts dropped for want of room at outputs of these ports' own.
+    /// Returns frames that hosts dropped for lack of room at the outputs of these ports.
     pub(crate) fn dropped_at_outputs(&self, ports: &[&str]) -> u64 {
         let all = self.hosts.iter().flat_map(Daemon::drops);
         let at_them = all.filter(|((port, reason), _)| {
@@ -413,7 +413,7 @@ impl Scene {
         at_them.map(|(_, frames)| frames).sum()
     }
 
-    /// Frames lost outside the switches: host, port, counter, frames.
+    /// Returns frames lost outside the switches: host, port, counter, frames.
     pub(crate) fn outside(&self) -> Vec<(String, String, String, u64)> {
         let of = |daemon: &&Daemon| {
             let answer = daemon.ask(&["show", "drops"]);
@@ -513,8 +513,8 @@ fn box_config(container: &Netns) -> String {
     text
 }
 
-/// A process of its own in the container, so that it can be stopped: this program, at its test
-/// [`read_if_asked`].
+/// Starts a process of its own in the container, so that it can be stopped: this program, at its
+/// test [`read_if_asked`].
 fn start_reader(container: &Netns) -> Process {
     let program = std::env::current_exe().unwrap();
     let mut command = container.command(program.to_str().unwrap());
@@ -529,7 +529,7 @@ fn start_reader(container: &Netns) -> Process {
     reader
 }
 
-/// Reads datagrams until it is killed, if this process was started for that.
+/// Reads datagrams until killed, if this process was started for that.
 pub(crate) fn read_if_asked() {
     let Ok(address) = std::env::var(READER) else { return };
     let socket = UdpSocket::bind(address).unwrap();
@@ -559,7 +559,7 @@ fn frame(from: usize, to: usize, number: u32, now_us: u64) -> Vec<u8> {
     frame
 }
 
-/// A machine: it sends what it has to, and reads all that comes, unless it is not to.
+/// Runs a machine: it sends at its rate, and reads all frames, unless told not to.
 fn machine(at: usize, guest: Guest, socket: PathBuf, flows: Arc<Flows>) -> JoinHandle<Guest> {
     std::thread::spawn(move || {
         let mut machine = Machine { at, guest, flows, sent: [0; 4], due: [0; 4], came: [None; 3] };
@@ -585,22 +585,22 @@ struct Machine {
     at: usize,
     guest: Guest,
     flows: Arc<Flows>,
-    /// By innocent pair, and for the flood: frames that were sent, and that were due. What was
-    /// due while a ring was full is not made up for: a rate is not a debt.
+    /// By innocent pair, and for the flood: frames that were sent, and that were due. Frames due
+    /// while a ring was full are not sent later: a rate is not a debt.
     sent: [u32; 4],
     due: [u64; 4],
-    /// By innocent pair: the number that comes next, and when the last one came.
+    /// By innocent pair: the next number, and the time of the last frame.
     came: [Option<(u32, Instant)>; 3],
 }
 
 impl Machine {
-    /// As a hypervisor does whose switch went away.
+    /// Reconnects like a hypervisor whose switch went away.
     fn connect_again(&mut self, socket: &Path) {
         if self.guest.is_connected() {
             return;
         }
         if let Ok(stream) = UnixStream::connect(socket) {
-            // It may go away again; then it is tried again.
+            // The connection may fail again; then it is tried again.
             _ = self.guest.attach(stream);
         }
     }

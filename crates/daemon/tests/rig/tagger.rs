@@ -1,6 +1,6 @@
 //! A machine with VLANs, for kernels without 802.1Q devices: a TAP for each VLAN, whose frames get
-//! their tag here and lose it here. It is what a VLAN device of the kernel does, seen from both
-//! sides, and shares no code about tags with what is tested.
+//! their tag here and lose it here. It does the same as a VLAN device of the kernel, in both
+//! directions, and shares no code about tags with the code under test.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,10 +19,10 @@ use super::Netns;
 /// A VLAN of the machine: its number, its device and the device's address.
 pub(crate) type Vlan = (u16, &'static str, Mac);
 
-/// How many frames came in with which TCI; `None`: untagged.
+/// Number of received frames by TCI; `None`: untagged.
 type Seen = Arc<Mutex<BTreeMap<Option<u16>, u64>>>;
 
-/// The machine; it stops when this ends.
+/// The machine; it stops when dropped.
 pub(crate) struct Tagger {
     stop: Arc<AtomicBool>,
     seen: Seen,
@@ -30,7 +30,7 @@ pub(crate) struct Tagger {
 }
 
 impl Tagger {
-    /// On `wire` of a namespace, with a TAP for each VLAN.
+    /// Starts a machine on `wire` of a namespace, with a TAP for each VLAN.
     pub(crate) fn start(netns: &Netns, wire: &str, mtu: u16, vlans: &[Vlan]) -> Self {
         let (wire, taps) = netns.inside(|| {
             let mut config = L2Config::new(wire);
@@ -49,7 +49,7 @@ impl Tagger {
         Self { stop, seen, thread: Some(thread) }
     }
 
-    /// How many frames came in with which TCI so far.
+    /// Returns the number of received frames by TCI so far.
     pub(crate) fn seen(&self) -> BTreeMap<Option<u16>, u64> {
         self.seen.lock().unwrap().clone()
     }

@@ -1,5 +1,5 @@
-//! Virtual machines under QEMU, which interprets them: slow, but on every machine. What they boot
-//! is made by `scripts/guest.sh`.
+//! Virtual machines under QEMU, which interprets them: slow, but on every machine.
+//! `scripts/guest.sh` makes the image.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,17 +12,17 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::say;
 
-/// Booting takes seconds, and tens of them where others compile.
+/// Longest boot: it takes seconds, and tens of them on a busy machine.
 const BOOT_PATIENCE: Duration = Duration::from_secs(60);
 
-/// A kernel that is interpreted while its host is busy now and then stays where it waits for its
-/// own timer: booted again, it does not.
+/// Attempts to boot: an interpreted kernel on a busy host now and then hangs in a wait for its own
+/// timer, but not when booted again.
 const BOOTS: u32 = 3;
 
-/// The checks that such a kernel fails, or takes minutes for, on a busy host.
+/// Options against checks that such a kernel fails, or takes minutes for, on a busy host.
 const UNCHECKED: &str = "no_timer_check cryptomgr.notests";
 
-/// Whether a test with virtual machines cannot run here; says why.
+/// Returns true if a test with virtual machines cannot run here, and prints the reason.
 pub(crate) fn skip(test: &str, tools: &[&str]) -> bool {
     if super::skip(test, tools) {
         return true;
@@ -34,7 +34,7 @@ pub(crate) fn skip(test: &str, tools: &[&str]) -> bool {
     why.is_some()
 }
 
-/// Why no virtual machine can run here.
+/// Returns the reason why no virtual machine can run here.
 fn lacking() -> Option<String> {
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
         return Some("qemu-system-x86_64 is not installed".to_owned());
@@ -42,7 +42,7 @@ fn lacking() -> Option<String> {
     image().is_none().then(|| "there is nothing to boot: run scripts/guest.sh".to_owned())
 }
 
-/// The folder of kernel and root file system, beside what cargo built.
+/// Returns the folder of kernel and root file system, beside cargo's output.
 fn image() -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
     let is_whole =
@@ -54,14 +54,14 @@ fn qmp(monitor: &Path) -> String {
     format!("unix:{},server=on,wait=off", monitor.display())
 }
 
-/// A machine, with its shell at its serial port. It ends with this.
+/// A machine, with its shell at its serial port. It is killed when dropped.
 pub(crate) struct Vm {
     name: String,
     command: Command,
     running: Running,
 }
 
-/// QEMU, and what the machine in it has printed.
+/// QEMU, and the output of the machine in it.
 struct Running {
     child: Child,
     input: ChildStdin,
@@ -88,7 +88,7 @@ impl Running {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until it prints something, and gives what it printed before. `None` if it does not.
+    /// Waits for `mark` in the output, and returns the output before it. `None` on a timeout.
     fn wait(&self, mark: &str, time: Duration) -> Option<String> {
         let until = Instant::now() + time;
         while Instant::now() < until {
@@ -114,24 +114,24 @@ impl Drop for Running {
 }
 
 impl Vm {
-    /// Boots one with a card at `socket`: 02:00:00:00:00:NUMBER, 10.0.0.NUMBER.
+    /// Boots a machine with a card on `socket`: 02:00:00:00:00:NUMBER, 10.0.0.NUMBER.
     pub(crate) fn boot(number: u8, socket: &Path) -> Self {
         Self::start(number, socket, 1, &[])
     }
 
-    /// Boots one whose card has so many queue pairs, and as many processors: its driver uses a pair
-    /// for each.
+    /// Boots a machine whose card has `queues` queue pairs, and as many processors: its driver uses
+    /// a pair for each.
     pub(crate) fn boot_with_queues(number: u8, socket: &Path, queues: u8) -> Self {
         Self::start(number, socket, queues, &["-smp", &queues.to_string()])
     }
 
-    /// Boots one that can be moved, by a monitor at this path.
+    /// Boots a machine that can be migrated, through a monitor at this path.
     pub(crate) fn boot_to_move(number: u8, socket: &Path, monitor: &Path) -> Self {
         Self::start(number, socket, 1, &["-qmp", &qmp(monitor)])
     }
 
-    /// Makes room for a machine that comes from elsewhere, over the socket `from`: it goes on here.
-    /// Card and monitor are as for [`Self::boot_to_move`].
+    /// Starts QEMU for a machine that comes from elsewhere, over the socket `from`, and continues
+    /// here. Card and monitor are as for [`Self::boot_to_move`].
     pub(crate) fn incoming(number: u8, socket: &Path, monitor: &Path, from: &Path) -> Self {
         let from = format!("unix:{}", from.display());
         Self::start(number, socket, 1, &["-qmp", &qmp(monitor), "-incoming", &from])
@@ -142,7 +142,7 @@ impl Vm {
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-machine", "q35,accel=tcg", "-m", "128M", "-nographic", "-nodefaults"]);
         command.args(["-no-reboot", "-serial", "stdio"]);
-        // As libvirt starts it: its threads have names.
+        // As started by libvirt: its threads have names.
         command.args(["-name", &format!("vm{number},debug-threads=on")]);
         command.args(["-object", "memory-backend-memfd,id=mem,size=128M,share=on"]);
         command.args(["-numa", "node,memdev=mem"]);
@@ -154,7 +154,7 @@ impl Vm {
         let socket = socket.display();
         command.arg("-chardev").arg(format!("socket,id=net,path={socket},reconnect=1"));
         command.args(["-netdev", &format!("vhost-user,id=net0,chardev=net,queues={queues}")]);
-        // Without KVM this version crashes on the interrupts that it would choose.
+        // Without KVM this version crashes on the interrupts of its default.
         let device = "virtio-net-pci,netdev=net0,vectors=0,romfile=";
         let mq = if queues > 1 { "on" } else { "off" };
         command.arg("-device").arg(format!("{device},mq={mq},mac=02:00:00:00:00:{number:02x}"));
@@ -172,7 +172,7 @@ impl Vm {
             }
             say(&format!("{}: boot {boot} of {BOOTS}: {}", self.name, self.running.printed()));
             if boot < BOOTS {
-                // The old one lets go of the sockets before the new one asks for them.
+                // The old process must close the sockets before the new one opens them.
                 _ = self.running.child.kill();
                 _ = self.running.child.wait();
                 self.running = Running::start(&mut self.command);
@@ -181,32 +181,32 @@ impl Vm {
         panic!("{} did not boot in {BOOTS} times {BOOT_PATIENCE:?}", self.name);
     }
 
-    /// Begins a command line; [`Self::end`] waits for it.
+    /// Starts a command line; [`Self::end`] waits for it.
     pub(crate) fn begin(&mut self, line: &str) {
-        // The mark is put together there, so that an echo of the line is none.
+        // The shell assembles the mark, so that an echo of the line does not contain it.
         writeln!(self.running.input, "{line}; echo EN''D").unwrap();
     }
 
-    /// What the command printed.
+    /// Returns the output of the command.
     pub(crate) fn end(&mut self, time: Duration) -> String {
         let said = self.running.wait("END", time);
         said.unwrap_or_else(|| panic!("{}: it does not end within {time:?}", self.name))
     }
 
-    /// Runs a command line and gives what it printed.
+    /// Runs a command line and returns its output.
     pub(crate) fn run(&mut self, line: &str) -> String {
         self.begin(line);
         self.end(Duration::from_secs(60))
     }
 
-    /// How many of so many pings came back.
+    /// Returns the number of pings that were answered.
     pub(crate) fn ping(&mut self, to: u8, count: u32) -> u32 {
         let said = self.run(&format!("ping -c {count} -i 0.1 -W 2 10.0.0.{to}"));
         let lines = said.lines().filter(|line| line.contains("bytes from"));
         u32::try_from(lines.count()).unwrap()
     }
 
-    /// Stops the clock of it, or lets it go on: it takes nothing meanwhile.
+    /// Stops QEMU, or lets it continue: the machine takes nothing meanwhile.
     pub(crate) fn pause(&self, pause: bool) {
         let signal = if pause { Signal::STOP } else { Signal::CONT };
         kill_process(Pid::from_child(&self.running.child), signal).unwrap();
@@ -229,7 +229,7 @@ impl Vm {
         assert_eq!(pinned, 1, "{}: it has one processor", self.name);
     }
 
-    /// Ends it at once, as a power cut.
+    /// Kills the machine, as by a power cut.
     pub(crate) fn kill(mut self) {
         self.running.child.kill().unwrap();
     }

@@ -1,4 +1,4 @@
-//! What is on a wire: captured by tcpdump, read by tshark.
+//! Frames on a wire: captured by tcpdump, read by tshark.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Begins to capture what matches `filter`; it surely runs when this returns.
+    /// Starts to capture frames that match `filter`; the capture runs when this returns.
     pub(crate) fn start(net: &Net, netns: &Netns, device: &str, filter: &str) -> Self {
         let file = net.file(&format!("{}-{device}.pcap", netns.name()));
         let mut command = netns.command("tcpdump");
-        // It keeps root's rights, or it could not write into the directory of the test.
+        // Keep root's rights, or tcpdump could not write into the directory of the test.
         command.args([
             "-n",
             "-U",
@@ -45,9 +45,9 @@ impl Capture {
         Self { file, process, said }
     }
 
-    /// Ends it, and panics if it missed a frame.
+    /// Stops the capture, and panics if it missed a frame.
     pub(crate) fn stop(self) -> Captured {
-        // What was captured last is read by tcpdump within a moment.
+        // tcpdump reads the last frames within a moment.
         std::thread::sleep(std::time::Duration::from_millis(200));
         self.process.stop();
         let last: Vec<String> = self.said.lines().map_while(Result::ok).collect();
@@ -61,8 +61,8 @@ impl Capture {
 pub(crate) struct Captured(PathBuf);
 
 impl Captured {
-    /// The frames that match a display filter, as the texts of some fields. A field that is there
-    /// several times, as `eth.dst` of a tunnel, has its values joined by commas.
+    /// Returns the frames that match a display filter, as the texts of some fields. A field with
+    /// several values, as `eth.dst` of a tunnel, has them joined by commas.
     pub(crate) fn frames(&self, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
         let mut line = format!(
             "tshark -n -r {} -d udp.port==4789,vxlan -T fields -E separator=;",
@@ -73,7 +73,7 @@ impl Captured {
             line += field;
         }
         if !filter.is_empty() {
-            // No spaces: words are arguments.
+            // No spaces: the words become arguments.
             line += " -Y ";
             line += &filter.replace(' ', "");
         }

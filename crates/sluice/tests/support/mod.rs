@@ -1,4 +1,4 @@
-//! Namespaces, daemons and pings for a test, all of them taken away when it ends.
+//! Namespaces, daemons and pings for a test, all of them removed when it ends.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,16 +15,16 @@ use rustix::thread::LinkNameSpaceType;
 
 const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Both services of a container.
+/// Ports of both services of a container.
 const ECHO_PORT: u16 = 7;
 const SINK_PORT: u16 = 9;
 
-/// Says something that the test harness does not swallow.
+/// Writes a line that the test harness does not swallow.
 pub(crate) fn say(text: &str) {
     _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Whether a test cannot run here; says so.
+/// Returns true if a test cannot run here, and says so.
 pub(crate) fn skip(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -38,9 +38,9 @@ pub(crate) struct Rig {
     name: String,
     dir: PathBuf,
     containers: Vec<String>,
-    /// The number of the first container, which its addresses are made of.
+    /// Number of the first container, from which its addresses are made.
     first: usize,
-    /// The namespace that the host itself runs in, if it has an underlay.
+    /// Namespace of the host itself, if it has an underlay.
     underlay: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl Rig {
         rig
     }
 
-    /// Two hosts with a container each, joined by a cable.
+    /// Makes two hosts with a container each, joined by a link.
     pub(crate) fn pair(name: &str, kind: &str, policy: &str) -> [Self; 2] {
         let mut pair = [0, 1].map(|side| Self::numbered(&format!("{name}{side}"), 1, side));
         for rig in &mut pair {
@@ -155,7 +155,7 @@ impl Rig {
         daemon
     }
 
-    /// Runs a control process that is expected to refuse, and returns what it said.
+    /// Runs a control process that is expected to refuse, and returns its message.
     pub(crate) fn run_control(&self) -> String {
         let output = self.command().stderr(Stdio::piped()).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
@@ -189,7 +189,7 @@ impl Rig {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
-    /// The sockets that lie in the directory.
+    /// Returns the names of the sockets in the directory.
     pub(crate) fn sockets(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
@@ -198,12 +198,12 @@ impl Rig {
         names
     }
 
-    /// Pings from one container to another.
+    /// Makes a pinger from one container to another.
     pub(crate) fn pinger(&self, from: usize, to: usize) -> Pinger {
         self.pinger_to(from, self, to)
     }
 
-    /// Pings from a container of this host to one of another.
+    /// Makes a pinger from a container of this host to one of another.
     pub(crate) fn pinger_to(&self, from: usize, there: &Self, to: usize) -> Pinger {
         let echo = socket(&there.containers[to], there.address(to), ECHO_PORT);
         let sink = socket(&there.containers[to], there.address(to), SINK_PORT);
@@ -257,13 +257,13 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// SIGKILL.
+    /// Sends SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.control.kill().unwrap();
         self.control.wait().unwrap();
     }
 
-    /// SIGTERM, and a good end.
+    /// Sends SIGTERM, and checks for a clean end.
     pub(crate) fn stop(&mut self) {
         let pid = Pid::from_child(&self.control);
         kill_process(pid, Signal::TERM).unwrap();
@@ -292,12 +292,12 @@ impl Pinger {
         self.count.get()
     }
 
-    /// There and back; `None` if nothing came within a second.
+    /// Pings there and back; `None` if no answer came within a second.
     pub(crate) fn ping(&self) -> Option<Duration> {
         self.ping_within(Duration::from_secs(1))
     }
 
-    /// There and back; `None` if nothing came within `span`.
+    /// Pings there and back; `None` if no answer came within `span`.
     pub(crate) fn ping_within(&self, span: Duration) -> Option<Duration> {
         self.socket.set_read_timeout(Some(span)).unwrap();
         let (number, begin) = (self.next(), Instant::now());
@@ -311,7 +311,7 @@ impl Pinger {
         None
     }
 
-    /// There, to the receiver's socket.
+    /// Pings one way, to the receiver's socket.
     pub(crate) fn one_way(&self) -> Option<Duration> {
         let (number, begin) = (self.next(), Instant::now());
         self.socket.send_to(&number.to_le_bytes(), (self.to, SINK_PORT)).ok()?;
@@ -320,7 +320,8 @@ impl Pinger {
     }
 }
 
-/// A socket in a container: made by a thread that goes there, for a socket stays where it was made.
+/// Makes a socket in a container, in a thread that enters the namespace: a socket stays where it
+/// was made.
 fn socket(netns: &str, address: Ipv4Addr, port: u16) -> UdpSocket {
     let file = fs::File::open(format!("/run/netns/{netns}")).unwrap();
     let make = move || {
@@ -337,7 +338,7 @@ fn ip(arguments: &[&str]) {
     assert!(output.status.success(), "ip {}: {said}", arguments.join(" "));
 }
 
-/// SIGKILL, and wait until it is gone.
+/// Sends SIGKILL, and waits until the process is gone.
 pub(crate) fn kill(pid: i32) {
     _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
     let until = Instant::now() + PATIENCE;
@@ -346,13 +347,13 @@ pub(crate) fn kill(pid: i32) {
     }
 }
 
-/// Whether a process runs; a zombie does not.
+/// Returns true if a process runs; a zombie does not.
 pub(crate) fn alive(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// Processor time of a process, over all its threads.
+/// Returns the processor time of a process, over all its threads.
 pub(crate) fn cpu_time(pid: i32) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let nanos = tasks.map(|task| {
@@ -362,7 +363,7 @@ pub(crate) fn cpu_time(pid: i32) -> Duration {
     Duration::from_nanos(nanos.sum())
 }
 
-/// Of sorted values.
+/// Returns a percentile of sorted values.
 pub(crate) fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted[(sorted.len() - 1) * percent / 100]
 }

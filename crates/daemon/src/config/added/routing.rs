@@ -1,16 +1,16 @@
-//! The routes and the MTU of a port that comes.
+//! Routes and MTU of an added port.
 
 use sluice_api::port::{NewPort, Place};
 use sluice_ports::tap::TapRoute;
 
-/// Every host takes packets of this size (RFC 791 section 3.2; RFC 8200 section 5).
+/// Every host accepts packets of this size (RFC 791 section 3.2; RFC 8200 section 5).
 const MTU_MIN_IPV4: u16 = 576;
 const MTU_MIN_IPV6: u16 = 1280;
 
-/// The routes that its device gets.
+/// Returns the routes for its device.
 ///
 /// # Errors
-/// What the kernel would refuse, and what to do.
+/// Routes that the kernel would refuse, with the remedy.
 pub(super) fn of(new: &NewPort) -> Result<Vec<TapRoute>, String> {
     if matches!(new.place, Place::Tap(_)) && (new.gateway.is_some() || !new.routes.is_empty()) {
         return Err("the machine behind a TAP has routes of its own; leave `--gateway` and \
@@ -50,7 +50,7 @@ pub(super) fn of(new: &NewPort) -> Result<Vec<TapRoute>, String> {
     Ok(default.into_iter().chain(more).collect())
 }
 
-/// That the network can carry what a device of this MTU sends.
+/// Checks that the network can carry frames of a device of this MTU.
 ///
 /// # Errors
 /// If it cannot, or no stack would use it.

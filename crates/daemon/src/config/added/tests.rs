@@ -1,4 +1,4 @@
-//! Each way to say a port, what it comes to, and each way to say it wrong.
+//! Valid ports with their results, and wrong ports with their messages.
 
 use super::*;
 use crate::config::{plan as plan_file, tests::Fake};
@@ -81,10 +81,10 @@ fn a_bound_port_may_share_addresses() {
     assert_eq!(port.plan.allowed, whole.allowed);
     let bound = port.bound.unwrap();
     assert_eq!((bound.allowed(), bound.ips.len()), (&expected[..], 1), "it is no binding");
-    // Another port may share it as well.
+    // Another port may share the address as well.
     let other = complete(&host, &vip(with_ip(netns("db"), "10.1.0.3/24"))).unwrap();
     assert!(plan(&host, std::slice::from_ref(&whole), &other).is_ok());
-    // Whose frames may be from anywhere needs no list at the switch.
+    // A port whose frames may be from anywhere needs no list at the switch.
     let router = complete(&host, &vip(with_ip(new(Place::Host), "10.1.0.4/24"))).unwrap();
     assert_eq!(plan(&host, &[], &router).unwrap().bound.unwrap().allowed(), []);
     let learns = complete(&host, &vip(netns("web"))).unwrap();

@@ -1,4 +1,4 @@
-//! When receivers are isolated, and for how long they may hold their senders.
+//! Times of receiver isolation, and longest holds of senders.
 
 use sluice_api::config::{HoldTime, Role};
 use sluice_base::{Nanos, Priority};
@@ -7,8 +7,9 @@ use sluice_switch::{Hold, IsolationConfig};
 use super::{Builder, limit};
 
 impl Builder<'_> {
-    /// A physical switch can tell no sender to hold. It waits for hosts that isolate theirs: their
-    /// time, and that of a wire that is paused once more while they do.
+    /// Returns the times of isolation. A physical switch cannot tell senders to hold. It waits for
+    /// the hosts to isolate their receivers: their time, and that of a wire that is paused once
+    /// more meanwhile.
     pub(super) fn isolation(&self) -> Option<IsolationConfig> {
         let ms = u64::from(self.config.host.isolate_after_ms);
         let times = match self.config.host.role {
@@ -22,7 +23,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The hold contract by priority: the port's, that of the priority, or the host's.
+    /// Returns the hold contract by priority: the port's, that of the priority, or the host's.
     pub(super) fn hold(&self, of_port: Option<HoldTime>) -> [Hold; Priority::COUNT] {
         let mut holds = [self.config.host.hold; Priority::COUNT];
         for class in &self.config.classes {

@@ -1,5 +1,6 @@
-//! The underlay as a port. How it holds frames back depends on what it is: a wire is paused (PFC),
-//! a socket cannot, and of memory (`vhost-user`) the sender's frames simply stay in its own ring.
+//! The underlay as a port. Its way of holding frames back depends on its kind: a wire is paused
+//! (PFC), a socket cannot be, and in memory (`vhost-user`) the sender's frames stay in its own
+//! ring.
 
 use sluice_api::config::{self as api, UnderlayKind};
 use sluice_base::{Mac, Priority, PriorityMask};
@@ -10,7 +11,7 @@ use crate::config::plan::{Attachment, PortPlan};
 use crate::config::workers::Workers;
 
 impl Builder<'_> {
-    /// The underlay's own MAC.
+    /// Returns the underlay's own MAC.
     fn underlay_mac(&self, underlay: &api::Underlay) -> Mac {
         match &underlay.mac {
             Some(mac) => mac.parse().unwrap_or_default(),
@@ -18,12 +19,12 @@ impl Builder<'_> {
         }
     }
 
-    /// The next hop to a peer, as far as it is known at the start.
+    /// Returns the next hop to a peer, if known at the start.
     pub(super) fn next_hop(&self, peer: &api::Peer) -> Option<Mac> {
         match self.config.underlay.as_ref()?.kind {
-            // It is looked for with the kernel's help.
+            // The kernel's neighbours give it later.
             UnderlayKind::L2 => None,
-            // The kernel finds the way of a UDP underlay.
+            // The kernel routes frames of a UDP underlay.
             UnderlayKind::Udp => Some(Mac::default()),
             UnderlayKind::VhostUser => peer.next_hop.as_ref()?.parse().ok(),
         }
@@ -57,7 +58,7 @@ impl Builder<'_> {
         let waits = self.policy().physical_lossless();
         PortConfig {
             input: limit(link.input.unwrap_or(buffers.underlay_in)),
-            // Whoever sends is held in its own ring; a pause could say no more.
+            // A sender's frames wait in its own ring; a pause would add nothing.
             input_full: if waits { InputFull::Wait } else { InputFull::Drop },
             output: limit(link.output.unwrap_or(buffers.underlay_out)),
             rate: link.rate_mbps.map(|mbps| rate(mbps, link.catch_up_us, mtu, 0)),
@@ -90,7 +91,7 @@ impl Builder<'_> {
                 let socket = underlay.socket.clone().unwrap_or_default().into();
                 let client = underlay.client;
                 let (in_order, queues) = (false, Vec::new());
-                // What comes out of a tunnel is checked here, and what goes in is finished before.
+                // Frames out of a tunnel are verified here, and frames into it are finished before.
                 let offload = false;
                 let attachment =
                     Attachment::VhostUser { socket, client, in_order, queues, offload, mtu };

@@ -1,5 +1,5 @@
-//! The host as a member of a fabric: numbers that tell members apart, and what members tell of
-//! themselves.
+//! The host as a member of a fabric: numbers that identify members, and settings that members
+//! exchange.
 
 use std::collections::BTreeMap;
 

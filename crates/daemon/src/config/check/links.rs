@@ -1,4 +1,4 @@
-//! The underlay and the cables: thresholds, rates and the headroom behind them.
+//! The underlay and the links: thresholds, rates and the headroom beyond them.
 
 use sluice_api::config::{Link, Role, Size, Underlay, UnderlayKind};
 
@@ -58,7 +58,7 @@ impl Check<'_> {
         }
     }
 
-    /// The device of an underlay that has one.
+    /// Checks the device of an underlay that has one.
     fn underlay_device(&mut self, underlay: &Underlay) {
         let at = [Key("underlay"), Key("device")];
         self.no_vhost_underlay(underlay);
@@ -76,7 +76,7 @@ impl Check<'_> {
         }
     }
 
-    /// One link; `input` is what its input may hold.
+    /// Checks one link; `input` is the limit of its input.
     pub(super) fn link(&mut self, path: &[Step<'_>], link: &Link, input: Size, mtu: u16) {
         if !self.rate(path, link, mtu) || !self.config.host.policy.physical_lossless() {
             return;
@@ -84,7 +84,7 @@ impl Check<'_> {
         self.pauses(path, link, input, mtu);
     }
 
-    /// Its rate and its buffers. Returns whether it carries anything.
+    /// Checks its rate and its buffers. Returns true if it carries anything.
     fn rate(&mut self, path: &[Step<'_>], link: &Link, mtu: u16) -> bool {
         let at = |key| [path, &[Key(key)][..]].concat();
         if link.rate_mbps == Some(0) {
@@ -114,7 +114,7 @@ impl Check<'_> {
         true
     }
 
-    /// When it pauses, and the headroom behind that.
+    /// Checks its pause thresholds, and the headroom beyond them.
     fn pauses(&mut self, path: &[Step<'_>], link: &Link, input: Size, mtu: u16) {
         let at = |key| [path, &[Key(key)][..]].concat();
         let (xoff, xon) = thresholds(link, input);
@@ -161,7 +161,7 @@ impl Check<'_> {
 
     pub(super) fn cable(&mut self, index: usize) {
         let port = &self.config.ports[index];
-        // Ports of one device have one cable, which is looked at where it stands.
+        // Ports of one device share a link, which is checked at the port that configures it.
         if port.link.is_none() && sharing(self.config, port).any(|other| other.link.is_some()) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Ports, peers and endpoints: names that exist, and addresses that are there once.
+//! Ports, peers and endpoints: names that exist, and addresses that are unique.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,7 +10,7 @@ use sluice_switch::ALLOWED_MAX;
 use super::sockets::Sockets;
 use super::{At, Check, Key, RESERVED};
 
-/// Where an address is said to be, and by which entry.
+/// Claimed place of an address, and the entry that claims it.
 #[derive(PartialEq, Eq)]
 struct Said<'a> {
     to: (&'static str, &'a str),
@@ -76,7 +76,7 @@ impl Check<'_> {
         }
     }
 
-    /// Addresses that are shared are of a port that is bound.
+    /// Checks that shared addresses belong to a bound port.
     fn allowed(&mut self, index: usize) {
         let port = &self.config.ports[index];
         let at = [Key("port"), At(index), Key("allow_ip")];
@@ -217,7 +217,7 @@ impl Check<'_> {
             let Some(to) = to else { continue };
             let said = Said { to, list: "vport", index };
             if let Some(first) = seen.insert((&vport.vnet, mac), said) {
-                // A port that names its own MAC and a vport that adds its IP say the same.
+                // A port with its own MAC and a vport that adds its IP agree.
                 if first.list == "vport" || first.to != to {
                     let what = format!("{mac} in network `{}`", vport.vnet);
                     self.twice(&at("mac"), &what, first.list, first.index);

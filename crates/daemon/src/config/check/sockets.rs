@@ -1,14 +1,14 @@
-//! Ports for virtual machines: the sockets at which they meet their front ends.
+//! Ports for virtual machines: the sockets to their front ends.
 
 use std::collections::BTreeMap;
 
 use super::{At, Check, Key};
 use crate::run_dir::SOCKET_PATH_SIZE_MAX;
 
-/// The sockets that were named, each with the port that did.
+/// Sockets in the file, each with the index of its port.
 pub(super) type Sockets<'a> = BTreeMap<&'a str, usize>;
 
-/// Whether a socket can lie there.
+/// Returns true if a socket can have this path.
 pub(super) fn is_socket_path(path: &str) -> bool {
     path.starts_with('/') && path.len() <= SOCKET_PATH_SIZE_MAX
 }
@@ -56,7 +56,7 @@ impl<'c> Check<'c> {
         }
     }
 
-    /// Each priority has one queue.
+    /// Checks that each priority has one queue.
     fn queues(&mut self, index: usize) {
         let port = &self.config.ports[index];
         if port.queues.is_empty() {
@@ -74,7 +74,7 @@ impl<'c> Check<'c> {
         }
     }
 
-    /// Only a port for a virtual machine has a socket.
+    /// Checks that only a port for a virtual machine has a socket.
     pub(super) fn no_socket(&mut self, index: usize) {
         let port = &self.config.ports[index];
         let at = |key| [Key("port"), At(index), Key(key)];

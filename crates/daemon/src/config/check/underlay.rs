@@ -1,5 +1,5 @@
-//! An underlay in memory (`vhost-user`): no kernel knows its addresses, so the file says them, and
-//! it has no wire, so what computes the headroom of one has no meaning.
+//! An underlay in memory (`vhost-user`): no kernel knows its addresses, so the file names them. It
+//! has no wire, so the keys for the headroom of a wire have no meaning.
 
 use sluice_api::config::{Underlay, UnderlayKind};
 
@@ -7,13 +7,13 @@ use super::sockets::is_socket_path;
 use super::{At, Check, Key};
 use crate::run_dir::SOCKET_PATH_SIZE_MAX;
 
-/// What a key that belongs to the other kinds of underlays means here.
+/// Reasons why keys of the other kinds of underlays have no meaning here.
 const NO_DEVICE: &str = "an underlay of kind `vhost-user` has a socket and no device";
 const NO_WIRE: &str = "an underlay of kind `vhost-user` is memory: nothing is under way on it, and \
                        a sender waits in its own ring";
 
 impl Check<'_> {
-    /// Its socket and its own addresses.
+    /// Checks its socket and its own addresses.
     pub(super) fn vhost_underlay(&mut self, underlay: &Underlay) {
         let at = |key| [Key("underlay"), Key(key)];
         match underlay.socket.as_deref() {
@@ -50,7 +50,7 @@ impl Check<'_> {
         self.no_kernel_address();
     }
 
-    /// Nothing is computed for a wire that is not there.
+    /// Checks that no key describes a wire.
     fn no_wire(&mut self, underlay: &Underlay) {
         let link = &underlay.link;
         for (key, there) in [
@@ -67,7 +67,8 @@ impl Check<'_> {
         }
     }
 
-    /// The members of a fabric talk over the kernel's network, which this underlay is no part of.
+    /// Checks for an address of the kernel: members of a fabric talk over the kernel's network,
+    /// which this underlay is no part of.
     fn no_kernel_address(&mut self) {
         let why = "the kernel does not have the address of an underlay of kind `vhost-user`";
         let remedy = "Add `address = …`: one of the kernel's, by which members reach each other.";
@@ -77,7 +78,7 @@ impl Check<'_> {
         }
     }
 
-    /// Who is the next hop to a peer is said where no kernel knows it, and nowhere else.
+    /// Checks the next hop to a peer: it is configured only if no kernel knows it.
     pub(super) fn next_hop(&mut self, index: usize) {
         let at = |key| [Key("peer"), At(index), Key(key)];
         let peer = &self.config.peers[index];
@@ -106,7 +107,7 @@ impl Check<'_> {
         }
     }
 
-    /// Only an underlay of kind `vhost-user` has these.
+    /// Checks that keys of an underlay of kind `vhost-user` are absent.
     pub(super) fn no_vhost_underlay(&mut self, underlay: &Underlay) {
         let keys = [
             ("socket", underlay.socket.is_some()),

@@ -1,11 +1,11 @@
-//! Bare-metal ports: which frames of a device are whose.
+//! Bare-metal ports: assignment of a device's frames to ports.
 
 use sluice_wire::vlan::VID_MAX;
 
 use super::{At, Check, Key};
 
 impl Check<'_> {
-    /// The VLAN of one `l2` port, and its device.
+    /// Checks the VLAN of one `l2` port, and its device.
     pub(super) fn vlan(&mut self, index: usize) {
         let port = &self.config.ports[index];
         let at = |key| [Key("port"), At(index), Key(key)];
@@ -35,7 +35,7 @@ impl Check<'_> {
         }
     }
 
-    /// A port whose device another one, `first`, has already: they must be VLANs of it.
+    /// Checks a port whose device another one, `first`, has already: they must be VLANs of it.
     pub(super) fn shared_device(&mut self, first: usize, index: usize) {
         let ports = &self.config.ports;
         let (port, there) = (&ports[index], &ports[first]);

@@ -1,4 +1,4 @@
-//! Several data workers: what each of them needs, and what cannot be shared out yet.
+//! Several data workers: their requirements, and features that cannot be shared yet.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use sluice_api::config::PortKind;
 
 use super::{At, Check, Key};
 
-/// As many as there may be.
+/// Most workers of a host.
 const WORKERS_MAX: u16 = 64;
 
 impl Check<'_> {
@@ -48,7 +48,7 @@ impl Check<'_> {
         self.named();
     }
 
-    /// What one worker can do and several cannot.
+    /// Checks features that one worker supports and several do not.
     fn several(&mut self) {
         let remedy = "Use `workers = 1` on this host.";
         if self.config.spare_ports() > 0 {
@@ -60,7 +60,7 @@ impl Check<'_> {
         }
     }
 
-    /// Workers that ports name.
+    /// Checks the workers that ports name.
     fn named(&mut self) {
         let config = self.config;
         let count = config.host.workers;

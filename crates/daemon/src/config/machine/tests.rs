@@ -13,7 +13,7 @@ impl Devices for Every {
     }
 }
 
-/// What is found of a file in a folder that has the certificates of h1.
+/// Returns the findings for a file in a folder that has the certificates of h1.
 fn found(folder: &Folder, text: &str) -> Vec<Finding> {
     let file = folder.join("host.toml");
     std::fs::write(&file, text).unwrap();
@@ -35,17 +35,17 @@ fn certificates_beside_the_file_and_addresses_are_looked_at() {
     let all = found(&folder, &member("h1", Ipv4Addr::LOCALHOST));
     assert!(all.iter().all(|finding| matches!(finding, Finding::Fine(_))), "{all:?}");
     assert!(format!("{all:?}").contains("those of h1"), "{all:?}");
-    // It would run, and no member would talk to it.
+    // The host would run, and no member would talk to it.
     let hosts = ["h1".to_owned()];
     let old = Wanted { folder: &folder.join("tls"), hosts: &hosts, days: -2, replace: true };
     make(&old).unwrap();
     let said = format!("{:?}", found(&folder, &member("h1", Ipv4Addr::LOCALHOST)));
     assert!(said.contains("Warning(\"the certificate of h1 ended on "), "{said}");
-    // TEST-NET-1 is nobody's address.
+    // No host has an address of TEST-NET-1.
     let all = found(&folder, &member("h1", Ipv4Addr::new(192, 0, 2, 77)));
     let said = format!("{all:?}");
     assert!(said.contains("Problem(\"fabric.address: 192.0.2.77 is not an address"), "{said}");
-    // Those of another host, and none.
+    // Certificates of another host, and none.
     std::fs::rename(folder.join("tls/h2"), folder.join("tls/h3")).unwrap();
     for (name, words) in [("h3", "the certificate is that of another host"), ("h9", "ca.pem")] {
         let all = found(&folder, &member(name, Ipv4Addr::LOCALHOST));

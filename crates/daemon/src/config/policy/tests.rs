@@ -40,7 +40,7 @@ device = "t1"
 hold = "250ms"
 "#;
 
-/// What the file says is what the switch does.
+/// The switch does as the file says.
 #[test]
 fn a_port_says_how_it_treats_its_endpoint() {
     let plan = crate::config::plan("h1.toml", HOST, &Fake).unwrap();

@@ -1,4 +1,4 @@
-//! An underlay of kind `vhost-user`: what it comes to, and what is said about a wrong one.
+//! An underlay of kind `vhost-user`: its plan, and the messages on wrong ones.
 
 use super::*;
 
@@ -14,7 +14,7 @@ address = "10.0.0.1"
 mac = "02:00:00:00:00:ee"
 "#;
 
-/// `HOST` with an underlay in memory.
+/// Returns `HOST` with an underlay in memory.
 fn in_memory() -> String {
     let next_hop = "vnets = [\"blue\"]\nnext_hop = \"02:00:00:00:00:ff\"";
     HOST.replace(WIRE, MEMORY).replace("vnets = [\"blue\"]", next_hop)

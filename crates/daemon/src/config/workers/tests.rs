@@ -76,7 +76,7 @@ fn the_pool_is_shared_out_and_a_port_is_elsewhere_for_all_but_its_own_worker() {
     }
 }
 
-/// The keys that are wrong.
+/// Returns the keys with errors.
 fn wrong(text: &str) -> Vec<String> {
     let report = plan("host.toml", text, &Every).unwrap_err();
     report.problems.into_iter().map(|problem| problem.key).collect()

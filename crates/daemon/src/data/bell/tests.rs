@@ -1,4 +1,4 @@
-//! Every order of two threads, as the memory model of C++11 allows it (loom).
+//! All interleavings of two threads that the memory model of C++11 allows (loom).
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -12,7 +12,7 @@ impl Flag for AtomicBool {
     }
 }
 
-/// What lies between two workers: a count of what was put in, as a ring has one, and the wake-up.
+/// The state between two workers: a count of entries, as a ring has one, and the wake-up.
 struct Way {
     bell: Bell<AtomicBool>,
     put: AtomicU32,
@@ -35,7 +35,7 @@ impl Way {
         }
     }
 
-    /// Looks once more. Whether it sleeps now.
+    /// Arms the wake-up and checks once more. Returns true if the worker sleeps now.
     fn lie_down(&self, seen: u32) -> bool {
         self.bell.lie_down();
         let quiet = self.put.load(Ordering::Acquire) == seen;
@@ -76,8 +76,8 @@ fn of_two_who_put_at_least_one_wakes_the_sleeper() {
     });
 }
 
-/// A recall: the flag is taken before the ring is read, so that what was lent before it was raised
-/// is found.
+/// A recall: the flag is taken before the ring is read, so that all frames sent before it was
+/// raised are found.
 #[test]
 fn a_recall_finds_all_that_was_lent_before_it() {
     loom::model(|| {
@@ -94,8 +94,8 @@ fn a_recall_finds_all_that_was_lent_before_it() {
     });
 }
 
-/// A completion: its lender may sleep meanwhile, is woken, and then uses the memory again. The
-/// memory is not ordered by itself: what is in it is seen only through the two rings.
+/// A completion: the buffer's owner may sleep meanwhile, is woken, and then uses the memory again.
+/// The memory is not ordered by itself: its contents are visible only through the two rings.
 #[test]
 fn a_handle_that_is_back_gives_its_memory_back() {
     loom::model(|| {

@@ -35,7 +35,7 @@ vtep = "10.0.0.3"
 vnets = ["blue"]
 "#;
 
-/// VXLAN of every peer; of members also both transports of the fabric, at their own address.
+/// VXLAN of every peer; for members also both transports of the fabric, at their own address.
 #[test]
 fn endpoints_are_those_of_all_peers() {
     let plan = of("l2", PEERS);

@@ -38,10 +38,10 @@ fn a_loss_keeps_the_time_at_which_it_rose_last() {
     let more = shot("tap", &[("device.tx_dropped", 13)]);
     assert_eq!(rows(&ledger, 6000, &more), [row(13, 0)]);
     assert_eq!(rows(&ledger, 6500, &more), [row(13, 500)]);
-    // A look that was taken before, and comes late, changes nothing.
+    // A reading that was taken earlier, and comes late, changes nothing.
     assert_eq!(rows(&ledger, 4000, &some), [row(12, 0)]);
     assert_eq!(rows(&ledger, 6700, &more), [row(13, 700)]);
-    // The next port with this number begins anew.
+    // The next port with this number starts from zero.
     assert_eq!(rows(&ledger, 7000, &none), []);
     let other = shot("tap", &[("device.tx_dropped", 13)]);
     assert_eq!(rows(&ledger, 8000, &other), [row(13, 0)]);

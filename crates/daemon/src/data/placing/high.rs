@@ -1,13 +1,13 @@
-//! Flows of high priority: which ones they are may change while frames come.
+//! Flows of high priority. The matches that select them may change while frames arrive.
 //!
-//! Another choice puts flows into other buckets. So first the buckets of each group are brought to
-//! one worker, by ordinary rounds; then the choice is changed, by which no flow changes its worker
-//! (why that keeps the order stands in `sluice_ports::udp`); then placement goes on, which wants
-//! the low buckets back where they were, and high ones apart.
+//! Another selection puts flows into other buckets. So first the buckets of each group are brought
+//! to one worker, by ordinary rounds. Then the selection is changed, by which no flow changes its
+//! worker (`sluice_ports::udp` explains why that keeps the order). Then placement continues: it
+//! moves the low buckets back where they were, and high ones apart.
 //!
-//! A bucket whose receiver does not read cannot go, so the others of its group come to it. If two
-//! of a group cannot go, on two workers, the choice that was stays until one can, and placement
-//! goes on meanwhile.
+//! A bucket whose receiver does not read cannot go, so the others of its group come to its worker.
+//! If two buckets of a group cannot go, on two workers, the old selection stays until one can, and
+//! placement continues meanwhile.
 
 use std::cmp::Reverse;
 
@@ -21,16 +21,16 @@ use sluice_ports::udp::{
 
 use super::{Change, End, Placing, is_due, refuse};
 
-/// After so many periods without a frame a high bucket does not claim a worker any more.
+/// Periods without a frame after which a high bucket no longer claims a worker.
 const QUIET_PERIODS: u32 = 100;
 
-/// What placement knows of priorities: a bucket has it, or not.
+/// Returns the priority of a bucket for the placement: high or low.
 fn priority_of(bucket: u16) -> Priority {
     if is_high(bucket) { Priority::from_low_bits(7) } else { Priority::ZERO }
 }
 
-/// How the work of buckets is placed. `reserved` is the worker of those of high priority in a mode
-/// that is told.
+/// Returns the placement's settings for buckets. `reserved` is the worker for high priority in a
+/// mode that has one.
 pub(super) fn config(mode: Mode, reserved: Option<CoreIndex>) -> Config {
     let mut config = Config::new(mode, BUCKETS.into());
     // A bucket is read and delivered by one worker.
@@ -41,10 +41,10 @@ pub(super) fn config(mode: Mode, reserved: Option<CoreIndex>) -> Config {
     config
 }
 
-/// How far it is.
+/// Progress of a change of selection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// What is wanted holds.
+    /// The wanted selection holds.
     #[default]
     Done,
     /// Buckets are on their way.
@@ -53,10 +53,11 @@ pub(super) enum Progress {
     Waits,
 }
 
-/// What has to move before other flows may be of high priority: to the worker that has most of a
-/// group, or the bucket of it that may not leave. `None`: two workers have such buckets of a group.
+/// Returns the moves that must come before another selection: to the worker that has most of a
+/// group, or that has the bucket of the group that may not leave. `None`: two workers have such
+/// buckets of a group.
 ///
-/// What is done of it changes nothing of the rest, so that it comes to an end.
+/// Executed moves do not change the rest of the result, so the process terminates.
 pub(in crate::data) fn gathering(
     table: &BucketTable,
     may_leave: impl Fn(u16) -> bool,
@@ -81,7 +82,7 @@ pub(in crate::data) fn gathering(
     Some(changes)
 }
 
-/// The worker that has most of these buckets; of several that have as many, one that has the fewest
+/// Returns the worker that has most of these buckets; if several have as many, one with the fewest
 /// groups so far.
 fn most_of(all: &[(u16, u8)], groups: &[u16]) -> u8 {
     let count = |of: u8| all.iter().filter(|(_, worker)| *worker == of).count();
@@ -91,8 +92,8 @@ fn most_of(all: &[(u16, u8)], groups: &[u16]) -> u8 {
 }
 
 impl Placing {
-    /// What has to move first so that other flows can be of high priority; if nothing has to, they
-    /// are from now on. `None`: placement goes on.
+    /// Returns the moves that must come before the wanted selection; if there are none, applies it.
+    /// `None`: placement continues.
     pub(super) fn gather(&mut self) -> Result<Option<Vec<Change>>, End> {
         if self.wanted_high == self.mover.high {
             self.progress = Progress::Done;
@@ -111,7 +112,7 @@ impl Placing {
                     self.forget_high();
                     self.settled = self.stamp;
                 }
-                // Placement goes on, and buckets move apart again.
+                // Placement continues, and buckets move apart again.
                 Err(End::Kernel(refused)) => self.refuse_high(&refused),
                 Err(end) => return Err(end),
             }
@@ -121,7 +122,8 @@ impl Placing {
         Ok(changes)
     }
 
-    /// Whether the kernel takes the matches that are wanted: before anything moves for them.
+    /// Returns true if the kernel accepts the wanted matches: checked before anything moves for
+    /// them.
     fn kernel_takes_high(&mut self) -> bool {
         if !is_due(&self.refused_high) {
             return false;
@@ -138,12 +140,12 @@ impl Placing {
         refuse(&mut self.refused_high, why);
     }
 
-    /// What is in a high bucket now is something else than before, and so is what came in it since
-    /// it was looked.
+    /// Forgets the high buckets: their flows have changed, and so has the meaning of their counters
+    /// since the last reading.
     fn forget_high(&mut self) {
         self.measure();
         if self.mode == Mode::Predetermined {
-            // All come to their places anew, by number.
+            // All buckets get their places anew, by number.
             self.decide_anew();
         }
         for bucket in LOW_BUCKETS..BUCKETS {
@@ -151,8 +153,8 @@ impl Placing {
         }
     }
 
-    /// Places what came for the first time: where it is, or where the mode is told that it belongs.
-    /// A high bucket that is quiet has no place.
+    /// Places buckets that had frames for the first time: where they are, or where the mode assigns
+    /// them by number. A high bucket that is quiet has no place.
     pub(super) fn seat(&mut self) {
         let is_used = |bucket: &u16| !(is_high(*bucket) && self.mover.high.is_empty());
         for (bucket, came) in (0..BUCKETS).zip(self.came).filter(|(bucket, _)| is_used(bucket)) {
@@ -173,7 +175,7 @@ impl Placing {
         }
     }
 
-    /// Tells what the kernel refuses.
+    /// Returns rows for the kernel's refusals.
     pub(super) fn show_refused(&self, port: &str) -> impl Iterator<Item = PlacementRow> {
         self.refused.iter().chain(&self.refused_high).map(move |(why, _)| {
             let (port, why) = (port.to_owned(), why.clone());
@@ -181,7 +183,8 @@ impl Placing {
         })
     }
 
-    /// Tells how many matches say what is of high priority, if any do, and whether others wait.
+    /// Returns a row with the number of matches for high priority, if there are any, and with the
+    /// number that waits.
     pub(super) fn show_high(&self, port: &str) -> Option<PlacementRow> {
         let wanted = self.wanted_high.len();
         let holds = self.mover.high.len();
@@ -201,7 +204,7 @@ impl Placing {
 }
 
 impl Placing {
-    /// What is not as the policy says.
+    /// Returns notes on parts of the policy that do not hold.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = self.cpus.notes();
         if self.progress == Progress::Waits {
@@ -212,7 +215,7 @@ impl Placing {
     }
 }
 
-/// For how many periods each high bucket had no frame.
+/// Number of periods for which each high bucket had no frame.
 pub(super) type Quiet = [u32; HIGH_BUCKETS as usize];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What of the placement policy concerns the buckets, and what was made of it.
+//! Application of the placement policy to the buckets, and its state.
 
 use sluice_api::placement::{CpuStatus, PlaceStatus};
 use sluice_base::Nanos;
@@ -11,26 +11,26 @@ use crate::clock;
 use crate::data::cpus::core_of;
 
 impl Placing {
-    /// Does what the policy says, if it is another one than before.
+    /// Applies the policy if it has changed.
     pub(super) fn obey(&mut self) {
         if let Some(order) = self.wanted.other_than(self.stamp) {
-            // What is too much was refused by whoever was told it.
+            // A policy with too many matches was refused when it was received.
             self.wanted_high = HighFlows::new(&order.in_force.high).unwrap_or_default();
-            // What was gathered was for others: the kernel may not take these.
+            // Buckets were gathered for another selection: the kernel may not accept this one.
             self.progress = Progress::Done;
             self.cpus.exclude(order.in_force.excluded_cpus);
             self.set_mode(order.mode);
             self.stamp = order.stamp;
-            // What was refused may not be wanted any more.
+            // The refused moves may not be wanted any more.
             for refused in [&mut self.refused, &mut self.refused_high] {
                 *refused = refused.take().map(|(why, _)| (why, Nanos::ZERO));
             }
         }
     }
 
-    /// Another rule: the old one's decisions are forgotten, and buckets stay where they are until
-    /// the new one moves them. One that goes by hash alone says for each where it belongs, also if
-    /// it was the same before: what had left an excluded CPU comes back.
+    /// Sets another rule. The old rule's decisions are forgotten, and buckets stay where they are
+    /// until the new one moves them. A rule that goes by hash alone assigns each bucket anew, also
+    /// if it was the same before: buckets that had left an excluded CPU come back.
     fn set_mode(&mut self, mode: Mode) {
         let is_same = mode == self.mode;
         self.mode = mode;
@@ -40,20 +40,20 @@ impl Placing {
         self.decide_anew();
     }
 
-    /// Forgets what was decided. Where a worker is for flows of high priority, it is the first one
-    /// that may.
+    /// Forgets all decisions. If a mode reserves a worker for flows of high priority, it is the
+    /// first one that may do the work.
     pub(super) fn decide_anew(&mut self) {
         let is_told = self.mode == Mode::Predetermined && !self.mover.high.is_empty();
         let reserved = is_told.then(|| core_of(self.cpus.first_free()));
         let config = super::high::config(self.mode, reserved);
-        // As at start, where the same was possible.
+        // This cannot fail: the same call succeeded at the start.
         if let Ok(placement) = Placement::new(config, &self.cpus.cores()) {
             self.placement = placement;
         }
         self.cpus.tell_again();
     }
 
-    /// Looks which CPUs run vCPUs. A worker that is for flows of high priority is chosen by that.
+    /// Searches for CPUs that run vCPUs. The reserved worker for high priority depends on it.
     pub(super) fn look_at_cpus(&mut self) {
         let before = self.cpus.first_free();
         self.cpus.look_at(&mut self.placement, clock::now());
@@ -64,12 +64,12 @@ impl Placing {
         }
     }
 
-    /// Whether buckets go by their number alone.
+    /// Returns true if buckets are assigned by their number alone.
     pub(super) const fn is_by_number(&self) -> bool {
         matches!(self.mode, Mode::Rss | Mode::Predetermined)
     }
 
-    /// What was made of the policy.
+    /// Returns the state of the policy.
     pub(super) fn place_status(&self, port: &str) -> PlaceStatus {
         let cpus = self.cpus.status().enumerate().map(|(worker, cpu)| {
             let (load, _) = self.placement.load_of(core_of(worker));
@@ -78,7 +78,7 @@ impl Placing {
                 let count = part.iter().filter(|of| usize::from(**of) == worker).count();
                 u32::try_from(count).unwrap_or(u32::MAX)
             };
-            // Without flows of high priority their buckets are nothing.
+            // Without flows of high priority their buckets do not count.
             let high = if self.mover.high.is_empty() { 0 } else { of_it(high) };
             CpuStatus {
                 buckets: of_it(low) + high,

@@ -1,4 +1,4 @@
-//! Ports that come to the worker, and go.
+//! Ports that are added to the worker, and deleted.
 
 use std::io;
 
@@ -35,8 +35,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Watches the descriptors of a port no more. Another process may have copies of them, so that
-    /// they stay open.
+    /// Stops watching the descriptors of a port. Another process may have copies of them, so they
+    /// stay open.
     fn unwatch(&self, port: &dyn Port) {
         port.poll_fds().iter().for_each(|poll| _ = self.poller.remove(poll.fd));
     }
@@ -70,7 +70,7 @@ impl Worker {
         });
     }
 
-    /// A port comes.
+    /// Adds a port.
     pub(super) fn add(&mut self, now: Nanos, coming: Box<Coming>) -> Come {
         let switch = self.host.switch_mut();
         let id = match switch.attach(now, &coming.config) {
@@ -78,7 +78,7 @@ impl Worker {
             Err(AttachError::Busy) => return Err((Some(coming), no_place(&AttachError::Busy))),
             Err(error) => return Err((None, no_place(&error))),
         };
-        // One whose device went away has lost its place to it, and with that its number.
+        // The new port may have taken the place, and number, of one whose device went away.
         self.forget(id);
         let Coming { name, port, bound, .. } = *coming;
         if let Err(error) = self.take_up(name, port, id) {
@@ -98,11 +98,11 @@ impl Worker {
         Ok(id)
     }
 
-    /// A port goes, with its device. Returns how many frames ended with it.
+    /// Deletes a port, with its device. Returns the number of frames that ended with it.
     pub(super) fn delete(&mut self, now: Nanos, id: PortId) -> u64 {
         let Some(mut attached) = self.forget(id) else { return 0 };
         let dropped = self.detach(now, id);
-        // Its frames lie in memory that goes away with it.
+        // The port's frames lie in memory that goes away with it.
         let (switch, pool) = (self.host.switch_mut(), &mut self.pool);
         for input in attached.inputs() {
             hand_back(switch, input, &mut attached.port, pool, &mut self.batch);
@@ -114,7 +114,8 @@ impl Worker {
         dropped
     }
 
-    /// The device of a port went away: what waits for it or came from it ends under `stopped`.
+    /// Notes that the device of a port went away: frames for it and from it are dropped under
+    /// `stopped`.
     #[cold]
     pub(super) fn lose(&mut self, now: Nanos, index: usize, error: io::Error) {
         let attached = &mut self.ports[index];
@@ -127,7 +128,7 @@ impl Worker {
         let detached = self.host.switch_mut().detach(now, attached.id);
         let (name, frames) = (&attached.name, detached.dropped);
         say!(error: "port {name}: {error}; it is closed, {frames} frames ended with it");
-        // Another process may have a copy of its descriptors, so that they stay open.
+        // Another process may have a copy of the descriptors, so they stay open.
         attached.port.poll_fds().iter().for_each(|poll| _ = self.poller.remove(poll.fd));
         _ = attached.port.close();
         attached.readable = false;
@@ -139,7 +140,7 @@ impl Worker {
         position.is_some_and(|position| self.ports[position].gone.is_none())
     }
 
-    /// Takes a port out of the list. What the poller may still tell of it is nobody's.
+    /// Takes a port out of the list. Later events of the poller for it are ignored.
     pub(super) fn forget(&mut self, id: PortId) -> Option<Attached> {
         let position = self.positions.get_mut(id.index())?.take()?;
         let attached = self.ports.swap_remove(position);
@@ -160,7 +161,7 @@ impl Worker {
     }
 }
 
-/// Gives a port the handles of frames that ended.
+/// Returns the handles of freed frames to a port.
 pub(super) fn hand_back(
     switch: &mut Switch<FrameBuf>,
     input: InputId,

@@ -1,4 +1,4 @@
-//! The worker's part in what crosses between workers.
+//! The worker's part in frames that cross between workers.
 
 use sluice_base::InputId;
 use sluice_switch::SwitchConfig;
@@ -13,20 +13,20 @@ impl Worker {
         self.crossings = crossings;
     }
 
-    /// The input of what crosses from the worker behind a link.
+    /// Returns the input of frames from the worker behind a link.
     fn crossing_input(&self, link: usize) -> InputId {
         let other = self.crossings.links[link].worker;
         self.host.switch().input(SwitchConfig::crossing_port(self.crossings.ports, other), 0)
     }
 
-    /// Takes what others lent, and its own handles that come back. Returns whether there was
+    /// Receives frames of others, and own handles that come back. Returns true if there was
     /// anything.
     pub(super) fn cross_in(&mut self) -> bool {
         let mut any = false;
         for at in 0..self.crossings.links.len() {
             let input = self.crossing_input(at);
             let (link, switch) = (&mut self.crossings.links[at], self.host.switch_mut());
-            // Asked first: whatever was lent before they were wanted is in the ring by now.
+            // Asked first: all frames sent before the recall are in the ring by now.
             let wanted = link.wanted();
             while let Some(frame) = link.arrived() {
                 switch.receive_crossed(input, frame);
@@ -49,8 +49,8 @@ impl Worker {
         any
     }
 
-    /// Sends home what another worker lent of an input: copied into this one's pool if it still
-    /// waits.
+    /// Returns another worker's handles of an input. Frames that still wait are copied into this
+    /// worker's pool.
     #[cold]
     fn serve_recall(&mut self, at: usize, input: InputId, of: InputId) {
         let (link, switch) = (&mut self.crossings.links[at], self.host.switch_mut());
@@ -68,7 +68,7 @@ impl Worker {
         link.ring();
     }
 
-    /// Hands over what waits for ports of others. Returns whether there was anything.
+    /// Sends frames that wait for ports of others. Returns true if there were any.
     pub(super) fn cross_over(&mut self) -> bool {
         let Self { crossings, host, pool, ports, spread, .. } = self;
         let switch = host.switch_mut();
@@ -84,8 +84,8 @@ impl Worker {
         any
     }
 
-    /// Sends handles home that others lent, and wakes whom something was sent to. Returns whether
-    /// there was anything.
+    /// Returns handles to other workers, and wakes the workers to which something was sent. Returns
+    /// true if there was anything.
     pub(super) fn cross_back(&mut self) -> bool {
         let mut any = false;
         for at in 0..self.crossings.links.len() {
@@ -100,8 +100,8 @@ impl Worker {
         any
     }
 
-    /// Gets the handles of an input back that others have: it takes as long as a turn of theirs.
-    /// False if the host is being stopped and they have gone.
+    /// Recalls the handles of an input that others hold, which takes as long as a turn of theirs.
+    /// Returns false if the host is being stopped and the others are gone.
     pub(super) fn recall(&mut self, input: InputId) -> bool {
         if self.host.switch().lent(input) == 0 {
             return true;

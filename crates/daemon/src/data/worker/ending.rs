@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!            Drain ─▶ reads nothing, sends what it holds ─▶ ended
-//!   runs ◀─▶ Stop  ─▶ the same, until it is told more
+//!   runs ◀─▶ Stop  ─▶ the same, until the next step
 //!                      └─ Freeze ─▶ moves nothing, and answers questions ─ Thaw ─▶ runs
 //! ```
 //!
 //! A worker that hands over is frozen before the other process moves the first frame: two that send
-//! would overtake each other, two that read would take each other's frames. One that takes over
-//! begins frozen.
+//! would reorder frames, two that read would take each other's frames. A worker that takes over
+//! starts frozen.
 
 use std::io;
 use std::sync::mpsc::SyncSender;
@@ -20,12 +20,12 @@ use sluice_switch::Destination;
 use super::Worker;
 use crate::log::say;
 
-/// How long held frames may take to leave when the host is stopped.
+/// Longest time for held frames to leave when the host is stopped.
 const DRAIN_MAX: Nanos = Nanos::from_millis(1000);
-/// How long a frozen worker sleeps if nobody asks it anything.
+/// Longest sleep of a frozen worker if nobody asks it anything.
 const FROZEN_SLEEP: Nanos = Nanos::from_millis(1000);
 
-/// What is left when the worker ends.
+/// Frames that are left when the worker ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::data) struct Left {
     /// Frames in the switch.
@@ -43,22 +43,22 @@ impl std::ops::AddAssign for Left {
 
 /// A step of handing over.
 pub(in crate::data) enum YieldStep {
-    /// Read nothing more; send what is held.
+    /// Stop reading; send all held frames.
     Stop,
-    /// How much is left of it.
+    /// Report the number of frames left.
     Left(SyncSender<Left>),
-    /// Move nothing more, and say what the other process needs.
+    /// Stop moving frames, and return the state that the other process needs.
     Freeze(SyncSender<io::Result<Frozen>>),
-    /// These addresses are there; as far as this worker's switch knows their networks.
+    /// Install these addresses, as far as this worker's switch has their networks.
     Know(Vec<Known>),
-    /// Go on.
+    /// Continue.
     Thaw,
 }
 
-/// An address, and where it is.
+/// An address, and its destination.
 pub(in crate::data) type Known = (VnetId, Mac, Destination);
 
-/// What a frozen worker has.
+/// State of a frozen worker.
 #[derive(Debug, Default)]
 pub(in crate::data) struct Frozen {
     pub(in crate::data) left: Left,
@@ -66,7 +66,7 @@ pub(in crate::data) struct Frozen {
     pub(in crate::data) known: Vec<Known>,
 }
 
-/// How far a worker is on its way to its end.
+/// Progress of a worker towards its end.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     until: Option<Nanos>,
@@ -75,7 +75,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// When it ends whatever is left, if it drains.
+    /// Returns the time at which a draining worker ends, even with frames left.
     pub(super) const fn until(&self) -> Option<Nanos> {
         self.until
     }
@@ -90,10 +90,10 @@ impl Ending {
 }
 
 impl Worker {
-    /// Frames that have not left yet.
+    /// Returns the frames that have not left yet.
     ///
-    /// Those that another worker has lent count from when they are in the ring: two questions may
-    /// be answered in one turn, before they are taken.
+    /// Frames that another worker sent count from their entry into the ring: two questions may be
+    /// answered in one turn, before the frames are taken.
     pub(super) fn left(&self) -> Left {
         let in_drivers: u64 = self.ports.iter().map(|attached| pending(&*attached.port)).sum();
         Left {
@@ -102,14 +102,14 @@ impl Worker {
         }
     }
 
-    /// Reads nothing more, and ends when what is held has left.
+    /// Stops reading, and ends when all held frames have left.
     pub(super) fn drain(&mut self, now: Nanos) {
         self.ending.until.get_or_insert(now.after(DRAIN_MAX));
         self.ending.frozen = false;
         self.ports.iter_mut().for_each(|attached| attached.port.stop_reading());
     }
 
-    /// What is left, if the worker is to end now.
+    /// Returns the frames left, if the worker is to end now.
     pub(super) fn has_drained(&mut self, now: Nanos, worked: bool) -> Option<Left> {
         let until = self.ending.until.filter(|_| !worked)?;
         let left = self.left();
@@ -117,12 +117,12 @@ impl Worker {
         done.then_some(left)
     }
 
-    /// Begins frozen: another process still has what this one will go on with.
+    /// Starts frozen: another process still holds the state that this one will continue with.
     pub(in crate::data) fn begin_frozen(&mut self) {
         self.ending.frozen = true;
     }
 
-    /// Takes its ports, first one first; those behind one that cannot be watched stay.
+    /// Takes its ports, in order; ports after one that cannot be watched stay in the list.
     pub(in crate::data) fn open(&mut self, ports: &mut Vec<super::Opened>) -> io::Result<()> {
         ports.reverse();
         while let Some((id, name, port)) = ports.pop() {
@@ -131,7 +131,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Answers questions and does nothing else, until it is told to go on.
+    /// Answers questions and does nothing else, until it is thawed.
     #[cold]
     pub(super) fn wait_frozen(&mut self, mut now: Nanos) -> io::Result<()> {
         while self.ending.frozen {
@@ -145,10 +145,10 @@ impl Worker {
         Ok(())
     }
 
-    /// A step of handing over. Returns whether a turn must follow.
+    /// Executes a step of the handover. Returns true if a turn must follow.
     #[cold]
     pub(super) fn yield_step(&mut self, now: Nanos, step: YieldStep) -> bool {
-        // Whoever asked may have gone away.
+        // The thread that asked may be gone.
         match step {
             YieldStep::Stop => {
                 self.ending.stopped = true;
@@ -162,7 +162,8 @@ impl Worker {
             YieldStep::Know(known) => {
                 for (vnet, mac, to) in known {
                     let install = sluice_switch::Command::Install { vnet, mac, to };
-                    // What is there already, or has gone, needs nothing.
+                    // An address that is there already, or whose destination is gone, needs
+                    // nothing.
                     _ = self.host.switch_mut().command(now, install);
                 }
             }
@@ -188,7 +189,7 @@ impl Worker {
         Ok(frozen)
     }
 
-    /// Closes every port, and says what the kernel had against it.
+    /// Closes every port, and logs the kernel's errors.
     pub(in crate::data) fn close(&mut self) {
         for attached in &mut self.ports {
             if let Err(error) = attached.port.close() {

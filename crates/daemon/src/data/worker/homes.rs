@@ -1,6 +1,6 @@
-//! The worker's part in moving a port to another worker: what [`crate::data::homes`] has it do
-//! between two turns, and how busy its ports are. Why nothing is lost or overtaken stands in
-//! `sluice_switch`'s `home.rs`.
+//! The worker's part in port migration: the steps that [`crate::data::homes`] requests, taken
+//! between two turns, and the load of its ports. `home.rs` of `sluice_switch` explains why no frame
+//! is lost or reordered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,59 +23,60 @@ pub(in crate::data) struct Moving {
     its: Belongings,
 }
 
-/// A step of moving a port.
+/// A step of a port migration.
 pub(in crate::data) enum HomeStep {
-    /// It is not read any more, and nothing more is lent to it.
+    /// Do not read the port any more, and send it no more frames.
     Hold(PortId, SyncSender<()>),
-    /// Answered when all that came from it has left, and all that was lent to it is back.
+    /// Answer when all frames from the port have left, and all borrows for it are returned.
     Leave(PortId, SyncSender<()>),
-    /// It goes to another worker. `None`: it cannot.
+    /// Give the port to another worker. `None`: not possible.
     Give(PortId, usize, SyncSender<Option<Box<Moving>>>),
-    /// It comes. Back, if it cannot be watched here.
+    /// Take the port. It is returned if it cannot be watched here.
     Take(Box<Moving>, SyncSender<Option<Box<Moving>>>),
-    /// It comes back to where it was. If it cannot be watched here either, its device is lost.
+    /// Take the port back at its old worker. If it cannot be watched here either, its device is
+    /// lost.
     TakeBack(Box<Moving>, SyncSender<()>),
-    /// This worker has it from now on, and it may be lent to.
+    /// Serve the port at this worker from now on; frames may be sent to it.
     Release(PortId, usize, SyncSender<()>),
 }
 
-/// What a worker has done, which it writes every turn that moved something, and anybody may read.
+/// Counters that a worker writes every turn that moved something, and that any thread may read.
 #[derive(Debug)]
 pub(in crate::data) struct Load {
     busy_ns: AtomicU64,
-    /// By number of port: frames that came and went.
+    /// Frames in and out, by port number.
     moved: Box<[AtomicU64]>,
 }
 
 impl Load {
-    /// The time of turns that moved something, in nanoseconds.
+    /// Returns the time of turns that moved something, in nanoseconds.
     pub(in crate::data) fn busy_ns(&self) -> u64 {
         self.busy_ns.load(Ordering::Relaxed)
     }
 
-    /// Frames that came and went at a port.
+    /// Returns the frames in and out at a port.
     pub(in crate::data) fn moved(&self, port: PortId) -> u64 {
         self.moved[port.index()].load(Ordering::Relaxed)
     }
 }
 
-/// What a worker knows of ports that move.
+/// State of port migration at a worker.
 #[derive(Default)]
 pub(super) struct Homes {
     load: Option<Arc<Load>>,
-    /// The one that is to leave, and whom to tell when it has.
+    /// The port that is to leave, and the channel to answer when it has.
     leaving: Option<(PortId, SyncSender<()>)>,
 }
 
 impl Homes {
-    /// What was counted of a port when it was here before.
+    /// Returns the frames counted for a port when it was here before.
     pub(super) fn moved(&self, port: PortId) -> u64 {
         self.load.as_ref().map_or(0, |load| load.moved(port))
     }
 }
 
 impl Worker {
-    /// Counts what its ports do, of which the host has so many.
+    /// Starts to count the frames of its ports; the host has `ports` in all.
     pub(in crate::data) fn load(&mut self, ports: usize) -> Arc<Load> {
         let moved = (0..ports).map(|_| AtomicU64::new(0)).collect();
         let load = Arc::new(Load { busy_ns: AtomicU64::new(0), moved });
@@ -83,7 +84,7 @@ impl Worker {
         load
     }
 
-    /// Tells of this turn, and of a port that has left.
+    /// Publishes the counters of this turn, and answers for a port that has left.
     #[inline]
     pub(super) fn tell_of_homes(&mut self) {
         if let Some(load) = &self.homes.load {
@@ -100,7 +101,7 @@ impl Worker {
     #[cold]
     fn see_port_off(&mut self) {
         let switch = self.host.switch();
-        // Another worker sends by a socket of its own: what this one's driver took must have gone.
+        // Another worker sends by a socket of its own: this driver's pending frames must have gone.
         let underlay = self.spread.as_ref().and_then(|spread| spread.port(&self.ports));
         let is_sent = underlay.is_none_or(|port| port.pending().frames == 0);
         let has_left = |(id, _): &mut (PortId, SyncSender<()>)| {
@@ -108,12 +109,12 @@ impl Worker {
             if is_here { is_sent && switch.is_clear(*id) } else { switch.lent_to(*id) == 0 }
         };
         if let Some((_, reply)) = self.homes.leaving.take_if(has_left) {
-            // Whoever asked may have given up.
+            // The thread that asked may have given up.
             _ = reply.send(());
         }
     }
 
-    /// Makes a step. Returns whether a turn must follow.
+    /// Executes a step. Returns true if a turn must follow.
     #[cold]
     pub(super) fn home_step(&mut self, step: HomeStep) -> bool {
         match step {
@@ -141,7 +142,7 @@ impl Worker {
         true
     }
 
-    /// Stops or goes on with a port, wherever it is.
+    /// Holds or releases a port, at any worker.
     fn hold(&mut self, id: PortId, held: bool) {
         if let Some(at) = self.positions.get(id.index()).copied().flatten() {
             self.ports[at].held = held;
@@ -151,7 +152,7 @@ impl Worker {
         others.filter(|other| other.port == id).for_each(|other| other.held = held);
     }
 
-    /// Gives a port away. It stays if its device is gone, if something of it is under way still, or
+    /// Gives a port away. It stays if its device is gone, if frames of it are still under way, or
     /// if the host is being stopped.
     fn give(&mut self, id: PortId, to: usize) -> Option<Box<Moving>> {
         let at = self.positions.get(id.index()).copied().flatten()?;
@@ -172,7 +173,7 @@ impl Worker {
         Some(Box::new(Moving { id, name: attached.name, port: attached.port, its }))
     }
 
-    /// A port comes.
+    /// Takes a port.
     fn take(&mut self, moving: Box<Moving>) -> Option<Box<Moving>> {
         let id = moving.id;
         if let Err(error) = self.watch_all(&*moving.port, id) {
@@ -183,8 +184,9 @@ impl Worker {
         None
     }
 
-    /// A port comes back that the other worker could not watch. Somebody has to have it, or the two
-    /// would lend its frames to each other: if it cannot be watched here, what is for it ends.
+    /// Takes back a port that the other worker could not watch. One worker must have it, or the two
+    /// would send its frames to each other: if the port cannot be watched here, its frames are
+    /// dropped.
     fn take_back(&mut self, moving: Moving) {
         let watched = self.watch_all(&*moving.port, moving.id);
         let at = self.arrive(moving);
@@ -193,7 +195,7 @@ impl Worker {
         }
     }
 
-    /// A port is here from now on, and held. Its position in the list.
+    /// Adds a port that is held. Returns its position in the list.
     fn arrive(&mut self, moving: Moving) -> usize {
         let Moving { id, name, port, its } = moving;
         self.crossings.elsewhere.retain(|other| other.port != id);

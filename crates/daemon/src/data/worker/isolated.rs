@@ -1,4 +1,4 @@
-//! Receivers that are isolated, by name in the log: a person should hear of them without asking.
+//! Log of isolated receivers, by name: an operator should hear of them without asking.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use sluice_switch::IsolatedState;
 use super::Attached;
 use crate::log::say;
 
-/// What was said last.
+/// State that was logged last.
 #[derive(Debug, Default)]
 pub(super) struct Isolated {
     said: BTreeMap<(PortId, Priority), bool>,
@@ -18,7 +18,7 @@ pub(super) struct Isolated {
 }
 
 impl Isolated {
-    /// Says what has changed since the last turn. It costs a compare while nothing has.
+    /// Logs the changes since the last turn. Without changes the cost is one comparison.
     pub(super) fn tell(&mut self, host: &Host<FrameBuf>, ports: &[Attached]) {
         let changes = host.switch().isolation_changes();
         if changes != self.changes {

@@ -1,20 +1,20 @@
-//! When a busy worker pauses, so that frames come in batches.
+//! Pauses of a busy worker, so that frames arrive in batches.
 //!
-//! A pause pays where frames gather meanwhile: a wake-up costs some ten microseconds, and one of
-//! sixty frames costs hardly more than one of a single frame. Whoever sends a frame and waits for
-//! its answer gathers nothing, and would only wait. So the worker pauses after turns that read many
+//! A pause pays if frames gather meanwhile: a wake-up costs some ten microseconds, and one of sixty
+//! frames costs hardly more than one of a single frame. A sender that waits for the answer to each
+//! frame gathers nothing, and would only wait. So the worker pauses after turns that read many
 //! frames, two in a row, and never after others: the first frame after a lull is served at once,
-//! and so is the next one. A worker that is woken too often to keep up finds more frames in each
+//! and so is the second. A worker that is woken too often to keep up finds more frames in each
 //! turn, and begins to pause by itself.
 
 use sluice_base::Nanos;
 
-/// Frames of a turn that are a batch.
+/// Frames of a turn that make it a batch.
 const BATCH_MIN: usize = 8;
 /// Turns in a row that read a batch before the first pause.
 const TURNS_MIN: u8 = 2;
 
-/// Whether to pause.
+/// Decides about pauses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pause: Nanos,
@@ -23,12 +23,13 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Pauses that last so long; zero is none at all.
+    /// Makes pauses of this length; zero is none at all.
     pub(super) const fn new(pause: Nanos) -> Self {
         Self { pause, dense: 0 }
     }
 
-    /// A turn that moved something read so many frames. Returns how long to pause behind it.
+    /// Notes a turn that moved something and read `frames`. Returns the length of the pause after
+    /// it.
     pub(super) fn after(&mut self, frames: usize) -> Option<Nanos> {
         self.dense = if frames < BATCH_MIN { 0 } else { (self.dense + 1).min(TURNS_MIN) };
         (self.dense == TURNS_MIN && self.pause > Nanos::ZERO).then_some(self.pause)

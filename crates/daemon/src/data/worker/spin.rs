@@ -1,46 +1,46 @@
-//! How long to look on before sleeping.
+//! Time for which the worker polls before it sleeps.
 //!
-//! A virtual machine's queues are memory: to look at them costs nothing, while to be woken costs
-//! some ten microseconds, and a system call at the sender. So after work with them the worker looks
-//! on for a while, and for how long follows from what that was good for. Work that came soon after
-//! the worker slept would have been worth waiting for, so the time doubles; a long sleep halves it.
-//! A machine that sends now and then soon costs nothing beside its frames, one that sends all the
-//! time is never waited for.
+//! A virtual machine's queues are memory: polling them costs nothing, while a wake-up costs some
+//! ten microseconds, and a system call at the sender. So after work with them the worker polls for
+//! a while, and the length of that follows from its benefit. If work arrives soon after the worker
+//! slept, polling would have been better, so the time doubles; a long sleep halves it. Polling soon
+//! costs nothing beside the frames of a machine that sends rarely, and the worker never sleeps
+//! beside one that sends all the time.
 //!
-//! Where work comes every few microseconds a pause is an accident, of the sender's core mostly, and
-//! to sleep over it saves little: the worker looks on four times as long then. A hundred frames
-//! would wait for its waking up.
+//! If work arrives every few microseconds, a pause is an accident, mostly of the sender's core, and
+//! sleeping through it saves little: the worker then polls four times as long. A hundred frames
+//! would wait for its wake-up.
 
 use sluice_base::Nanos;
 
-/// Below this looking on is worth nothing: it is what one turn takes.
+/// Below this polling has no benefit: one turn takes as long.
 const SHORTEST: Nanos = Nanos::from_micros(2);
-/// Work that comes as often as this, in the mean, comes all the time.
+/// Work with this mean gap, or a smaller one, is continuous.
 const DENSE: Nanos = Nanos::from_micros(8);
-/// How many times longer to look on then.
+/// Factor of the polling time for continuous work.
 const DENSE_TIMES: u64 = 4;
 /// The weight of one gap in the mean of gaps, and the longest that counts.
 const GAP_PART: u64 = 64;
 const GAP_MAX: Nanos = Nanos::from_micros(200);
 
-/// How long to look on.
+/// Decides about polling.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spin {
     most: Nanos,
     span: Nanos,
-    /// When work was done last.
+    /// Time of the last work.
     last: Nanos,
-    /// From one turn with work to the next, in the mean of late, times [`GAP_PART`].
+    /// Mean of recent gaps between turns with work, times [`GAP_PART`].
     gaps: u64,
 }
 
 impl Spin {
-    /// One that lasts `most` at most; zero is none at all.
+    /// Polls for at most `most`; zero is not at all.
     pub(super) const fn new(most: Nanos) -> Self {
         Self { most, span: Nanos::ZERO, last: Nanos::ZERO, gaps: GAP_MAX.0 * GAP_PART }
     }
 
-    /// Work was done.
+    /// Notes that work was done.
     #[inline]
     pub(super) fn worked(&mut self, now: Nanos) {
         self.gaps += now.since(self.last).min(GAP_MAX).0;
@@ -48,7 +48,7 @@ impl Spin {
         self.last = now;
     }
 
-    /// Whether to look on.
+    /// Returns true if the worker should continue to poll.
     #[inline]
     pub(super) fn goes_on(&self, now: Nanos) -> bool {
         let pause = now.since(self.last);
@@ -60,7 +60,7 @@ impl Spin {
         self.gaps < DENSE.0 * GAP_PART
     }
 
-    /// The worker slept so long.
+    /// Notes the length of a sleep.
     pub(super) fn slept(&mut self, time: Nanos) {
         self.span = if time < self.most {
             Nanos(self.span.0 * 2).max(SHORTEST).min(self.most)
@@ -112,7 +112,7 @@ mod tests {
         let end = work(&mut spin, 1_000, Nanos::from_micros(30));
         assert!(spin.goes_on(end.after(Nanos(MOST.0 - 1))), "now and then, but often");
         assert!(!spin.goes_on(end.after(MOST)));
-        // A few pauses do not make it rare.
+        // A few pauses do not make the work rare.
         work(&mut spin, 1_000, Nanos::from_micros(1));
         let end = work(&mut spin, 2, Nanos::from_millis(10));
         assert!(spin.goes_on(end.after(Nanos(2 * MOST.0))));

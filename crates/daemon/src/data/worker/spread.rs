@@ -1,5 +1,5 @@
 //! The worker's part in an underlay that it shares with others: its load, and the steps of moving a
-//! bucket of flows (`sluice_ports::udp::Buckets`), which are made between two turns.
+//! bucket of flows (`sluice_ports::udp::Buckets`), which are taken between two turns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use sluice_ports::{FrameBuf, Port};
 
 use super::{Attached, Worker};
 
-/// A step of moving buckets, or of changing which flows are in which.
+/// A step of moving buckets, or of changing the flows in them.
 #[derive(Clone, Debug)]
 pub(in crate::data) enum Step {
-    /// Their frames are to stay in the port.
+    /// Keep the frames of these buckets in the port.
     Hold(BucketSet),
-    /// No more of them will come. It is done when those that came are.
+    /// No more frames of these buckets will come. The step is done when those that came have left.
     Leave(BucketSet),
-    /// Their frames may go.
+    /// Send the frames of these buckets.
     Release(BucketSet),
-    /// These flows are of high priority.
+    /// Use these matches for flows of high priority.
     High(HighFlows),
 }
 
-/// What a worker has done, which it writes every turn and anybody may read.
+/// Counters that a worker writes every turn and that any thread may read.
 #[derive(Debug, Default)]
 pub(in crate::data) struct Meter {
     busy_ns: AtomicU64,
@@ -31,22 +31,22 @@ pub(in crate::data) struct Meter {
 }
 
 impl Meter {
-    /// The time of turns that moved something, in nanoseconds.
+    /// Returns the time of turns that moved something, in nanoseconds.
     pub(in crate::data) fn busy_ns(&self) -> u64 {
         self.busy_ns.load(Ordering::Relaxed)
     }
 
-    /// Frames that it read.
+    /// Returns the frames that the worker read.
     pub(in crate::data) fn frames(&self) -> u64 {
         self.frames.load(Ordering::Relaxed)
     }
 }
 
-/// What can be seen of a worker's part of a shared underlay.
+/// Readable state of a worker's part of a shared underlay.
 pub(in crate::data) struct Part {
     pub(in crate::data) gauges: Arc<Gauges>,
     pub(in crate::data) meter: Arc<Meter>,
-    /// What gives datagrams to all of them.
+    /// Program that distributes datagrams to the workers.
     pub(in crate::data) selector: Option<(Selector, BucketTable)>,
 }
 
@@ -56,19 +56,19 @@ pub(super) struct Spread {
     at: usize,
     meter: Arc<Meter>,
     read: u64,
-    /// Whom to tell when all that is to leave has left.
+    /// Channel to answer when all leaving frames have left.
     leaving: Option<SyncSender<()>>,
 }
 
 impl Spread {
-    /// A port has another position in the list.
+    /// Follows a port to its new position in the list.
     pub(super) fn follow(&mut self, from: usize, to: usize) {
         if self.at == from {
             self.at = to;
         }
     }
 
-    /// The underlay.
+    /// Returns the underlay.
     pub(super) fn port<'a>(&self, ports: &'a [Attached]) -> Option<&'a dyn Port> {
         ports.get(self.at).map(|attached| &*attached.port)
     }
@@ -77,7 +77,7 @@ impl Spread {
         ports[self.at].port.buckets()
     }
 
-    /// The handle of a frame that lay in the host pool is back.
+    /// Notes that the handle of a frame in the host pool is back.
     pub(super) fn ended(&self, ports: &mut [Attached], buf: &FrameBuf) {
         if let Some(buckets) = self.buckets(ports) {
             buckets.ended(buf);
@@ -86,7 +86,7 @@ impl Spread {
 }
 
 impl Worker {
-    /// Its part of a shared underlay, if it has one.
+    /// Returns the worker's part of a shared underlay, if it has one.
     pub(in crate::data) fn part(&mut self) -> Option<Part> {
         let at = self.ports.iter_mut().position(|attached| attached.port.buckets().is_some())?;
         let buckets = self.ports[at].port.buckets()?;
@@ -95,7 +95,7 @@ impl Worker {
         Some(Part { gauges: buckets.gauges(), meter, selector: buckets.take_selector() })
     }
 
-    /// Tells of this turn, and of buckets that have left.
+    /// Publishes the counters of this turn, and answers for buckets that have left.
     #[inline]
     pub(super) fn tell_of(&mut self, frames: usize) {
         let Some(spread) = &mut self.spread else { return };
@@ -113,12 +113,12 @@ impl Worker {
         let attached = &mut self.ports[spread.at];
         let has_left = attached.port.buckets().is_none_or(|buckets| buckets.has_left());
         if has_left || attached.gone.is_some() {
-            // Whoever asked may have gone away.
+            // The thread that asked may be gone.
             _ = spread.leaving.take().map(|reply| reply.send(()));
         }
     }
 
-    /// Makes a step. Returns whether the port is to be read again.
+    /// Executes a step. Returns true if the port is to be read again.
     pub(super) fn step(&mut self, step: &Step, reply: SyncSender<()>) -> bool {
         let Some(spread) = &mut self.spread else { return false };
         let attached = &mut self.ports[spread.at];

@@ -1,5 +1,4 @@
-//! The worker in a thread of its own, with ports in this process; the test plays what is behind
-//! them.
+//! The worker in a thread of its own, with ports in this process; the test plays the other ends.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,17 +28,17 @@ mod underlay;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// For a test that wants all processors: one at a time.
+/// Serializes tests that want all processors.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is known of a worker that has ended.
+/// State of a worker that has ended.
 struct Ended {
     left: Left,
     spent: Nanos,
-    /// The most that was in the pool, of local ports.
+    /// Highest use of the pool, of local ports.
     pooled: u32,
 }
 
@@ -63,12 +62,12 @@ fn number(frame: &[u8]) -> u32 {
     u32::from_be_bytes(frame[14..18].try_into().unwrap())
 }
 
-/// A host of containers whose rings hold `ring_frames`; address `n` is behind port `n`.
+/// Starts a host of containers whose rings hold `ring_frames`; address `n` is behind port `n`.
 fn start(config: &SwitchConfig, ring_frames: usize) -> Running {
     start_knowing(config, ring_frames, config.ports.len())
 }
 
-/// The same, of whose addresses only the first few are configured.
+/// Starts a host like [`start`], but only the first `known` addresses are configured.
 fn start_knowing(config: &SwitchConfig, ring_frames: usize, known: usize) -> Running {
     let addresses =
         (0..known).map(|port| (VnetId(0), mac(port), Destination::Port(PortId::from_index(port))));
@@ -84,7 +83,7 @@ fn start_knowing(config: &SwitchConfig, ring_frames: usize, known: usize) -> Run
     run(config, host, ports, probes)
 }
 
-/// A worker in its thread.
+/// Runs a worker in its thread.
 fn run(
     config: &SwitchConfig,
     host: Host<FrameBuf>,
@@ -115,14 +114,14 @@ fn run_worker(probes: Vec<Probe>, make: impl FnOnce(Poller, Receiver<Ask>) -> Wo
     Running { probes, asker, thread }
 }
 
-/// Processor time of this thread.
+/// Returns the processor time of this thread.
 fn cpu_time() -> Nanos {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let nanos = time.tv_sec * 1_000_000_000 + time.tv_nsec;
     Nanos(u64::try_from(nanos).unwrap())
 }
 
-/// The next frame that comes to a port.
+/// Returns the next frame at a port.
 fn receive(probes: &[Probe], port: usize) -> Vec<u8> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -170,7 +169,7 @@ impl Control {
         Self(Pipe::new(near).unwrap())
     }
 
-    /// Waits for something to be told that `wanted` makes something of.
+    /// Waits for an event for which `wanted` returns a value.
     fn told<T>(&mut self, mut wanted: impl FnMut(&Told<'_>) -> Option<T>) -> T {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -202,12 +201,12 @@ fn port_without_carrier_takes_nothing() {
     let running = start(&containers(2, 64), 64);
     let carrier = |is| running.asker.ask(Ask::Device(Device::Carrier(PortId(1), is)));
     carrier(false);
-    // It has heard of it when it answers.
+    // The answer shows that the worker has handled the event.
     running.ask(Question::Ports);
     for number in 0..20 {
         assert!(running.probes[0].send(&frame(0, 1, number)));
     }
-    // The other way goes on.
+    // The other direction continues.
     assert!(running.probes[1].send(&frame(1, 0, 7)));
     assert_eq!(number(&running.receive(0)), 7);
     assert!(running.probes[1].receive().is_none(), "it is held");
@@ -238,7 +237,7 @@ fn control_is_told_what_is_not_known_and_what_it_orders_is_done() {
     assert_eq!(number(&running.receive(1)), 9);
     control.told(|told| used(told).then_some(()));
 
-    // The next one hears what is there, and frames do not wait for it.
+    // The next connection receives the current table, and frames do not wait for it.
     drop(control);
     for count in 10..60 {
         assert!(running.probes[0].send(&frame(0, 1, count)));
@@ -252,7 +251,7 @@ fn control_is_told_what_is_not_known_and_what_it_orders_is_done() {
     assert_eq!(running.drain().0, Left::default());
 }
 
-/// A port that comes, with the probe at its other end.
+/// Makes a port to add, and the probe at its other end.
 fn coming(config: &SwitchConfig, ring_frames: usize) -> (Box<Coming>, Probe) {
     let memory = MemoryConfig { ring_frames, ..MemoryConfig::default() };
     let (port, probe) = memory::port(&memory).unwrap();
@@ -268,7 +267,7 @@ impl Running {
         answer.recv_timeout(PATIENCE).expect("the worker answers")
     }
 
-    /// Adds a port, and waits for a place while frames of the last one have it.
+    /// Adds a port, and waits for a place while frames of the last one hold it.
     fn come(&mut self, config: &SwitchConfig) -> (PortId, usize) {
         let until = Instant::now() + PATIENCE;
         let (mut port, probe) = coming(config, 256);
@@ -321,7 +320,8 @@ fn ports_come_and_go_and_the_others_notice_nothing() {
         pass(&running, 0, probe);
         pass(&running, probe, 1);
     }
-    // The one in the middle goes: who takes its position in the list is still told of its frames.
+    // The port in the middle goes: the port that takes its position in the list still gets its
+    // events.
     running.delete(second.0);
     for probe in [first.1, third.1] {
         std::thread::sleep(Duration::from_millis(5));
@@ -329,7 +329,7 @@ fn ports_come_and_go_and_the_others_notice_nothing() {
         pass(&running, 0, probe);
     }
     let mut held_at_the_end = 0;
-    // Its place is given again and again, whatever its last port left in it.
+    // Its place is reused again and again, whatever frames the last port left there.
     for _ in 0..20 {
         let (id, probe) = running.come(&config);
         control.order(&Order::Install { vnet, mac: mac(probe), to: Way::Port(id) });
@@ -338,7 +338,8 @@ fn ports_come_and_go_and_the_others_notice_nothing() {
             _ = running.probes[0].send(&frame(0, probe, number));
         }
         pass(&running, probe, 1);
-        // Frames of its own wait for a full ring when it goes: nobody takes the next one any more.
+        // Frames from the port wait for a full ring when it goes: nobody takes the next one any
+        // more.
         let mut refused_since = Instant::now();
         while refused_since.elapsed() < Duration::from_millis(20) {
             if running.probes[probe].send(&frame(probe, 0, 0)) {
@@ -373,7 +374,7 @@ fn control_that_does_not_read_holds_up_nothing() {
     let running = start_knowing(&containers(2, 64), 256, 2);
     let _control = Control::attach(&running);
     for count in 0..3_000 {
-        // Each asks for an address that nobody has, and then passes to one that is known.
+        // Each asks for an unknown address, and then sends to a known one.
         _ = running.probes[0].send(&frame(0, 100 + count as usize, count));
         assert!(running.probes[1].send(&frame(1, 0, count)));
         assert_eq!(number(&running.receive(0)), count);
@@ -403,7 +404,7 @@ fn a_receiver_that_sleeps_holds_its_sender_and_nobody_else() {
     while Instant::now() < until {
         sent += u32::from(running.probes[0].send(&frame(0, 1, sent)));
     }
-    // The receiver's ring, what the input may hold and its share of the pool, the sender's ring.
+    // The receiver's ring, the input's limit and its share of the pool, the sender's ring.
     assert!((16 + 8 + 16..150).contains(&sent), "{sent} were taken");
     let Body::Queues(queues) = running.ask(Question::Queues) else { panic!("queues") };
     let (from, to) = (Source::Port(PortId(0)), LaneKind::Port(PortId(1)));
@@ -432,8 +433,8 @@ fn a_worker_that_holds_frames_back_does_not_spin() {
     std::thread::sleep(Duration::from_millis(500));
     let (left, spent) = running.drain();
     assert!(left.resident >= 8, "the receiver never woke up: {left:?}");
-    // Half a second asleep and up to one of draining, with a turn each 100 us; a worker that spins
-    // takes all of it.
+    // The worker sleeps half a second and drains for up to one, with a turn each 100 us; a worker
+    // that spins takes all of it.
     assert!(spent < Nanos::from_millis(400), "{spent}");
 }
 
@@ -451,7 +452,7 @@ fn a_rate_is_kept_without_anybody_waking_the_worker() {
     for count in 0..200 {
         assert_eq!(number(&running.receive(1)), count);
     }
-    // 200 frames of 100 bytes at 8 Mbit/s are 20 ms, of which 0.5 may be caught up.
+    // 200 frames of 100 bytes at 8 Mbit/s take 20 ms, of which 0.5 may be caught up.
     let took = begin.elapsed();
     assert!(took > Duration::from_millis(18), "{took:?}");
     at_most("200 frames at 8 Mbit/s", took, Duration::from_millis(500));

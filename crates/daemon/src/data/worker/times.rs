@@ -1,8 +1,8 @@
-//! Where the worker's time goes.
+//! Use of the worker's time.
 
 use sluice_base::Nanos;
 
-/// What a stretch of time was for.
+/// Kind of a stretch of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Spent {
     /// A turn that moved something.
@@ -23,11 +23,11 @@ pub(in crate::data) struct Times {
     pub(in crate::data) looking: Nanos,
     /// Sleeping.
     pub(in crate::data) asleep: Nanos,
-    /// How many turns there were.
+    /// Number of turns.
     pub(in crate::data) turns: u64,
 }
 
-/// A stopwatch that is always running for one of them.
+/// A stopwatch that always runs for one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stopwatch {
     times: Times,
@@ -39,7 +39,7 @@ impl Stopwatch {
         Self { times: Times::default(), since: now }
     }
 
-    /// The time since the last call was spent so.
+    /// Adds the time since the last call to a kind.
     #[inline]
     pub(super) fn split(&mut self, now: Nanos, spent: Spent) {
         let span = now.since(self.since);

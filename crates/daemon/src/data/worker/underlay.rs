@@ -1,7 +1,7 @@
 //! The device of an underlay, which may change, go away and come back.
 //!
 //! A port without its device stays with the switch: its next hops are gone with the device's
-//! routes, and what waits for them ends as at any tunnel that is down.
+//! routes, and frames for them are dropped as at any tunnel that is down.
 
 use std::io;
 
@@ -14,34 +14,34 @@ use sluice_switch::{Command, Counter, Switch};
 use super::Worker;
 use crate::log::say;
 
-/// What a worker hears of the device of an underlay.
+/// Events of the device of an underlay.
 pub(in crate::data) enum Device {
-    /// It has this address and this MTU now.
+    /// The device has this address and this MTU now.
     Is(PortId, Mac, u16),
-    /// Whether it has a carrier.
+    /// The device has a carrier, or none.
     Carrier(PortId, bool),
-    /// It is gone, and why.
+    /// The device is gone, and why.
     Gone(PortId, String),
-    /// Whether its port is this worker's.
+    /// Question: does this worker have the port?
     Has(PortId, SyncSender<bool>),
-    /// It is back, and its port opened anew.
+    /// The device is back, and its port opened anew.
     Back(PortId, Box<dyn Port>),
 }
 
-/// Learns of frames that the device refused: books them, and takes the MTU of a way from one that
-/// was too large for it.
+/// Reads the device's refusals: counts refused frames, and takes a path MTU from a frame that was
+/// too large.
 pub(super) fn learn(now: Nanos, switch: &mut Switch<FrameBuf>, id: PortId, port: &mut dyn Port) {
     while let Some((priority, Amount { frames, bytes })) = port.take_refused() {
         switch.refused(id, priority, Counter { frames, bytes });
     }
     if let Some((remote, mtu)) = port.path_mtu() {
-        // The far end of a tunnel that has just gone is nobody's.
+        // The tunnel of that endpoint may have just gone.
         _ = switch.command(now, Command::PathMtu { remote, mtu });
     }
 }
 
 impl Worker {
-    /// Takes in what happened to a device. Returns whether a turn must follow.
+    /// Handles an event of a device. Returns true if a turn must follow.
     #[cold]
     pub(super) fn hear_of_device(&mut self, now: Nanos, device: Device) -> bool {
         match device {
@@ -64,7 +64,7 @@ impl Worker {
                     self.lose(now, index, io::Error::other(why));
                 }
             }
-            // Whoever asked may have gone away.
+            // The thread that asked may be gone.
             Device::Has(port, reply) => _ = reply.send(self.position(port).is_some()),
             Device::Back(port, opened) => {
                 self.underlay_back(port, opened);
@@ -74,7 +74,7 @@ impl Worker {
         false
     }
 
-    /// A socket that is bound to a device is bound to the one that is there now.
+    /// Binds a socket anew that was bound to a device of the same name.
     fn take_from_device(&mut self, index: usize) {
         let attached = &mut self.ports[index];
         if let Err(error) = attached.port.device_is() {
@@ -86,7 +86,7 @@ impl Worker {
         self.positions.get(id.index()).copied().flatten()
     }
 
-    /// Closes a port whose device is gone, until that is back.
+    /// Closes a port whose device is gone, until the device is back.
     #[cold]
     pub(super) fn wait_for_device(&mut self, index: usize, error: io::Error) {
         let attached = &mut self.ports[index];
@@ -97,11 +97,11 @@ impl Worker {
         attached.gone = Some(error);
     }
 
-    /// It is back.
+    /// Serves the port with its new device.
     #[cold]
     fn underlay_back(&mut self, id: PortId, port: Box<dyn Port>) {
         let Some(index) = self.position(id) else { return };
-        // Its descriptors leave the poller with it.
+        // The old descriptors leave the poller when they are closed.
         _ = self.ports[index].port.close();
         if let Err(error) = self.watch_all(&*port, id) {
             say!(warn: "port {}: its device cannot be watched: {error}", self.ports[index].name);

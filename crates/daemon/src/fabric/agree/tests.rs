@@ -5,7 +5,7 @@ use crate::fabric::tests::plan;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// What h1 finds of h2, of which it is said how it differs from h1.
+/// Returns the differences that h1 finds at h2, after `change` of h2's plan.
 fn found(change: impl FnOnce(&mut FabricPlan), clock_ms: u64) -> Vec<(Matter, String)> {
     let [h1, mut h2] = [1, 2].map(|own| plan(Path::new("/nonexistent"), own, 2, 7474));
     change(&mut h2);
@@ -24,7 +24,7 @@ fn only(change: impl FnOnce(&mut FabricPlan)) -> (Matter, String) {
 fn members_that_say_the_same_do_not_differ() {
     assert_eq!(found(|_| {}, NOW), []);
     assert_eq!(found(|_| {}, NOW + CLOCK_MS_MAX), []);
-    // A name is each host's own.
+    // Each host may choose its own name for a network.
     assert_eq!(found(|h2| h2.vnets[0].1 = "azure".to_owned(), NOW), []);
 }
 

@@ -1,4 +1,4 @@
-//! Receivers that do not take what comes, in words.
+//! Receivers that do not take frames, in words.
 
 use sluice_api::fabric::{HeldRow, Holds, IsolatedRow};
 use sluice_base::{PortId, Priority, PriorityMask};
@@ -43,7 +43,7 @@ impl Answers<'_> {
         keys.map(|key| format!("{} {}", self.vnet(key.vni), key.mac)).collect()
     }
 
-    /// An isolated port as a line.
+    /// Formats an isolated port as a line.
     pub(super) fn isolated(&self, id: PortId, receiver: &Receiver) -> String {
         let endpoints = few(&self.endpoints(id));
         let port = self.plane.isolated().find(|(at, _)| *at == id).map(|(_, port)| port);
@@ -68,7 +68,7 @@ fn numbers(mask: PriorityMask) -> Vec<u8> {
     Priority::all().filter(|priority| mask.contains(*priority)).map(Priority::get).collect()
 }
 
-/// Priorities as people list them.
+/// Formats a list of priorities.
 pub(in crate::fabric) fn words(mask: PriorityMask) -> String {
     let all: Vec<String> = numbers(mask).iter().map(u8::to_string).collect();
     all.join(", ")

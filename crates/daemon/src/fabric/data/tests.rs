@@ -9,7 +9,7 @@ use super::*;
 use crate::channel::Senders;
 use crate::config::{Placed, Why, Workers};
 
-/// A data process that says who it is, and gives what it is connected by, worker after worker.
+/// Plays a data process, and returns its connections, worker by worker.
 fn attached(folder: &Path, workers: u16) -> (Data, Vec<UnixStream>) {
     let listener = UnixListener::bind(folder.join(DATA_SOCKET)).unwrap();
     let server = std::thread::spawn(move || {
@@ -32,7 +32,7 @@ fn attached(folder: &Path, workers: u16) -> (Data, Vec<UnixStream>) {
     (data, server.join().unwrap())
 }
 
-/// What a worker is ordered, in words.
+/// Returns the commands that a worker received, as text.
 fn orders(stream: &mut UnixStream) -> Vec<String> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
@@ -107,7 +107,7 @@ fn hold_goes_to_every_worker_ahead_of_all_that_waits() {
     while data.workers.iter().any(|worker| worker.pipe.has_out()) {
         data.flush();
     }
-    // What it was told is read: else the connection would be reset.
+    // The record is read: else the connection would be reset.
     let config = Config::new(plan.own, 1, plan.fabric, plan.ports_max);
     data.wake();
     data.read(Nanos::ZERO, &plan, &mut Plane::new(&config, 1, Nanos::ZERO)).unwrap();

@@ -13,7 +13,8 @@ fn identity(folder: &Path, name: &str) -> Identity {
     Identity::load(&folder.join(name), name, &wall()).unwrap()
 }
 
-/// Both ends of a connection as far as they come: why each ended, if it did.
+/// Connects both ends as far as possible, and returns them with the reason why each ended, if it
+/// did.
 fn meet(a: &Identity, b: &Identity, b_is: &str) -> (Link, Link, [Option<String>; 2]) {
     let listener = TcpListener::bind((HERE, 0)).unwrap();
     let mut near = Link::connect(HERE, listener.local_addr().unwrap(), b_is, a).unwrap();
@@ -119,7 +120,7 @@ fn expired_certificate_is_refused_where_it_was_believed_before() {
     hand.set(end - 600);
     let (mut near, mut far, ends) = meet(&h1, &h2, "h2");
     assert_eq!(ends, [None, None]);
-    // Whatever the other side has to say behind its handshake.
+    // The other side's messages after its handshake.
     far.send(b"x").unwrap();
     let mut got = Vec::new();
     while got.is_empty() {

@@ -1,4 +1,4 @@
-//! What strangers, copies and wrong numbers do to members that are there.
+//! Strangers, copies and wrong numbers, and their effect on existing members.
 
 use std::io::Read as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
@@ -9,7 +9,7 @@ fn at(host: u8, port: u16) -> SocketAddr {
     SocketAddr::new(Ipv4Addr::new(127, 0, 9, host).into(), port)
 }
 
-/// A connection from the address of a host.
+/// Connects from the address of a host.
 fn connect_from(host: u8, to: SocketAddr) -> std::io::Result<TcpStream> {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
     let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
@@ -29,8 +29,8 @@ fn a_forged_datagram_declares_nobody_dead() {
         member(&h1, "h2").health == "alive" && member(&h2, "h1").health == "alive"
     });
     let events = h1.watch();
-    // What was once enough: an Announce in the name of h2, with the highest incarnation, from its
-    // address; and whatever else fits into a datagram.
+    // An Announce in the name of h2, with the highest incarnation, from its address, which was once
+    // enough; and all other kinds of datagrams.
     let mut announce = Vec::new();
     announce.extend(2_u16.to_be_bytes());
     announce.extend(u64::MAX.to_be_bytes());
@@ -39,7 +39,7 @@ fn a_forged_datagram_declares_nobody_dead() {
     announce.extend([0; 8 + 4]);
     announce.push(7);
     assert_eq!(announce.len(), 31);
-    // Port 0 of the address: the one that the members use is taken by h2 itself.
+    // From the address of a third host: h2 itself uses its own.
     let third = UdpSocket::bind(at(3, port)).unwrap();
     for size in 0..64 {
         third.send_to(&announce[..announce.len().min(size)], at(1, port)).unwrap();
@@ -54,7 +54,7 @@ fn a_forged_datagram_declares_nobody_dead() {
     let is_bad =
         |line: &Answer| matches!(line, Answer::Event(row) if row.event.starts_with("host-"));
     assert!(!told.iter().any(is_bad), "{told:?}");
-    // Nobody was answered: there is no storm to begin.
+    // Nothing was answered, so no storm can begin.
     third.set_nonblocking(true).unwrap();
     assert!(third.recv_from(&mut [0; 64]).is_err());
 }
@@ -65,7 +65,7 @@ fn silent_connections_keep_no_member_out() {
     certificates(&folder, &["h1", "h2"]);
     let port = free_port();
     let h2 = start(&folder, &plan(&folder, 2, 2, port));
-    // From the address of the member itself, and from one that nobody has.
+    // From the address of the member itself, and from an address of no host.
     let silent: Vec<_> = (0..80).map(|_| connect_from(1, at(2, port)).unwrap()).collect();
     let mut stranger = connect_from(77, at(2, port)).unwrap();
     stranger.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -84,7 +84,7 @@ fn a_copy_of_a_host_at_another_address_changes_nothing_for_it() {
     let [h1, h3] = [1, 3].map(|own| start(&folder, &plan(&folder, own, 3, port)));
     connected(&[&h1], &["h3"]);
     let incarnation = member(&h3, "h1").incarnation;
-    // The same file and the same certificate, at an address that is another member's.
+    // The same file and the same certificate, at the address of another member.
     let mut copied = plan(&folder, 1, 3, port);
     copied.listen = at(2, port);
     copied.hosts.retain(|host| host.host == HostId(3));
@@ -106,7 +106,7 @@ fn a_host_that_has_lost_its_number_is_told_by_the_others() {
     let h1 = start(&folder, &plan(&folder, 1, 2, port));
     let of_h2 = plan(&folder, 2, 2, port);
     let file = folder.join("run-h2").join("incarnation");
-    // As if it had been started long ago, by a clock that was ahead.
+    // An incarnation from long ago, by a clock that was ahead.
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "1999999999999\n").unwrap();
     let h2 = start(&folder, &of_h2);

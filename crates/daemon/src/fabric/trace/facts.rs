@@ -1,4 +1,4 @@
-//! What the control plane knows of one frame's way: read in the fabric's thread, at one moment,
+//! Facts of the control plane about one frame's path: read in the fabric's thread, at one moment,
 //! and judged elsewhere.
 
 use std::net::IpAddr;
@@ -10,12 +10,12 @@ use sluice_control::vport::Key;
 
 use crate::config::FabricPlan;
 
-/// Whom a frame is for.
+/// Receiver of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum To {
-    /// Whoever has this address.
+    /// The endpoint with this MAC.
     Mac(Mac),
-    /// Whoever has this one; its MAC is asked for first.
+    /// The endpoint with this address; its MAC is resolved first.
     Ip(IpAddr),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Reads addresses as people write them.
+    /// Parses addresses.
     pub(crate) fn read(vni: Vni, from: &str, to: &str) -> Result<Self, String> {
         let sender = from.parse::<Mac>().map_err(|_| format!("`{from}` is no MAC address"))?;
         if sender.is_group() {
@@ -42,7 +42,7 @@ impl Frame {
         Ok(Self { vni, from: sender, to })
     }
 
-    /// The receiver as it is written.
+    /// Formats the receiver.
     pub(crate) fn to_text(self) -> String {
         match self.to {
             To::Mac(mac) => mac.to_string(),
@@ -60,7 +60,7 @@ pub(crate) struct Claimed {
     pub(crate) state: State,
     pub(crate) port: PortId,
     pub(crate) is_frozen: bool,
-    /// For how long what the chip has of it was not used, in nanoseconds.
+    /// Time for which its entry in the forwarding table was not used, in nanoseconds.
     pub(crate) unused_ns: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct LocalPort {
     pub(crate) id: PortId,
     pub(crate) name: String,
     pub(crate) is_bound: bool,
-    /// Whether the sender is bound to it.
+    /// True if the sender is bound to it.
     pub(crate) has_sender: bool,
     pub(crate) learned: u32,
     pub(crate) learn_max: u32,
@@ -88,14 +88,14 @@ pub(crate) struct Peer {
     pub(crate) has_network: bool,
 }
 
-/// What the receiver's host asked to be held here.
+/// Priorities that the receiver's host asked this host to hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HeldHere {
     pub(crate) held: PriorityMask,
     pub(crate) stuck: PriorityMask,
 }
 
-/// What is known.
+/// The facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) host_name: String,
@@ -105,17 +105,17 @@ pub(crate) struct Facts {
     pub(crate) source: Option<Claimed>,
     /// The first and second host of those that are bound with the sender's MAC.
     pub(crate) rivals: Option<(String, String)>,
-    /// Where the frame comes in: the port that was named, or that of the sender.
+    /// Ingress port of the frame: the port that was named, or that of the sender.
     pub(crate) port: Option<LocalPort>,
     pub(crate) destination: Option<Claimed>,
-    /// The receiver's host, or the one that the frame comes from.
+    /// The receiver's host, or the one from which the frame comes.
     pub(crate) peer: Option<Peer>,
-    /// What of the receiver is held here.
+    /// Priorities of the receiver that are held here.
     pub(crate) hold: Option<HeldHere>,
 }
 
 impl Facts {
-    /// Reads them. `port` is the port at which the frame comes in, if that was said.
+    /// Reads the facts. `port` is the ingress port of the frame, if one was named.
     pub(crate) fn gather(
         plan: &FabricPlan,
         plane: &Plane,
@@ -143,7 +143,7 @@ impl Facts {
         Ok(Self { host_name, frame, vnet, source, rivals, port, destination, peer, hold })
     }
 
-    /// The same at the host that the frame arrives at, from another one.
+    /// Reads the facts at the host at which the frame arrives.
     pub(crate) fn of_arrival(
         plan: &FabricPlan,
         plane: &Plane,
@@ -155,7 +155,7 @@ impl Facts {
     }
 }
 
-/// The hosts that are bound with a MAC, if two are.
+/// Returns the hosts that are bound with a MAC, if two are.
 fn rivals(plan: &FabricPlan, plane: &Plane, key: Key) -> Option<(String, String)> {
     let rivals = plane.rivals();
     let here = rivals.iter().find(|rivals| rivals.first.ip.is_none() && rivals.first.key == key)?;
@@ -204,7 +204,7 @@ fn local_port(plan: &FabricPlan, plane: &Plane, id: PortId, frame: Frame) -> Opt
         id,
         name: port.name.clone(),
         is_bound: port.is_bound,
-        // What was taken over by another host is claimed here no more.
+        // A binding that another host took over is not claimed here any more.
         has_sender: plan.bound.iter().any(is_sender) && is_claimed,
         learned: plane.learned_at(id),
         learn_max: plan.learn_max,

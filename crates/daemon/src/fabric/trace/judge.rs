@@ -1,5 +1,5 @@
-//! From what control knows and what the switch shows to verdicts. Pure: one host's part of the way
-//! at a time.
+//! Verdicts from the facts of control and the state of the switch. Pure: one host's part of the
+//! path at a time.
 //!
 //! ```text
 //!   source:       source ─ port ─ resolve ─ chip ─┬─ output (a port here)
@@ -7,7 +7,7 @@
 //!   destination:  decap ─ chip ─ output
 //! ```
 //!
-//! What comes behind a step that ends the frame is not looked at.
+//! Steps after one that ends the frame are not examined.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use sluice_control::directory::State;
 use super::facts::{Claimed, Facts, HeldHere, LocalPort, Peer, To};
 use crate::fabric::answer::priorities;
 
-/// Where a frame goes on.
+/// Continuation of a frame's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nowhere: it ends, is delivered, or nobody can say.
+    /// None: the frame ends, is delivered, or its path is unknown.
     End,
     /// To another host, which can be asked.
     Host(HostId, Mac),
@@ -32,7 +32,7 @@ pub(super) enum Next {
 struct Steps(Vec<Step>);
 
 impl Steps {
-    /// Adds one; false if the frame ends there.
+    /// Adds a step; returns false if the frame ends there.
     fn add(&mut self, step: Step) -> bool {
         let goes_on = step.grade != Grade::Stop;
         self.0.push(step);
@@ -40,7 +40,7 @@ impl Steps {
     }
 }
 
-/// What the sender's host does with it. Without a look only control is asked.
+/// Judges the sender's host. Without the switch's state only control's facts count.
 pub(super) fn source(facts: &Facts, looked: &Looked, port: &LocalPort) -> (Vec<Step>, Next) {
     let mut steps = Steps(Vec::new());
     let next = along(&mut steps, facts, looked, port).unwrap_or(Next::End);
@@ -133,7 +133,7 @@ fn port_of(looked: &Looked, id: PortId) -> Option<&PortLook> {
     looked.ports.iter().find(|port| port.index == id.0)
 }
 
-/// The counters of a port that say something.
+/// Adds the counters of a port that are not zero.
 fn seen_at(mut step: Step, port: &PortLook) -> Step {
     let row = &port.row;
     for (name, value) in [
@@ -159,7 +159,7 @@ fn seen_at(mut step: Step, port: &PortLook) -> Step {
     step
 }
 
-/// What is wrong with a port, whichever way the frame goes.
+/// Returns the fault of a port, for either direction.
 fn broken(what: &str, port: &PortLook) -> Option<Step> {
     let name = &port.row.port;
     if let Some(error) = &port.gone {
@@ -203,7 +203,7 @@ fn resolve(facts: &Facts) -> Step {
     Step::new("resolve", Verdict::Resolved, format!("{ip} is {mac} at {}", known.host_name))
 }
 
-/// What the chip does with an address, and where it sends the frame.
+/// Judges the forwarding table's entry of an address; returns the next way of the frame.
 fn chip(facts: &Facts, looked: &Looked, target: Mac) -> (Step, Option<Way>) {
     let in_chip = looked.chip.get(1).copied().flatten();
     let wanted = facts.destination.as_ref().and_then(|known| match known.state {
@@ -251,7 +251,7 @@ fn chip(facts: &Facts, looked: &Looked, target: Mac) -> (Step, Option<Way>) {
     }
 }
 
-/// Whether what leaves by a port gets out, and the machine behind it has it.
+/// Judges whether a frame leaves through a port and reaches the machine behind it.
 fn output(target: &Mac, at: u16, looked: &Looked) -> Step {
     let Some(port) = port_of(looked, PortId(at)) else {
         let why = format!("the data process does not know port {at}");
@@ -313,19 +313,19 @@ fn tunnel(peer: &Peer, looked: &Looked) -> Step {
         .seen("queued_frames", look.row.queued_frames.into())
 }
 
-/// The underlay, which is looked at always. No other port may have its name.
+/// Returns the underlay, which is always part of the state. No other port may have its name.
 fn underlay_of(looked: &Looked) -> Option<&PortLook> {
     looked.ports.iter().find(|port| port.row.port == "underlay")
 }
 
-/// Whether the underlay keeps what it has.
+/// Judges whether the underlay is lossless.
 fn class(looked: &Looked) -> Option<Step> {
     let row = &underlay_of(looked)?.row;
     let verdict = if row.lossless == "yes" { Verdict::Lossless } else { Verdict::Lossy };
     Some(Step::new("class", verdict, format!("lossless on the underlay: {}", row.lossless)))
 }
 
-/// What the receiver's host does with it.
+/// Judges the receiver's host.
 pub(super) fn arrival(facts: &Facts, looked: &Looked, target: Mac) -> Vec<Step> {
     let mut steps = Steps(Vec::new());
     let (step, peer) = decap(facts, looked);

@@ -1,14 +1,14 @@
-//! Whom people mean by an address or by the name of a port.
+//! Endpoints for addresses and names of ports.
 //!
 //! ```text
 //!   02:…:65   a MAC, as it is
-//!   10.0.0.7  an IP address: the sender's becomes its MAC, the receiver's is resolved on the way
-//!   web       a port of the host that is asked; if it has none of that name, of the one that has
+//!   10.0.0.7  an IP address: the sender's becomes its MAC, the receiver's is resolved on the path
+//!   web       a port of the asked host; if that has none of the name, of the one host that has
 //!   h2/web    a port of that host
 //! ```
 //!
 //! A port stands for the one endpoint that is there. Members are asked by name ([`Topic::PORT`]),
-//! and tell only of networks that the asking host is in.
+//! and report only on networks that the asking host is in.
 
 use std::net::IpAddr;
 
@@ -22,28 +22,28 @@ use super::{Question, Time, span};
 use crate::config::FabricPlan;
 use crate::fabric::Fabric;
 
-/// Endpoints of one port that are told of.
+/// Most endpoints of one port in an answer.
 const ENDPOINTS_MAX: usize = 8;
 /// Rows that are read from the table at a time.
 const PAGE: usize = 4096;
 
-/// A question about a port, in this thread's words.
+/// A question about a port, with this host's names.
 #[derive(Clone, Debug)]
 pub(in crate::fabric) enum Wanted {
     /// The sender's MAC of an IP address in a network of this name.
     Ip(String, IpAddr),
     /// Endpoints of a port of this host, in a network of this name.
     Port(String, String),
-    /// The same for a member, which names the network by its number.
+    /// A member's question, which has the network's number.
     Asked(HostId, PortQuestion),
 }
 
-/// What control knows of it.
+/// Answer of control.
 #[derive(Clone, Debug, Default)]
 pub(in crate::fabric) struct Found {
     /// The network's number.
     vni: u32,
-    /// Whether there is such a port here.
+    /// True if there is such a port here.
     is_here: bool,
     macs: Vec<Mac>,
     /// Members that have the network.
@@ -57,15 +57,15 @@ pub(in crate::fabric) struct PortQuestion {
     port: String,
 }
 
-/// Its answer.
+/// Answer to a question between members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::fabric) struct PortAnswer {
-    /// Whether there is a port of that name in the network.
+    /// True if there is a port of that name in the network.
     here: bool,
     macs: Vec<String>,
 }
 
-/// Read in the fabric's thread.
+/// Answers in the fabric's thread.
 pub(in crate::fabric) fn find(
     plan: &FabricPlan,
     plane: &Plane,
@@ -86,7 +86,7 @@ pub(in crate::fabric) fn find(
         }
         Wanted::Asked(host, question) => {
             let vni = Vni::new(question.vni).ok_or("it is no VNI")?;
-            // Whoever is not in the network learns nothing of it.
+            // A host that is not in the network learns nothing about it.
             let is_in = |known: &&crate::config::HostPlan| known.host == *host;
             let known = plan.hosts.iter().find(is_in);
             match known.is_some_and(|known| known.vnets.contains(&vni)) {
@@ -134,7 +134,7 @@ pub(super) fn serve(
     serde_json::to_vec(&PortAnswer { here: found.is_here, macs }).map_err(|_| Failure::Refused)
 }
 
-/// The question in addresses, and whom nobody has heard of instead of its sender.
+/// Returns the question with addresses, or the reason why its sender is unknown.
 pub(super) fn resolved(
     fabric: &Fabric,
     question: &Question,
@@ -164,12 +164,12 @@ pub(super) fn resolved(
     Ok(Ok(plain))
 }
 
-/// What a text names.
+/// Meaning of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Name<'a> {
     Mac,
     Ip(IpAddr),
-    /// A port, and the host that has it if that was said.
+    /// A port, and the host that has it if one was named.
     Port(Option<&'a str>, &'a str),
 }
 
@@ -184,7 +184,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The one endpoint at a port, and whether the port is a port of this host.
+/// Returns the one endpoint at a port, and true if the port is of this host.
 fn at(
     fabric: &Fabric,
     vnet: &str,

@@ -70,7 +70,7 @@ fn host_with_an_expired_certificate_runs_alone_until_there_is_another_one() {
     connected(&[&h1], &["h2"]);
     assert_eq!(row(&h1, CertificateKind::Member).host, "h2");
 
-    // What is open goes on; what connects is refused.
+    // Open connections continue; new ones are refused.
     hand.pass_days(100);
     assert_eq!(row(&h1, CertificateKind::Own).state, CertificateState::Expired);
     assert!(member(&h1, "h2").connected);
@@ -88,7 +88,7 @@ fn host_with_an_expired_certificate_runs_alone_until_there_is_another_one() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(!member(&h2, "h1").connected);
 
-    // It is taken up by itself.
+    // The host loads it by itself.
     renew(&folder, "h2", 365);
     wait_for("h2 is believed again", || member(&h1, "h2").connected);
     assert_eq!(row(&h2, CertificateKind::Own).state, CertificateState::Valid);
@@ -120,7 +120,7 @@ fn unusable_file_is_refused_with_its_reason_and_the_old_certificate_stays() {
     drop(h2);
 }
 
-/// Both authorities are believed while one follows the other; the end of the first counts.
+/// Both authorities are accepted during a change of authority; the earlier end counts.
 #[test]
 fn authorities_follow_each_other_in_one_file() {
     let (folder, next) = (Folder::new("trust-anchors"), Folder::new("trust-anchors-next"));
@@ -146,7 +146,7 @@ fn files_are_taken_when_they_are_the_same_at_two_looks() {
         [None, Some((1, certificate, 0, 0, 0)), Some((1, key, 0, 0, 0))]
     };
     let mut settled = Settled { loaded: stamp(1, 1), last: stamp(1, 1) };
-    // Key, then certificate; then nothing; then a file goes, and comes back.
+    // The key changes, then the certificate; then nothing; then a file goes, and comes back.
     let looks = [
         (stamp(1, 1), false),
         (stamp(2, 1), false),

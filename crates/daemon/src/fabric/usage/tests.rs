@@ -56,7 +56,7 @@ fn usage_is_that_of_its_own_port() {
     assert_eq!(usage.losses["device.tx_dropped"], 3);
 }
 
-/// The number of a port that went may be another one's by now.
+/// Another port may have the number of a deleted port by now.
 #[test]
 fn usage_of_a_port_that_went_is_not_anothers() {
     for (port, name) in [(4, "db"), (9, "web"), (1, "web")] {

@@ -1,4 +1,4 @@
-//! Who asks is answered; what is announced arrives.
+//! Questions are answered; announcements arrive.
 
 use std::net::Ipv4Addr;
 
@@ -54,7 +54,7 @@ fn nobody_has_it(world: &World<'_>) -> Seen {
     Seen::new().word("who answers", names(&a.asks(Ipv4Addr::new(10, 0, 0, 77), ""), &[&a, &b]))
 }
 
-/// RFC 5227 clause 2.1.1: from 0.0.0.0.
+/// RFC 5227 clause 2.1.1: a probe from 0.0.0.0.
 fn probe(world: &World<'_>) -> Seen {
     let [a, b] = world.stations([H1, H2]);
     let unheard = names(&a.asks(b.ip, "-0"), &[&a, &b]);
@@ -112,7 +112,7 @@ fn proxy(world: &World<'_>) -> Seen {
     Seen::new().count("reached", reached)
 }
 
-/// Machines that ask within a moment for one that has not spoken.
+/// Machines ask at almost the same time for one that has not spoken.
 fn sixteen_ask(world: &World<'_>) -> Seen {
     let [a, b] = world.stations([H1, H2]);
     let askers: Vec<_> = (0..16).map(|at| Mac([2, 0x50, 0, 1, 0, at])).collect();
@@ -127,7 +127,7 @@ fn sixteen_ask(world: &World<'_>) -> Seen {
     Seen::new().count("answered", askers.iter().filter(answered).count())
 }
 
-/// Announcements reach others as they were sent, and change what others believe.
+/// Announcements reach others unchanged, and update their neighbour entries.
 fn announced(world: &World<'_>, make: fn(&Station) -> Vec<u8>, mac: fn(&Station) -> Mac) -> Seen {
     let [a, b, c] = world.stations([H1, H2, H1]);
     b.reaches(a.ip);
@@ -154,7 +154,7 @@ fn announced(world: &World<'_>, make: fn(&Station) -> Vec<u8>, mac: fn(&Station)
         .word("believed", believes(&b))
 }
 
-/// To the smallest frame of Ethernet, as cards pad it, and far beyond.
+/// Padded to the smallest frame of Ethernet, as by network cards, and far beyond.
 fn padded(a: &Station) -> Vec<u8> {
     let mut frame = announcement(a.mac, a.ip);
     frame.resize(200, 0);
@@ -176,7 +176,7 @@ fn unicast(world: &World<'_>) -> Seen {
     Seen::new().at_least("answers", answers, 0).at_least("arrived", arrived, 0)
 }
 
-/// As QEMU sends it when a machine has arrived.
+/// As sent by QEMU when a machine has arrived.
 fn rarp(world: &World<'_>) -> Seen {
     let [a, b] = world.stations([H1, H2]);
     let listener = b.listens();
@@ -191,7 +191,7 @@ fn rarp(world: &World<'_>) -> Seen {
     Seen::new().count("arrived", listener.heard_with(&[0x80, 0x35, 0, 1, 8, 0]))
 }
 
-/// Thirty addresses that are announced at once, as keepalived does.
+/// Thirty addresses announced at once, as by keepalived.
 fn many_announcements(world: &World<'_>) -> Seen {
     let [a, b] = world.stations([H1, H2]);
     let ips: Vec<_> = (100..130).map(|at| Ipv4Addr::new(10, 0, 0, at)).collect();

@@ -1,4 +1,4 @@
-//! What is believed of an address follows the world: addresses go, machines go, MACs change.
+//! Changes of addresses, machines and MACs, and the state that follows them.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -26,11 +26,12 @@ pub(super) const CASES: &[Case] = &[
     case("claims/dead-while-others-send", dead_while_others_send).with(&["arping"]),
 ];
 
-/// How long to look whether it heals.
+/// Longest wait for recovery.
 const LIMIT: Duration = Duration::from_secs(4);
 const VIP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 200);
 
-/// An address goes from one machine to another; a third one has used it, a fourth one asks anew.
+/// An address moves from one machine to another; a third machine has used it, a fourth one resolves
+/// it anew.
 fn moves(world: &World<'_>, to: Host, announced: bool) -> Seen {
     let [a, b, user, asker] = world.stations([H1, to, H2, H1]);
     a.does(&format!("addr add {VIP}/24 dev eth0"));
@@ -49,7 +50,7 @@ fn moves(world: &World<'_>, to: Host, announced: bool) -> Seen {
     Seen::new().word("who answers", who).healed("asked anew", anew).healed("asked again", again)
 }
 
-/// The same with an IP that no binding has, between ports that are bound to others.
+/// The same with an IP without a binding, between ports that are bound to others.
 fn bound_moves(world: &World<'_>) -> Seen {
     let (a, b) = (world.bound(H1), world.bound(H2));
     let [user] = world.stations([H2]);
@@ -69,8 +70,8 @@ fn bound_moves(world: &World<'_>) -> Seen {
         .word("who answers at the second", who)
 }
 
-/// An address that both bound ports may share goes there and back, one at the other host and one at
-/// the same. Each keeps its own.
+/// An address that both bound ports may share moves there and back, to a port of the other host and
+/// to one of the same. Each port keeps its own address.
 fn shared_moves(world: &World<'_>) -> Seen {
     let all = [H1, H2, H2].map(|host| world.sharing(host, VIP));
     let [user] = world.stations([H1]);
@@ -102,7 +103,7 @@ fn deleted(world: &World<'_>) -> Seen {
     Seen::new().word("who answers a probe", probe)
 }
 
-/// What others see of a machine that was there: whether somebody answers for it.
+/// Observes whether another machine answers for one that is gone.
 fn gone(asker: &Station, machine: &Station) -> Seen {
     wait(1_500);
     let answers = asker.asks(machine.ip, "");
@@ -124,7 +125,7 @@ fn port_deleted(world: &World<'_>) -> Seen {
     gone(&asker, &b).word("reachable before", before)
 }
 
-/// As a container engine does that tells nobody.
+/// A namespace is deleted, as by a container engine that announces nothing.
 fn namespace_deleted(world: &World<'_>) -> Seen {
     let [a, asker, b] = world.stations([H1, H1, H2]);
     let before = a.reaches(b.ip) && b.reaches(a.ip);
@@ -156,7 +157,7 @@ fn card_replaced(world: &World<'_>) -> Seen {
     asker.has_address();
     new.does(&format!("addr add {}/24 dev eth0", old.ip));
     let anew = asker.heals(old.ip, LIMIT);
-    // Its neighbour entry is good for half a minute yet, unless somebody announces the new one.
+    // Its neighbour entry stays valid for half a minute, unless the new one is announced.
     a.forgets();
     let again = a.heals(old.ip, LIMIT);
     Seen::new()
@@ -165,7 +166,7 @@ fn card_replaced(world: &World<'_>) -> Seen {
         .healed("asked again", again)
 }
 
-/// A reply that nobody asked for, to a machine that does not use the address.
+/// A reply without a question, to a machine that does not use the address.
 fn unicast_reply(world: &World<'_>) -> Seen {
     let [liar, owner, asker, other] = world.stations([H1, H2, H2, H1]);
     asker.reaches(owner.ip);
@@ -179,12 +180,12 @@ fn unicast_reply(world: &World<'_>) -> Seen {
     Seen::new().word("who answers", who).word("reachable", asker.reaches(owner.ip))
 }
 
-/// A machine that dies without a word, while another one goes on sending to it.
+/// A machine dies silently, while another one continues to send to it.
 fn dead_while_others_send(world: &World<'_>) -> Seen {
     let [a, b, asker] = world.stations([H1, H2, H1]);
     let before = a.reaches(b.ip);
     a.does(&format!("neigh replace {} lladdr {} dev eth0 nud permanent", b.ip, b.mac));
-    // It takes in nothing and says nothing, with its link up.
+    // The machine takes nothing and says nothing, with its link up.
     b.does("addr flush dev eth0");
     for _ in 0..4 {
         a.pings(b.ip, 1);

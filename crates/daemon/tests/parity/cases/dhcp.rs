@@ -1,4 +1,4 @@
-//! Addresses that a server gives: dnsmasq, and clients of three makers.
+//! Addresses from a server: dnsmasq, and clients of three makers.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
 
 const UDHCPC: &[&str] = &["dnsmasq", "udhcpc"];
 
-/// What both clients run: it sets the address and nothing else of the machine.
+/// Script of both clients: it sets the address and nothing else of the machine.
 const SCRIPT: &str = r#"#!/bin/sh
 case "$1" in
 bound|renew) ip addr replace "$ip/24" dev "$interface" ;;
@@ -41,7 +41,7 @@ esac
 exit 0
 "#;
 
-/// A server at 10.0.0.1 with a range.
+/// Starts a server at 10.0.0.1 with a range.
 fn server(world: &World<'_>, station: &Station, range: &str) -> Client {
     let leases = world.file("leases");
     let line = format!(
@@ -72,7 +72,7 @@ fn client(world: &World<'_>, station: &Station, more: &str) -> Client {
     Client::start(world, station, &line)
 }
 
-/// Whether a machine is given an address in time.
+/// Returns true if a machine gets an address in time.
 fn is_given(station: &Station, seconds: u64) -> bool {
     let has = || station.does("-4 addr show dev eth0").contains("inet 10.0.0.1");
     until(Duration::from_secs(seconds), has).is_some()
@@ -123,7 +123,7 @@ fn renewed(world: &World<'_>) -> Seen {
     Seen::new().word("has an address", given).word("renewed", renewed)
 }
 
-/// How a machine leaves its address.
+/// Way in which a machine leaves its address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gone {
     Released,
@@ -131,7 +131,7 @@ enum Gone {
     Deleted,
 }
 
-/// The only address of a server goes from one machine to another, which probes for it.
+/// The only address of a server moves from one machine to another, which probes for it.
 fn reused(world: &World<'_>, gone: Gone) -> Seen {
     let [s] = world.stations([H1]);
     let [old, new] = world.bare([H2, H1]);
@@ -151,7 +151,7 @@ fn reused(world: &World<'_>, gone: Gone) -> Seen {
         }
     }
     drop((holder, first));
-    // Its lease has ended; the server of before knows it no longer.
+    // The lease has ended; a server without its file does not know it any more.
     std::fs::remove_file(world.file("leases")).unwrap();
     wait(1_000);
     let again = server(world, &s, ONE);
@@ -165,7 +165,7 @@ fn reused(world: &World<'_>, gone: Gone) -> Seen {
         .word("second reaches others", has && new.reaches(s.ip))
 }
 
-/// Somebody has taken the only address by hand: the client finds out.
+/// Another machine has taken the only address by hand: the client finds out.
 fn declined(world: &World<'_>) -> Seen {
     let [s] = world.stations([H1]);
     let [squatter, a] = world.bare([H2, H1]);

@@ -1,4 +1,4 @@
-//! Frames that no stack sends, or seldom: they arrive, or they do not, as on a bridge.
+//! Frames that stacks send never, or seldom: they arrive, or do not, as on a bridge.
 
 use std::net::Ipv4Addr;
 
@@ -33,14 +33,14 @@ pub(super) const CASES: &[Case] = &[
     case("frames/nobody-else-hears-unicast", unicast_is_private),
 ];
 
-/// Marks the payload of frame number `at`.
+/// Returns the mark for the payload of frame number `at`.
 fn mark(at: usize) -> [u8; 8] {
     let mut mark = *b"parity\0\0";
     mark[6..].copy_from_slice(&u16::try_from(at).unwrap().to_be_bytes());
     mark
 }
 
-/// A payload of 46 bytes, the least of Ethernet, with a mark at its end.
+/// Returns a payload of 46 bytes, the smallest of Ethernet, with a mark at its end.
 fn payload(at: usize, begin: &[u8]) -> Vec<u8> {
     let mut bytes = begin.to_vec();
     bytes.resize(bytes.len().max(38), 0);
@@ -48,7 +48,7 @@ fn payload(at: usize, begin: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Which of some frames from `a` arrive at `b`: their names.
+/// Sends frames from `a` and returns the names of those that arrive at `b`.
 fn arrive(a: &Station, b: &Station, frames: &[(String, Vec<u8>)]) -> String {
     let listener = b.listens();
     let mut sender = a.sender();
@@ -66,7 +66,7 @@ fn arrive(a: &Station, b: &Station, frames: &[(String, Vec<u8>)]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(" ") }
 }
 
-/// Two stations that know each other.
+/// Returns two stations that know each other.
 fn pair(world: &World<'_>) -> [Station; 2] {
     let [a, b] = world.stations([H1, H2]);
     a.reaches(b.ip);
@@ -74,7 +74,7 @@ fn pair(world: &World<'_>) -> [Station; 2] {
 }
 
 /// Novell, X.25, AppleTalk, MPLS, PPPoE, 802.1X, RoCE, ATA, EtherCAT, PROFINET, Wake-on-LAN,
-/// MACsec, FCoE, TRILL, HSR, BATMAN, loopback, IEEE's experiments, and two numbers of nobody.
+/// MACsec, FCoE, TRILL, HSR, BATMAN, loopback, IEEE's experiments, and two unassigned numbers.
 fn odd_types(world: &World<'_>, broadcast: bool) -> Seen {
     let [a, b] = pair(world);
     let types: [u16; 22] = [
@@ -89,7 +89,7 @@ fn odd_types(world: &World<'_>, broadcast: bool) -> Seen {
     Seen::new().word("arrive", arrive(&a, &b, &frames))
 }
 
-/// IS-IS, NetBEUI, SNAP: a length where others have a type.
+/// IS-IS, NetBEUI, SNAP: a length in place of a type.
 fn lengths(world: &World<'_>) -> Seen {
     let [a, b] = pair(world);
     let kinds: [(&str, &[u8], Mac); 4] = [
@@ -148,7 +148,7 @@ fn tags(world: &World<'_>) -> Seen {
         .word("broadcast", arrive(&a, &b, &make(Mac::BROADCAST)))
 }
 
-/// Below the least of Ethernet, which devices without a wire pass.
+/// Frames below Ethernet's minimum, which devices without a wire pass.
 fn small(world: &World<'_>) -> Seen {
     let [a, b] = pair(world);
     let frame = |at: usize| {
@@ -160,7 +160,7 @@ fn small(world: &World<'_>) -> Seen {
     Seen::new().word("arrive", arrive(&a, &b, &frames))
 }
 
-/// IPv4 that a router or a host would not take: a bridge does not look.
+/// IPv4 that a router or a host would not accept: a bridge does not check.
 fn odd_packets(world: &World<'_>) -> Seen {
     let [a, b] = pair(world);
     let packet = |at: usize, change: fn(&mut Vec<u8>)| {
@@ -215,19 +215,19 @@ fn odd_sources(world: &World<'_>) -> Seen {
     Seen::new().word("arrive", arrive(&a, &b, &frames)).word("still reachable", a.reaches(b.ip))
 }
 
-/// A bridge sends nothing back where it came from.
+/// A bridge sends no frame back to its ingress port.
 fn to_oneself(world: &World<'_>) -> Seen {
     let [a, b] = pair(world);
-    // From `a`, in the name of `b`, which moves `b` for a moment.
+    // From `a`, with the source of `b`, which moves `b` for a moment.
     let listener = a.listens();
     a.sends(&ethernet(a.mac, b.mac, EXPERIMENT, &payload(0, &[])));
-    // The socket hears it once when it is sent.
+    // The socket hears the frame once when it is sent.
     let back = listener.heard_with(&mark(0)).saturating_sub(1);
     let healed = b.reaches(a.ip) && a.reaches(b.ip);
     Seen::new().count("come back", back).word("still reachable", healed)
 }
 
-/// Nobody has the MAC: a bridge gives it to all.
+/// An unknown MAC: a bridge floods the frame.
 fn unknown(world: &World<'_>) -> Seen {
     let [a, b] = pair(world);
     let to = Mac([2, 0x50, 0, 0, 6, 6]);
@@ -239,7 +239,7 @@ fn unknown(world: &World<'_>) -> Seen {
     Seen::new().word("others hear", arrive(&a, &b, &frames))
 }
 
-/// A sink without ARP, whose MAC the sender knows: Windows NLB, a capture card, a bare receiver.
+/// A sink without ARP, whose MAC the sender knows: Windows NLB, a capture device, a bare receiver.
 fn never_speaks(world: &World<'_>, bound: bool) -> Seen {
     let [a] = world.stations([H1]);
     let b = match bound {
@@ -263,8 +263,8 @@ fn never_speaks(world: &World<'_>, bound: bool) -> Seen {
     Seen::new().at_least("arrived of 20", arrived, 0)
 }
 
-/// Windows NLB: a unicast address behind a MAC that no frame comes from, for all of the cluster. It
-/// is a group's in multicast mode.
+/// Windows NLB: a unicast address behind a MAC that never sends, for the whole cluster. The MAC is
+/// a group address in multicast mode.
 fn cluster(world: &World<'_>, mac: &str) -> Seen {
     let [a, b, c] = world.stations([H1, H2, H1]);
     let ip = Ipv4Addr::new(10, 0, 0, 50);

@@ -47,7 +47,7 @@ fn joins(station: &Station, group: Ipv4Addr) -> UdpSocket {
     socket
 }
 
-/// Ten datagrams.
+/// Sends ten datagrams.
 fn sends(station: &Station, to: Ipv4Addr) {
     let socket = station.netns.udp(station.ip, 0);
     socket.set_broadcast(true).unwrap();
@@ -107,7 +107,7 @@ fn no_ip(world: &World<'_>) -> Seen {
     Seen::new().count("arrived of 5", listener.heard_with(b"parity of groups"))
 }
 
-/// Copies of one broadcast at each of several stations of both hosts, and none at the sender.
+/// One copy of a broadcast at each of several stations of both hosts, and none at the sender.
 fn one_copy(world: &World<'_>) -> Seen {
     let stations = world.stations([H1, H1, H1, H2, H2, H2]);
     let listeners: Vec<_> = stations.iter().map(Station::listens).collect();

@@ -1,4 +1,4 @@
-//! Several machines behind one card.
+//! Several machines behind one device.
 
 use std::net::Ipv4Addr;
 
@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = &[
     case("macvlan/beside-a-bound-address", beside_bound),
 ];
 
-/// Machines number `from` and following, behind a station.
+/// Adds `count` machines, numbered from `from`, behind a station.
 fn behind(station: &Station, from: u8, count: u8) -> Vec<Ipv4Addr> {
     // Each answers for its own address only.
     station.sysctl("net/ipv4/conf/all/arp_ignore", "1");
@@ -54,7 +54,7 @@ fn both_sides(world: &World<'_>) -> Seen {
     Seen::new().count("reached of 4", reached)
 }
 
-/// A bound port takes no other machine: that is what binding is for.
+/// A bound port accepts no other machine: that is the purpose of binding.
 fn beside_bound(world: &World<'_>) -> Seen {
     let [a] = world.stations([H1]);
     let b = world.bound(H2);

@@ -14,7 +14,7 @@ mod vrrp;
 
 use super::{Case, When};
 
-/// All cases: first those that run beside others.
+/// Returns all cases: first those that run beside others.
 pub(crate) fn all() -> Vec<Case> {
     let themes = [
         dhcp::CASES,

@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The machine is at `to` from now on, and no longer at `from`.
+/// Moves the machine from `from` to `to`.
 fn arrives(machine: &Station, from: &Station, to: &Station) {
     from.does("addr flush dev eth0");
     from.does("link set eth0 down");
@@ -42,7 +42,7 @@ fn once(world: &World<'_>, host: Host) -> Seen {
     Seen::new().word("reachable before", before).healed("healed", after).count("lost of 20", lost)
 }
 
-/// It does not announce itself; what it sends by itself is one datagram to somebody else.
+/// The machine does not announce itself; it only sends one datagram to another station.
 fn in_silence(world: &World<'_>) -> Seen {
     let [user, old, other] = world.stations([H2, H1, H1]);
     let new = world.twin(H2, &old);
@@ -69,7 +69,7 @@ fn often(world: &World<'_>, times: usize) -> Seen {
     Seen::new().word("reachable before", before).healed("healed", after)
 }
 
-/// A bond's fail-over: the same MAC speaks by another card, without a link that goes down.
+/// A bond's fail-over: the same MAC speaks through another device, and no link goes down.
 fn turns(world: &World<'_>, times: usize, pause_ms: u64) -> Seen {
     let [user, first] = world.stations([H2, H1]);
     let second = world.twin(H2, &first);
@@ -96,7 +96,7 @@ fn cards_slowly(world: &World<'_>) -> Seen {
     turns(world, 10, 7_000)
 }
 
-/// A card goes down and comes up, with the same addresses.
+/// A device goes down and comes up, with the same addresses.
 fn after_link_down(world: &World<'_>) -> Seen {
     let [user, machine] = world.stations([H2, H1]);
     let before = user.reaches(machine.ip);

@@ -33,7 +33,7 @@ fn jumbo(world: &World<'_>, host: Host) -> Seen {
         .count("of a byte less", pings_of(&a, &b, MTU_MAX - 1, "-M do"))
 }
 
-/// Packets as large as the sender may send, to one that takes less.
+/// Packets as large as the sender may send, to a receiver with a smaller MTU.
 fn sizes(world: &World<'_>, sender: u16, receiver: u16) -> Seen {
     let [a, b] = world.stations([H1, H2]);
     a.does(&format!("link set eth0 mtu {sender}"));
@@ -59,7 +59,7 @@ fn jumbo_fragments(world: &World<'_>) -> Seen {
     Seen::new().count("answered of 5", pings_of(&a, &b, 40_000, ""))
 }
 
-/// Both tell their MSS; the larger one follows.
+/// Both announce their MSS; the larger one follows.
 fn unequal(world: &World<'_>) -> Seen {
     let [a, b] = world.stations([H1, H2]);
     a.does(&format!("link set eth0 mtu {MTU_MAX}"));

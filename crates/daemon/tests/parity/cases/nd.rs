@@ -1,4 +1,4 @@
-//! Neighbour discovery and what else a router says (RFC 4861, RFC 4862).
+//! Neighbour discovery and other messages of routers (RFC 4861, RFC 4862).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -42,12 +42,12 @@ const SHARED: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x200);
 fn pair<const N: usize>(world: &World<'_>, hosts: [Host; N]) -> [Station; N] {
     let stations = world.bare(hosts);
     stations.iter().for_each(Station::has_address6);
-    // Their reports of groups have been sent.
+    // The reports of groups have been sent.
     wait(300);
     stations
 }
 
-/// The MAC that `ndisc6` is told.
+/// Returns the MAC that `ndisc6` gets.
 fn told(station: &Station, ip: Ipv6Addr) -> String {
     let text = station.prints(&format!("ndisc6 -1 -q -r 3 -w 700 {ip} eth0"));
     text.trim().to_lowercase()
@@ -64,7 +64,7 @@ fn nobody(world: &World<'_>) -> Seen {
     Seen::new().word("answer", told(&a, SHARED))
 }
 
-/// The word of duplicate address detection on an address that a machine takes.
+/// Returns the result of duplicate address detection for an address that a machine takes.
 fn probed(station: &Station, ip: Ipv6Addr) -> &'static str {
     station.does(&format!("-6 addr add {ip}/64 dev eth0"));
     let show = || station.does(&format!("-6 addr show dev eth0 to {ip}"));
@@ -137,7 +137,7 @@ fn link_local(world: &World<'_>) -> Seen {
     reaches_link_local(&a, &b)
 }
 
-/// RFC 7217: from a secret of the machine.
+/// RFC 7217: addresses made from a secret of the machine.
 fn stable_privacy(world: &World<'_>, bound: bool) -> Seen {
     let [a] = world.bare([H1]);
     let b = if bound { world.bound(H2) } else { world.bare([H2])[0].clone() };
@@ -186,7 +186,7 @@ fn solicited(world: &World<'_>) -> Seen {
     Seen::new().word("told a prefix", text.contains("fd00:7::/64"))
 }
 
-/// A message that no part of neighbour resolution is, to all nodes.
+/// A message that is not part of neighbour resolution, to all nodes.
 fn passes(world: &World<'_>, kind: u8) -> Seen {
     let [a, b, c] = pair(world, [H1, H2, H1]);
     let (far, near) = (b.listens(), c.listens());
@@ -226,7 +226,7 @@ fn unsolicited(world: &World<'_>) -> Seen {
     )
 }
 
-/// Machines that ask within a moment for one that has not spoken.
+/// Machines ask at almost the same time for one that has not spoken.
 fn sixteen_ask(world: &World<'_>) -> Seen {
     let [a, b] = world.bare([H1, H2]);
     a.speaks_v6();
@@ -239,8 +239,8 @@ fn sixteen_ask(world: &World<'_>) -> Seen {
         let ip = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, at);
         sender.send(&solicitation(*mac, ip, b.ip6));
     }
-    // Those that the target does not know it has to ask for itself: only the kernel's first
-    // answers count, which go to the MAC of the question.
+    // The target has to resolve unknown askers itself: only the kernel's first answers count, which
+    // go to the MAC of the question.
     wait(1_000);
     let heard = listener.heard();
     let answered = |mac: &&Mac| heard.iter().any(|frame| is_advertisement_to(frame, **mac));

@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = &[
 
 const BYTES: usize = 2_000_000;
 
-/// Sends bytes over TCP; how many arrive.
+/// Sends bytes over TCP; returns the number that arrives.
 pub(super) fn transfer(from: &Station, to: &Station) -> usize {
     let listener = to.netns.inside(|| TcpListener::bind((to.ip, 0)).unwrap());
     let address = listener.local_addr().unwrap();
@@ -69,7 +69,7 @@ fn unreachable(world: &World<'_>) -> Seen {
     Seen::new().word("told", format!("{error:?}"))
 }
 
-/// A network behind a router: sources that no claim has.
+/// A network behind a router: sources without a claim.
 fn router(world: &World<'_>) -> Seen {
     let [a, r] = world.stations([H1, H2]);
     r.does("addr add 10.7.0.1/32 dev lo");

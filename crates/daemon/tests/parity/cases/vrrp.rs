@@ -25,16 +25,16 @@ pub(super) const CASES: &[Case] = &[
 
 const KEEPALIVED: &[&str] = &["keepalived"];
 const LIMIT: Duration = Duration::from_secs(5);
-/// For the long case: a start takes its time.
+/// For the long case: a start takes a while.
 const LONG: Duration = Duration::from_secs(15);
 const VIP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 200);
 
-/// How the pair is set up.
+/// Setup of the pair.
 struct Setup {
-    /// Lines of its own.
+    /// Additional configuration lines.
     more: &'static str,
     addresses: u8,
-    /// Their ports are bound, and may share the address.
+    /// True if the ports are bound, and may share the address.
     bound: bool,
 }
 
@@ -69,7 +69,7 @@ fn has_vip(station: &Station) -> bool {
     station.does("-4 addr show").contains(&format!("inet {VIP}/"))
 }
 
-/// A master on the first host and a backup on the second, which have agreed.
+/// Starts a master on the first host and a backup on the second, and waits until they have agreed.
 fn agreed(world: &World<'_>, setup: &Setup) -> ([Station; 2], [Client; 2]) {
     let [a, b] = match setup.bound {
         true => [H1, H2].map(|host| world.sharing(host, VIP)),
@@ -92,7 +92,7 @@ fn one_master(world: &World<'_>) -> Seen {
         .word("reachable", user.reaches(VIP))
 }
 
-/// How the master ends.
+/// End of the master.
 #[derive(Clone, Copy)]
 enum Fault {
     Stop,
@@ -120,7 +120,7 @@ fn fail_over(world: &World<'_>, setup: &Setup, fault: Fault) -> Seen {
         .healed("asked again", again)
 }
 
-/// Clients that have used all of thirty addresses follow when they go to the other machine.
+/// Clients that have used all of thirty addresses follow when these move to the other machine.
 fn thirty(world: &World<'_>) -> Seen {
     let ([_a, b], mut clients) = agreed(world, &MANY);
     let [user] = world.stations([H2]);

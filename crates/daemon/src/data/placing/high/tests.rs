@@ -32,7 +32,7 @@ fn what_is_gathered_is_of_one_worker_by_group() {
             let count = after.iter().filter(|at| usize::from(**at) == worker).count();
             assert!(count * workers * 2 > ALL, "worker {worker} of {workers}: {count}");
         }
-        // What is left to do becomes less with every part of it.
+        // The remaining work shrinks with every executed part.
         let some: Vec<Change> = changes.iter().step_by(3).copied().collect();
         let rest = gathering(&moved(&table, &some), |_| true).unwrap();
         assert_eq!(rest.len(), changes.len() - some.len());
@@ -47,7 +47,7 @@ fn others_come_to_a_bucket_that_cannot_go() {
     let changes = gathering(&table, |bucket| bucket != stays).unwrap();
     assert_eq!(changes.len(), 4);
     assert!(changes.iter().all(|c| c.to == 1 && group_of(c.bucket) == group_of(stays)));
-    // Two of them, of one worker and of two.
+    // Two buckets may not leave: on one worker, and on two.
     table[usize::from(other)] = 1;
     assert!(gathering(&table, |bucket| bucket != stays && bucket != other).is_some());
     table[usize::from(other)] = 2;

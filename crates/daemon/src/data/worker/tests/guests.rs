@@ -1,4 +1,4 @@
-//! Ports for virtual machines, with guests of our own behind them.
+//! Ports for virtual machines, with the tests' own guests behind them.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,11 +16,11 @@ mod refills;
 struct Vms {
     running: Running,
     guests: Vec<Guest>,
-    /// Those that listen wait for the worker's port.
+    /// Folder of the sockets: guests that listen wait there for the worker's port.
     dir: Folder,
 }
 
-/// A folder for sockets, which goes with this.
+/// A folder for sockets, deleted when dropped.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
@@ -106,7 +106,7 @@ impl Vms {
         }
     }
 
-    /// Sends so many frames of all sizes and expects each of them, in order and whole.
+    /// Sends `count` frames of all sizes and expects each of them, in order and whole.
     fn exchange(&mut self, from: usize, to: usize, count: u32) {
         let (mut sent, mut seen) = (0, 0);
         let sized = |number: u32| {
@@ -140,7 +140,7 @@ impl Vms {
         drops.iter().map(|row| row.count.frames).sum()
     }
 
-    /// Everything is accounted for.
+    /// Checks that every frame is accounted for.
     fn end(mut self) {
         self.guests.clear();
         let Body::Audit(audit) = self.running.ask(Question::Audit) else { panic!("an audit") };
@@ -149,7 +149,7 @@ impl Vms {
     }
 }
 
-/// Each feature left out once, and each way to lay out frames.
+/// Returns configurations with each feature left out once, and each way to lay out frames.
 fn guest_configs() -> Vec<GuestConfig> {
     let base = GuestConfig::default();
     let mut all = vec![base.clone()];
@@ -183,7 +183,7 @@ fn guests_of_all_kinds_talk_to_each_other() {
     }
 }
 
-/// A queue that is beyond its share of its input has the rest of the turn to get rid of that.
+/// A queue beyond its share of the input has the rest of the turn to send the excess.
 #[test]
 fn what_leaves_in_the_turn_in_which_it_came_is_not_copied_first() {
     const BURST: u32 = 60;
@@ -210,7 +210,8 @@ fn plain(count: usize) -> Vms {
     vms(&containers(count, 64), |_| GuestConfig::default(), Role::Server)
 }
 
-/// Sends to one that takes nothing until the sender is held. Returns how many it sent.
+/// Sends to a receiver that takes nothing until the sender is held. Returns the number of frames
+/// sent.
 fn fill(vms: &mut Vms, from: usize, to: usize) -> u32 {
     let (mut sent, mut since) = (0, Instant::now());
     while since.elapsed() < Duration::from_millis(100) {
@@ -241,7 +242,7 @@ fn a_guest_that_sleeps_holds_its_sender_and_nobody_else() {
 fn completions_in_order_wait_for_a_frame_that_is_held_back_and_frames_do_not() {
     let config = containers(3, 64);
     let mut vms = vms_in_order(&config, |_| GuestConfig::default(), Role::Server, true);
-    // The receiver's ring, and some that have no room.
+    // The receiver's ring, and some frames that find no room.
     let (sent, held) = (256 + 5, 5);
     for number in 0..sent {
         vms.send(0, &frame(0, 1, number));
@@ -275,7 +276,7 @@ fn number_of(vms: &mut Vms, at: usize) -> u32 {
 fn a_guest_that_stops_has_its_chains_back_and_its_frames_are_not_lost() {
     let mut vms = plain(2);
     for _ in 0..20 {
-        // The receiver's ring, and as many as the pool has room for.
+        // The receiver's ring, and the frames that the pool has room for.
         let sent = 256 + 30;
         for number in 0..sent {
             vms.send(0, &frame(0, 1, number));
@@ -287,7 +288,8 @@ fn a_guest_that_stops_has_its_chains_back_and_its_frames_are_not_lost() {
         let began = Instant::now();
         vms.guests[0].stop().unwrap();
         at_most("a guest has its chains back", began.elapsed(), Duration::from_millis(500));
-        // What was taken is used, and the rest is still the guest's: it comes when it starts.
+        // The taken frames are used, and the others still belong to the guest: they come when it
+        // starts.
         vms.guests[0].start().unwrap();
         for number in 0..sent {
             assert_eq!(number_of(&mut vms, 1), number);
@@ -325,7 +327,7 @@ fn a_receiver_that_stops_loses_only_what_comes_meanwhile() {
         vms.send(0, &frame(0, 1, number));
     }
     let until = Instant::now() + PATIENCE;
-    // As on a wire that is not plugged in.
+    // Frames are lost as on a cable that is not plugged in.
     while vms.port(1).lost.frames < 1_000 {
         assert!(Instant::now() < until, "{} are counted", vms.port(1).lost.frames);
         std::thread::sleep(Duration::from_millis(1));
@@ -340,7 +342,7 @@ fn a_receiver_that_stops_loses_only_what_comes_meanwhile() {
 fn a_guest_that_is_killed_comes_back() {
     let mut vms = plain(3);
     for round in 0..10 {
-        // With frames of its own waiting, and frames waiting for it.
+        // The port has frames of its own waiting, and frames wait for it.
         fill(&mut vms, 0, 1);
         fill(&mut vms, 2, 0);
         vms.guests[0].hang_up();
@@ -364,10 +366,10 @@ fn a_guest_that_is_killed_comes_back() {
     vms.end();
 }
 
-/// What a guest may do to a ring that it must not, and what is said of it.
+/// A guest's violation of the ring's rules, and the message expected.
 type Misdeed = (&'static str, fn(&mut Guest));
 
-/// Offers one descriptor of its transmit queue as it stands here.
+/// Offers one descriptor of the transmit queue unchanged.
 fn offer(guest: &mut Guest, descriptor: Descriptor) {
     let ring = guest.pair(0).sender.ring();
     ring.put_descriptor(0, descriptor);
@@ -453,9 +455,9 @@ fn misdeeds() -> Vec<Misdeed> {
     ]
 }
 
-/// Its memory becomes that long, as its front end may do at any time.
+/// Resizes a guest's memory, as its front end may do at any time.
 fn resize_memory(guest: &Guest, size: usize) {
-    // Whoever maps it holds the file.
+    // A process that maps the memory holds its file.
     let file = std::fs::File::from(guest.memory().fd().try_clone_to_owned().unwrap());
     file.set_len(size as u64).unwrap();
 }
@@ -465,7 +467,7 @@ fn a_guest_whose_memory_goes_away_is_stopped_by_name_and_the_others_notice_nothi
     for waiting in [0, 20] {
         let mut vms = plain(3);
         vms.exchange(0, 1, 30);
-        // Handles point into it when it goes.
+        // Handles point into the memory when it goes.
         for number in 0..waiting {
             vms.send(2, &frame(2, 0, number));
         }
@@ -480,7 +482,7 @@ fn a_guest_whose_memory_goes_away_is_stopped_by_name_and_the_others_notice_nothi
         while vms.guests[0].receive().is_some() {}
         vms.exchange(0, 1, 200);
         vms.exchange(1, 0, 200);
-        // A front end that comes back with memory is welcome.
+        // A front end that comes back with memory is accepted.
         resize_memory(&vms.guests[2], size);
         vms.guests[2].hang_up();
         vms.guests[2].reboot();
@@ -509,7 +511,7 @@ fn a_hostile_guest_is_stopped_by_name_and_the_others_notice_nothing() {
         assert!(problem.contains(said), "{said}: {problem}");
         vms.exchange(0, 1, 200);
         vms.exchange(1, 0, 200);
-        // It may mend its ways.
+        // The guest may correct itself.
         vms.guests[2].hang_up();
         vms.guests[2].reboot();
         let stream = sluice_testkit::guest::connect(&vms.dir.join("2"), 100).unwrap();

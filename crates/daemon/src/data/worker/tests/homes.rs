@@ -1,4 +1,4 @@
-//! Ports that move between workers while frames come and go.
+//! Ports that migrate between workers while frames come and go.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,13 +16,13 @@ mod given_up;
 
 const PORTS: usize = 4;
 
-/// For so long: three seconds, or what is asked for.
+/// Returns the duration of the test: three seconds, or the value of the environment.
 fn duration() -> Duration {
     let said = std::env::var("SLUICE_MOVE_SECONDS").ok();
     Duration::from_secs(said.and_then(|text| text.parse().ok()).unwrap_or(3))
 }
 
-/// What became of moves.
+/// Outcomes of migrations.
 #[derive(Debug, Default)]
 struct Moves {
     done: usize,
@@ -30,7 +30,7 @@ struct Moves {
     micros: Vec<u128>,
 }
 
-/// Moves ports to and fro between two workers until it is told to stop.
+/// Moves ports to and fro between two workers until `stop` is set.
 fn move_about(mover: &Mover, mut homes: Vec<usize>, stop: &AtomicBool) -> Moves {
     let mut moves = Moves::default();
     for port in (0..homes.len()).cycle() {
@@ -58,7 +58,7 @@ fn move_about(mover: &Mover, mut homes: Vec<usize>, stop: &AtomicBool) -> Moves 
     moves
 }
 
-/// What was sent and received of each pair.
+/// Frames sent and received, by pair.
 #[derive(Default)]
 struct Pairs {
     sent: [[u32; PORTS]; PORTS],
@@ -76,15 +76,15 @@ impl Pairs {
         self.sent[from][to] += u32::from(send(&frame(from, to, number)));
     }
 
-    /// The next frame of a pair, or it was lost, or overtaken.
+    /// Takes the next frame of a pair. Panics if frames were lost or reordered.
     fn take(&mut self, to: usize, frame: &[u8]) {
         let from = usize::from(frame[11]);
         assert_eq!(number(frame), self.got[from][to], "{from} to {to}: one is late, or lost");
         self.got[from][to] += 1;
     }
 
-    /// Sends in all directions until `is_over`, and then receives what is on its way. `send` and
-    /// `receive` are of the port's other end.
+    /// Sends in all directions until `is_over`, and then receives the rest. `send` and `receive`
+    /// act on the port's other end.
     fn pass(
         &mut self,
         mut is_over: impl FnMut() -> bool,
@@ -109,7 +109,7 @@ impl Pairs {
         eprintln!("{sum} frames, none lost and none late");
     }
 
-    /// What is shown of each port is what was sent and received there.
+    /// Checks that each port's counters show the frames sent and received there.
     fn are_shown(&self, running: &Several) {
         let Body::Ports(ports) = running.ask(Question::Ports) else { panic!("ports") };
         assert_eq!(ports.len(), PORTS, "each is shown once");
@@ -122,7 +122,7 @@ impl Pairs {
     }
 }
 
-/// Sees that there is a stop, whatever happens.
+/// Sets the stop flag when dropped, even on a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -194,13 +194,13 @@ fn a_port_whose_frames_do_not_leave_stays_and_nothing_is_lost() {
         assert!(!mover.go(PortId(port), from, 1 - from).unwrap(), "port {port} cannot leave");
         assert!(begun.elapsed() < PATIENCE, "it is given up in time");
     }
-    // Everything goes on as before: others pass, and all that waited arrives.
+    // Everything continues as before: other frames pass, and all waiting frames arrive.
     assert!(running.send(2, 0, 7));
     assert_eq!(number(&running.receive(0)), 7);
     for number in 0..sent {
         assert_eq!(super::number(&running.receive(1)), number, "in order, and none lost");
     }
-    // With nothing on its way it goes, and serves as before.
+    // With no frames under way the port goes, and serves as before.
     let patient = Mover::new(running.askers.clone(), PATIENCE);
     assert!(patient.go(PortId(1), 1, 0).unwrap());
     for number in 0..100 {
@@ -223,7 +223,7 @@ fn guests_that_come_and_go_while_their_ports_move_disturb_nobody() {
         let _stop = Stop(&stop);
         let moving = scope.spawn(|| move_about(&mover, vec![0, 1, 0], &stop));
         let (mut count, mut last) = (0, None);
-        // Nothing happens to guests 1 and 2: what one sends to the other arrives, all of it.
+        // Guests 1 and 2 are not touched: all frames between them arrive.
         let mut bystanders = Pairs::default();
         for round in 0..40 {
             let begun = Instant::now();
@@ -237,7 +237,8 @@ fn guests_that_come_and_go_while_their_ports_move_disturb_nobody() {
                 while let Some(frame) = guests[0].receive() {
                     came += u32::from(frame[11] != 0);
                 }
-                // Guest 1 looks away now and then, so that frames wait where they crossed to.
+                // Guest 1 pauses now and then, so that frames wait at the worker to which they
+                // crossed.
                 let looks = round % 2 == 0 || begun.elapsed() > Duration::from_millis(2);
                 while let Some(frame) = looks.then(|| guests[1].receive()).flatten() {
                     if frame[11] == 0 {
@@ -308,7 +309,7 @@ fn stopping_while_ports_move_delivers_what_was_read() {
                 seen += 1;
             }
             assert!(seen <= sent[from]);
-            // The books of a port that was between two workers are with neither.
+            // The counters of a port between two workers are with neither.
             if !ended.iter().any(|worker| worker.has.contains(&PortId::from_index(from))) {
                 continue;
             }

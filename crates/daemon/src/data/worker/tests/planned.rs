@@ -1,4 +1,4 @@
-//! Hosts as a configuration makes them, with guests behind their sockets.
+//! Hosts made from a configuration, with guests behind their sockets.
 
 use sluice_base::DropReason;
 use sluice_testkit::guest::{Guest, GuestConfig};
@@ -13,11 +13,11 @@ use crate::data::taps::Taps;
 pub(super) struct Host {
     pub(super) running: Running,
     pub(super) guests: Vec<Guest>,
-    /// Of the sockets, which have the numbers of their guests; it goes last.
+    /// Folder of the sockets, which have the numbers of their guests; it is dropped last.
     pub(super) folder: Folder,
 }
 
-/// Starts what `text` says, and a guest of each of these kinds.
+/// Starts the host that `text` configures, and a guest of each of these kinds.
 pub(super) fn host(
     folder: Folder,
     text: &str,
@@ -41,7 +41,7 @@ pub(super) fn host(
 }
 
 impl Host {
-    /// The next frame that comes by a pair.
+    /// Returns the next frame of a queue pair.
     pub(super) fn receive(&mut self, at: usize, pair: usize) -> Vec<u8> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -53,7 +53,7 @@ impl Host {
         }
     }
 
-    /// Sends frames, by their numbers, until the sender is held. Returns how many.
+    /// Sends frames, by their numbers, until the sender is held. Returns the number of frames.
     pub(super) fn until_held(&mut self, mut send: impl FnMut(&mut Self, u32) -> bool) -> u32 {
         let (mut sent, mut since) = (0, Instant::now());
         while since.elapsed() < Duration::from_millis(100) {

@@ -1,5 +1,5 @@
-//! Ports of several queue pairs: what a guest sends by one of them does not wait for what it sent
-//! by another.
+//! Ports of several queue pairs: a guest's frames of one pair do not wait for its frames of
+//! another.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,8 @@ use super::guests::Folder;
 use super::planned::{self, Host};
 use super::*;
 
-/// A host of guests with so many pairs of queues, and ports of two: priorities 0 to 3, and 4 to 7.
+/// Makes a host of guests with these numbers of queue pairs, and ports of two: priorities 0 to 3,
+/// and 4 to 7.
 fn host(pairs: &[usize]) -> Host {
     let dir = Folder::new();
     // A receiver that is held for a second is no culprit here: on a busy machine it takes longer.
@@ -34,12 +35,13 @@ impl Host {
         self.guests[from].pair(pair).sender.send(&frame(from, to, number))
     }
 
-    /// Sends by a pair to one that takes nothing, until that is held. Returns how many.
+    /// Sends by a pair to a receiver that takes nothing, until the pair is held. Returns the number
+    /// of frames sent.
     fn fill_by(&mut self, by: (usize, usize), to: usize) -> u32 {
         self.until_held(|host, number| host.send(by, to, number))
     }
 
-    /// Sends so many frames by a pair and expects each of them there.
+    /// Sends `count` frames by a pair and expects each of them at the receiver.
     fn pass(&mut self, by: (usize, usize), at: (usize, usize), count: u32) {
         let until = Instant::now() + PATIENCE;
         for number in 0..count {
@@ -75,13 +77,13 @@ impl Host {
 #[test]
 fn a_queue_that_is_held_back_holds_no_other_of_its_guest() {
     let mut host = host(&[2, 2, 2]);
-    // Guest 1 takes nothing from one of its queues; either way round.
+    // Guest 1 takes nothing from one of its queues, each in turn.
     for (held, free) in [(1, 0), (0, 1)] {
         let sent = host.fill_by((0, held), 1);
         assert!(sent >= 512, "{sent}: the receiver's ring and the sender's");
         host.pass((0, free), (1, free), 300);
         host.pass((0, free), (2, free), 300);
-        // Others reach what is free of it, too.
+        // Others reach its free queue, too.
         host.pass((2, free), (1, free), 300);
         host.expect((1, held), sent);
         host.pass((0, held), (1, held), 300);
@@ -95,7 +97,7 @@ fn a_receiver_gets_what_it_has_no_queue_for_by_its_first() {
     host.pass((0, 1), (1, 0), 300);
     host.pass((0, 0), (1, 0), 300);
     host.pass((1, 0), (0, 0), 300);
-    // Queues are enabled and disabled while frames pass, as a driver does that changes its mind.
+    // Queues are enabled and disabled while frames pass, as by a driver that changes its mind.
     for _ in 0..5 {
         host.guests[0].enable(2, false).unwrap();
         host.guests[0].enable(3, false).unwrap();
@@ -115,7 +117,7 @@ fn a_receiver_gets_what_it_has_no_queue_for_by_its_first() {
 fn a_ring_that_stops_leaves_the_others() {
     let mut host = host(&[2, 2]);
     for _ in 0..5 {
-        // With frames in the switch that lie in it: what the pool takes is not lost.
+        // Frames in the switch lie in that memory: frames copied into the pool are not lost.
         let sent = 256 + 20;
         for number in 0..sent {
             let until = Instant::now() + PATIENCE;
@@ -135,7 +137,7 @@ fn a_ring_that_stops_leaves_the_others() {
         host.expect((1, 1), sent);
         host.pass((0, 1), (1, 1), 100);
     }
-    // A receive queue that stops: its frames come by the first.
+    // A receive queue stops: its frames arrive through the first one.
     host.guests[1].stop_ring(2).unwrap();
     host.pass((0, 1), (1, 0), 100);
     host.guests[1].start_ring(2).unwrap();
@@ -170,7 +172,7 @@ fn queues_are_offered_as_many_as_there_are() {
     host.guests[0].hang_up();
     let path = host.folder.join("0");
     let of = |queue_pairs| GuestConfig { queue_pairs, required: feature::MQ, ..Default::default() };
-    // It may be told at its next request, or find that nobody listens any more.
+    // The refusal may come at its next request, or the guest may find that nobody listens any more.
     let refused = Guest::connected(of(3), &path);
     let until = Instant::now() + PATIENCE;
     let is_said = |host: &Host| {

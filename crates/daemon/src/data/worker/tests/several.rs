@@ -21,22 +21,22 @@ pub(super) struct Several {
     pub(super) loads: Vec<Arc<Load>>,
 }
 
-/// What is known of a worker that has ended.
+/// State of a worker that has ended.
 pub(super) struct Ended {
     pub(super) left: Left,
-    /// Frames that were read at each port, as far as the port was here at the end.
+    /// Frames read at each port, if the port was here at the end.
     pub(super) read: Vec<u64>,
     pub(super) dropped: u64,
-    /// The ports that it had at the end.
+    /// Ports of the worker at the end.
     pub(super) has: Vec<PortId>,
 }
 
-/// A host of containers; `owners` says of each port which worker serves it.
+/// Starts a host of containers; `owners` has the worker of each port.
 pub(super) fn start(config: &SwitchConfig, owners: &[usize], ring_frames: usize) -> Several {
     start_with(config, owners, ring_frames, |_, port| Box::new(port))
 }
 
-/// The same, with ports as `make` makes them of a number and a port in memory.
+/// Starts a host like [`start`]; `make` makes each port from its number and a port in memory.
 pub(super) fn start_with(
     config: &SwitchConfig,
     owners: &[usize],
@@ -47,7 +47,7 @@ pub(super) fn start_with(
     Several { threads: workers.into_iter().map(run_here).collect(), ..rest }
 }
 
-/// The same workers, of which none runs yet, and the rest.
+/// Makes the workers without running them, and the rest of the host.
 fn make_workers(
     config: &SwitchConfig,
     owners: &[usize],
@@ -113,7 +113,7 @@ impl Several {
         receive(&self.probes, port)
     }
 
-    /// Sends until that has been refused for a while. Returns how many went.
+    /// Sends until frames have been refused for a while. Returns the number of frames sent.
     pub(super) fn fill(&self, from: usize, to: usize) -> u32 {
         let (mut sent, mut refused) = (0, Instant::now());
         while refused.elapsed() < Duration::from_millis(50) {
@@ -129,7 +129,7 @@ impl Several {
         assert!(drops.is_empty(), "{drops:?}");
     }
 
-    /// Drains, and sees that nothing is left anywhere.
+    /// Drains, and checks that no frame is left anywhere.
     pub(super) fn end(self) {
         let Body::Audit(audit) = self.ask(Question::Audit) else { panic!("an audit") };
         assert!(audit.closed, "{audit:?}");
@@ -149,11 +149,11 @@ fn left_counts_frames_between_workers() {
     from.ports[0].readable = true;
     let now = clock::now();
     from.take_in(now, 0, &mut Turn::default());
-    // Finds where the address is.
+    // Resolves the address.
     _ = from.orders.serve(now, &mut from.host, &mut from.pool);
     let held = Left { resident: 3, pending: 0 };
     assert_eq!(from.left(), held, "before they go over");
-    // The other one is asked twice before its next turn: a host that hands over counts on this.
+    // The other worker is asked twice before its next turn: a handover relies on this.
     assert!(from.cross_over());
     let to = &mut workers[1];
     for _ in 0..2 {
@@ -204,7 +204,7 @@ fn a_worker_that_sleeps_is_woken_by_what_crosses() {
         times.push(begun.elapsed());
     }
     times.sort();
-    // Without its bell it would sleep for an hour, or until something else wakes it.
+    // Without a wake-up it would sleep for an hour, or until another event.
     at_most("woken by what crosses, median of 200", times[100], Duration::from_millis(20));
     running.end();
 }
@@ -212,10 +212,10 @@ fn a_worker_that_sleeps_is_woken_by_what_crosses() {
 #[test]
 fn a_receiver_that_sleeps_holds_its_sender_in_another_worker_and_nobody_else() {
     let running = start(&containers(4, 64), &[0, 1, 1, 0], 64);
-    // Nobody reads at port 1: its sender is held at last.
+    // Nobody reads at port 1: its sender is held in the end.
     let held = running.fill(0, 1);
     assert!(held > 64 && held < 3_000, "{held}");
-    // Another sender of the same worker goes on, to the same other worker.
+    // Another sender of the same worker continues, to the same other worker.
     for number in 0..500 {
         let until = Instant::now() + PATIENCE;
         while !running.send(3, 2, number) {
@@ -253,7 +253,7 @@ fn stopping_delivers_what_is_on_its_way_between_workers() {
     while sent < 1_000 && running.send(0, 1, sent) {
         sent += 1;
     }
-    // What was read is delivered; what was not stays in the sender's ring.
+    // Frames that were read are delivered; the others stay in the sender's ring.
     std::thread::sleep(Duration::from_millis(2));
     running.askers.ask_all(|| Ask::Drain);
     let Several { probes, threads, .. } = running;
@@ -283,7 +283,7 @@ fn guests(owners: &[usize]) -> (Several, Vec<Guest>, Folder) {
     guests_of(owners.iter().map(|owner| format!("worker = {owner}\n")))
 }
 
-/// The same; of each port what else is said.
+/// Starts guests like [`guests`]; `ports` has the rest of each port's configuration.
 pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Guest>, Folder) {
     let dir = Folder::new();
     let mut text =
@@ -314,7 +314,7 @@ pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Gu
 }
 
 impl Several {
-    /// Waits until so many frames wait in a port's own memory.
+    /// Waits until `frames` wait in a port's own memory.
     fn held(&self, port: usize, frames: u64) {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -331,13 +331,13 @@ impl Several {
 #[test]
 fn a_guest_that_goes_while_another_worker_has_its_frames_has_them_back_at_once() {
     let (running, mut guests, _dir) = guests(&[0, 1]);
-    // Guest 1 takes nothing, so that the last frames of guest 0 wait at worker 1, as loans.
+    // Guest 1 takes nothing, so that the last frames of guest 0 wait at worker 1, as borrows.
     let waiting = 10;
     let taken = u32::from(GuestConfig::default().ring_size);
     let sent = taken + waiting;
     for number in 0..sent {
         if number == taken {
-            // What came before has left: nothing is over its share, and nothing of it in the pool.
+            // Earlier frames have left: nothing is over its share, and none of it in the pool.
             running.held(0, 0);
         }
         let until = Instant::now() + PATIENCE;
@@ -363,8 +363,8 @@ fn a_guest_that_goes_while_another_worker_has_its_frames_has_them_back_at_once()
     running.end();
 }
 
-/// A guest that goes in the middle of everything, again and again, while each reads the memory of
-/// the other through another worker.
+/// A guest goes under full load, again and again, while each guest reads the other's memory through
+/// another worker.
 #[test]
 fn guests_that_come_and_go_under_load_disturb_no_other_worker() {
     let (running, mut guests, dir) = guests(&[0, 1, 1]);
@@ -388,7 +388,7 @@ fn guests_that_come_and_go_under_load_disturb_no_other_worker() {
                 }
             }
         }
-        // Not drained, not stopped: its memory goes away with what others have of it.
+        // The guest neither drains nor stops: its memory goes away under frames that others hold.
         drop(guests.remove(0));
         guests.insert(0, Guest::connected(GuestConfig::default(), &dir.join("0")).unwrap());
     }

@@ -31,16 +31,16 @@ use crate::data::{Askers, Idle, merge};
 const VNI: u32 = 42;
 const SENDERS: usize = 2;
 const FLOWS: usize = 512;
-/// Of a flow that are on their way at most: of all of them together fewer than an input takes.
+/// Most frames of a flow under way: all flows together stay below the limit of an input.
 const WINDOW_MAX: u32 = 6;
-/// How many buckets move in a round at most.
+/// Most buckets that move in a round.
 const MOVES: usize = BUCKETS as usize;
 
 struct Spread {
     askers: Askers,
     threads: Vec<JoinHandle<Left>>,
     guests: Vec<Guest>,
-    /// Of the workers; whoever moves buckets takes them.
+    /// Parts of the workers; a test that moves buckets takes them.
     parts: Vec<Part>,
     gauges: Vec<Arc<Gauges>>,
     own: Ipv4Addr,
@@ -48,7 +48,7 @@ struct Spread {
     _dir: Folder,
 }
 
-/// Addresses of the loopback device that no other test has.
+/// Returns addresses of the loopback device that no other test uses.
 fn addresses() -> (Ipv4Addr, Ipv4Addr) {
     static COUNT: AtomicU8 = AtomicU8::new(50);
     let [.., high, low] = std::process::id().to_be_bytes();
@@ -101,12 +101,12 @@ fn start_spread() -> Spread {
     Spread { askers, threads, guests, parts, gauges, own, peer, _dir: dir }
 }
 
-/// A datagram of a flow: VXLAN and the inner frame, with its number.
+/// Returns a datagram of a flow: VXLAN and the inner frame, with its number.
 fn datagram(flow: usize, number: u32) -> Vec<u8> {
     let mut bytes = vec![8, 0, 0, 0];
     bytes.extend((VNI << 8).to_be_bytes());
     bytes.extend(mac(flow % 2).0);
-    // Each flow is in a bucket of its own, as far as there are some.
+    // Each flow is in a bucket of its own, as far as there are enough.
     bytes.extend(Mac::from_u64(0x0200_0001_0000 + (flow as u64) * 256).0);
     bytes.extend([0x88, 0xb5]);
     bytes.extend(number.to_be_bytes());
@@ -114,7 +114,7 @@ fn datagram(flow: usize, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// What sender and receiver know of all flows.
+/// Counters of sender and receiver for all flows.
 struct Flows {
     sent: [AtomicU32; FLOWS],
     received: [AtomicU32; FLOWS],
@@ -139,7 +139,7 @@ impl Flows {
             for flow in (first..FLOWS).step_by(SENDERS) {
                 if self.under_way(flow) < window {
                     let number = self.sent[flow].load(Ordering::Relaxed);
-                    // First it counts, since it may arrive before the call is back.
+                    // Count first, since the frame may arrive before the call returns.
                     self.sent[flow].store(number + 1, Ordering::Release);
                     socket.send_to(&datagram(flow, number), (to, VXLAN_PORT)).unwrap();
                     any = true;
@@ -151,7 +151,8 @@ impl Flows {
         }
     }
 
-    /// Takes what came to a guest: the next frame of a flow each, or it was overtaken or lost.
+    /// Takes a guest's received frames: each must be the next one of its flow. Panics if frames
+    /// were lost or reordered.
     fn receive(&self, guest: &mut Guest) -> Option<()> {
         let mut any = None;
         while let Some(frame) = guest.receive() {
@@ -171,13 +172,13 @@ impl Spread {
         merge::snapshots(shots).unwrap().body
     }
 
-    /// How many datagrams the socket of one worker holds.
+    /// Returns the number of datagrams that the socket of one worker holds.
     fn capacity(&self) -> u64 {
         let Body::Ports(ports) = self.ask(Question::Ports) else { panic!("ports") };
         ports[2].ring.capacity_frames / 2
     }
 
-    /// Nothing was lost, in the switches or in front of them.
+    /// Checks that no frame was lost, in the switches or in front of them.
     fn nothing_is_lost(&self) {
         let Body::Drops(drops) = self.ask(Question::Drops) else { panic!("drops") };
         assert!(drops.is_empty(), "{drops:?}");
@@ -187,8 +188,8 @@ impl Spread {
         assert!(audit.closed, "{audit:?}");
     }
 
-    /// Keeps two senders sending while `during` runs, and takes in what comes: each flow's frames
-    /// in order, and in the end all of them.
+    /// Keeps two senders sending while `during` runs, and checks the received frames: each flow in
+    /// order, and in the end all of them.
     fn under_load<T: Send>(&mut self, during: impl FnOnce() -> T + Send) -> T {
         let window = u32::try_from(self.capacity() / 2 / FLOWS as u64).unwrap();
         let (flows, window) = (Flows::new(), window.clamp(1, WINDOW_MAX));
@@ -202,7 +203,7 @@ impl Spread {
             let mut looked = Instant::now();
             while !running.is_finished() {
                 let any = self.guests.iter_mut().filter_map(|guest| flows.receive(guest)).count();
-                // Guests look away now and then, so that frames of all flows wait in both switches.
+                // Guests pause now and then, so that frames of all flows wait in both switches.
                 if looked.elapsed() > Duration::from_millis(100) {
                     std::thread::sleep(Duration::from_millis(40));
                     looked = Instant::now();
@@ -235,7 +236,7 @@ impl Spread {
     }
 }
 
-/// Buckets that have flows: three of four that one worker has.
+/// Returns buckets that have flows: three of four that one worker has.
 fn some_of(gauges: &[Arc<Gauges>], mover: &Mover, from: u8, prng: &mut Prng) -> Vec<Change> {
     let seen = |bucket: u16| gauges.iter().any(|gauges| gauges.seen(bucket) > 0);
     let all = (0..BUCKETS).filter(|b| seen(*b) && mover.table[usize::from(*b)] == from);
@@ -248,13 +249,14 @@ fn some_of(gauges: &[Arc<Gauges>], mover: &Mover, from: u8, prng: &mut Prng) -> 
     all.into_iter().map(|bucket| Change { bucket, from, to: 1 - from }).collect()
 }
 
-/// For so long: three seconds, or what is asked for.
+/// Returns the duration of the test: three seconds, or the value of the environment.
 fn duration() -> Duration {
     let said = std::env::var("SLUICE_MOVE_SECONDS").ok();
     Duration::from_secs(said.and_then(|text| text.parse().ok()).unwrap_or(3))
 }
 
-/// Moves buckets to and fro, a round after the other. How many moves of how many buckets.
+/// Moves buckets to and fro, one round after the other. Returns the number of moves, and of
+/// buckets that moved.
 fn move_about(mut mover: Mover, gauges: &[Arc<Gauges>]) -> (usize, usize) {
     let until = Instant::now() + duration();
     let mut prng = Prng::new(1);
@@ -296,7 +298,7 @@ fn buckets_that_move_under_load_lose_and_reorder_nothing() {
     spread.end();
 }
 
-/// What is shown of the buckets: the worker, how many, and why.
+/// Returns the rows shown for buckets: worker, number of buckets, reason.
 fn shown(shown: &Shown) -> Vec<(u16, usize, String)> {
     let rows = &shown.lock().unwrap().rows;
     let row = |row: &PlacementRow| {
@@ -305,7 +307,7 @@ fn shown(shown: &Shown) -> Vec<(u16, usize, String)> {
     rows.iter().filter(|row| row.buckets.is_some()).map(row).collect()
 }
 
-/// Waits until worker 0 gets nothing for half a second, after it got something.
+/// Waits until worker 0 has received frames, and then none for half a second.
 fn all_leave(gauges: &Gauges) -> bool {
     let seen = || -> Vec<u32> { (0..BUCKETS).map(|bucket| gauges.seen(bucket)).collect() };
     let until = Instant::now() + PATIENCE * 2;
@@ -351,7 +353,7 @@ fn high(matches: &[&str]) -> HighFlows {
     HighFlows::new(&matches).unwrap()
 }
 
-/// Choices of flows of high priority: some, half of them, all, none.
+/// Selections of flows of high priority: some, half of them, all, none.
 fn choices() -> Vec<HighFlows> {
     let some: Vec<String> =
         (0..30).map(|flow| format!("mac=02:00:00:01:{flow:02x}:00,vni={VNI}")).collect();
@@ -360,7 +362,8 @@ fn choices() -> Vec<HighFlows> {
     vec![high(&some), high(&[&half]), high(&[&format!("vni={VNI}")]), HighFlows::default()]
 }
 
-/// Chooses other flows again and again, and moves what it finds in between. How many choices.
+/// Selects other flows again and again, and moves buckets in between. Returns the number of
+/// selections.
 fn choose_about(mut mover: Mover, gauges: &[Arc<Gauges>]) -> usize {
     let until = Instant::now() + duration();
     let mut prng = Prng::new(2);
@@ -413,8 +416,8 @@ fn read_so_far(gauges: &[Arc<Gauges>]) -> [[u64; 2]; 2] {
     [0, 1].map(|worker| [false, true].map(|high| sum(worker, high)))
 }
 
-/// Waits until workers have read all that they should and nothing else, for a third of a second at
-/// least. On a busy machine a worker may wait for a processor as long.
+/// Waits until workers read exactly the expected kinds of buckets, for a third of a second at
+/// least. On a busy machine a worker may wait as long for a processor.
 fn comes_to(gauges: &[Arc<Gauges>], expected: [[bool; 2]; 2]) -> Result<(), [[u64; 2]; 2]> {
     let until = Instant::now() + PATIENCE * 12;
     let mut before = read_so_far(gauges);
@@ -447,7 +450,7 @@ fn flows_of_high_priority_have_a_worker_to_themselves() {
     let placed = placing::follow("underlay", wanted.clone(), cpus, parts, askers).unwrap();
     let gauges = spread.gauges.clone();
     let (half, all) = (format!("\"mac={}\"", mac(0)), format!("\"vni={VNI}\""));
-    // None runs a virtual machine: the first worker is the one for flows of high priority.
+    // No CPU runs a virtual machine: the first worker is the one for flows of high priority.
     let steps = [
         (half.as_str(), [[false, true], [true, false]]),
         ("", [[true, false], [true, false]]),
@@ -493,12 +496,12 @@ fn a_policy_is_followed_when_all_of_it_holds() {
     spread.end();
 }
 
-/// How many buckets a worker has.
+/// Returns the number of buckets of a worker.
 fn here(rows: &[(u16, usize, String)], worker: u16) -> usize {
     rows.iter().filter(|(at, ..)| *at == worker).map(|(_, count, _)| count).sum()
 }
 
-/// A policy for the host of the test.
+/// Makes a policy for the host of the test.
 fn policy(version: u64, text: &str) -> Stamped {
     let stamp = Stamp { version, ..Stamp::default() };
     Stamped { stamp, policy: toml::from_str(text).unwrap() }
@@ -534,7 +537,7 @@ fn flows_leave_an_excluded_worker_and_come_back_when_they_may() {
         let one = "[hosts.h1]\nexcluded_cpus = [2]\n[hosts.h2]\nmode = \"adaptive\"";
         follows(policy(1, one));
         let left = all_leave(&gauges);
-        // By hash again: what left comes back.
+        // By hash again: the buckets that left come back.
         let (back, _) = follows(policy(2, ""));
         let until = Instant::now() + PATIENCE;
         while here(&shown(&placed), 0) != 128 && Instant::now() < until {
@@ -552,7 +555,7 @@ fn flows_leave_an_excluded_worker_and_come_back_when_they_may() {
     spread.end();
 }
 
-/// Ends all others, whatever happens.
+/// Ends all other threads when dropped, even on a panic.
 struct Stop<'a>(&'a Flows, Askers);
 
 impl Drop for Stop<'_> {

@@ -1,5 +1,5 @@
-//! An underlay of kind `vhost-user`, as the configuration makes it: guest 0 is a machine, guest 1
-//! is what the underlay leads to.
+//! An underlay of kind `vhost-user`, made from a configuration: guest 0 is a machine, guest 1 is
+//! the far end of the underlay.
 
 use std::path::Path;
 
@@ -59,12 +59,12 @@ peer = "h2"
 fn host(policy: &str) -> Host {
     let dir = Folder::new();
     let text = config(dir.path(), policy);
-    // Longer than what the switch holds of it, or a full input would never be seen.
+    // Longer than the limit of the input in the switch, or a full input would never be seen.
     let guest = GuestConfig { ring_size: 512, ..GuestConfig::default() };
     planned::host(dir, &text, [guest.clone(), guest])
 }
 
-/// A frame of so many bytes with its number in it.
+/// Returns a frame of `bytes` with its number in it.
 fn numbered(from: End, to: End, bytes: usize, number: u32) -> Vec<u8> {
     let mut frame = plain(from, to, bytes);
     let at = frame.len() - 4;
@@ -73,7 +73,7 @@ fn numbered(from: End, to: End, bytes: usize, number: u32) -> Vec<u8> {
 }
 
 impl Host {
-    /// Sends what `of` makes of numbers until the sender is held. Returns how many.
+    /// Sends the frames of `of`, by number, until the sender is held. Returns the number of frames.
     fn fill(&mut self, from: usize, of: impl Fn(u32) -> Vec<u8>) -> u32 {
         self.until_held(|host, number| host.guests[from].send(&of(number)))
     }

@@ -23,7 +23,7 @@ fn claimed(mac: Mac, state: State, port: u16) -> Claimed {
     Claimed { mac, host, host_name, state, port, is_frozen: false, unused_ns: None }
 }
 
-/// A port of that number; 2 is the underlay, whose name says so.
+/// Returns a port of that number; 2 is the underlay, and has its name.
 fn port(index: u16) -> PortLook {
     let port = if index == 2 { "underlay".to_owned() } else { format!("p{index}") };
     let row = PortRow { port, lossless: "yes".to_owned(), ..PortRow::default() };
@@ -45,7 +45,7 @@ fn pause(paused: bool) -> PauseRow {
 }
 
 impl Case {
-    /// A is at port 0 here, B at h2, and all is well.
+    /// Makes a case in which A is at port 0 here, B at h2, and all is well.
     fn new() -> Self {
         let peer = Peer {
             host: HostId(2),
@@ -93,7 +93,7 @@ impl Case {
         Self { facts, looked }
     }
 
-    /// B is at port 1 of this host.
+    /// Makes a case in which B is at port 1 of this host.
     fn local() -> Self {
         let mut case = Self::new();
         case.facts.destination = Some(claimed(B, State::Own, 1));
@@ -109,7 +109,7 @@ impl Case {
         self.facts.peer.as_mut().unwrap()
     }
 
-    /// The verdicts of the sender's host, and whether another is asked.
+    /// Returns the verdicts of the sender's host, with an arrow if another host is asked.
     fn source(&self) -> String {
         let (steps, next) = source(&self.facts, &self.looked, self.facts.port.as_ref().unwrap());
         let next = if next == Next::End { "" } else { " ->" };
@@ -273,7 +273,7 @@ fn a_receiver_at_the_same_host_needs_no_tunnel() {
     }
 }
 
-/// A way that is open is said to be so, and what its ports have lost all the same.
+/// An open path is reported as open, together with the losses of its ports.
 #[test]
 fn losses_of_the_ports_on_the_way_are_told() {
     let lost = |frames| {

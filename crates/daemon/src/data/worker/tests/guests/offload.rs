@@ -1,4 +1,4 @@
-//! Guests that leave something to be done to their frames, or take such frames.
+//! Guests that leave checksums or segmentation to the switch, or accept such frames.
 
 use sluice_testkit::guest::shape::put_in_memory;
 use sluice_testkit::unfinished::{ACK, CWR, Carries, FIN, PSH, Unfinished};
@@ -8,7 +8,7 @@ use super::*;
 const KINDS: [Carries; 4] = [Carries::Tcp4, Carries::Tcp6, Carries::Udp4, Carries::Udp6];
 const EVERYTHING: u64 = feature::ALL | feature::LEAVES | feature::TAKES;
 
-/// A guest that sends super-frames, and has these features.
+/// Configures a guest that sends super-frames, and has these features.
 fn guest(features: u64) -> GuestConfig {
     GuestConfig {
         features,
@@ -25,7 +25,7 @@ fn vms_of(features: &[u64]) -> Vms {
     vms(&config, |n| guest(features[n]), Role::Server)
 }
 
-/// From guest 0 to guest 1.
+/// Makes an unfinished frame from guest 0 to guest 1.
 fn unfinished(carries: Carries, data: usize, each: Option<u16>) -> Unfinished {
     Unfinished::new(carries, [mac(1).0, mac(0).0], data, each)
 }
@@ -61,7 +61,7 @@ impl Vms {
         }
     }
 
-    /// The next frame, with its header but for the number of buffers.
+    /// Returns the next frame, with its header but for the number of buffers.
     fn take(&mut self, at: usize) -> ([u8; 10], Vec<u8>) {
         let until = Instant::now() + PATIENCE;
         let mut taken = None;
@@ -87,7 +87,7 @@ impl Vms {
         assert!(bytes == frame.frame(), "{} bytes of {frame:?}", bytes.len());
     }
 
-    /// Expects what it is on a wire.
+    /// Expects the frames as they are on a wire: checksummed and segmented.
     fn expect_finished(&mut self, at: usize, frame: &Unfinished) {
         for (nth, expected) in frame.finished().into_iter().enumerate() {
             let (header, bytes) = self.take(at);
@@ -163,7 +163,7 @@ fn a_super_frame_that_fits_into_no_buffers_comes_in_segments() {
     vms.end();
 }
 
-/// Its receiver has few buffers and takes segments only: it takes some of them, and some later.
+/// The receiver has few buffers and takes segments only: it takes some of them, and some later.
 #[test]
 fn segments_wait_one_by_one_for_a_receiver() {
     let of = |n| GuestConfig {
@@ -175,7 +175,7 @@ fn segments_wait_one_by_one_for_a_receiver() {
     for _ in 0..12 {
         vms.leave(&frame);
     }
-    // Nobody else is held.
+    // Other ports are not held.
     vms.exchange(2, 0, 100);
     for _ in 0..12 {
         vms.expect_finished(1, &frame);
@@ -194,7 +194,7 @@ fn the_rest_of_a_super_frame_is_sent_out_of_the_pool() {
             ..guest(if n == 1 { EVERYTHING & !feature::TAKES | takes } else { EVERYTHING })
         };
         let mut vms = vms(&containers(2, 64), of, Role::Server);
-        // As many as the receiver has buffers for, at first.
+        // At first as many frames as the receiver has buffers for.
         let small = unfinished(Carries::Udp4, 700, None);
         let frame = unfinished(Carries::Tcp4, 16_000, Some(1_300));
         let mut sent = Vec::new();
@@ -209,7 +209,7 @@ fn the_rest_of_a_super_frame_is_sent_out_of_the_pool() {
         }
         vms.guests[0].stop().unwrap();
         for (nth, frame) in sent.iter().enumerate() {
-            // What was in the pool and is no super-frame was finished there.
+            // Frames in the pool that are no super-frames were finished there.
             let is_left = nth < 31 || frame.each.is_some();
             if takes != 0 && is_left {
                 vms.expect_whole(1, frame);
@@ -242,7 +242,7 @@ fn a_super_frame_for_all_reaches_each_as_it_can() {
     vms.end();
 }
 
-/// Sends a frame in pieces of so many bytes, by an indirect table.
+/// Sends a frame in pieces of `piece` bytes, through an indirect table.
 fn leave_scattered(vms: &mut Vms, frame: &Unfinished, piece: usize) {
     const INDIRECT: u16 = 4;
     const NEXT: u16 = 1;
@@ -282,12 +282,12 @@ fn unfinished_frames_in_any_number_of_pieces_are_whole() {
     let mut vms = vms_of(&[EVERYTHING; 2]);
     let frame = unfinished(Carries::Udp6, 1_200, None);
     leave_scattered(&mut vms, &frame, 30);
-    // What was copied into the pool is finished.
+    // Frames copied into the pool are finished.
     vms.expect_finished(1, &frame);
     vms.end();
 }
 
-/// What a guest says in the header of a frame, and what becomes of that.
+/// Invalid headers of a guest's frames, and their outcomes.
 #[test]
 fn nonsense_in_a_header_ends_its_frame_and_nothing_else() {
     let good = unfinished(Carries::Tcp4, 5_000, Some(1_000));
@@ -314,7 +314,7 @@ fn nonsense_in_a_header_ends_its_frame_and_nothing_else() {
     assert_eq!(vms.problem(0), None);
     vms.end();
 
-    // What was not agreed on.
+    // Features that were not negotiated.
     let mut vms = vms_of(&[feature::ALL, EVERYTHING]);
     vms.leave(&good);
     vms.exchange(0, 1, 10);

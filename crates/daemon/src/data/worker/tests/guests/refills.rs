@@ -1,9 +1,9 @@
-//! Guests with small rings that fill them all at once, at random moments: whoever waits for room,
-//! or for frames, goes on each time.
+//! Guests with small rings that fill them all at once, at random moments: a side that waits for
+//! room, or for frames, continues each time.
 //!
-//! What must not happen is a wake-up that nobody makes: the worker asks for a kick too late, and
-//! the guest, whose buffers are all there, never kicks. Every order of the two is in the model of
-//! `sluice_ports`; here they run, with all that is between them.
+//! The failure to find is a missing wake-up: the worker asks for a kick too late, and the guest,
+//! whose buffers are all there, never kicks. The model in `sluice_ports` covers every order of the
+//! two; here the real code runs, with all layers in between.
 
 use sluice_base::Prng;
 
@@ -13,7 +13,7 @@ use super::*;
 const FRAMES: u32 = 3_000;
 const PAUSE_US_MAX: u64 = 300;
 
-/// Runs so many schedules; more of them, and optimized, in `make soak`.
+/// Returns the number of schedules; `make soak` runs more of them, and optimized.
 fn schedules() -> u64 {
     let asked = std::env::var("SLUICE_REFILLS").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or(12)
@@ -36,7 +36,7 @@ fn guest(prng: &mut Prng) -> GuestConfig {
     GuestConfig { features, required, receive_buffer_bytes, ring_size, ..GuestConfig::default() }
 }
 
-/// One who pauses at random moments, and then does all that it can at once.
+/// A guest that pauses at random moments, and then does all that it can at once.
 struct Pauses {
     prng: Prng,
     until: Instant,

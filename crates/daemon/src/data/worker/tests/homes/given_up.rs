@@ -1,4 +1,4 @@
-//! Moves that are given up in the middle.
+//! Migrations that are given up midway.
 
 use std::fs::File;
 use std::os::fd::AsFd as _;
@@ -12,7 +12,7 @@ use sluice_switch::{Egress, Sink, Taken, Window};
 use super::super::several::start_with;
 use super::*;
 
-/// A port that from some time on has a descriptor which cannot be waited on, as files have.
+/// A port that from some time on has a descriptor which cannot be polled, as files have.
 struct Unwatchable {
     port: MemoryPort,
     file: File,
@@ -93,7 +93,7 @@ fn a_port_that_no_worker_can_watch_is_lost_and_holds_nobody() {
     let mover = Mover::new(running.askers.clone(), PATIENCE);
     is_so.store(true, Ordering::Release);
     assert!(!mover.go(PortId(0), 0, 1).unwrap(), "it can be watched nowhere");
-    // What is for it ends, from either worker, and nobody's sender is held.
+    // Frames for the port are dropped, from either worker, and no sender is held.
     let send = |from, to, number| {
         let until = Instant::now() + PATIENCE;
         while !running.send(from, to, number) {
@@ -107,7 +107,7 @@ fn a_port_that_no_worker_can_watch_is_lost_and_holds_nobody() {
         send(from, to, 7);
         assert_eq!(number(&running.receive(to)), 7);
     }
-    // To the worker that lost it the address is not even known.
+    // The worker that lost the port does not even know the address.
     let ways = [DropReason::Stopped, DropReason::Unresolved];
     let until = Instant::now() + PATIENCE;
     loop {

@@ -1,8 +1,8 @@
-//! A kernel that takes no other program.
+//! A kernel that accepts no other program.
 
 use super::*;
 
-/// Waits until something is shown that contains this.
+/// Waits until a note contains `wanted`.
 fn says(shown: &Shown, wanted: &str) {
     let until = Instant::now() + PATIENCE * 2;
     while !shown.lock().unwrap().notes.iter().any(|note| note.contains(wanted)) {
@@ -20,7 +20,7 @@ fn where_the_kernel_refuses_another_program_all_goes_on_as_before() {
     let mut spread = start_spread();
     let mut parts = std::mem::take(&mut spread.parts);
     parts[0].selector.as_ref().unwrap().0.lock().unwrap();
-    // One who wants other flows of high priority, and then one who wants flows to leave a CPU.
+    // First other flows of high priority are refused, and then flows that are to leave a CPU.
     let mut mover = Mover::new(spread.askers.clone(), parts[0].selector.take().unwrap());
     let before = mover.table;
     let changes: Vec<Change> =
@@ -30,7 +30,7 @@ fn where_the_kernel_refuses_another_program_all_goes_on_as_before() {
         for _ in 0..3 {
             let refused = mover.round(&changes).unwrap_err().to_string();
             assert!(refused.contains("the kernel refuses"), "{refused}");
-            // No worker holds any of them: this may not be while one does.
+            // No worker may hold any of these matches while another does not.
             mover.set_high(high(&[&format!("vni={VNI}")])).unwrap_err();
         }
     });
@@ -54,7 +54,7 @@ fn what_the_kernel_refuses_after_all_was_gathered_holds_nothing_else_up() {
     let _alone = alone();
     let mut spread = start_spread();
     let mut parts = std::mem::take(&mut spread.parts);
-    // All has been gathered already when the kernel begins to refuse.
+    // All buckets are gathered already when the kernel begins to refuse.
     let mut mover = Mover::new(spread.askers.clone(), parts[0].selector.take().unwrap());
     for from in [0, 1] {
         let mut changes = gathering(&mover.table, |_| true).unwrap();
