@@ -265,7 +265,7 @@ fn sequence_and_history_go_on_after_withdrawal() {
     // It goes and comes back where it was.
     rig.withdraw(seconds(3), ME);
     assert_eq!(rig.learn(seconds(4), &claim(2, Origin::Learned, 0)).unwrap().moves, 4);
-    // The endpoint leaves: a host that counts departures gives it the next number.
+    // The endpoint leaves: its next host claims it with one move more.
     rig.withdraw(seconds(5), ME);
     rig.announce(seconds(6), THIRD, &claim(1, Origin::Learned, 5));
     rig.withdraw(seconds(7), THIRD);

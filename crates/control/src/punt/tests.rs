@@ -222,7 +222,7 @@ proptest! {
         };
         let mut policer = Policer::new(&config, 1);
         let (mut now, mut admitted, mut misses) = (Nanos::ZERO, [0_u64; 4], [0_u64; 4]);
-        // Model of the assured bucket of a port that pays for all admitted punts.
+        // Times of the last admitted punt, by port.
         let mut last = [Nanos::ZERO; 4];
         for (n, (gap, port, is_miss)) in (0..).zip(steps) {
             now = now.after(Nanos(gap));
