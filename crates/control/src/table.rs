@@ -472,7 +472,7 @@ impl Table {
     }
 }
 
-/// Privileges of the winner of a chain: its addresses are in the index.
+/// Parts of the table that only the winner of a chain has: addresses in the index.
 impl Table {
     fn front(&self, head: u32) -> Front {
         let Claim { ips, moves, .. } = self.claim_at(head);
