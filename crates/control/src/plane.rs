@@ -13,11 +13,10 @@
 //!   sessions ──> table ──> follow ──> chip, tunnels, own claims
 //! ```
 //!
-//! **How it is driven.** After each input, and at [`Plane::deadline`], the caller calls
-//! [`Plane::tick`] and then takes everything out: [`Plane::ready`] until it returns no host, and
-//! for each host [`Plane::due`] and [`Plane::write`]; then commands, events, questions and
-//! datagrams until there are none. A caller that takes everything has nothing to do before the next
-//! deadline.
+//! **Calls.** After each input, and at [`Plane::deadline`], the caller calls [`Plane::tick`] and
+//! then takes everything out: [`Plane::ready`] until it returns no host, and for each host
+//! [`Plane::due`] and [`Plane::write`]; then commands, events, questions and datagrams until there
+//! are none. A caller that takes everything has nothing to do before the next deadline.
 //!
 //! **The forwarding table ("chip") is a cache.** An endpoint is installed when a frame needs it,
 //! follows the table at once while it is installed, and goes when it is unused. A host with a

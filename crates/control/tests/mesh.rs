@@ -1,6 +1,6 @@
 //! Hosts that tell each other of their vports while everything goes wrong at the edges: connections
 //! are cut at any byte, stall, or stay open on one side; hosts restart, in a new incarnation or by
-//! mistake in an old one; clocks jump; neighbouring versions meet; a host says that it is another;
+//! mistake in an old one; clocks jump; neighbouring versions meet; a host claims to be another;
 //! replicas have no room, or lose something. Then all of that ends, and every replica must equal
 //! its owner's claims.
 //!
