@@ -7,7 +7,7 @@ use sluice_base::Nanos;
 
 use super::config::{Config, RtoRule};
 
-/// Doublings after which the time-out no longer grows: beyond any sensible upper bound.
+/// Number of doublings after which the time-out no longer grows: beyond any sensible upper bound.
 const BACKOFF_MAX: u8 = 16;
 
 /// The estimator of one direction.
@@ -51,7 +51,7 @@ impl Rtt {
         self.base = Nanos((bounded + config.rto_slop.0).min(config.rto_max.0));
     }
 
-    /// The time-out that holds now.
+    /// The present time-out.
     #[inline]
     pub(super) fn rto(&self, config: &Config) -> Nanos {
         if self.backoff == 0 {
@@ -60,7 +60,7 @@ impl Rtt {
         Nanos(self.base.0.saturating_mul(1 << self.backoff).min(config.rto_max.0))
     }
 
-    /// Whether the timer expired and no sample came since.
+    /// Returns true if the timer expired and no sample came since.
     pub(super) const fn is_backed_off(&self) -> bool {
         self.backoff > 0
     }
@@ -70,7 +70,7 @@ impl Rtt {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
     }
 
-    /// The peer answers again, although no sample came of it.
+    /// Ends the backoff: the peer answers again, although the answer gave no sample.
     pub(super) const fn clear_backoff(&mut self) {
         self.backoff = 0;
     }

@@ -21,9 +21,9 @@ use super::{Progress, WINDOW_MAX, Window, slow_start, threshold};
 
 /// C in 1024ths of a segment per second cubed (clause 4.1 has 0.4).
 const C: u64 = 410;
-/// Bits of a time unit below the second.
+/// Number of bits of a time unit below the second.
 const TIME_SHIFT: u32 = 20;
-/// A time from the curve's flat point is bounded by this, so that its cube fits.
+/// Bound of a time from the curve's flat point, so that its cube fits.
 const TIME_MAX: u64 = 1 << 32;
 /// 2^70 / 10^9: nanoseconds by this, shifted by 50, are units of 2^-20 s.
 const UNITS_PER_NANO: u128 = 1_180_591_620_717;
@@ -41,7 +41,7 @@ pub(in crate::tcp) struct Cubic {
     k: u64,
     /// The Reno-friendly window.
     friendly: u64,
-    /// 1024ths of acknowledged bytes that count towards it.
+    /// 1024ths of acknowledged bytes that count towards the friendly window.
     friendly_credit: u64,
     /// Products of bytes wanted and bytes acknowledged that count towards the window.
     credit: u64,
@@ -79,7 +79,7 @@ impl Cubic {
             self.start(window.cwnd, ack.now, mss);
         }
         self.grow_friendly(window.cwnd, acked, config);
-        // Clause 4.4: the window aims at where the curve is one round trip later.
+        // Clause 4.4: the window aims at the point of the curve one round trip later.
         let elapsed = ack.now.since(self.epoch).after(ack.srtt);
         let target = self.curve(units(elapsed), mss).min(window.cwnd + window.cwnd / 2);
         if target <= self.friendly {

@@ -17,7 +17,7 @@ use crate::tcp::config::Config;
 use super::new_reno::NewReno;
 use super::{Progress, Window, slow_start};
 
-/// Samples in a round from which on its least time is trusted.
+/// Number of samples in a round from which on its least time is trusted.
 const SAMPLES_MIN: u32 = 3;
 
 /// State of Vegas.
@@ -27,7 +27,7 @@ pub(in crate::tcp) struct Vegas {
     base: Nanos,
     /// Least round trip time of this round.
     least: Nanos,
-    /// The round ends when this byte is acknowledged.
+    /// The byte whose acknowledgement ends the round.
     round_end: u64,
     samples: u32,
     reno: NewReno,
