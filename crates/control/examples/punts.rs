@@ -68,7 +68,7 @@ fn main() {
     let requests: Vec<_> = (0..ENDPOINTS).map(request).collect();
     for round in 0..5 {
         let start = core_nanos().expect("Linux");
-        // Slow enough for every question to be a new one when it comes back.
+        // The pace is slow enough for every question to be a new one when it comes back.
         for (n, (port, bytes)) in (0..PUNTS).zip(requests.iter().cycle()) {
             let now = Nanos::from_micros(u64::from(round * PUNTS + n) * 20);
             let frame = Frame::parse(std::hint::black_box(bytes)).expect("a whole frame");

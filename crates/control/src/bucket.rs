@@ -14,7 +14,7 @@
 
 use sluice_base::Nanos;
 
-/// Bounds of how often something may happen.
+/// Bounds of the frequency of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// Times per second, on the long run. Zero: never.
@@ -30,7 +30,7 @@ impl Rate {
     pub const NEVER: Self = Self { per_second: 0, burst: 0 };
 }
 
-/// A rate, ready for use.
+/// A rate, converted for use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     interval: Nanos,

@@ -7,7 +7,7 @@ use sluice_base::{Prng, Vni};
 
 use crate::vport::Key;
 
-/// A hash of 64 bits with a secret, so that collisions cannot be provoked from outside.
+/// Hash of 64 bits with a secret, so that collisions cannot be provoked from outside.
 #[derive(Debug)]
 pub(crate) struct Hasher {
     seeds: [u64; 3],

@@ -1,5 +1,5 @@
-//! Holds between hosts: a host whose receiver does not keep up says so to the hosts that send to
-//! it, and they hold its frames at their side.
+//! Holds between hosts: a host whose receiver does not keep up tells the hosts that send to it, and
+//! these hold its frames at their side.
 //!
 //! ```text
 //!   receiver's host                                  sender's host
@@ -12,7 +12,7 @@
 //! endpoint is held for longer than [`LEASE`] by a host that is gone, or by a message that is old.
 //!
 //! **State, not changes.** A message is all that one host wants of another
-//! ([`HoldPart`](sluice_wire::fabric::HoldPart)), in one part or a few. Endpoints that a message
+//! ([`HoldPart`](sluice_wire::fabric::HoldPart)), in one or several parts. Endpoints that a message
 //! does not name are released. Messages are numbered by the incarnation of their sender and a
 //! sequence in it. A message that is not above the last one is ignored, on any connection.
 //!

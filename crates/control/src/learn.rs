@@ -23,9 +23,9 @@
 //!   decide.
 //! - An IP address that another MAC has **moves** when the new one announces it: by a gratuitous
 //!   ARP (RFC 5227 section 2.3), by an unsolicited advertisement (RFC 4861 clause 7.2.6), or by its
-//!   first use after a probe that nobody answered. Any other use of the address is a **conflict**
-//!   (RFC 5227 section 2.4): the conflict is reported, and both endpoints may claim the address.
-//!   Only an address that is bound to another endpoint is refused.
+//!   first use after an unanswered probe. Any other use of the address is a **conflict** (RFC 5227
+//!   section 2.4): the conflict is reported, and both endpoints may claim the address. Only an
+//!   address that is bound to another endpoint is refused.
 //! - IPv6 addresses are learned from advertisements only, and addresses of routers are not learned:
 //!   an answer in the place of a router that does not say "router" makes neighbours drop it as a
 //!   router (RFC 4861 clause 7.2.5). A question for an unknown address goes to the endpoint itself.
@@ -74,7 +74,7 @@ pub enum Intent {
         /// The address that the endpoint announces with this frame.
         announced: Option<IpAddr>,
     },
-    /// A bound endpoint has one address more, or one less, of those that its port allows.
+    /// A bound endpoint gains or loses an address of those that its port allows.
     Shared {
         /// The endpoint.
         key: Key,
@@ -575,7 +575,7 @@ impl Learner {
         asked.map(|asked| asked.after(ANSWER_MAX))
     }
 
-    /// Number of endpoints that are remembered, those on their way out included.
+    /// Number of endpoints that are remembered, departing ones included.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()

@@ -22,8 +22,8 @@
 //!
 //! **Trust.** The caller names the sender of a datagram, which it knows by a key, and the life that
 //! this host has shown on its connection. News of another host are believed for the life that its
-//! connection has shown (`trust`). A host that hears of its own death takes the next round and says
-//! so to everybody. The number of datagrams that are accepted from a host is bounded.
+//! connection has shown (`trust`). A host that hears of its own death takes the next round and
+//! tells all members. The number of datagrams that are accepted from a host is bounded.
 
 mod codec;
 mod trust;
@@ -48,7 +48,7 @@ pub const DATAGRAM_MAX: usize = 1_400;
 pub struct Life {
     /// The host.
     pub host: HostId,
-    /// Higher after each start.
+    /// Number of its start: higher than at all earlier ones.
     pub incarnation: u64,
     /// Number of times that the host came back in this life after it had been declared dead.
     pub round: u32,
@@ -82,7 +82,8 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// A host that hangs is suspected within 0.2 s in a small fabric and dead after 0.3 s more.
+    /// Returns times with which a host that hangs is suspected within 0.2 s in a small fabric and
+    /// dead after 0.3 s more.
     fn default() -> Self {
         Self {
             probe: Nanos::from_millis(100),
@@ -134,7 +135,7 @@ impl foca::Runtime<Life> for Wishes {
     }
 
     fn send_to(&mut self, to: Life, data: &[u8]) {
-        // An earlier life or round of this host is greeted as one that is down.
+        // An earlier life or round of this host is greeted as a host that is down.
         if to.host == self.own {
             return;
         }
@@ -273,13 +274,13 @@ impl Liveness {
         self.settle(now, true);
     }
 
-    /// Returns true, once, if this host has begun another life, or another round: everybody is to
-    /// be greeted.
+    /// Returns true, once, if this host has begun another life, or another round: all members are
+    /// to be greeted.
     pub fn take_rejoined(&mut self) -> bool {
         core::mem::take(&mut self.wishes.rejoined)
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn advance(&mut self, now: Nanos) {
         while let Some(entry) = self.timers.first_entry()
             && entry.key().0 <= now

@@ -96,7 +96,7 @@ impl Default for Limits {
 /// Reason why an endpoint went from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// An own port learned it.
+    /// An own port learned the endpoint.
     Learned,
     /// Another host claimed the endpoint, or changed its claim.
     Announced,

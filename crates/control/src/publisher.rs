@@ -13,9 +13,9 @@
 //! ```
 //!
 //! A withdrawal stays in the log as a **tombstone** until every peer that counts has acknowledged
-//! it. There are at most so many of them; beyond, the oldest is forgotten. When one is forgotten,
-//! the **horizon** rises to its sequence: a reader below it may have missed a withdrawal, and only
-//! a snapshot helps.
+//! it. The number of tombstones is bounded; beyond, the oldest is forgotten. When a tombstone is
+//! forgotten, the **horizon** rises to its sequence: a reader below it may have missed a
+//! withdrawal, and only a snapshot helps.
 //!
 //! Costs: a change is one search in a tree, and a log entry of 16 bytes. When more than half of the
 //! log is void it is compacted, which looks at each entry once and leaves none void. A change voids

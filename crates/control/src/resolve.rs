@@ -1,10 +1,10 @@
 //! Resolution of addresses: questions are answered here instead of flooded everywhere.
 //!
-//! An endpoint asks with ARP or with a Neighbor Solicitation, and its question goes to everybody.
-//! The holder of the address is mostly known here, so that this host answers in the place of the
-//! target (as RFC 9161 does for EVPN) and no other endpoint hears the question. If the holder is
-//! not known for sure, the question goes on to the other ports of the network and to the hosts that
-//! have it.
+//! An endpoint asks with ARP or with a Neighbor Solicitation, and its question goes to all
+//! endpoints. The holder of the address is mostly known here, so that this host answers in the
+//! place of the target (as RFC 9161 does for EVPN) and no other endpoint hears the question. If the
+//! holder is not known for sure, the question goes on to the other ports of the network and to the
+//! hosts that have it.
 //!
 //! ```text
 //!                       the address is
@@ -19,7 +19,7 @@
 //! for long (RFC 9161 clause 3.2 and the following ones). (2) Answered if the holder is bound: it
 //! has the address by configuration, and no other endpoint can use it.
 //!
-//! A probe (RFC 5227 section 2.1.1; RFC 4862 clause 5.4) asks whether somebody *else* has the
+//! A probe (RFC 5227 section 2.1.1; RFC 4862 clause 5.4) asks if *another* endpoint has the
 //! address. A claim of the asker itself is no answer to that: the probe goes on, in case that an
 //! unknown endpoint has the address.
 //!
@@ -70,7 +70,7 @@ impl Answer {
     }
 }
 
-/// Reason why a frame goes to everybody.
+/// Reason why a frame is flooded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// No endpoint is known to have the address.
@@ -181,7 +181,7 @@ enum Wants {
     Question(IpAddr),
     /// Find another endpoint that has the address.
     Probe(IpAddr),
-    /// Tell everybody.
+    /// Tell all endpoints.
     Announcement(IpAddr),
 }
 
@@ -291,7 +291,7 @@ impl Resolver {
         self.ports[port.index()].forwarded
     }
 
-    /// Number of frames of `port` that went to everybody.
+    /// Number of frames of `port` that were flooded.
     #[must_use]
     pub fn flooded(&self, port: PortId) -> u64 {
         self.ports[port.index()].flooded

@@ -9,8 +9,9 @@
 //!                    └────────────────┴── its time is over, or the connection: dropped
 //! ```
 //!
-//! Pure: the caller hands in what came and what it answers, and takes out [`Event`]s. Times are the
-//! caller's; a limit is sent to the peer as the remaining time, so that no two clocks are compared.
+//! Pure: the caller hands in received messages and its answers, and takes out [`Event`]s. Times are
+//! the caller's; a limit is sent to the peer as the remaining time, so that no two clocks are
+//! compared.
 //!
 //! **Bounds.** At most [`OPEN_MAX`] questions of each side are open at a time, and
 //! [`URGENT_OPEN_MAX`] urgent ones; a question has [`ASK_SIZE_MAX`] bytes and an answer
@@ -184,7 +185,7 @@ impl Counts {
     };
 }
 
-/// Something for the caller.
+/// Event for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The peer asks; [`Rpc::reply`] follows.
@@ -208,7 +209,7 @@ pub enum Event {
         /// The answer.
         answer: Result<Vec<u8>, Failure>,
     },
-    /// The peer did something wrong, for the first time on this connection.
+    /// The peer made an error, for the first time on this connection.
     Wrong(Wrong),
 }
 
@@ -235,7 +236,7 @@ struct Theirs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Down,
-    /// Connected, and the peer answers no questions.
+    /// A connection to a peer that answers no questions.
     Old,
     Up,
 }

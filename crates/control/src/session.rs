@@ -8,11 +8,11 @@
 //!      └───────────────── Closing <──────────────────────┘      disconnected, Bye: Idle at once
 //! ```
 //!
-//! The caller owns the connection and the clock. It hands in what was received
-//! ([`Session::stream`]), takes out what is to be sent when there is room for it
-//! ([`Session::write`]), and comes back at [`Session::deadline`] ([`Session::tick`]). Messages do
-//! not queue up here: the next message follows from the state when there is room to send it, so
-//! that a slow peer costs no memory, and no peer waits for another.
+//! The caller owns the connection and the clock. It hands in received bytes ([`Session::stream`]),
+//! takes out bytes to be sent when there is room for them ([`Session::write`]), and comes back at
+//! [`Session::deadline`] ([`Session::tick`]). Messages do not queue up here: the next message
+//! follows from the state when there is room to send it, so that a slow peer costs no memory, and
+//! no peer waits for another.
 //!
 //! The caller knows the identity of the peer from the connection's certificate. A peer speaks of
 //! its own vports only: no record names an owner, and a Hello that names another host ends the

@@ -35,7 +35,7 @@
 //!
 //! **Limits.** The number of claims is bounded, beyond it [`Full`]. Slots come in chunks of 1024,
 //! and an index grows by segments of about as many entries: no call takes or copies more than that,
-//! whatever the size (most of its longest stop is the kernel's work on new memory; measured below a
+//! for any size (most of its longest stop is the kernel's work on new memory; measured below a
 //! millisecond). A call that touches many claims of one owner works in steps ([`Progress`]). Only
 //! [`Table::set_owner`] takes time in proportion to the number of endpoints that several hosts
 //! claim. The length of a chain is the number of hosts that claim one endpoint, or of vports that

@@ -98,7 +98,7 @@ pub struct Checked {
     /// True if no switch, virtual or physical, may drop for congestion.
     lossless: bool,
     every: u64,
-    /// Events until the next census, and how many were taken.
+    /// Number of events until the next census, and number of censuses taken.
     wait: u64,
     censuses: u64,
     repeat: String,

@@ -18,7 +18,7 @@
 //!
 //! 1. softirq work, first come, first served, each time it becomes busy with an interrupt before;
 //! 2. after [`Params::softirq_run_ns`] of that without a pause, a vCPU for
-//!    [`Params::thread_run_ns`] (what `ksoftirqd` leaves to the scheduler);
+//!    [`Params::thread_run_ns`] (as `ksoftirqd` leaves the core to the scheduler);
 //! 3. vCPUs with work, in turn.
 //!
 //! Left out on purpose: caches, NUMA, hyper-threads, frequency, the sending side's cores, exits and

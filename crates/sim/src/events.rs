@@ -253,7 +253,7 @@ impl EventQueue {
         let first = place_of(self.open + 1);
         let mut word = first / 64;
         let mut bits = self.occupied[word] & (u64::MAX << (first % 64));
-        // One word more than there are: the first one is looked at again for its lower bits.
+        // One word more than there are: the first word is looked at again for its lower bits.
         for _ in 0..=WORDS {
             if bits != 0 {
                 let place = word * 64 + bits.trailing_zeros() as usize;

@@ -102,8 +102,8 @@ pub(crate) struct VirtualHost {
 }
 
 impl VirtualHost {
-    /// Creates a host with `make`. The rings come before it in memory, so that they lie beside
-    /// those of its tables that every frame touches.
+    /// Creates a host with `make`. The rings come before it in memory, so that they lie beside the
+    /// tables that every frame touches.
     pub(crate) fn new<E>(
         vms: usize,
         card: LinkId,

@@ -225,8 +225,8 @@ impl Packets {
     }
 
     /// Closes a connection. True if no packet of it is on its way; otherwise it comes out of
-    /// [`Self::released`] later. Its place must not be used before: headers and path of a packet
-    /// are those of its connection.
+    /// [`Self::released`] later. Its place must not be used before: a packet uses the headers and
+    /// the path of its connection.
     pub(crate) fn close(&mut self, connection: ConnectionId) -> bool {
         match self.flights.get_mut(connection.0 as usize) {
             Some(flight) if flight.packets > 0 => {

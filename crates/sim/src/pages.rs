@@ -5,9 +5,9 @@
 //! several times a frame. With pages of 2 MiB it need not.
 //!
 //! The kernel gives large pages to processes that ask for them (`madvise` in its setting). The C
-//! library asks if a variable of the environment says so, which it reads when the process begins.
-//! So the process begins again with that variable, once. If the variable is set already, nothing is
-//! done.
+//! library asks for them if a variable of the environment says so, which it reads when the process
+//! begins. So the process begins again with that variable, once. If the variable is set already,
+//! nothing is done.
 //!
 //! ```text
 //!   begins ── setting is "madvise", no variable ──> begins again, with the variable

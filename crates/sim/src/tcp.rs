@@ -65,7 +65,7 @@ pub struct Stats {
     pub bytes_retransmitted: u64,
     /// Time-outs of the retransmission timer, for SYN and SYN-ACK too.
     pub timeouts: u32,
-    /// Time-outs that turned out to be early and were taken back.
+    /// Time-outs that turned out to be early and were undone.
     pub timeouts_undone: u32,
     /// Fast recoveries entered.
     pub fast_recoveries: u32,

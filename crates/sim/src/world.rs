@@ -45,7 +45,7 @@ pub(crate) struct Packet {
     pub(crate) to: EndpointId,
     /// Tells connections apart that had the same number one after the other.
     pub(crate) generation: u32,
-    /// Counts the packets of one sender, so that their order can be checked.
+    /// Number of the packet by its sender, so that the order can be checked.
     pub(crate) number: u32,
     pub(crate) body: Body,
 }
@@ -143,7 +143,7 @@ pub enum Notice {
 
 /// A load that runs in a world.
 pub trait Workload: std::fmt::Debug {
-    /// Begins.
+    /// Begins the load.
     fn start(&mut self, world: &mut World);
     /// Takes a notice.
     fn happened(&mut self, world: &mut World, notice: Notice);
@@ -337,7 +337,7 @@ impl World {
         self.events.now()
     }
 
-    /// Asks for a [`Notice::Time`] with this token.
+    /// Schedules a [`Notice::Time`] with this token.
     pub fn at(&mut self, at: Nanos, token: u32) {
         let place = self.times.insert((self.speaker, token));
         self.events.push(at.max(self.now()), Event::App(place));

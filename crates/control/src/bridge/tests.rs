@@ -176,7 +176,7 @@ fn leaps_of_moves_lose_to_other_claims() {
     assert_eq!(holder(&both), Some((OTHER, MOVES_MAX)));
     both.intake().claim(ME, &claim(1, MOVES_MAX + 1)).unwrap();
     assert_eq!(holder(&both), Some((ME, MOVES_MAX + 1)));
-    // An honest claim with many moves, heard after a restart, is as it was.
+    // An honest claim with many moves, heard after a restart, is not changed.
     let mut both = Both::new(100);
     both.intake().claim(OTHER, &claim(1, 70_000)).unwrap();
     assert_eq!(holder(&both), Some((OTHER, 70_000)));

@@ -34,14 +34,14 @@ pub(crate) fn frame(dst: Mac, src: Mac, tags: &[u8], kind: EtherType, payload: &
     [&dst.0[..], &src.0[..], tags, &kind[..], payload].concat()
 }
 
-/// An ARP packet, to everybody.
+/// An ARP packet, to all.
 pub(crate) fn arp_frame(src: Mac, tags: &[u8], repr: arp::Repr) -> Vec<u8> {
     let mut payload = [0; arp::SIZE];
     repr.emit(&mut payload);
     frame(Mac::BROADCAST, src, tags, EtherType::ARP, &payload)
 }
 
-/// Endpoint `n` asks for the address of endpoint `target`.
+/// A question of endpoint `n` for the address of endpoint `target`.
 pub(crate) fn arp_request(n: u8, target: u8) -> Vec<u8> {
     let request = arp::Repr { sender_ip: v4(n), ..arp::Repr::probe(mac(n), v4(target)) };
     arp_frame(mac(n), &[], request)
@@ -73,7 +73,7 @@ pub(crate) fn nd_frame(
     frame(mac_dst, mac_src, tags, EtherType::IPV6, &payload)
 }
 
-/// Endpoint `n` asks for endpoint `target`.
+/// A question of endpoint `n` for endpoint `target`.
 pub(crate) fn solicitation(n: u8, target: u8) -> Vec<u8> {
     let message = icmpv6::Repr::Solicitation { target: v6(target), source_mac: Some(mac(n)) };
     nd_frame(mac(n), &[], v6(n), icmpv6::solicited_node(v6(target)), message)

@@ -1,4 +1,5 @@
-//! Checks of bound endpoints: the addresses with which they speak, and the ones that they share.
+//! Checks of bound endpoints: the addresses with which they speak, and the addresses that they
+//! share.
 
 use core::net::IpAddr;
 

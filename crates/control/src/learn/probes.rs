@@ -1,4 +1,4 @@
-//! Probes for free addresses that nobody has answered.
+//! Unanswered probes for free addresses.
 //!
 //! A client that wants an address asks for it first (RFC 5227 section 2.1.1; RFC 4862 clause 5.4).
 //! Some clients announce the address then, others just use it. The first use by the client whose
@@ -31,7 +31,8 @@ impl Probes {
         self.by_ip.insert((vni, ip), (mac, now.after(LIFE)));
     }
 
-    /// Returns true if `mac` probed for the address, nobody answered, and this is its first use.
+    /// Returns true if `mac` probed for the address, no endpoint answered, and this is its first
+    /// use.
     pub(super) fn is_won(&mut self, now: Nanos, vni: Vni, ip: IpAddr, mac: Mac) -> bool {
         let Some((prober, until)) = self.by_ip.remove(&(vni, ip)) else { return false };
         prober == mac && now < until

@@ -41,8 +41,8 @@ pub(crate) fn taught(frame: &Frame<'_>) -> Result<Option<IpAddr>, Reason> {
     Ok(has.filter(|(_, tell)| *tell).map(|(ip, _)| ip))
 }
 
-/// Returns the address that the source of `frame` says it has, if that may be believed: a source
-/// that says so is present and uses the address.
+/// Returns the address that the source of `frame` says it has, if that may be believed. Such a
+/// source is present and uses the address.
 pub(crate) fn confirmed(frame: &Frame<'_>) -> Option<IpAddr> {
     said(frame).ok()?.uses
 }

@@ -256,7 +256,7 @@ fn who_is_bound_speaks_with_its_own_addresses() {
         solicitation(1, 9),
         advertisement(1, false),
         nd_frame(mac(1), &[], local, group, question),
-        // Made of a secret (RFC 7217).
+        // Derived from a secret (RFC 7217).
         nd_frame(mac(1), &[], "fe80::b7c3:77a:44fc:9d1e".parse().unwrap(), group, question),
     ];
     for bytes in rows {
@@ -265,7 +265,7 @@ fn who_is_bound_speaks_with_its_own_addresses() {
     bound.claim.ips = Ips::default();
     let other = arp(1, |arp| arp.sender_ip = v4(5));
     assert_eq!(first_of(&[bound], 0, &other).map(|o| o.intent), seen(1), "bound by its MAC alone");
-    // It may be bound at a port that otherwise learns.
+    // The endpoint may be bound at a port that otherwise learns.
     let bound = found(1, State::Own, 1, Origin::Bound);
     assert_eq!(first_of(&[bound], 1, &other), Err(Reason::SpoofedIp));
 }
@@ -492,7 +492,8 @@ fn a_port_that_goes_down_takes_its_endpoints_along() {
     assert_eq!(learner.deadline(), Some(Nanos::ZERO));
     assert_eq!(learner.learned_at(PortId(1)), 0);
     assert!(!learner.refresh(Nanos(MS), key(1)), "it is on its way out");
-    // One is heard at its port again, one at another, before they are taken out.
+    // One endpoint is heard at its port again, another one at another port, before they are taken
+    // out.
     let again = see(&mut learner, &house, &none, (1, 1), &data(2)).unwrap();
     assert_eq!(Ok(again.intent), learned(2, 1, &[]));
     let moved = see(&mut learner, &house, &none, (1, 2), &data(3)).unwrap();

@@ -86,7 +86,7 @@ impl Net {
         let Self { hosts, shown, now, .. } = self;
         let there = hosts.get_mut(&to).unwrap();
         there.receive(*now, from, bytes, |host| shown.get(&host).copied());
-        // Everybody is told of another round.
+        // All members hear of another round.
         if there.take_rejoined() {
             for other in shown.keys().filter(|other| **other != to) {
                 there.greet(*now, *other);

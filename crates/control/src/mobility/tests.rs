@@ -147,7 +147,8 @@ fn only_moves_in_a_row_freeze_unless_it_is_said_otherwise() {
     let until = at(2).after(Limits::default().freeze);
     assert_eq!(rig.flap(at(2)), Err(Refusal::Frozen { until, alarm: true }), "the sixth in a row");
     assert!(rig.mobility.moves_often(key(1)));
-    // It is back at once each time, and stays for a second: a virtual router that changes hands.
+    // The endpoint is back at once each time, and stays for a second: a virtual router that changes
+    // hands.
     let mut rig = there(Limits::default());
     for second in 1..100 {
         rig.flap(seconds(second)).unwrap();
@@ -258,11 +259,11 @@ impl Rig {
 #[test]
 fn sequence_and_history_go_on_after_withdrawal() {
     let mut rig = Rig::with(&[(OTHER, claim(9, Origin::Learned, 3))]);
-    // Its link goes down before this host learns it: a move all the same.
+    // The link of the endpoint goes down before this host learns it: a move all the same.
     rig.withdraw(seconds(1), OTHER);
     let mine = rig.learn(seconds(2), &claim(1, Origin::Learned, 0)).unwrap();
     assert_eq!(mine.moves, 4, "a host that has not heard of the withdrawal takes it for the later");
-    // It goes and comes back where it was.
+    // The endpoint goes and comes back where it was.
     rig.withdraw(seconds(3), ME);
     assert_eq!(rig.learn(seconds(4), &claim(2, Origin::Learned, 0)).unwrap().moves, 4);
     // The endpoint leaves: its next host claims it with one move more.

@@ -304,7 +304,7 @@ impl Plane {
         }
         let mut body = [0; OWNER_SIZE_MAX];
         let size = AskedFor { vni: key.vni, mac: key.mac, ip }.emit(&mut body);
-        // A host that cannot be told has no doubt, but its endpoint gets the question anyway.
+        // A host that cannot be reached has no doubt, but its endpoint gets the question anyway.
         if self.ask_member(now, host, Topic::OWNER, ANSWER_MAX, &body[..size]).is_ok() {
             self.doubts.told.insert(now, mark);
         }

@@ -122,7 +122,7 @@ impl Plane {
             return;
         }
         if before != Some(way) {
-            // The endpoint goes first, or it might be the one that has to make room for itself.
+            // The old entry goes first, or it might be evicted to make room for itself.
             if let Some(before) = self.chip.remove(key) {
                 self.flow_ended(now, key, before, End::Moved);
             }

@@ -15,8 +15,8 @@ use crate::table::Change;
 use crate::vport::Key;
 
 impl Plane {
-    /// Sets the state of an own port as a receiver, and the hosts that send to it. Members among
-    /// them are told with the next writes. The data process repeats the state after
+    /// Sets the state of an own port as a receiver, and the hosts that send to it. The members
+    /// among them hear of it with the next writes. The data process repeats the state after
     /// [`Self::chip_lost`].
     pub fn receiver(
         &mut self,

@@ -17,7 +17,7 @@ use crate::table::{Change, OwnerState, Progress};
 const EVICT_STEP: usize = 1 << 12;
 /// Period of greetings to hosts that are not known to be alive.
 const GREET_EVERY: Nanos = Nanos::from_millis(250);
-/// Hosts that are greeted at a time: their answers bring what they know of others.
+/// Hosts that are greeted at a time: their answers bring their knowledge of others.
 const GREET_COUNT: usize = 3;
 
 impl Plane {

@@ -166,7 +166,7 @@ impl Peers {
         self.woken != (publisher.last(), publisher.horizon())
     }
 
-    /// Looks at all sessions.
+    /// Sets the deadlines of all sessions anew, except for blocked ones.
     pub(super) fn wake(&mut self, publisher: &Publisher) {
         self.woken = (publisher.last(), publisher.horizon());
         let Self { hosts, sessions, .. } = self;

@@ -42,7 +42,8 @@ pub struct Config {
     pub resolve: resolve::Config,
     /// Thresholds of moves that are too many.
     pub mobility: mobility::Limits,
-    /// [`PortId`]s are below it. At most 65,535: one number more stands for all other hosts.
+    /// Bound of [`PortId`]s, which are below it. At most 65,535: one number more stands for all
+    /// other hosts.
     pub ports_max: u16,
     /// Largest number of encap flows: remote endpoints in the forwarding table.
     pub flow_limit: usize,
@@ -146,7 +147,7 @@ pub enum Command {
         /// The endpoint.
         mac: Mac,
     },
-    /// Send a frame. One to a host needs no tunnel: it is encapsulated in software.
+    /// Send a frame. A frame to a host needs no tunnel: it is encapsulated in software.
     Send {
         /// The network.
         vni: Vni,
@@ -349,9 +350,9 @@ pub enum Event {
     ClaimsLive(HostId, u64),
     /// All claims of a host are forgotten.
     ClaimsEvicted(HostId),
-    /// A tunnel was made.
+    /// A tunnel was opened.
     TunnelOpened(HostId),
-    /// A tunnel was given back.
+    /// A tunnel was closed.
     TunnelClosed(HostId, End),
     /// An encap flow was made.
     FlowMade(Key, HostId),
@@ -444,7 +445,7 @@ pub struct Counts {
     pub refused: u64,
     /// Frames of other hosts for an endpoint that is elsewhere.
     pub misdirected: u64,
-    /// Questions that were asked of all in the name of a sender.
+    /// Questions that were flooded in the name of a sender.
     pub asked: u64,
     /// Answers to senders that use the old MAC of an address, which name its new holder, and such
     /// questions that were forwarded to that holder.

@@ -35,7 +35,7 @@ enum Known {
 const KNOWN: [Known; 6] =
     [Known::Live, Known::Stale, Known::OwnPort, Known::SamePort, Known::Nowhere, Known::Asker];
 
-/// Endpoint 2 is asked for, and endpoint 1 asks.
+/// Claims for a question of endpoint 1 for endpoint 2.
 fn claims(known: Known) -> Claims {
     let learned = Origin::Learned;
     let asker = found(1, State::Own, 1, learned);
@@ -72,7 +72,7 @@ fn resolve(known: Known, bytes: &[u8]) -> String {
     word
 }
 
-/// Endpoint 1 tells endpoint 2 of its address.
+/// A solicited advertisement of endpoint 1 to endpoint 2.
 fn solicited() -> Vec<u8> {
     let message = icmpv6::Repr::Advertisement {
         target: v6(1),
@@ -91,7 +91,7 @@ fn with_tag(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn every_question_in_every_state() {
     let own = |known| if known == Known::Asker { 1 } else { 2 };
-    // The rows of the table in the file's theory, in the order of KNOWN.
+    // The rows of the table in the module's comment, in the order of KNOWN.
     let question = [
         "answer",
         "flood Stale",

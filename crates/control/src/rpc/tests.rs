@@ -331,7 +331,7 @@ fn nothing_is_written_that_does_not_fit() {
     assert_eq!((rpc.write(T0, size, &mut out), out.len()), (size, 1 + size));
 }
 
-/// A step of a peer that does what it likes.
+/// A step of a peer that follows no rules.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Ask,

@@ -59,7 +59,7 @@ pub enum Error {
         /// Position of this side.
         ours: u64,
     },
-    /// A snapshot out of turn, or a complaint about one that did not begin.
+    /// A snapshot out of turn, or a complaint about a snapshot that did not begin.
     WrongRound {
         /// The peer's number.
         theirs: u32,

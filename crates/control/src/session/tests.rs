@@ -406,7 +406,7 @@ fn attempts_to_connect_spread_and_become_rare() {
     let (first, last) = (waits[1], *waits.last().unwrap());
     assert!(waits[0] == 0 && (25..=51).contains(&first), "{waits:?}");
     assert!((250..=501).contains(&last), "{waits:?}");
-    // Of two hosts, one connects.
+    // Only one of two hosts connects.
     let config = Config { own: PEER, peer: OWN, ..side.session.config };
     assert_eq!(Session::new(config, 1).tick(side.now), Due::Nothing);
 }

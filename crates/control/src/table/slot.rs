@@ -57,7 +57,7 @@ impl Slot {
         Key { vni: self.vni, mac: self.mac }
     }
 
-    /// The claim without its addresses.
+    /// Returns the claim without its addresses.
     pub(super) fn bare_claim(&self) -> Claim {
         Claim {
             key: self.key(),

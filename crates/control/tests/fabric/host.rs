@@ -44,7 +44,7 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
         unknown_life: millis(1_000),
         ..config.punt
     };
-    // So low that bursts go beyond it: those frames are flooded.
+    // The rate is so low that bursts go beyond it; their frames are flooded.
     config.punt.cause[Cause::Arp.index()] = Rate { per_second: 2_000, burst: 12 };
     config.resolve = resolve::Config { asks: fast, targets: 64, ..config.resolve };
     config.mobility = mobility::Limits {
@@ -82,7 +82,7 @@ pub(crate) struct Books {
     pub(crate) refused: u64,
 }
 
-/// Something that leaves a host.
+/// Output of a host.
 pub(crate) enum Out {
     /// A frame out of a port.
     Port(PortId, Vni, Vec<u8>),
@@ -92,7 +92,7 @@ pub(crate) enum Out {
     Datagram(HostId, Vec<u8>),
     /// Bytes to another host.
     Bytes(HostId, Vec<u8>),
-    /// A wish for a connection.
+    /// A request for a connection.
     Connect(HostId),
     /// The end of a connection.
     Close(HostId),

@@ -229,7 +229,7 @@ fn what_moves_is_repointed_at_once() {
     assert_eq!(world.hosts[&B].plane.claims(key).count(), 1, "the old host has yielded");
     let info = world.hosts[&A].plane.vport(key).unwrap();
     assert_eq!((info.vport.claim.moves, info.history.len()), (1, 1));
-    // And back, with a word.
+    // The endpoint moves back, and its old port goes down.
     world.move_vm(1, B, true);
     let left = |world: &mut World| world.hosts[&A].chip.get(&key) != Some(&Way::Host(HostId(3)));
     assert!(world.until(millis(300), left));

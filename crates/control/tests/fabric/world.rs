@@ -293,7 +293,7 @@ impl World {
         if !old.is_down {
             old.remove_port(vm.port);
         }
-        // Numbers have changed: what is under way would come from another endpoint.
+        // Numbers have changed: a packet under way would come from another endpoint.
         self.packets.retain(|_, packet| !matches!(packet, Packet::FromVm(..)));
     }
 

@@ -45,7 +45,7 @@ fn is_lasting(key: Key) -> bool {
 struct Table {
     claims: BTreeMap<HostId, BTreeMap<Key, (Claim, u64)>>,
     marks: BTreeMap<HostId, u64>,
-    /// One claim in so many is refused, drawn from here.
+    /// Random refusal of one claim in so many.
     refuse: Option<(u64, Prng)>,
 }
 
@@ -494,7 +494,7 @@ impl Mesh {
             if last.sequence > 0 && session.have() == last && !self.drifted {
                 assert!(self.agree(peer, id), "{id:?} says it has all of {peer:?}");
             }
-            // Acknowledged by this very process of the peer.
+            // The acknowledgement is from this very process of the peer.
             let same = owner.sessions[&id].incarnation() == host.incarnation;
             let acked = owner.publisher.acked_by(id) == Some(last.sequence);
             if last.sequence > 0 && same && acked && !self.drifted {

@@ -11,7 +11,7 @@ pub struct Params {
     pub byte_ps: u64,
     /// A vCPU's work per datagram.
     pub guest_ns: u64,
-    /// An interrupt, with the switch away from what ran and back.
+    /// An interrupt, with the switch away from the running vCPU and back.
     pub interrupt_ns: u64,
     /// Time of softirq work after which a vCPU that waits gets a turn.
     pub softirq_run_ns: u64,

@@ -48,7 +48,7 @@ pub struct CoreReport {
     pub idle_ns: u64,
 }
 
-/// A run.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Flows in the order of the scenario.

@@ -194,7 +194,7 @@ fn a_flow_on_the_core_of_its_machine_gets_less() {
 #[test]
 fn softirq_work_takes_the_core_from_a_vcpu() {
     let mut scenario = host(Mode::Rss, vec![flow(0, 1400, 750)], Policy::Drop);
-    // In one turn of the guest more segments come than there are descriptors.
+    // During one turn of the guest more segments come than there are descriptors.
     scenario.params.guest_ns = 5_000_000;
     let report = run(&scenario).unwrap();
     assert_eq!(report.flows[0].lost_descriptor, 0);

@@ -186,7 +186,7 @@ impl Sender {
         }
     }
 
-    /// RFC 6675 clause 5 step 4, RFC 6582 clause 3.2 step 2.
+    /// Enters fast recovery (RFC 6675 clause 5 step 4, RFC 6582 clause 3.2 step 2).
     fn enter_recovery(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
         stats.fast_recoveries += 1;
         // Segments that limited transmit sent beyond the window do not count (RFC 5681 clause 3.2).
@@ -312,7 +312,8 @@ impl Sender {
         self.rescue(now, config, stats)
     }
 
-    /// Rule 4: once per recovery, the last segment that the peer does not hold.
+    /// Returns the rescue of rule 4: once per recovery, the last segment that the peer does not
+    /// hold.
     fn rescue(&mut self, now: Nanos, config: &Config, stats: &mut Stats) -> Option<(u64, u32)> {
         if self.rescued {
             return None;

@@ -22,12 +22,12 @@ pub(super) struct Rtt {
 }
 
 impl Rtt {
-    /// Clause 2.1: no sample yet.
+    /// Creates an estimator without samples (clause 2.1).
     pub(super) const fn new(config: &Config) -> Self {
         Self { srtt_by_8: 0, rttvar_by_4: 0, base: config.rto_initial, backoff: 0, sampled: false }
     }
 
-    /// Clauses 2.2 and 2.3; ends the backoff (clause 5.7).
+    /// Takes a sample by clauses 2.2 and 2.3; ends the backoff (clause 5.7).
     #[inline]
     pub(super) fn sample(&mut self, rtt: Nanos, config: &Config) {
         // A time of zero would make the first sample look like none.
@@ -65,7 +65,7 @@ impl Rtt {
         self.backoff > 0
     }
 
-    /// Clause 5.5: the timer expired.
+    /// Doubles the time-out after the timer expired (clause 5.5).
     pub(super) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
     }
@@ -75,7 +75,7 @@ impl Rtt {
         self.backoff = 0;
     }
 
-    /// Clause 5.7: the SYN timed out, so the first data waits longer.
+    /// Raises the time-out of the first data after a SYN that timed out (clause 5.7).
     pub(super) fn after_syn_timeout(&mut self, config: &Config) {
         self.backoff = 0;
         if !self.sampled {
@@ -83,7 +83,7 @@ impl Rtt {
         }
     }
 
-    /// SRTT, once there is a sample.
+    /// Returns SRTT, once there is a sample.
     #[inline]
     pub(super) const fn srtt(&self) -> Option<Nanos> {
         if self.sampled { Some(Nanos(self.srtt_by_8 >> 3)) } else { None }

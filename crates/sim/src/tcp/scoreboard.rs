@@ -83,7 +83,7 @@ impl Scoreboard {
         }
     }
 
-    /// `IsLost` and `SetPipe` of RFC 6675 clause 4.
+    /// Computes `IsLost` and `SetPipe` of RFC 6675 clause 4.
     pub(super) fn assess(&self, o: &Outstanding) -> Assessment {
         let lost_floor = self.lost_edge(o.mss).max(o.lost_floor);
         let Assessment { lost_edge, mut pipe } = Outstanding { lost_floor, ..*o }.assess();

@@ -40,14 +40,14 @@ impl Path {
 /// The table of shortest paths.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// Per host: its link and the number of its switch among those that have hosts.
+    /// Per host: its link and the number of its switch in `leaves`.
     hosts: Vec<(LinkId, u32)>,
     /// The switches that have hosts.
     leaves: Vec<u32>,
     /// Per (switch, leaf): first and count of its links.
     spans: Vec<(u32, u32)>,
     links: Vec<LinkId>,
-    /// Per link: the switch at its end, if it is one.
+    /// Per link: the switch at its end; `None` if it ends at a host.
     ends: Vec<Option<u32>>,
 }
 

@@ -77,7 +77,7 @@ pub struct Summary {
     pub card_held_max: u64,
     /// Number of virtual switches whose audit closes, and of all.
     pub audits_closed: (u32, u32),
-    /// The sum over all TCP endpoints, those of closed connections included.
+    /// The sum over all TCP endpoints, also of closed connections.
     pub tcp: TcpTotals,
     /// Number of segments that came for a closed connection.
     pub stale: u64,

@@ -11,7 +11,7 @@ pub(crate) enum What {
     Ack { ack: u64, sack: Vec<(u64, u64)> },
 }
 
-/// A segment when its sender put it on the wire.
+/// A segment at the time when its sender put it on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Microseconds since the first segment of data.

@@ -31,13 +31,13 @@ const UNITS_PER_NANO: u128 = 1_180_591_620_717;
 /// State of CUBIC. Windows are bytes, times are units of 2^-20 s.
 #[derive(Clone, Debug)]
 pub(in crate::tcp) struct Cubic {
-    /// When the epoch started; `MAX` while none runs.
+    /// Time at which the epoch started; `MAX` while none runs.
     epoch: Nanos,
     /// The window before the last reduction, less with fast convergence.
     w_max: u64,
     /// The window at the curve's flat point in this epoch.
     origin: u64,
-    /// From the start of the epoch to the flat point.
+    /// Time from the start of the epoch to the flat point.
     k: u64,
     /// The Reno-friendly window.
     friendly: u64,
@@ -94,7 +94,7 @@ impl Cubic {
         }
     }
 
-    /// Clause 4.2: an epoch starts with the first acknowledgement in avoidance.
+    /// Starts an epoch, with the first acknowledgement in avoidance (clause 4.2).
     #[cold]
     fn start(&mut self, cwnd: u64, now: Nanos, mss: u64) {
         self.epoch = now;
@@ -112,7 +112,7 @@ impl Cubic {
         }
     }
 
-    /// Clause 4.3, by credit instead of a division.
+    /// Grows the friendly window (clause 4.3), by credit instead of a division.
     #[inline]
     fn grow_friendly(&mut self, cwnd: u64, acked: u64, config: &Config) {
         let alpha = if self.friendly >= self.prior { 1_024 } else { friendly_alpha(config) };
@@ -124,7 +124,7 @@ impl Cubic {
         }
     }
 
-    /// W(t) of clause 4.2, at least zero.
+    /// Returns W(t) of clause 4.2, at least zero.
     #[inline]
     fn curve(&self, t: u64, mss: u64) -> u64 {
         let distance = u128::from(t.abs_diff(self.k).min(TIME_MAX));
@@ -133,7 +133,7 @@ impl Cubic {
         if t < self.k { self.origin.saturating_sub(rise) } else { self.origin + rise }
     }
 
-    /// Clauses 4.6 and 4.7.
+    /// Returns the new threshold after a loss (clauses 4.6 and 4.7).
     pub(super) fn reduce(&mut self, window: &Window, flight: u64, config: &Config) -> u64 {
         let beta = u64::from(config.cubic_beta);
         self.prior = window.cwnd;
@@ -146,26 +146,26 @@ impl Cubic {
         threshold(flight * beta / 1_024, config)
     }
 
-    /// Clause 5.8: the curve does not climb while nothing is sent.
+    /// Moves the epoch (clause 5.8): the curve does not climb while nothing is sent.
     pub(super) const fn idle(&mut self, span: Nanos) {
         self.epoch = self.epoch.after(span);
     }
 }
 
-/// alpha of clause 4.3 in 1024ths.
+/// Returns alpha of clause 4.3 in 1024ths.
 #[inline]
 fn friendly_alpha(config: &Config) -> u64 {
     let beta = u32::from(config.cubic_beta.min(1_024));
     u64::from(3 * (1_024 - beta) * 1_024 / (1_024 + beta))
 }
 
-/// Nanoseconds as units of 2^-20 s.
+/// Returns nanoseconds as units of 2^-20 s.
 #[inline]
 fn units(span: Nanos) -> u64 {
     u64::try_from((u128::from(span.0) * UNITS_PER_NANO) >> 50).unwrap_or(u64::MAX)
 }
 
-/// The largest number whose cube is not above `cube`, bit by bit.
+/// Returns the largest number whose cube is not above `cube`, bit by bit.
 fn cube_root(cube: u128) -> u64 {
     let mut root = 0_u128;
     for bit in (0..42).rev() {

@@ -98,7 +98,7 @@ impl Vegas {
         self.reno.reduce(flight, config)
     }
 
-    /// A new round begins, without the samples of the repair.
+    /// Begins a new round, without the samples of the repair.
     pub(super) fn reopened(&mut self, nxt: u64) {
         self.round_end = nxt;
         self.least = Nanos::MAX;
@@ -106,7 +106,7 @@ impl Vegas {
     }
 }
 
-/// The threshold falls below the window, so that slow start does not begin again.
+/// Lowers the threshold below the window, so that slow start does not begin again.
 fn lower_threshold(window: &mut Window, mss: u64) {
     window.ssthresh = window.ssthresh.min(window.cwnd.saturating_sub(mss)).max(2 * mss);
 }

@@ -69,7 +69,7 @@ fn three_small_ranges_are_a_loss() {
 fn a_floor_makes_all_lost() {
     let o = Outstanding { lost_floor: 8 * MSS, ..outstanding(0, 10, 2) };
     let expected = Assessment { lost_edge: 8 * MSS, pipe: 3 * MSS };
-    // Two segments sent again, of which one is held by now, and two that are new.
+    // Two segments sent again, one of which is held by now, and two new ones.
     assert_eq!(board(&[(1, 2), (4, 6)]).assess(&o), expected);
     let o = Outstanding { lost_floor: 8 * MSS, ..outstanding(0, 10, 0) };
     assert_eq!(o.assess(), Assessment { lost_edge: 8 * MSS, pipe: 2 * MSS });
