@@ -135,7 +135,7 @@ impl foca::Runtime<Life> for Wishes {
     }
 
     fn send_to(&mut self, to: Life, data: &[u8]) {
-        // An earlier life or round of this host is greeted as a host that is down.
+        // An earlier life or round of this host is greeted as one that is down.
         if to.host == self.own {
             return;
         }

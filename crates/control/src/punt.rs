@@ -274,7 +274,7 @@ impl Policer {
         if !self.ceiling.has(now, buckets.ceiling) {
             return Err(Refused::PortLimit);
         }
-        // The assured rate comes first: the common bucket is left to ports that need it.
+        // What is the port's own comes first: what is common is left to those who need it.
         let paid = self.assured.try_take(now, &mut buckets.assured)
             || self.common.try_take(now, &mut self.common_bucket);
         if !paid {

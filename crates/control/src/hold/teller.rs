@@ -200,7 +200,7 @@ impl Teller {
             }
             // The end of the session is reported by [`Self::down`].
             Failure::NotConnected => peer.at = None,
-            // The time-out was delay enough.
+            // That took its time already.
             Failure::TooLate => peer.at = Some(now),
             Failure::Busy | Failure::TooBig | Failure::Refused | Failure::Unknown(_) => {
                 peer.at = Some(now.after(RETRY_AFTER));

@@ -106,7 +106,7 @@ impl Plane {
         let bound = self.bound_ips(port, key, &ips);
         let ips = self.with_shared(port, key, bound);
         let wanted = Claim { key, port, ips, origin: Origin::Bound, moves: 0 };
-        // An endpoint that is bound elsewhere is not outbid by a binding here.
+        // What is bound elsewhere is not outbid by saying the same here.
         let moves = if self.table.claims(key).any(|vport| self.is_rival(&vport)) {
             self.own_claim(key).map_or(0, |claim| claim.moves)
         } else {

@@ -36,10 +36,9 @@ enum State {
 /// The receiving direction of a session. It outlives connections.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    /// Owner of these vports: the host that the connection belongs to, regardless of the messages
-    /// on it.
+    /// Whose vports these are: who the connection belongs to, whatever is said on it.
     owner: HostId,
-    /// Latest incarnation of the peer that was heard of.
+    /// The latest incarnation of the peer that was heard of.
     incarnation: u64,
     state: State,
     /// Sequence of the last change that was applied.

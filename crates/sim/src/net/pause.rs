@@ -15,7 +15,7 @@ impl<P: Payload> Net<P> {
         let back = input.reverse();
         let link = &mut self.links[back.index()];
         link.pause_due = true;
-        // The pause frame goes before a frame that would begin at this moment, too.
+        // It goes before a frame that would begin at this moment, too.
         self.choose_again(events, back);
     }
 
