@@ -6,7 +6,7 @@
 //! without IP address.
 //!
 //! ```text
-//!   frame ── source fit to be one? ── port in the network? ── says it of itself only what is true?
+//!   frame ── source fit to be one? ── port in the network? ── is its message true?
 //!         ── not bound elsewhere? ─┬─ bound here: its own MAC and addresses?  ──> seen
 //!                                  └─ learning: room, quota ──> learned, or seen again
 //!

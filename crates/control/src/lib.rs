@@ -11,7 +11,7 @@
 //!
 //! ```text
 //!   own ports ── learn, bind ──> publisher ── a queue per peer ──> the table of every other host
-//!   peers     ── claims ───────> table ── what is used ──> tunnels and flows of the chip
+//!   peers     ── claims ───────> table ── endpoints in use ──> tunnels and forwarding table
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]

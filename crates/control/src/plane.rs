@@ -3,14 +3,14 @@
 //! Pure: time and input go in, commands and events come out. No clock, no socket, no thread.
 //!
 //! ```text
-//!   add_vnet, add_port, bind ──┐                         ┌──> command  (chip, tunnels, frames)
-//!   add_host ──────────────────┤                         ├──> event    (what people are told)
+//!   add_vnet, add_port, bind ──┐                         ┌──> command  (FDB, tunnels, frames)
+//!   add_host ──────────────────┤                         ├──> event    (for people)
 //!   punt, used, decap ─────────┤          Plane          ├──> datagram_out
 //!   connected, disconnected ───┤                         ├──> write    (bytes to a peer)
 //!   stream, datagram, tick ────┘                         └──> due      (connect, hung)
 //!
 //!   frames ──> policer ──> learner ──> mobility ──> table, publisher ──> sessions
-//!   sessions ──> table ──> follow ──> chip, tunnels, own claims
+//!   sessions ──> table ──> follow ──> FDB, tunnels, own claims
 //! ```
 //!
 //! **Calls.** After each input, and at [`Plane::deadline`], the caller calls [`Plane::tick`] and
@@ -18,29 +18,29 @@
 //! [`Plane::due`] and [`Plane::write`]; then commands, events, questions and datagrams until there
 //! are none. A caller that takes everything has nothing to do before the next deadline.
 //!
-//! **The forwarding table ("chip") is a cache.** An endpoint is installed when a frame needs it,
-//! follows the table at once while it is installed, and goes when it is unused. A host with a
-//! million vports in its table has only the peers of its endpoints in its forwarding table, and
-//! tunnels to their hosts only.
+//! **The forwarding table (FDB, "chip") is a cache.** An entry is made when a frame needs it,
+//! follows the vport table at once, and goes when it is unused. A host with a million vports in its
+//! table has only the peers of its endpoints in its forwarding table, and tunnels to their hosts
+//! only.
 //!
 //! **Not here.** Storm control looks at each frame: it is the switch's. A caller that starts a
 //! plane beside a running switch reports the content of its forwarding table ([`Plane::adopt`]), or
 //! clears it, and every endpoint in use misses once.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
-//! | `surface` | what goes in and comes out, as values |
-//! | `hosts`, `peers` | members, sessions, who is alive, deadlines |
-//! | `punts`, `ask` | what frames make it do; questions in a sender's name |
+//! | `surface` | input and output, as values |
+//! | `hosts`, `peers` | members, sessions, liveness, deadlines |
+//! | `punts`, `ask` | handling of punted frames; questions in a sender's name |
 //! | `bindings` | endpoints that are configured, here and elsewhere |
-//! | `addresses` | IP addresses that go from one endpoint to another; owners that are asked again |
-//! | `follow`, `chip`, `tunnels` | what follows the table: chip, flows, tunnels, own claims |
+//! | `addresses` | IP addresses that go from one endpoint to another; questions to their owners |
+//! | `follow`, `chip`, `tunnels` | follow-up of changes: FDB, flows, tunnels, own claims |
 //! | `foreign` | endpoints of hosts that do not speak the protocol |
-//! | `nets`, `agenda`, `outbox` | who is in which network; things with a time; what waits |
+//! | `nets`, `agenda`, `outbox` | members of networks; deadlines; bounded output |
 //! | `talk` | questions to other members, and theirs |
-//! | `holds` | receivers that do not take what comes, here and elsewhere |
-//! | `restart` | a new plane beside a switch that went on, a new switch, goodbye |
-//! | `inspect` | what people may look at |
+//! | `holds` | receivers that do not keep up, here and elsewhere |
+//! | `restart` | a new plane beside a running switch, a new switch, departure |
+//! | `inspect` | queries for people |
 
 mod addresses;
 mod agenda;

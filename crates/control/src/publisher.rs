@@ -8,7 +8,7 @@
 //! ```text
 //!   log     1:a  2:b  3:c  4:b  5:a         void: 1:a and 2:b
 //!   slots   a = 5 gone   b = 4   c = 3
-//!            a reader at 0 gets c, b         (snapshot: what is gone is not named)
+//!            a reader at 0 gets c, b         (snapshot: withdrawn vports are not named)
 //!            a reader at 3 gets b, a gone    (delta)
 //! ```
 //!

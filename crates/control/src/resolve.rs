@@ -11,8 +11,8 @@
 //!   the frame is        live           stale  unknown  the asker's own   behind the asker's port
 //!   a question          answer (1)     flood  flood    flood             flood
 //!   a probe (DAD)       forward (2)    flood  flood    flood             flood
-//!   an announcement     flood, whoever has it: all shall hear it
-//!   anything else       flood: an answer to all, a target that nobody can have, what is malformed
+//!   an announcement     flood, for any holder: all shall hear it
+//!   anything else       flood: an answer to all, a target that nobody can have, malformed frames
 //! ```
 //!
 //! (1) Forwarded to the holder of the address alone, if the holder has not confirmed the address

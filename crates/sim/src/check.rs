@@ -6,15 +6,15 @@
 //! that is not checked has neither: its loop is another one, and packets pass one test of an empty
 //! ledger at each end.
 //!
-//! | file | what must hold |
+//! | file | rule |
 //! |---|---|
-//! | `conservation` | sent = delivered + dropped + resident; buffers hold what they say |
+//! | `conservation` | sent = delivered + dropped + resident; the bytes of buffers are right |
 //! | `ledger` | packets of a sender arrive in order, each once; no faster than links carry |
 //! | `headroom` | no lossless buffer beyond its limit; XOFF and XON in time, and obeyed |
 //! | `cycle` | no ring of paused links that wait for each other |
 //! | `hops` | frames sent by links = links passed by frames |
-//! | `switches` | the audits of the virtual switches close; no congestion drop where none may be |
-//! | `streams` | TCP delivers what was written, and no more than the network brought |
+//! | `switches` | the audits of the virtual switches close; no congestion drop if none may be |
+//! | `streams` | TCP delivers the written bytes, and no more than the network brought |
 //! | `rest` | in the end nothing is left, nothing is paused, and all bytes are there |
 //!
 //! A violation stops the run. The report says how to repeat it.

@@ -13,7 +13,7 @@
 //!          |               | Reassembly  |
 //!          v               +-------------+
 //!     poll() -> segments          |
-//!          ^----------------------+  what to acknowledge goes along
+//!          ^----------------------+  acknowledgements go along
 //! ```
 //!
 //! After each call of `write`, `read`, `receive` or `expire` the caller drains `poll` and asks for

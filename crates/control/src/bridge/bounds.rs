@@ -1,12 +1,12 @@
 //! Bounds on the claims of a member, by this host's own configuration: its networks, a quota, and
 //! moves that are no leap.
 //!
-//! | claim | what becomes of it |
+//! | claim | result |
 //! |---|---|
 //! | in a network that the member is not in | set aside |
 //! | beyond its quota | refused; its session asks for a snapshot later, as if the table were full |
 //! | more moves than any other's claim and [`LEAP_MAX`] | kept with none: it loses to the others |
-//! | more than [`MOVES_MAX`] moves, and nobody else claims it | kept with so many |
+//! | more than [`MOVES_MAX`] moves, without another claim | kept with [`MOVES_MAX`] |
 //!
 //! So a host can always outbid another claim for its endpoint: the effective moves are at most
 //! [`LEAP_MAX`] ahead of a claim that others knew, or far from the largest number there is. Honest

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!              a state names it, its host may speak for it
-//!   (none) ────────────────────────────────────────────────> KNOWN ──┐ it is in the chip,
+//!   (none) ────────────────────────────────────────────────> KNOWN ──┐ it is installed,
 //!     ^                                                       ^      │ and there is room
 //!     │ a later state does not name it; nothing was heard     │      v
 //!     │ for a lease; the session ended; it is elsewhere     HELD <───┘

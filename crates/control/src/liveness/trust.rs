@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   datagram of A ── is A's, in the life that A's connection has shown? ── no: refused
-//!                 └─ what it says of B ── is in the life that B's connection has shown, and not
+//!                 └─ its news of B ── is in the life that B's connection has shown, and not
 //!                                         many rounds ahead? ── no: left out
 //! ```
 //!

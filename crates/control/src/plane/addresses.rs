@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   an own endpoint announces an address of another ──> claimed, one sequence higher
-//!   … uses it, and says so to nobody ──> claimed, one sequence lower: the other one is asked
+//!   … uses it without an announcement ──> claimed, one sequence lower: the other one is asked
 //!
 //!   another endpoint's claim of an own one's address
 //!     bound, or a higher sequence ──> it leaves the own claim at once
 //!     else ──> doubt
 //!   a question or probe that reached the own endpoint ──> doubt
 //!
-//!   doubt ── the endpoint says that it has it ──> nothing
+//!   doubt ── the endpoint confirms it ──> nothing
 //!         └─ silent for a second ──> it leaves the own claim
 //! ```
 //!

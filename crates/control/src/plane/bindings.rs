@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   another host is bound with the MAC, or another endpoint with the IP address
-//!     later than the own binding ──> the own one ends: retracted, taken from the switch, told of
-//!     neither is later ──> conflict: the order of claims says who has it at all hosts
+//!     later than the own binding ──> the own one ends: retracted, taken from the switch, reported
+//!     neither is later ──> conflict: the order of claims decides, alike at all hosts
 //!     earlier ──> its host ends it
 //! ```
 //!

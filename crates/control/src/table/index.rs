@@ -7,7 +7,7 @@
 //! items.
 //!
 //! ```text
-//!   hash:  | high word: which segment | low word, the tag: home in the segment |
+//!   hash:  | high word: which segment | low word, the tag: first place in the segment |
 //! ```
 
 use alloc::boxed::Box;
