@@ -1,5 +1,5 @@
-//! How many punts a core looks at in a second: a policer, learning and an ARP answer for each
-//! (`cargo run --release -p sluice-control --example punts`).
+//! Measures how many punts a core processes in a second: a policer, learning and an ARP answer for
+//! each (`cargo run --release -p sluice-control --example punts`).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -38,7 +38,7 @@ impl Places for House {
     fn hosts(&self, _vni: Vni) -> &[HostId] { &[] }
 }
 
-/// Nanoseconds that this thread has had of its core, which others use as well.
+/// CPU time of this thread in nanoseconds, without the time of others on its core.
 fn core_nanos() -> Option<u64> {
     std::fs::read_to_string("/proc/thread-self/schedstat").ok()?.split(' ').next()?.parse().ok()
 }
@@ -68,7 +68,7 @@ fn main() {
     let requests: Vec<_> = (0..ENDPOINTS).map(request).collect();
     for round in 0..5 {
         let start = core_nanos().expect("Linux");
-        // Slow enough for every question to be a new one when it comes back.
+        // The pace is slow enough for every question to be a new one when it comes back.
         for (n, (port, bytes)) in (0..PUNTS).zip(requests.iter().cycle()) {
             let now = Nanos::from_micros(u64::from(round * PUNTS + n) * 20);
             let frame = Frame::parse(std::hint::black_box(bytes)).expect("a whole frame");

@@ -17,7 +17,7 @@ use sluice_wire::fabric::VERSIONS;
 
 const CLAIMS: u32 = 1_000_000;
 
-/// Keeps the sum of what it is told.
+/// Keeps the digest of all claims.
 #[derive(Default)]
 struct Sum(Digest);
 

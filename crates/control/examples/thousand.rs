@@ -1,12 +1,12 @@
-//! Many hosts in one thread, each with sessions to all others: how much memory a host needs, what a
-//! vport costs on the wire, and when all know of it.
+//! Many hosts in one thread, each with sessions to all others: measures the memory of a host, the
+//! bytes of a vport on the wire, and the time until all hosts know it.
 //!
 //! ```console
 //! $ cargo run --release -p sluice-control --example thousand -- HOSTS VPORTS
 //! ```
 //!
-//! A round of all hosts is a millisecond; what is written is heard in the same round. Datagrams of
-//! the failure detector are made and not delivered.
+//! A round of all hosts is a millisecond; written bytes are received in the same round. Datagrams
+//! of the failure detector are made and not delivered.
 
 use std::error::Error;
 
@@ -16,17 +16,17 @@ use sluice_control::plane::{Config, Kind, Plane};
 use sluice_control::session::{Due, Session};
 use sluice_control::vport::{Ips, Key};
 
-/// The time of a round.
+/// Time of a round.
 const DELAY: Nanos = Nanos::from_millis(1);
 
-/// What was sent.
+/// Counters of sent data.
 #[derive(Default)]
 struct Sent {
     writes: u64,
     bytes: u64,
 }
 
-/// Kilobytes of memory that this process has.
+/// Memory of this process in kilobytes.
 fn resident_kb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -37,14 +37,14 @@ fn config(own: HostId, claims: u32) -> Config {
     let mut config = Config::new(own, 1, [1; 16], 4);
     config.claims_max = claims + 1_000;
     (config.punt.questions, config.punt.unknowns, config.resolve.targets) = (1_024, 1_024, 1_024);
-    // One thread does the work of all: nobody is hung because the others take their time.
+    // One thread does the work of all: no host is hung because the others take their time.
     config.session.silence_max = Nanos::from_millis(2_000);
     config.session.alive_after = Nanos::from_millis(500);
     config
 }
 
-/// Everybody says what is due, one host after the other, and is heard at once: a million
-/// connections have no buffers of their own here.
+/// Lets each host do what is due and delivers its bytes at once, one host after the other: a
+/// million connections have no buffers of their own here.
 fn round(planes: &mut [Plane], now: Nanos, sent: &mut Sent) -> Result<(), Box<dyn Error>> {
     let mut mail = Vec::new();
     for own in 0..planes.len() {
@@ -75,7 +75,7 @@ fn round(planes: &mut [Plane], now: Nanos, sent: &mut Sent) -> Result<(), Box<dy
     Ok(())
 }
 
-/// Rounds until all know so many claims; the time then.
+/// Runs rounds until all hosts know this many claims. Returns the time then.
 fn converge(
     planes: &mut [Plane],
     mut now: Nanos,

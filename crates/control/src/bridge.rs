@@ -1,8 +1,8 @@
-//! The vport table as sessions fill it and as punts read it.
+//! Adapters between the vport table, the sessions that fill it and the punts that read it.
 //!
-//! The table knows nothing of messages or frames, and sessions and punts nothing of its slots: each
-//! has a trait of its own for what it needs ([`Replica`], [`Directory`]), and here is what joins
-//! them.
+//! The table knows nothing of messages or frames, and sessions and punts know nothing of its slots.
+//! Sessions use the trait [`Replica`], punts use [`Directory`]; this module implements both for the
+//! table.
 
 mod bounds;
 
@@ -19,19 +19,20 @@ use crate::session::{NoRoom, Replica};
 use crate::table::{Change, OwnerState, Progress, Table, Vport};
 use crate::vport::{Claim, Key};
 
-/// So many claims are swept between two looks at whether more are left.
+/// Number of claims that are swept in one step.
 const SWEEP: usize = 1024;
 
-/// What a session does to the table, at one time. What has changed by it is left in `changes`.
+/// Access of a session to the table at one moment. It appends its changes to `changes`.
 #[derive(Debug)]
 pub struct Intake<'a> {
     /// The table.
     pub table: &'a mut Table,
     /// The time.
     pub now: Nanos,
-    /// What the rest has to follow, in order. Changes of which nothing is seen are left out.
+    /// Changes to be followed by other modules, in order. Changes without a visible effect are left
+    /// out.
     pub changes: &'a mut Vec<Change>,
-    /// What the member is believed of.
+    /// Bounds on the claims of the member.
     pub bounds: Bounds<'a>,
 }
 
@@ -42,14 +43,14 @@ impl Intake<'_> {
         }
     }
 
-    /// Whether the owner may claim one endpoint more, or claims this one already.
+    /// Returns true if the owner may claim one endpoint more, or claims this one already.
     fn has_room(&self, owner: HostId, key: Key) -> bool {
         self.digest(owner).count < self.bounds.quota
             || self.bounds.aside.has(key)
             || self.table.claims(key).any(|vport| vport.owner == owner)
     }
 
-    /// The moves that count of a claim; those that it says, unless it leaps.
+    /// Returns the effective moves of a claim: the claimed ones, unless they leap.
     fn moves(&self, owner: HostId, claim: &Claim) -> u32 {
         if claim.moves <= LEAP_MAX {
             return claim.moves;
@@ -127,9 +128,9 @@ impl Replica for Intake<'_> {
 pub struct View<'a, F> {
     /// The table.
     pub table: &'a Table,
-    /// This host: its own claims need nobody's confirmation.
+    /// This host: its own claims are confirmed by definition.
     pub me: HostId,
-    /// Whether an endpoint said lately that it has an address.
+    /// Returns true if an endpoint said lately that it has an address.
     pub confirmed: F,
 }
 

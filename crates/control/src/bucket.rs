@@ -2,8 +2,8 @@
 //!
 //! A bucket is the moment at which it would be full again (the generic cell rate algorithm, ITU-T
 //! I.371 annex A). Taking a token moves that moment by one interval; a token may be taken while it
-//! is not farther away than what the bucket holds. Nothing has to be refilled and no timer runs,
-//! so a bucket costs eight bytes and its rate is kept once for all of a kind.
+//! is not farther away than the burst allows. Nothing has to be refilled and no timer runs, so a
+//! bucket costs eight bytes and its rate is kept once for all buckets of a kind.
 //!
 //! ```text
 //!            now            full
@@ -14,31 +14,31 @@
 
 use sluice_base::Nanos;
 
-/// How often something may happen.
+/// Bounds of the frequency of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How often in a second, on the long run. Zero: never.
+    /// Times per second, on the long run. Zero: never.
     pub per_second: u32,
-    /// How often at once. Zero: never.
+    /// Times at once. Zero: never.
     pub burst: u32,
 }
 
 impl Rate {
-    /// As often as it wants.
+    /// No limit.
     pub const UNLIMITED: Self = Self { per_second: 1_000_000_000, burst: u32::MAX };
-    /// Not once.
+    /// Never.
     pub const NEVER: Self = Self { per_second: 0, burst: 0 };
 }
 
-/// A rate, ready for use.
+/// A rate, converted for use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     interval: Nanos,
-    /// How far away "full" may be; `None`: nothing passes.
+    /// Largest distance of "full" from now; `None`: nothing passes.
     tolerance: Option<Nanos>,
 }
 
-/// The state of one bucket: when it is full again.
+/// State of one bucket: the moment at which it is full again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bucket {
     full: Nanos,
@@ -54,7 +54,7 @@ impl Pace {
         Self { interval: Nanos(interval), tolerance: Some(Nanos(tolerance)) }
     }
 
-    /// Whether the bucket holds a token.
+    /// Returns true if the bucket holds a token.
     #[inline]
     pub(crate) fn has(&self, now: Nanos, bucket: Bucket) -> bool {
         self.tolerance.is_some_and(|tolerance| bucket.full.since(now) <= tolerance)

@@ -1,9 +1,9 @@
-//! What a set of claims is in sum, so that two hosts can see in 16 bytes whether theirs agree.
+//! Digest of a set of claims, with which two hosts compare their sets in 16 bytes.
 //!
 //! Each claim is hashed with every one of its fields, and the hashes are added. A sum does not
-//! depend on order, and a claim goes out of it as it came in: insertion, change and withdrawal cost
-//! one or two hashes. The hash is fixed, because all hosts must get the same; it finds drift, it
-//! does not keep out somebody who wants two sets to look alike.
+//! depend on order, and subtraction removes a claim from it: insertion, change and withdrawal cost
+//! one or two hashes. The hash is fixed, because all hosts must get the same result. It finds
+//! drift; it does not withstand an attacker who wants two sets to look alike.
 
 use core::net::IpAddr;
 
@@ -15,32 +15,32 @@ use crate::vport::{Claim, IP_SEQUENCE_FIRST};
 /// Count and sum of a set of claims.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Digest {
-    /// How many claims there are.
+    /// Number of claims.
     pub count: u64,
     /// The sum of their hashes, modulo 2^64.
     pub sum: u64,
 }
 
 impl Digest {
-    /// Counts a claim in.
+    /// Adds a claim.
     pub fn add(&mut self, claim: &Claim) {
         self.count += 1;
         self.sum = self.sum.wrapping_add(hash::<true>(claim));
     }
 
-    /// Counts a claim out that was counted in.
+    /// Removes a claim that was added.
     pub fn remove(&mut self, claim: &Claim) {
         self.count -= 1;
         self.sum = self.sum.wrapping_sub(hash::<true>(claim));
     }
 
-    /// Counts a claim in as hosts know it whose version has no sequences of addresses.
+    /// Adds a claim as seen by hosts whose version has no sequences of addresses.
     pub fn add_plain(&mut self, claim: &Claim) {
         self.count += 1;
         self.sum = self.sum.wrapping_add(hash::<false>(claim));
     }
 
-    /// Counts a claim out that was counted in by [`Self::add_plain`].
+    /// Removes a claim that was added by [`Self::add_plain`].
     pub fn remove_plain(&mut self, claim: &Claim) {
         self.count -= 1;
         self.sum = self.sum.wrapping_sub(hash::<false>(claim));
@@ -57,7 +57,7 @@ impl<'a> FromIterator<&'a Claim> for Digest {
     }
 }
 
-/// The hash of a claim. Its addresses are a set, so theirs are added.
+/// Returns the hash of a claim. Its addresses are a set, so their hashes are added.
 fn hash<const WITH_SEQUENCES: bool>(claim: &Claim) -> u64 {
     let addresses = claim.ips.with_sequences().fold(0, |sum: u64, (ip, sequence)| {
         let sequence = if WITH_SEQUENCES { sequence } else { IP_SEQUENCE_FIRST };
@@ -72,7 +72,8 @@ fn hash<const WITH_SEQUENCES: bool>(claim: &Claim) -> u64 {
     words.into_iter().fold(0, |so_far, word| mix(so_far ^ word))
 }
 
-/// A first sequence adds nothing: a claim without sequences has first ones.
+/// Returns the contribution of a sequence. A first sequence adds nothing: a claim without sequences
+/// has first ones.
 fn hash_of_ip(ip: IpAddr, sequence: u32) -> u64 {
     let (family, bits) = match ip {
         IpAddr::V4(ip) => (4, u128::from(ip.to_bits())),

@@ -1,5 +1,5 @@
-//! What learning and resolution ask of the rest of the control plane: who is where, and what this
-//! host's ports and networks are. The vport table and the configuration answer.
+//! Interface of learning and resolution to the rest of the control plane: the places of endpoints,
+//! and the ports and networks of this host. The vport table and the configuration implement it.
 
 use core::net::IpAddr;
 
@@ -7,72 +7,72 @@ use sluice_base::{HostId, PortId, Vni};
 
 use crate::vport::{Claim, Key};
 
-/// How much the best claim for an endpoint is worth.
+/// Worth of the best claim for an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// This host's own.
+    /// A claim of this host.
     Own,
-    /// Of another host, which is alive.
+    /// A claim of another host, which is alive.
     Authoritative,
-    /// Of another host, which is suspected or dead: frames still go there, but nobody speaks for
-    /// it.
+    /// A claim of another host, which is suspected or dead: frames still go there, but no host
+    /// answers for the endpoint.
     Stale,
 }
 
 /// The best claim for an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What is claimed.
+    /// The claim.
     pub claim: Claim,
-    /// Who claims it.
+    /// The host that claims the endpoint.
     pub owner: HostId,
-    /// What the claim is worth.
+    /// Worth of the claim.
     pub state: State,
 }
 
-/// Who is where.
+/// Lookup of endpoints.
 pub trait Directory {
-    /// The best claim for `key`.
+    /// Returns the best claim for `key`.
     fn find(&self, key: Key) -> Option<Found>;
 
-    /// The best claim for an endpoint of network `vni` that has `ip`. Of claims that differ in
-    /// worth a live one comes first.
+    /// Returns the best claim for an endpoint of network `vni` that has `ip`. Of claims that differ
+    /// in worth a live one comes first.
     fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Found>;
 
-    /// Whether the endpoint `key` itself said lately that it has `ip`, so that it may be answered
-    /// for.
+    /// Returns true if the endpoint `key` itself said lately that it has `ip`, so that this host
+    /// may answer for it.
     fn is_confirmed(&self, key: Key, ip: IpAddr) -> bool;
 }
 
-/// How a port comes by its endpoints.
+/// Rule by which a port gets its endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortRule {
-    /// By configuration: whoever is bound to it may use it, with the addresses that it is bound
-    /// with, and nobody else.
+    /// By configuration: only bound endpoints may use the port, with the addresses that they are
+    /// bound with.
     Bound,
-    /// From its frames.
+    /// From frames that come in.
     Learn {
-        /// How many endpoints at most.
+        /// Largest number of endpoints.
         quota: u32,
-        /// Whether they stay for good ([`crate::vport::Origin::Sticky`]).
+        /// True if the endpoints stay for good ([`crate::vport::Origin::Sticky`]).
         sticky: bool,
     },
 }
 
 /// This host's ports and networks.
 pub trait Places {
-    /// Whether `port` is in network `vni`.
+    /// Returns true if `port` is in network `vni`.
     fn is_member(&self, port: PortId, vni: Vni) -> bool;
 
-    /// How `port` comes by its endpoints.
+    /// Returns the rule by which `port` gets its endpoints.
     fn rule(&self, port: PortId) -> PortRule;
 
-    /// Whether what is bound to `port` may share `ip`.
+    /// Returns true if endpoints bound to `port` may share `ip`.
     fn allows(&self, port: PortId, ip: IpAddr) -> bool;
 
-    /// The ports of this host in network `vni`.
+    /// Returns the ports of this host in network `vni`.
     fn ports(&self, vni: Vni) -> &[PortId];
 
-    /// The other hosts that have ports in network `vni`.
+    /// Returns the other hosts that have ports in network `vni`.
     fn hosts(&self, vni: Vni) -> &[HostId];
 }

@@ -1,24 +1,23 @@
-//! What a punted frame says of itself, read once for all who judge it.
+//! The parsed head of a punted frame, read once for learning and resolution.
 //!
-//! A punt carries the first bytes of a frame. Of them the control plane reads the addresses, the
-//! tags and, if it is one, the question or answer of neighbours: ARP (RFC 826) or Neighbor
-//! Discovery (RFC 4861). A message behind an IPv6 extension header is not looked for; it says
-//! nothing here.
+//! A punt carries the first bytes of a frame. The control plane reads the addresses, the tags and,
+//! if there is one, the message of ARP (RFC 826) or Neighbor Discovery (RFC 4861). A message behind
+//! an IPv6 extension header is not looked for; such a frame is [`Body::Other`].
 
 use core::net::{IpAddr, Ipv6Addr};
 
 use sluice_base::Mac;
 use sluice_wire::{EtherType, Truncated, arp, ethernet, icmpv6, ipv6, vlan};
 
-/// How many tags are looked through at most: an outer and an inner one (IEEE 802.1Q clause 9.5).
+/// Largest number of tags that are parsed: an outer and an inner one (IEEE 802.1Q clause 9.5).
 pub const TAGS_MAX: usize = 2;
 
-/// What a frame is about.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A request or reply of ARP.
     Arp(arp::Repr),
-    /// A message of IPv6 neighbours, and between whom it goes.
+    /// A message of IPv6 neighbours, with its addresses.
     Neighbor {
         /// The IPv6 source.
         src: Ipv6Addr,
@@ -27,9 +26,9 @@ pub enum Body {
         /// The message.
         message: icmpv6::Repr,
     },
-    /// It calls itself one of the two and breaks their rules.
+    /// The frame claims to be one of the two protocols and breaks their rules.
     Malformed,
-    /// Something else.
+    /// Any other content.
     Other,
 }
 
@@ -40,9 +39,9 @@ pub struct Frame<'a> {
     pub dst: Mac,
     /// The source address.
     pub src: Mac,
-    /// The tags, four bytes each, from the type of the first on; empty without.
+    /// The tags, four bytes each, from the type of the first on; empty without tags.
     pub tags: &'a [u8],
-    /// What it is about.
+    /// Its content.
     pub body: Body,
 }
 
@@ -50,7 +49,7 @@ impl<'a> Frame<'a> {
     /// Reads the start of a frame from its destination address on.
     ///
     /// # Errors
-    /// [`Truncated`] if not even the addresses, the tags and the type are there.
+    /// [`Truncated`] if the addresses, the tags and the type are not complete.
     #[inline]
     pub fn parse(head: &'a [u8]) -> Result<Self, Truncated> {
         let frame = ethernet::Frame::new_checked(head)?;
@@ -69,7 +68,7 @@ impl<'a> Frame<'a> {
         Ok(Self { dst: frame.dst(), src: frame.src(), tags, body })
     }
 
-    /// The address that is asked for, if the frame is a question of neighbours.
+    /// Returns the target address, if the frame is a question of neighbours.
     #[inline]
     #[must_use]
     pub fn asks_for(&self) -> Option<IpAddr> {

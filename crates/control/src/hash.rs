@@ -1,5 +1,5 @@
-//! Hashes of what is looked up by endpoint or address. Their seeds make collisions hard to provoke;
-//! nothing that is seen of the control plane depends on them.
+//! Hashes of endpoints and addresses, for lookups. Their seeds make collisions hard to provoke; no
+//! visible behaviour of the control plane depends on them.
 
 use core::net::IpAddr;
 
@@ -7,7 +7,7 @@ use sluice_base::{Prng, Vni};
 
 use crate::vport::Key;
 
-/// A hash of 64 bits with a secret, so that collisions cannot be provoked from outside.
+/// Hash of 64 bits with a secret, so that collisions cannot be provoked from outside.
 #[derive(Debug)]
 pub(crate) struct Hasher {
     seeds: [u64; 3],
@@ -34,14 +34,14 @@ impl Hasher {
         fold(first ^ c, self.seeds[2])
     }
 
-    /// Of an endpoint.
+    /// Returns the hash of an endpoint.
     #[inline]
     pub(crate) fn of_key(&self, key: Key) -> u64 {
         let vni = u64::from(key.vni.get());
         self.hash(key.mac.to_u64() | vni << 48, vni >> 16, 0)
     }
 
-    /// Of an address in a network.
+    /// Returns the hash of an address in a network.
     #[inline]
     pub(crate) fn of_ip(&self, vni: Vni, ip: IpAddr) -> u64 {
         let vni = u64::from(vni.get());
@@ -55,7 +55,7 @@ impl Hasher {
     }
 }
 
-/// The high and the low 64 bits.
+/// Returns the high and the low 64 bits.
 pub(crate) fn halves(bits: u128) -> [u64; 2] {
     #[expect(clippy::cast_possible_truncation, reason = "the two halves together are all of it")]
     let halves = [(bits >> 64) as u64, bits as u64];

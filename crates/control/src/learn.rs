@@ -1,12 +1,12 @@
 //! Learning: which endpoints are at this host's ports, from the frames that they send.
 //!
-//! A punted frame tells where its source is. If it is ARP or an advertisement of Neighbor Discovery
-//! it also tells an IP address of it. The [`Learner`] turns that into what the host shall claim, or
-//! names why it shall not. Endpoints that speak neither are learned from their data, without IP
-//! address.
+//! A punted frame shows the port of its source. ARP and advertisements of Neighbor Discovery also
+//! show an IP address of the source. The [`Learner`] derives the claim that the host shall publish,
+//! or the reason against one. Endpoints that speak neither protocol are learned from their data,
+//! without IP address.
 //!
 //! ```text
-//!   frame ── source fit to be one? ── port in the network? ── says it of itself only what is true?
+//!   frame ── source fit to be one? ── port in the network? ── is its message true?
 //!         ── not bound elsewhere? ─┬─ bound here: its own MAC and addresses?  ──> seen
 //!                                  └─ learning: room, quota ──> learned, or seen again
 //!
@@ -15,24 +15,24 @@
 //!            └─ its port went down ─────────────────────────────────────────────────> gone
 //! ```
 //!
-//! - What is **bound** or **sticky** somewhere else does not move because of a frame.
-//! - A **bound** endpoint speaks with the addresses that it is bound with, and may share those that
-//!   its port allows: these are learned, and move among such ports by announcements. No other port
-//!   takes one while it is shared.
-//! - A learned endpoint moves to where it speaks: which of two hosts has it in the end is decided
-//!   by their claims.
+//! - An endpoint that is **bound** or **sticky** somewhere else does not move because of a frame.
+//! - A **bound** endpoint uses the addresses that it is bound with, and may share the addresses
+//!   that its port allows. Shared addresses are learned, and move among such ports by
+//!   announcements. No other port takes an address while it is shared.
+//! - A learned endpoint moves to the port at which it speaks. Between two hosts their claims
+//!   decide.
 //! - An IP address that another MAC has **moves** when the new one announces it: by a gratuitous
 //!   ARP (RFC 5227 section 2.3), by an unsolicited advertisement (RFC 4861 clause 7.2.6), or by its
-//!   first use after a probe that nobody answered. Any other use of it is a **conflict** (RFC 5227
-//!   section 2.4): it is reported, and both may claim it. Only an address that is bound to another
-//!   endpoint is refused.
-//! - IPv6 addresses are learned from advertisements only, and those of routers are not: who answers
-//!   in the place of a router without saying that it is one makes its neighbours drop it as such
-//!   (RFC 4861 clause 7.2.5). A question for what is not known goes to the endpoint itself.
+//!   first use after an unanswered probe. Any other use of the address is a **conflict** (RFC 5227
+//!   section 2.4): the conflict is reported, and both endpoints may claim the address. Only an
+//!   address that is bound to another endpoint is refused.
+//! - IPv6 addresses are learned from advertisements only, and addresses of routers are not learned:
+//!   an answer in the place of a router that does not say "router" makes neighbours drop it as a
+//!   router (RFC 4861 clause 7.2.5). A question for an unknown address goes to the endpoint itself.
 //!
-//! State is bounded: so many endpoints in all, so many at a port. Old ones are found in the order
-//! in which they were last seen, so that [`Learner::tick`] does as much work as it is allowed and
-//! no more.
+//! State is bounded, by a number of endpoints in all and by a number at each port. Old endpoints
+//! are found in the order in which they were last seen, so that [`Learner::tick`] keeps to its
+//! limit of work.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -55,13 +55,13 @@ mod entries;
 mod probes;
 mod said;
 
-/// How long an endpoint that was silent for its lifetime has to answer.
+/// Time that an endpoint has to answer after it was silent for its lifetime.
 const ANSWER_MAX: Nanos = Nanos::from_millis(1_000);
 
-/// What a frame tells of its source.
+/// Consequence of a frame for its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// The endpoint is here, or has other addresses now: claim it so.
+    /// The endpoint is new here, or has other addresses now: claim it so.
     Learned {
         /// The endpoint.
         key: Key,
@@ -71,54 +71,54 @@ pub enum Intent {
         ips: Ips,
         /// [`Origin::Learned`] or [`Origin::Sticky`].
         origin: Origin,
-        /// The address that it announces with this frame.
+        /// The address that the endpoint announces with this frame.
         announced: Option<IpAddr>,
     },
-    /// A bound endpoint has an address more, or one less, of those that its port allows.
+    /// A bound endpoint gains or loses an address of those that its port allows.
     Shared {
         /// The endpoint.
         key: Key,
         /// The address.
         ip: IpAddr,
-        /// Whether others may be told of it: a router's is not claimed.
+        /// True if the address may be published. An address of a router is not claimed.
         has: bool,
-        /// Whether it takes it from another endpoint with this frame.
+        /// True if the endpoint takes the address from another endpoint with this frame.
         announced: bool,
     },
-    /// Nothing new. It is alive.
+    /// Nothing new: the endpoint is alive.
     Seen {
         /// The endpoint.
         key: Key,
     },
 }
 
-/// What else is to be told of an address that a frame names.
+/// Remark on an address that a frame names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// Another endpoint, which is live, has it as well.
+    /// Another endpoint, which is live, has the address as well.
     Conflict {
         /// The address.
         ip: IpAddr,
-        /// Who has it.
+        /// Holder of the address.
         holder: Mac,
     },
-    /// The endpoint has too many; this one is not among them.
+    /// The endpoint has too many addresses; this one is not among them.
     TooManyIps {
         /// The address.
         ip: IpAddr,
     },
 }
 
-/// What was learned from a frame.
+/// Result of a frame from which an endpoint was learned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
-    /// What to do.
+    /// Consequence for the endpoint.
     pub intent: Intent,
-    /// What else there is to tell.
+    /// Remark on its address.
     pub note: Option<Note>,
 }
 
-/// Why nothing is learned from a frame.
+/// Reason why nothing is learned from a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Reason {
@@ -128,19 +128,19 @@ pub enum Reason {
     ZeroSource,
     /// The port is not in the network.
     NotMember,
-    /// It is ARP or Neighbor Discovery that breaks its rules.
+    /// The frame is ARP or Neighbor Discovery that breaks its rules.
     Malformed,
-    /// It says another MAC of its sender than the frame does.
+    /// The message names another sender MAC than the frame.
     SenderMismatch,
-    /// It names an address that no endpoint can have.
+    /// The frame names an address that no endpoint can have.
     BadAddress,
     /// The endpoint is bound to, or sticky at, another place.
     BoundElsewhere,
     /// The address is bound to another endpoint.
     IpBoundElsewhere,
-    /// The port is bound, and not to this MAC.
+    /// The port is bound, to another MAC.
     SpoofedMac,
-    /// The endpoint is bound, and not with this address.
+    /// The endpoint is bound, with other addresses.
     SpoofedIp,
     /// The port has as many endpoints as it may.
     Quota,
@@ -149,10 +149,10 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = 12;
 
-    /// All of them, in the order of their indices.
+    /// All reasons, in the order of their indices.
     pub const ALL: [Self; Self::COUNT] = [
         Self::GroupSource,
         Self::ZeroSource,
@@ -168,8 +168,8 @@ impl Reason {
         Self::TableFull,
     ];
 
-    /// Whether the frame pretends something, so that it shall not be answered either. A lack of
-    /// room is no pretence.
+    /// Returns true if the frame pretends something, so that it shall not be answered either. A
+    /// lack of room is no pretence.
     #[must_use]
     pub const fn is_pretence(self) -> bool {
         !matches!(self, Self::Quota | Self::TableFull)
@@ -181,37 +181,38 @@ impl Reason {
 pub struct Gone {
     /// The endpoint.
     pub key: Key,
-    /// Where it was.
+    /// Its last port.
     pub port: PortId,
-    /// Why.
+    /// Reason of the departure.
     pub why: Why,
 }
 
-/// Why an endpoint is gone.
+/// Reason why an endpoint is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// Nothing was heard of it for its lifetime.
+    /// No frame of the endpoint for its lifetime.
     Aged,
-    /// The same, and it is not gone yet: it is to be asked for its addresses.
+    /// No frame of the endpoint for its lifetime, but it is not gone yet: it is to be asked for its
+    /// addresses.
     Silent,
-    /// Its port went down.
+    /// The port of the endpoint went down.
     PortDown,
 }
 
-/// How much is learned, and for how long.
+/// Bounds of what is learned.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How many ports there are; [`PortId`]s are below it.
+    /// Number of ports; [`PortId`]s are below it.
     pub ports: u16,
-    /// How many endpoints are remembered.
+    /// Number of endpoints that are remembered.
     pub entries: u32,
-    /// For how long an endpoint is remembered that is not heard of.
+    /// Time for which a silent endpoint is remembered.
     pub lifetime: Nanos,
 }
 
 impl Config {
-    /// For a host of that many ports: 64 Ki endpoints, and 5 minutes, as bridges have it (IEEE
-    /// 802.1Q table 8-6).
+    /// Returns the bounds for a host of that many ports: 64 Ki endpoints, and 5 minutes, as bridges
+    /// have it (IEEE 802.1Q table 8-6).
     #[must_use]
     pub const fn new(ports: u16) -> Self {
         Self { ports, entries: 1 << 16, lifetime: Nanos::from_millis(300_000) }
@@ -220,27 +221,27 @@ impl Config {
 
 #[derive(Clone, Debug)]
 struct Port {
-    /// Those that age.
+    /// Entries that age.
     list: List,
-    /// How many stand in the list.
+    /// Number of entries in the list.
     count: u32,
-    /// How many stay for good, and stand in no list.
+    /// Number of sticky entries, which stand in no list.
     sticky_count: u32,
-    /// Counts how often the port went down: entries of earlier times are on their way out.
+    /// Number of times that the port went down. Entries of an earlier epoch are on their way out.
     epoch: u32,
     refused: [u64; Reason::COUNT],
 }
 
-/// What has been learned at the ports of a host.
+/// Endpoints that were learned at the ports of a host.
 #[derive(Debug)]
 pub struct Learner {
     entries: Entries,
     ports: Box<[Port]>,
-    /// All that age and were not asked, the one that was not seen for longest first.
+    /// Entries that age and were not asked, the longest unseen first.
     by_age: List,
-    /// Those that were asked, the first one first.
+    /// Entries that were asked, in the order of asking.
     asked: List,
-    /// Those whose port went down.
+    /// Entries whose port went down.
     leaving: List,
     lifetime: Nanos,
     probes: Probes,
@@ -251,14 +252,14 @@ struct Sight {
     now: Nanos,
     port: PortId,
     key: Key,
-    /// Whether this host claims it, and at this port.
+    /// True if this host claims the endpoint, and at this port.
     is_claimed: bool,
-    /// The address that it takes from another endpoint.
+    /// The address that the endpoint takes from another one.
     takes: Option<IpAddr>,
 }
 
 impl Learner {
-    /// Nothing is learned yet. The seed makes collisions hard to provoke.
+    /// Creates a learner that knows no endpoint. The seed makes collisions hard to provoke.
     #[must_use]
     pub fn new(config: &Config, seed: u64) -> Self {
         let (list, refused) = (List::EMPTY, [0; Reason::COUNT]);
@@ -277,7 +278,7 @@ impl Learner {
     /// Learns from `frame`, which came in at `port` of network `vni`. Time does not go back.
     ///
     /// # Errors
-    /// Why nothing is learned. It is counted.
+    /// The reason why nothing is learned. The frame is counted under it.
     ///
     /// # Panics
     /// If there is no such port.
@@ -334,7 +335,7 @@ impl Learner {
             check_binding(bound, &said, |ip| places.allows(port, ip))?;
         }
         let shares = |ip| bound.is_some() && places.allows(port, ip);
-        // A gratuitous ARP or an advertisement of an address that is somebody's by configuration.
+        // Holder of the address that the frame uses, if that is another endpoint.
         let holder = said.uses.and_then(|ip| directory.find_ip(vni, ip));
         let holder = holder.filter(|holder| holder.claim.key.mac != key.mac);
         if let Some((ip, holder)) = said.uses.zip(holder)
@@ -353,9 +354,9 @@ impl Learner {
             }
             (None, PortRule::Bound) => return Err(Reason::SpoofedMac),
             (None, PortRule::Learn { quota, sticky }) => {
-                // What was sticky once stays so, whatever the rule says now.
+                // A sticky endpoint stays sticky, even if the rule of its port has changed.
                 let sticky = sticky || (stays && bound.is_none());
-                // What another endpoint is answered with is to be taken from it.
+                // An announced address is taken from the endpoint that others resolve it to.
                 let takes = announced.filter(|_| holder.is_some());
                 let sight = Sight { now, port, key, is_claimed: here.is_some(), takes };
                 self.learn(&sight, quota, sticky, said.has, &mut note)?
@@ -390,12 +391,13 @@ impl Learner {
         };
         self.touch(now, at);
         let ips = &mut self.entries.get_mut(at).ips;
-        // What is not claimed, or not here, is news even if it was seen before.
+        // An endpoint that is not claimed, or not here, is news even if it was seen before.
         let mut is_news = is_new || !is_claimed || takes.is_some();
         match has {
             Some((ip, true)) if !ips.contains(ip) => match ips.insert(ip) {
                 Ok(()) => is_news = true,
-                // Or nobody would take it from who had it before.
+                // The new address replaces another one: without it, the old holder would keep the
+                // address.
                 Err(_) if takes == Some(ip) => {
                     let first = ips.iter().next().expect("there is no room");
                     ips.remove(first);
@@ -416,14 +418,14 @@ impl Learner {
         Ok(Intent::Learned { key, port, ips: entry.ips, origin, announced })
     }
 
-    /// Whether an entry is at `port` now, and not on its way out.
+    /// Returns true if an entry is at `port` now, and not on its way out.
     fn is_of(&self, at: u32, port: PortId) -> bool {
         let entry = self.entries.get(at);
         let is_current = entry.sticky || entry.epoch == self.ports[port.index()].epoch;
         entry.port == port && is_current
     }
 
-    /// Puts an entry, which stands in no list, to a port.
+    /// Adds an entry, which stands in no list, to a port.
     fn link(&mut self, now: Nanos, at: u32, port: PortId, sticky: bool) {
         let state = &mut self.ports[port.index()];
         let entry = self.entries.get_mut(at);
@@ -462,7 +464,7 @@ impl Learner {
         self.entries.unlink(list, By::Age, at);
     }
 
-    /// An entry was seen.
+    /// Marks an entry as seen now.
     fn touch(&mut self, now: Nanos, at: u32) {
         let entry = self.entries.get_mut(at);
         debug_assert!(entry.seen <= now, "time does not go back");
@@ -480,8 +482,8 @@ impl Learner {
         key
     }
 
-    /// The data plane has seen the endpoint as a source: it is alive. False if it is not known
-    /// here.
+    /// Notes that the data plane has seen the endpoint as a source. False if the endpoint is not
+    /// known here.
     pub fn refresh(&mut self, now: Nanos, key: Key) -> bool {
         let found = self.entries.find(key);
         let found = found.filter(|&at| self.is_of(at, self.entries.get(at).port));
@@ -491,22 +493,24 @@ impl Learner {
         found.is_some()
     }
 
-    /// Somebody has an address that an endpoint asked for: its probe is lost.
+    /// Notes that `holder` has an address for which an endpoint probed: the probe is lost.
     pub fn heard(&mut self, vni: Vni, ip: IpAddr, holder: Mac) {
         self.probes.heard(vni, ip, holder);
     }
 
-    /// An endpoint has an address no more. False if it is not known to have it.
+    /// Removes an address of an endpoint. False if the endpoint is not known to have it.
     pub fn forget_ip(&mut self, key: Key, ip: IpAddr) -> bool {
         self.entries.find(key).is_some_and(|at| self.entries.get_mut(at).ips.remove(ip))
     }
 
-    /// The endpoint is elsewhere now, or shall be forgotten. False if it is not known here.
+    /// Forgets an endpoint, for example one that has moved to another host. False if it is not
+    /// known here.
     pub fn forget(&mut self, key: Key) -> bool {
         self.entries.find(key).map(|at| self.remove(at)).is_some()
     }
 
-    /// A port went down: what was learned there goes with the next ticks, but for what is sticky.
+    /// Notes that a port went down: the endpoints learned there, but for sticky ones, go with the
+    /// next ticks.
     ///
     /// # Panics
     /// If there is no such port.
@@ -517,8 +521,8 @@ impl Learner {
         state.count = 0;
     }
 
-    /// Takes out what is gone at `now`, at most `limit` endpoints, and tells each. True if there is
-    /// more to do at once.
+    /// Takes out the endpoints that are gone at `now`, at most `limit`, and reports each to `tell`.
+    /// True if there is more to do at once.
     pub fn tick(&mut self, now: Nanos, limit: u32, mut tell: impl FnMut(Gone)) -> bool {
         for _ in 0..limit {
             let Some((at, why)) = self.next_gone(now) else { return false };
@@ -550,7 +554,8 @@ impl Learner {
         })
     }
 
-    /// When [`Self::tick`] has something to do; `None`: not before something is learned.
+    /// Returns the time at which [`Self::tick`] has something to do; `None`: not before something
+    /// is learned.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         if self.leaving.first != NIL {
@@ -570,26 +575,26 @@ impl Learner {
         asked.map(|asked| asked.after(ANSWER_MAX))
     }
 
-    /// How many endpoints are remembered, those on their way out included.
+    /// Number of endpoints that are remembered, departing ones included.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none is remembered.
+    /// Returns true if no endpoint is remembered.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many endpoints were learned at `port`.
+    /// Number of endpoints that were learned at `port`.
     #[must_use]
     pub fn learned_at(&self, port: PortId) -> u32 {
         let state = &self.ports[port.index()];
         state.count + state.sticky_count
     }
 
-    /// How many frames of `port` taught nothing, for that reason.
+    /// Number of frames of `port` that taught nothing, for that reason.
     #[must_use]
     pub fn refused(&self, port: PortId, reason: Reason) -> u64 {
         self.ports[port.index()].refused[reason as usize]

@@ -1,16 +1,17 @@
-//! The control plane of one host: who is where, and how every other host gets to know.
+//! The control plane of one host: the place of every endpoint, and its publication to all other
+//! hosts.
 //!
-//! Everything here is a state machine without clock, socket, thread or randomness of its own: time
+//! All modules are state machines without clock, socket, thread or randomness of their own: time
 //! and messages go in, messages and commands come out. The daemon runs one beside its switch; the
 //! simulator runs hundreds in a thread.
 //!
-//! State is its **owner's**: a host publishes the vports of its own ports and nobody else's, so
-//! that no vote is needed. What two hosts claim at the same time is decided by everybody alike
+//! Each state has one **owner**: a host publishes the vports of its own ports and no others, so
+//! that no vote is needed. If two hosts claim an endpoint at the same time, all hosts decide alike
 //! from the claims themselves ([`vport::Claim::beats`]).
 //!
 //! ```text
 //!   own ports ── learn, bind ──> publisher ── a queue per peer ──> the table of every other host
-//!   peers     ── claims ───────> table ── what is used ──> tunnels and flows of the chip
+//!   peers     ── claims ───────> table ── endpoints in use ──> tunnels and forwarding table
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]

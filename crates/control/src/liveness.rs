@@ -1,27 +1,29 @@
-//! Which hosts are alive: SWIM (Das, Gupta and Motivala, DSN 2002) with suspicion, by `foca`.
+//! Failure detection between hosts: SWIM (Das, Gupta and Motivala, DSN 2002) with suspicion, by
+//! `foca`.
 //!
 //! Every host probes one other at a time, asks others to probe it when it does not answer, suspects
-//! it, and declares it dead when it does not object. What is learned rides on probes. This module
-//! gives the protocol its clock, its random numbers and its bytes, and says what changed.
+//! it, and declares it dead when it does not object. News of hosts ride on probes. This module
+//! gives the protocol its clock, its random numbers and its encoding, and reports changes.
 //!
 //! ```text
 //!   datagram, time ──> Liveness ──> datagrams to hosts
 //!                              └──> Change: up, suspected, down
 //! ```
 //!
-//! Liveness is a hint, never a vote: it decides that vports are stale, which forward as before. Who
-//! is a member is configuration. A host that was declared dead by mistake hears of it, takes the
+//! Liveness is a hint, never a vote: it decides that vports are stale, which forward as before.
+//! Membership is configuration. A host that was declared dead by mistake hears of it, takes the
 //! next round of its incarnation and is back.
 //!
-//! A suspicion ends by an objection or by the time of whoever raised it. Who only heard of one has
-//! no such time, and one's own is void once this host has taken another round; a host that has
-//! heard neither would suspect for ever. So a suspicion that lasts several times as long as it
-//! should is ended here, with the declaration of death to which the suspected host can object.
+//! A suspicion ends by an objection, or by the time-out of the host that raised it. A host that
+//! only heard of a suspicion has no such time-out, and the own time-out is void once this host has
+//! taken another round. Without objection or declaration such a host would suspect for ever. So
+//! this module ends a suspicion that lasts several times as long as it should, with a declaration
+//! of death to which the suspected host can object.
 //!
-//! **Who is believed.** The caller says which host a datagram is of, which it knows by a key, and
-//! which life that host has shown on its connection. What a datagram says of others is believed of
-//! lives that their connections have shown (`trust`). A host that hears of its own death takes the
-//! next round and says so to everybody. How many datagrams of a host are looked at is bounded.
+//! **Trust.** The caller names the sender of a datagram, which it knows by a key, and the life that
+//! this host has shown on its connection. News of another host are believed for the life that its
+//! connection has shown (`trust`). A host that hears of its own death takes the next round and
+//! tells all members. The number of datagrams that are accepted from a host is bounded.
 
 mod codec;
 mod trust;
@@ -41,14 +43,14 @@ pub use codec::Malformed;
 /// The largest datagram in bytes: it fits into an Ethernet frame behind IPv6 and UDP headers.
 pub const DATAGRAM_MAX: usize = 1_400;
 
-/// A life of a host: between two starts of its control process.
+/// A life of a host: the time between two starts of its control process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
     /// The host.
     pub host: HostId,
-    /// Higher after each start.
+    /// Number of its start: higher than at all earlier ones.
     pub incarnation: u64,
-    /// How often it came back in this life after it had been declared dead.
+    /// Number of times that the host came back in this life after it had been declared dead.
     pub round: u32,
 }
 
@@ -68,19 +70,20 @@ impl foca::Identity for Life {
     }
 }
 
-/// How fast the protocol is.
+/// Times of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// A host probes another one this often. A probe without an answer by its end is a suspicion.
+    /// Period of probes. A probe without an answer by its end is a suspicion.
     pub probe: Nanos,
-    /// How long the answer to a direct probe may take before others are asked to probe.
+    /// Time for the answer to a direct probe, before others are asked to probe.
     pub round_trip: Nanos,
-    /// How long a suspected host may object before it is declared dead.
+    /// Time for a suspected host to object, before it is declared dead.
     pub suspicion: Nanos,
 }
 
 impl Default for Timing {
-    /// A host that hangs is suspected within 0.2 s in a small fabric and dead after 0.3 s more.
+    /// Returns times with which a host that hangs is suspected within 0.2 s in a small fabric and
+    /// dead after 0.3 s more.
     fn default() -> Self {
         Self {
             probe: Nanos::from_millis(100),
@@ -90,18 +93,18 @@ impl Default for Timing {
     }
 }
 
-/// What is known of a host now that was not so before.
+/// Change in the state of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// It is alive, in this life.
+    /// The host is alive, in this life.
     Up(HostId, u64),
-    /// It did not answer; perhaps it will object.
+    /// The host did not answer; perhaps it will object.
     Suspected(HostId),
-    /// It is dead, or left.
+    /// The host is dead, or left.
     Down(HostId),
 }
 
-/// What a host is thought to be.
+/// State of a host by the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thought {
     Alive(u64),
@@ -109,19 +112,19 @@ enum Thought {
     Down,
 }
 
-/// Datagrams of one host that are looked at: several times as many as the protocol has.
+/// Rate of datagrams that are accepted from one host: several times as many as the protocol has.
 const DATAGRAMS: Rate = Rate { per_second: 200, burst: 200 };
 
-/// A suspicion lasts at most so many times as long as it should.
+/// Longest suspicion, in multiples of its regular time.
 const SUSPICIONS_MAX: u64 = 4;
 
-/// What the protocol wants to be done.
+/// Actions that the protocol asks for.
 #[derive(Debug)]
 struct Wishes {
     own: HostId,
     sends: VecDeque<(HostId, Vec<u8>)>,
     timers: Vec<(Timer<Life>, Nanos)>,
-    /// This host has taken another round, as it had been declared dead.
+    /// This host has taken another round, because it had been declared dead.
     rejoined: bool,
 }
 
@@ -172,11 +175,11 @@ impl rand_core::TryRng for Random {
 pub struct Liveness {
     foca: Foca<Life, Codec, Random, NoCustomBroadcast>,
     wishes: Wishes,
-    /// By time and number, so that equal times keep their order.
+    /// Timers by time and number, so that equal times keep their order.
     timers: BTreeMap<(Nanos, u64), Timer<Life>>,
     next_timer: u64,
     thoughts: BTreeMap<HostId, Thought>,
-    /// When suspicions end that nothing else ends.
+    /// Times at which suspicions end that nothing else ends.
     patience: BTreeMap<HostId, Nanos>,
     patience_span: Nanos,
     changes: VecDeque<Change>,
@@ -196,7 +199,8 @@ impl core::fmt::Debug for Liveness {
 }
 
 impl Liveness {
-    /// The detector of the host `own`, which has started as `incarnation`, higher than ever before.
+    /// Creates the detector of the host `own`, which has started as `incarnation`, higher than ever
+    /// before.
     #[must_use]
     pub fn new(own: HostId, incarnation: u64, timing: Timing, seed: u64) -> Self {
         let life = Life { host: own, incarnation, round: 0 };
@@ -216,17 +220,17 @@ impl Liveness {
         }
     }
 
-    /// Says hello to a host that may or may not be there. Whoever has just started greets all
-    /// members; so does, now and then, a host that knows nobody.
+    /// Greets a host that may or may not be there. A host that has just started greets all members;
+    /// a host that knows no other one does so now and then.
     pub fn greet(&mut self, now: Nanos, host: HostId) {
-        // Its life is not known yet, and an announcement is accepted whatever it says.
+        // The life of the host is not known yet; an announcement is accepted for any life.
         let anyone = Life { host, incarnation: 0, round: 0 };
         let done = self.foca.announce(anyone, &mut self.wishes);
         self.settle(now, done.is_ok());
     }
 
-    /// A datagram of the host `from` has arrived. `shown` is the incarnation of a member, as its
-    /// connection has shown it; `None`: it is no member, or was never connected.
+    /// Takes a datagram of the host `from`. `shown` is the incarnation of a member, as its
+    /// connection has shown it; `None`: the host is no member, or was never connected.
     pub fn receive(
         &mut self,
         now: Nanos,
@@ -261,7 +265,7 @@ impl Liveness {
         self.settle(now, done.is_ok());
     }
 
-    /// This host is in another incarnation from now on: it has heard that it was in a later one.
+    /// Changes the incarnation of this host, which has heard that it was in a later one.
     pub fn reincarnate(&mut self, now: Nanos, incarnation: u64) {
         let host = self.foca.identity().host;
         let done =
@@ -270,26 +274,26 @@ impl Liveness {
         self.settle(now, true);
     }
 
-    /// Takes the news that this host has begun another life, or another round of it, if there is
-    /// any: everybody is to be greeted.
+    /// Returns true, once, if this host has begun another life, or another round: all members are
+    /// to be greeted.
     pub fn take_rejoined(&mut self) -> bool {
         core::mem::take(&mut self.wishes.rejoined)
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn advance(&mut self, now: Nanos) {
         while let Some(entry) = self.timers.first_entry()
             && entry.key().0 <= now
         {
             let timer = entry.remove();
-            // A cycle that was late is one that found nothing out; the next one begins by itself.
+            // A cycle that was late has found nothing out; the next one begins by itself.
             let _ = self.foca.handle_timer(timer, &mut self.wishes);
             self.settle(now, true);
         }
         self.end_suspicions(now);
     }
 
-    /// Declares dead who has been suspected for too long.
+    /// Declares hosts dead that have been suspected for too long.
     fn end_suspicions(&mut self, now: Nanos) {
         let over = |(_, at): &(&HostId, &Nanos)| **at <= now;
         let hosts: Vec<_> = self.patience.iter().filter(over).map(|(host, _)| *host).collect();
@@ -306,36 +310,36 @@ impl Liveness {
         }
     }
 
-    /// This host stops on purpose: others need not find out.
+    /// Announces that this host stops on purpose, so that others need not detect it.
     pub fn leave(&mut self, now: Nanos) {
         let done = self.foca.leave_cluster(&mut self.wishes);
         self.settle(now, done.is_ok());
     }
 
-    /// When [`Self::advance`] has something to do.
+    /// Returns the time at which [`Self::advance`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let timer = self.timers.first_key_value().map(|((at, _), _)| *at);
         self.patience.values().copied().chain(timer).min()
     }
 
-    /// The next datagram to be sent, and the host it is for.
+    /// Returns the next datagram to be sent, and its destination.
     pub fn datagram(&mut self) -> Option<(HostId, Vec<u8>)> {
         self.wishes.sends.pop_front()
     }
 
-    /// The next thing that has changed.
+    /// Returns the next change.
     pub fn change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
 
-    /// Datagrams that were refused.
+    /// Number of datagrams that were refused.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Takes over what the protocol wished, and sees what it thinks now.
+    /// Takes over the actions of the protocol, and compares the states of hosts.
     fn settle(&mut self, now: Nanos, accepted: bool) {
         self.refused += u64::from(!accepted);
         for (timer, after) in self.wishes.timers.drain(..) {
@@ -382,7 +386,7 @@ fn config(timing: Timing) -> foca::Config {
         max_packet_size: some(DATAGRAM_MAX),
         notify_down_members: true,
         periodic_announce: None,
-        // Both sides of a partition think that the other one is dead: somebody has to ask.
+        // Both sides of a partition think that the other one is dead: one of them has to ask.
         periodic_announce_to_down_members: Some(foca::PeriodicParams {
             frequency: Duration::from_secs(1),
             num_members: some(2),

@@ -1,5 +1,5 @@
-//! What a host may claim when it learns an endpoint that another host has: MAC mobility as in
-//! RFC 7432 clause 15, and the history of moves.
+//! Claims for endpoints that another host has: MAC mobility as in RFC 7432 clause 15, and the
+//! history of moves.
 //!
 //! ```text
 //!   own port learns ──> learn ──┬─ nobody ever had it ────> a claim without moves
@@ -13,25 +13,27 @@
 //! ```
 //!
 //! **Damping** (clause 15.1): an endpoint that moved [`Limits::moves`] times within
-//! [`Limits::window`] is told of. It is most likely there twice if these moves came in a row, each
-//! less than [`Limits::together`] after the one before, and so does the next: then it is frozen.
-//! This host refuses to claim it, so that it stays where it is, until some time has passed or
-//! [`Mobility::clear`] is called. One that takes its time is at one place after the other (a
-//! virtual router that changes hands, a bond that fails over), and is frozen only with
-//! [`Often::Freeze`]. Every host counts every move it hears of, its own and the others', and so
-//! comes to the same. What others claim is never refused, or tables would differ.
+//! [`Limits::window`] is reported. If these moves came in a row, each less than
+//! [`Limits::together`] after the one before, and so does the next, the endpoint most likely exists
+//! twice: then it is frozen. This host refuses to claim it, so that it stays where it is, until
+//! some time has passed or [`Mobility::clear`] is called. An endpoint that moves more slowly is at
+//! one place after the other (a virtual router that changes hands, a bond that fails over), and is
+//! frozen only with [`Often::Freeze`]. Every host counts all moves it hears of, its own and the
+//! others', and so all hosts come to the same result. Claims of others are never refused, or tables
+//! would differ.
 //!
-//! **What is withdrawn before it is claimed elsewhere** has moved as well: the sequence goes on,
-//! and the move is in the history. It is no reason for alarm, for it was never there twice.
+//! **An endpoint that is withdrawn before it is claimed elsewhere** has moved as well: the sequence
+//! goes on, and the move is in the history. Such a move is no reason for alarm, because the
+//! endpoint was never there twice.
 //!
-//! What is configured ([`Origin::Bound`]) is somebody's decision, and neither what is to stay nor
-//! a freeze stands against it. The claim of a host that is stale stands against nothing.
+//! Configuration ([`Origin::Bound`]) is a decision of an operator, and prevails over sticky
+//! endpoints and freezes. The claim of a stale host prevails over nothing.
 //!
-//! **Limits.** One ring holds the last [`Limits::history`] moves of all endpoints; what falls out
-//! of it while it is in the window is no longer counted, so that more moves than the ring holds
-//! freeze later. The number of frozen endpoints is bounded; beyond it the one thaws that would be
-//! the first to thaw. [`Limits::departed`] endpoints are remembered that nobody claims any more;
-//! one that is not begins anew.
+//! **Limits.** One ring holds the last [`Limits::history`] moves of all endpoints. A move that
+//! falls out of the ring within the window is no longer counted, so that more moves than the ring
+//! holds freeze later. The number of frozen endpoints is bounded; beyond it the endpoint thaws that
+//! would be the first to thaw. [`Limits::departed`] endpoints that no host claims any more are
+//! remembered; the sequence of any other endpoint begins anew.
 
 mod departed;
 
@@ -43,40 +45,40 @@ use self::departed::AllDeparted;
 use crate::table::{Change, Holder, OwnerState, Table};
 use crate::vport::{Claim, Key, Origin};
 
-/// What is done about an endpoint that moves too often, one place after the other.
+/// Reaction to an endpoint that moves too often, one place after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Often {
-    /// It is told of.
+    /// The endpoint is reported.
     #[default]
     Warn,
-    /// It is frozen as well.
+    /// The endpoint is frozen as well.
     Freeze,
 }
 
-/// When a move is one too many, and how much is remembered.
+/// Thresholds of damping, and bounds of its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Moves within the window that are no reason for alarm (N of RFC 7432 clause 15.1); 0: however
-    /// many there are.
+    /// Moves within the window that are no reason for alarm (N of RFC 7432 clause 15.1); 0: no
+    /// number is.
     pub moves: u32,
     /// The window (M of RFC 7432 clause 15.1).
     pub window: Nanos,
-    /// How long an endpoint is frozen; not less than the window, so that it starts anew.
+    /// Time for which an endpoint is frozen; not less than the window, so that it starts anew.
     pub freeze: Nanos,
-    /// A move that follows another one sooner than this is of one that is there twice.
+    /// Largest time between two moves that suggests an endpoint which exists twice.
     pub together: Nanos,
-    /// What is done about those that take their time.
+    /// Reaction to endpoints that move often, but more slowly than that.
     pub often: Often,
     /// Moves that are remembered, of all endpoints.
     pub history: usize,
-    /// Endpoints that are frozen at a time.
+    /// Number of endpoints that are frozen at a time.
     pub frozen: usize,
-    /// Endpoints that nobody claims any more, of which it is known who had them.
+    /// Endpoints without a claim whose last host is remembered.
     pub departed: usize,
 }
 
 impl Default for Limits {
-    /// 5 moves in 180 s, the defaults of RFC 7432 clause 15.1; frozen for half an hour.
+    /// Returns 5 moves in 180 s, the defaults of RFC 7432 clause 15.1; frozen for half an hour.
     fn default() -> Self {
         Self {
             moves: 5,
@@ -91,52 +93,53 @@ impl Default for Limits {
     }
 }
 
-/// Why an endpoint went from one host to another.
+/// Reason why an endpoint went from one host to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// An own port learned it.
+    /// An own port learned the endpoint.
     Learned,
-    /// Another host claimed it, or claimed it otherwise.
+    /// Another host claimed the endpoint, or changed its claim.
     Announced,
-    /// The host that had it claims it no more.
+    /// The host of the endpoint withdrew its claim.
     Withdrawn,
-    /// The host that had it was named in a snapshot no more.
+    /// The host of the endpoint ended a snapshot without it.
     Swept,
-    /// The host that had it is stale.
+    /// The host of the endpoint became stale.
     OwnerStale,
-    /// A host that was stale is live.
+    /// A stale host became live.
     OwnerLive,
-    /// The host that had it was evicted.
+    /// The host of the endpoint was evicted.
     Evicted,
 }
 
 /// A move of an endpoint between hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// When this host came to know.
+    /// Time at which this host came to know.
     pub when: Nanos,
     /// The endpoint.
     pub key: Key,
-    /// Where it was.
+    /// The host before.
     pub from: HostId,
-    /// Where it is.
+    /// The host after.
     pub to: HostId,
-    /// Why.
+    /// Reason of the move.
     pub why: Why,
 }
 
-/// Why an own port's endpoint is not claimed.
+/// Reason why an endpoint of an own port is not claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It shall stay at the port that has it.
+    /// The endpoint is sticky at the port that has it.
     Sticky(Holder),
-    /// It is configured at the port that has it.
+    /// The endpoint is configured at the port that has it.
     Bound(Holder),
-    /// It moves too often.
+    /// The endpoint moves too often.
     Frozen {
-        /// Until then.
+        /// Time of the thaw.
         until: Nanos,
-        /// Whether it was frozen just now, so that somebody is to be told: true once each time.
+        /// True if the endpoint was frozen just now, so that it is to be reported: once for each
+        /// freeze.
         alarm: bool,
     },
 }
@@ -144,7 +147,7 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug)]
 struct Remembered {
     what: Move,
-    /// Whether it is among the recent moves of its endpoint.
+    /// True if the move is among the recent moves of its endpoint.
     counts: bool,
 }
 
@@ -152,34 +155,34 @@ struct Remembered {
 #[derive(Clone, Copy, Debug, Default)]
 struct Recent {
     moves: u32,
-    /// The last ones that followed another one at once.
+    /// Number of last moves that followed another one at once.
     row: u32,
     last: Nanos,
 }
 
 impl Recent {
-    /// Whether a move now follows another one at once.
+    /// Returns true if a move now follows another one at once.
     fn is_followed(&self, now: Nanos, together: Nanos) -> bool {
         self.moves > 0 && now.since(self.last) < together
     }
 }
 
-/// The rules, and what they remember.
+/// The rules of mobility, with their memory.
 #[derive(Debug)]
 pub struct Mobility {
     limits: Limits,
-    /// In the order of time.
+    /// Moves in the order of time.
     history: VecDeque<Remembered>,
-    /// How many of the history, from its beginning, are older than the window.
+    /// Number of moves, from the beginning of the history, that are older than the window.
     old_count: usize,
     recent: BTreeMap<Key, Recent>,
-    /// Until when.
+    /// Time of the thaw, by endpoint.
     frozen: BTreeMap<Key, Nanos>,
     departed: AllDeparted,
 }
 
 impl Mobility {
-    /// Nothing has moved yet.
+    /// Creates the rules, without any move.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let least = limits.history.min(limits.frozen).min(limits.departed);
@@ -195,17 +198,17 @@ impl Mobility {
         }
     }
 
-    /// When a move is one too many.
+    /// Returns the thresholds.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// What host `me` is to claim when one of its ports learned an endpoint: `learned` with the
-    /// right number of moves. The claim of the same port keeps the strongest origin that it had.
+    /// Returns the claim of host `me` when one of its ports learned an endpoint: `learned` with the
+    /// right number of moves. A claim of the same port keeps its strongest origin.
     ///
     /// # Errors
-    /// It must not be claimed.
+    /// The endpoint must not be claimed.
     pub fn learn(
         &mut self,
         now: Nanos,
@@ -241,7 +244,7 @@ impl Mobility {
         Ok(Claim { moves: moves.saturating_add(1), ..*learned })
     }
 
-    /// Whether an endpoint may move once more.
+    /// Checks that an endpoint may move once more.
     fn damp(&mut self, now: Nanos, key: Key) -> Result<(), Refusal> {
         if let Some(until) = self.frozen_until(now, key) {
             return Err(Refusal::Frozen { until, alarm: false });
@@ -267,8 +270,9 @@ impl Mobility {
         Err(Refusal::Frozen { until, alarm: true })
     }
 
-    /// Remembers a change of the table, if it is a move. Every change is to be given, in the order
-    /// of time. True if the endpoint has moved too often just now, so that somebody is to be told.
+    /// Remembers a change of the table, if it is a move. The caller passes every change, in the
+    /// order of time. True if the endpoint has moved too often just now, so that it is to be
+    /// reported.
     pub fn record(&mut self, now: Nanos, change: &Change, why: Why) -> bool {
         let key = change.key;
         let (from, to, counts) = match (change.before, change.after) {
@@ -307,31 +311,32 @@ impl Mobility {
         recent.moves == self.limits.moves
     }
 
-    /// Whether an endpoint has moved too often within the window.
+    /// Returns true if an endpoint has moved too often within the window.
     #[must_use]
     pub fn moves_often(&self, key: Key) -> bool {
         let most = self.limits.moves;
         most > 0 && self.recent.get(&key).is_some_and(|recent| recent.moves >= most)
     }
 
-    /// The moves of an endpoint that are remembered, the oldest first. It looks through all.
+    /// Iterates over the remembered moves of an endpoint, the oldest first. Looks through the moves
+    /// of all endpoints.
     pub fn history(&self, key: Key) -> impl Iterator<Item = Move> + '_ {
         self.history.iter().map(|remembered| remembered.what).filter(move |what| what.key == key)
     }
 
-    /// Until when an endpoint is frozen, if it is.
+    /// Returns the time until which an endpoint is frozen, if it is.
     #[must_use]
     pub fn frozen_until(&self, now: Nanos, key: Key) -> Option<Nanos> {
         self.frozen.get(&key).copied().filter(|until| *until > now)
     }
 
-    /// The endpoints that are frozen, in order, and until when.
+    /// Iterates over the frozen endpoints, in order, each with the time of its thaw.
     pub fn frozen(&self, now: Nanos) -> impl Iterator<Item = (Key, Nanos)> + '_ {
         let all = self.frozen.iter().map(|(key, until)| (*key, *until));
         all.filter(move |(_, until)| *until > now)
     }
 
-    /// Thaws an endpoint, whose moves until now count no more. True if it was frozen.
+    /// Thaws an endpoint, and ignores its moves until now. True if it was frozen.
     pub fn clear(&mut self, now: Nanos, key: Key) -> bool {
         let was = self.frozen.remove(&key).is_some_and(|until| until > now);
         for remembered in self.history.iter_mut().skip(self.old_count) {
@@ -341,7 +346,7 @@ impl Mobility {
         was
     }
 
-    /// Moves that have left the window count no more.
+    /// Ceases to count moves that have left the window.
     fn forget_old(&mut self, now: Nanos) {
         while let Some(oldest) = self.history.get_mut(self.old_count)
             && now.since(oldest.what.when) >= self.limits.window

@@ -1,46 +1,46 @@
 //! The control plane of one host: every part of this crate, joined.
 //!
-//! Pure: time and input go in, and what is to be done comes out. No clock, no socket, no thread.
+//! Pure: time and input go in, commands and events come out. No clock, no socket, no thread.
 //!
 //! ```text
-//!   add_vnet, add_port, bind ──┐                         ┌──> command  (chip, tunnels, frames)
-//!   add_host ──────────────────┤                         ├──> event    (what people are told)
+//!   add_vnet, add_port, bind ──┐                         ┌──> command  (FDB, tunnels, frames)
+//!   add_host ──────────────────┤                         ├──> event    (for people)
 //!   punt, used, decap ─────────┤          Plane          ├──> datagram_out
 //!   connected, disconnected ───┤                         ├──> write    (bytes to a peer)
 //!   stream, datagram, tick ────┘                         └──> due      (connect, hung)
 //!
 //!   frames ──> policer ──> learner ──> mobility ──> table, publisher ──> sessions
-//!   sessions ──> table ──> follow ──> chip, tunnels, own claims
+//!   sessions ──> table ──> follow ──> FDB, tunnels, own claims
 //! ```
 //!
-//! **How it is driven.** After each input, and at [`Plane::deadline`], the caller calls
-//! [`Plane::tick`] and then takes everything out: [`Plane::ready`] until it says nobody, and for
-//! each host that it names [`Plane::due`] and [`Plane::write`]; then commands, events, questions
-//! and datagrams until there are none. Whoever takes everything is never called again before
-//! something is due.
+//! **Calls.** After each input, and at [`Plane::deadline`], the caller calls [`Plane::tick`] and
+//! then takes everything out: [`Plane::ready`] until it returns no host, and for each host
+//! [`Plane::due`] and [`Plane::write`]; then commands, events, questions and datagrams until there
+//! are none. A caller that takes everything has nothing to do before the next deadline.
 //!
-//! **The chip is a cache.** Nothing is installed before a frame needs it; what is installed follows
-//! the table at once; what nobody uses goes. A host with a million vports in its table has in its
-//! chip what its endpoints talk to, and tunnels to those hosts only.
+//! **The forwarding table (FDB, "chip") is a cache.** An entry is made when a frame needs it,
+//! follows the vport table at once, and goes when it is unused. A host with a million vports in its
+//! table has only the peers of its endpoints in its forwarding table, and tunnels to their hosts
+//! only.
 //!
-//! **What is not here.** Storm control is asked for each frame: it is the switch's. What the chip
-//! held before this process began is not known: whoever starts a plane beside a switch that went on
-//! clears its chip, and what is used misses once.
+//! **Not here.** Storm control looks at each frame: it is the switch's. A caller that starts a
+//! plane beside a running switch reports the content of its forwarding table ([`Plane::adopt`]), or
+//! clears it, and every endpoint in use misses once.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
-//! | `surface` | what goes in and comes out, as values |
-//! | `hosts`, `peers` | members, sessions, who is alive, deadlines |
-//! | `punts`, `ask` | what frames make it do; questions in a sender's name |
+//! | `surface` | input and output, as values |
+//! | `hosts`, `peers` | members, sessions, liveness, deadlines |
+//! | `punts`, `ask` | handling of punted frames; questions in a sender's name |
 //! | `bindings` | endpoints that are configured, here and elsewhere |
-//! | `addresses` | IP addresses that go from one endpoint to another; owners that are asked again |
-//! | `follow`, `chip`, `tunnels` | what follows the table: chip, flows, tunnels, own claims |
+//! | `addresses` | IP addresses that go from one endpoint to another; questions to their owners |
+//! | `follow`, `chip`, `tunnels` | follow-up of changes: FDB, flows, tunnels, own claims |
 //! | `foreign` | endpoints of hosts that do not speak the protocol |
-//! | `nets`, `agenda`, `outbox` | who is in which network; things with a time; what waits |
+//! | `nets`, `agenda`, `outbox` | members of networks; deadlines; bounded output |
 //! | `talk` | questions to other members, and theirs |
-//! | `holds` | receivers that do not take what comes, here and elsewhere |
-//! | `restart` | a new plane beside a switch that went on, a new switch, goodbye |
-//! | `inspect` | what people may look at |
+//! | `holds` | receivers that do not keep up, here and elsewhere |
+//! | `restart` | a new plane beside a running switch, a new switch, departure |
+//! | `inspect` | queries for people |
 
 mod addresses;
 mod agenda;
@@ -100,7 +100,7 @@ use crate::session;
 use crate::table::Table;
 use crate::vport::{Claim, Key, Origin, Standing};
 
-/// So many endpoints age in one tick.
+/// Number of endpoints that age in one tick.
 const AGE_STEP: u32 = 1 << 10;
 
 /// The control plane of one host.
@@ -114,7 +114,7 @@ pub struct Plane {
     claims_per_host: u32,
     unknown_life: Nanos,
     seed: u64,
-    /// The number that stands for all other hosts where a port is asked for.
+    /// The port number that stands for all other hosts.
     hosts_port: PortId,
     clock: Clock,
     nets: Nets,
@@ -129,20 +129,21 @@ pub struct Plane {
     chip: Chip,
     tunnels: Tunnels,
     foreign: Foreign,
-    /// Own receivers that do not take what comes.
+    /// Own receivers that do not keep up.
     teller: Teller,
-    /// Those of others.
+    /// Receivers of other hosts that do not keep up.
     keeper: Keeper,
-    /// Own addresses in doubt, and those that were confirmed.
+    /// Own addresses in doubt, and confirmed addresses.
     doubts: Doubts,
-    /// Own bindings that were taken over from others, and when, as a number.
+    /// Own bindings that were taken over from other hosts, with the number of the taking.
     taken: BTreeMap<Key, u32>,
-    /// Own bindings that others have taken over.
+    /// Own bindings that other hosts have taken over.
     ended: Vec<Ended>,
-    /// Endpoints that nobody claims and somebody sends to.
+    /// Endpoints that no host claims and that frames are sent to.
     wanted: Agenda<Key>,
     wanted_max: usize,
-    /// What was in the chip before this plane was there, until somebody claims it.
+    /// Endpoints that were in the forwarding table before this plane started, until a host claims
+    /// them.
     adopted: Agenda<Key>,
     /// Hosts whose claims are being forgotten, in steps.
     evicting: Vec<HostId>,
@@ -151,8 +152,8 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// The control plane of a host that knows nothing yet. The seed is for what must not be
-    /// guessed or happen at once everywhere.
+    /// Creates the control plane of a host, without any knowledge. The seed serves hashes that must
+    /// not be guessed and times that must differ between hosts.
     ///
     /// # Panics
     /// If the incarnation is zero, or a bound is zero that must not be.
@@ -202,13 +203,13 @@ impl Plane {
         }
     }
 
-    /// This host has a network from now on.
+    /// Adds a network of this host.
     pub fn add_vnet(&mut self, vni: Vni) {
         self.nets.add(vni);
     }
 
-    /// This host has a network no more: its ports there claim nothing, and nothing of it is in the
-    /// chip. What others claim in it stays in the table.
+    /// Removes a network of this host: its ports there claim nothing, and the forwarding table has
+    /// nothing of it. Claims of other hosts in the network stay in the table.
     pub fn remove_vnet(&mut self, now: Nanos, vni: Vni) {
         let now = self.clock.at(now);
         self.nets.remove(vni);
@@ -225,9 +226,9 @@ impl Plane {
         }
     }
 
-    /// A port is in a network from now on, and comes by its endpoints as `rule` says. A port may be
-    /// in several networks; the rule that was said last is the port's. False if this host does not
-    /// have the network.
+    /// Adds a port to a network, with the `rule` by which it gets its endpoints. A port may be in
+    /// several networks; the last rule applies to all of them. False if this host does not have the
+    /// network.
     ///
     /// # Panics
     /// If the number of the port is not below [`Config::ports_max`].
@@ -241,7 +242,7 @@ impl Plane {
         fits
     }
 
-    /// A port is gone, and with it what it claims. Nothing happens if it is not there.
+    /// Removes a port and its claims. Nothing happens if it is not there.
     pub fn remove_port(&mut self, now: Nanos, port: PortId) {
         let now = self.clock.at(now);
         if self.nets.remove_port(port) {
@@ -252,9 +253,9 @@ impl Plane {
         }
     }
 
-    /// The link of a port is up, or down: nobody is behind it. What was learned there is withdrawn
-    /// at once; what is bound keeps its addresses, and is not answered for. Nothing happens if the
-    /// port is not there.
+    /// Notes that the link of a port is up or down. When it goes down, endpoints that were learned
+    /// there are withdrawn at once. Bound endpoints keep their addresses, and are not answered for.
+    /// Nothing happens if the port is not there.
     pub fn port_link(&mut self, now: Nanos, port: PortId, is_up: bool) {
         let now = self.clock.at(now);
         if !self.nets.set_link(port, is_up) {
@@ -268,20 +269,20 @@ impl Plane {
         let claims = self.table.claims_of(self.own);
         let bound = claims.filter(|claim| claim.port == port && claim.origin == Origin::Bound);
         for claim in bound.collect::<Vec<_>>() {
-            // What it shares is learned, and goes.
+            // Shared addresses are learned, and go.
             let ips = self.bound_ips(port, claim.key, &claim.ips_of(Standing::Bound));
             self.publish(now, &Claim { ips, ..claim });
         }
     }
 
-    /// The endpoints that are bound to a port may share these addresses as well: they are learned
-    /// from what such an endpoint says, and move among the ports that allow them. Nothing happens
-    /// if the port is not there.
+    /// Sets the addresses that endpoints bound to a port may share as well: these are learned from
+    /// such an endpoint, and move among the ports that allow them. Nothing happens if the port is
+    /// not there.
     pub fn allow(&mut self, port: PortId, allowed: &[IpPrefix]) {
         self.nets.allow(port, allowed);
     }
 
-    /// Withdraws own claims, and forgets what they were learned from.
+    /// Withdraws own claims, and forgets the learned endpoints.
     fn withdraw_own(&mut self, now: Nanos, which: impl Fn(&Claim) -> bool) {
         let claims = self.table.claims_of(self.own).filter(|claim| which(claim));
         let keys: Vec<_> = claims.map(|claim| claim.key).collect();
@@ -291,7 +292,7 @@ impl Plane {
         }
     }
 
-    /// Does what is due at `now` but for sessions, which [`Self::ready`] names.
+    /// Does everything that is due at `now`, except for sessions, which [`Self::ready`] returns.
     pub fn tick(&mut self, now: Nanos) {
         let now = self.clock.at(now);
         self.liveness.advance(now);
@@ -345,8 +346,9 @@ impl Plane {
         }
     }
 
-    /// When [`Self::tick`] or a session has something to do; `None`: not before something happens.
-    /// A moment that has passed means now. It costs the same however many hosts there are.
+    /// Returns the time at which [`Self::tick`] or a session has something to do; `None`: not
+    /// before something happens. A moment that has passed means now. The cost does not depend on
+    /// the number of hosts.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let at_once = self.peers.has_news(&self.publisher) || !self.evicting.is_empty();
@@ -367,17 +369,17 @@ impl Plane {
         times.into_iter().flatten().min().map(|at| self.clock.outside(at))
     }
 
-    /// The next thing for the switch to do. Take all.
+    /// Returns the next command for the switch. Take all.
     pub fn command(&mut self) -> Option<Command> {
         self.urgent_command().or_else(|| self.outbox.next_command())
     }
 
-    /// The next thing to tell people. At most some thousands wait; then the oldest goes.
+    /// Returns the next event. At most some thousands wait; then the oldest goes.
     pub fn event(&mut self) -> Option<Event> {
         self.outbox.next_event()
     }
 
-    /// The next datagram of the failure detector, and the host that it is for.
+    /// Returns the next datagram of the failure detector, and its destination.
     pub fn datagram_out(&mut self) -> Option<(HostId, Vec<u8>)> {
         self.outbox.next_datagram()
     }

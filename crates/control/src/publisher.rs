@@ -3,19 +3,19 @@
 //! Each change gets the next **sequence** of this incarnation and one entry at the end of the log.
 //! An entry names a slot, the slot names its last change, and an entry that is not the last change
 //! of its slot is void. So changes of one vport coalesce by themselves, the log read from its
-//! beginning is a snapshot, and a peer is nothing but a number: how far it has read.
+//! beginning is a snapshot, and the state of a peer is one number: its position in the log.
 //!
 //! ```text
 //!   log     1:a  2:b  3:c  4:b  5:a         void: 1:a and 2:b
 //!   slots   a = 5 gone   b = 4   c = 3
-//!            a reader at 0 gets c, b         (snapshot: what is gone is not named)
+//!            a reader at 0 gets c, b         (snapshot: withdrawn vports are not named)
 //!            a reader at 3 gets b, a gone    (delta)
 //! ```
 //!
 //! A withdrawal stays in the log as a **tombstone** until every peer that counts has acknowledged
-//! it. There are at most so many of them; beyond, the oldest is forgotten. When one is forgotten,
-//! the **horizon** rises to its sequence: a reader below it may have missed a withdrawal, and only
-//! a snapshot helps.
+//! it. The number of tombstones is bounded; beyond, the oldest is forgotten. When a tombstone is
+//! forgotten, the **horizon** rises to its sequence: a reader below it may have missed a
+//! withdrawal, and only a snapshot helps.
 //!
 //! Costs: a change is one search in a tree, and a log entry of 16 bytes. When more than half of the
 //! log is void it is compacted, which looks at each entry once and leaves none void. A change voids
@@ -34,7 +34,7 @@ use sluice_base::HostId;
 use crate::digest::Digest;
 use crate::vport::{Claim, Key};
 
-/// Below so many entries a log is not worth compacting.
+/// Size below which a log is not worth compacting.
 const LOG_SMALL: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -45,19 +45,19 @@ struct Entry {
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    /// The last change.
+    /// Sequence of the last change.
     sequence: u64,
     key: Key,
-    /// `None`: withdrawn.
+    /// The claim; `None`: withdrawn.
     claim: Option<Claim>,
 }
 
-/// What a change made of a vport.
+/// Change of a vport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// It is there, like this.
+    /// The vport is there, like this.
     Claimed(&'a Claim),
-    /// It is not there any more.
+    /// The vport is not there any more.
     Withdrawn(Key),
 }
 
@@ -71,21 +71,22 @@ pub struct Publisher {
     slots: Vec<Slot>,
     free: Vec<u32>,
     by_key: BTreeMap<Key, u32>,
-    /// Slots of what was withdrawn, by the sequence of the withdrawal.
+    /// Slots of withdrawn vports, by the sequence of the withdrawal.
     tombstones: BTreeMap<u64, u32>,
     tombstones_max: usize,
     digest: Digest,
-    /// The same without the sequences of addresses.
+    /// Digest of the claims without the sequences of addresses.
     plain_digest: Digest,
-    /// The peers that count, and what they have acknowledged.
+    /// The peers that count, and the sequence that each has acknowledged.
     peers: BTreeMap<HostId, u64>,
 }
 
 impl Publisher {
-    /// Nothing is claimed. An incarnation is above zero, and above every one this host has had.
+    /// Creates a log without claims. An incarnation is above zero, and above every one this host
+    /// has had.
     ///
     /// # Panics
-    /// If it is zero.
+    /// If the incarnation is zero.
     #[must_use]
     pub fn new(incarnation: u64, tombstones_max: usize) -> Self {
         assert!(incarnation > 0, "zero stands for an incarnation that was never heard of");
@@ -105,17 +106,17 @@ impl Publisher {
         }
     }
 
-    /// Another incarnation claims the same: to every peer it is all new.
+    /// Changes the incarnation. To every peer all claims are new.
     pub(crate) fn reincarnate(&mut self, incarnation: u64) {
         self.incarnation = incarnation;
     }
 
-    /// Claims a vport, or changes what is said of it. Returns the sequence of the last change of
-    /// it; if nothing is different, that is an old one.
+    /// Claims a vport, or changes its claim. Returns the sequence of the last change of the vport;
+    /// if the claim is the same, that is an old one.
     ///
     /// # Panics
-    /// If the address is a group address: no endpoint has it, and whoever believed this would send
-    /// all broadcasts of the network here.
+    /// If the address is a group address: no endpoint has it, and a peer that believed the claim
+    /// would send all broadcasts of the network here.
     pub fn claim(&mut self, claim: &Claim) -> u64 {
         assert!(!claim.key.mac.is_group(), "{} is no endpoint", claim.key.mac);
         let index = match self.by_key.get(&claim.key) {
@@ -136,7 +137,8 @@ impl Publisher {
         self.changed(index)
     }
 
-    /// Withdraws a vport. Returns the sequence of that; `None` if it was not claimed.
+    /// Withdraws a vport. Returns the sequence of the withdrawal; `None` if the vport was not
+    /// claimed.
     pub fn withdraw(&mut self, key: Key) -> Option<u64> {
         let index = *self.by_key.get(&key)?;
         let before = self.slots[at(index)].claim.take()?;
@@ -169,14 +171,14 @@ impl Publisher {
         self.last
     }
 
-    /// Takes the void entries out if they are more than half.
+    /// Removes the void entries if they are more than half.
     fn compact(&mut self) {
         if self.log.len() > 2 * self.by_key.len() + LOG_SMALL {
             self.log.retain(|entry| self.slots[at(entry.slot)].sequence == entry.sequence);
         }
     }
 
-    /// What every peer that counts has acknowledged.
+    /// Returns the lowest sequence that a peer that counts has acknowledged.
     fn acked_by_all(&self) -> u64 {
         self.peers.values().copied().min().unwrap_or(u64::MAX)
     }
@@ -197,8 +199,8 @@ impl Publisher {
         self.compact();
     }
 
-    /// The changes above `cursor` that no later one replaces, oldest first, each with its sequence.
-    /// Above zero this is everything that is there. A reader may stop anywhere and go on from
+    /// Iterates over the changes above `cursor` that no later one replaces, oldest first, each with
+    /// its sequence. From zero on, these are all claims. A reader may stop anywhere and go on from
     /// there after more changes; it has missed nothing unless [`Self::horizon`] has passed it.
     pub fn after(&self, cursor: u64) -> impl Iterator<Item = (u64, Change<'_>)> {
         let first = self.log.partition_point(|entry| entry.sequence <= cursor);
@@ -209,72 +211,74 @@ impl Publisher {
         })
     }
 
-    /// A peer counts from now on, and has everything up to `sequence`. Tombstones wait for it.
-    /// Also says that a peer has less than it once acknowledged.
+    /// Counts a peer from now on, which has everything up to `sequence`. Tombstones wait for its
+    /// acknowledgements. Also lowers the acknowledged sequence of a peer.
     pub fn set_peer(&mut self, peer: HostId, sequence: u64) {
         self.peers.insert(peer, sequence);
         self.forget_tombstones();
     }
 
-    /// A peer has applied everything up to `sequence`. Nothing happens if it does not count.
+    /// Notes that a peer has applied everything up to `sequence`. Nothing happens if the peer does
+    /// not count.
     pub fn acked(&mut self, peer: HostId, sequence: u64) {
         let Some(acked) = self.peers.get_mut(&peer) else { return };
         let before = core::mem::replace(acked, sequence.max(*acked));
-        // Only who was among the last can set a tombstone free.
+        // Only the slowest peers hold tombstones.
         if self.tombstones.first_key_value().is_some_and(|(&oldest, _)| oldest > before) {
             self.forget_tombstones();
         }
     }
 
-    /// A peer does not count any more: it is no member, or was away for too long.
+    /// Ceases to count a peer: it is no member, or was away for too long.
     pub fn forget(&mut self, peer: HostId) {
         self.peers.remove(&peer);
         self.forget_tombstones();
     }
 
-    /// What a peer has acknowledged; `None` if it does not count.
+    /// Returns the sequence that a peer has acknowledged; `None` if it does not count.
     #[must_use]
     pub fn acked_by(&self, peer: HostId) -> Option<u64> {
         self.peers.get(&peer).copied()
     }
 
-    /// Which run of this host's control plane this is.
+    /// Returns the incarnation: the number of this run of the host's control plane.
     #[must_use]
     pub const fn incarnation(&self) -> u64 {
         self.incarnation
     }
 
-    /// The sequence of the last change; zero before the first.
+    /// Returns the sequence of the last change; zero before the first.
     #[must_use]
     pub const fn last(&self) -> u64 {
         self.last
     }
 
-    /// The highest sequence of a withdrawal that was forgotten. Who has read less needs a snapshot.
+    /// Returns the highest sequence of a withdrawal that was forgotten. A peer that has read less
+    /// needs a snapshot.
     #[must_use]
     pub const fn horizon(&self) -> u64 {
         self.horizon
     }
 
-    /// What the claims are in sum.
+    /// Returns the digest of the claims.
     #[must_use]
     pub const fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// What the claims are in sum for a peer whose version has no sequences of addresses.
+    /// Returns the digest of the claims for a peer whose version has no sequences of addresses.
     #[must_use]
     pub const fn plain_digest(&self) -> Digest {
         self.plain_digest
     }
 
-    /// How many entries the log has: at most two per claim and tombstone, and a few.
+    /// Number of entries of the log: at most two per claim and tombstone, and a few.
     #[must_use]
     pub fn log_len(&self) -> usize {
         self.log.len()
     }
 
-    /// How many withdrawals are remembered.
+    /// Number of withdrawals that are remembered.
     #[must_use]
     pub fn tombstone_count(&self) -> usize {
         self.tombstones.len()

@@ -1,25 +1,25 @@
-//! Punts: which of the frames that the switch shows to the control plane are looked at.
+//! Policing of punts: the choice of punted frames that the control plane processes.
 //!
 //! The switch punts copies, and any tenant can make it punt as many as it can send frames. The
-//! [`Policer`] stands in front of everything else and lets pass what the control plane can do, so
-//! that a flood costs its own port its answers and nobody else:
+//! [`Policer`] stands in front of everything else and admits as many punts as the control plane can
+//! process, so that a flood costs the answers of its own port and of no other:
 //!
 //! ```text
 //!   punt ── unknown lately? ── shown just now? ── cause ── port ─┬─ assured ──┬──> admitted
 //!             negative cache     coalescing        ceilings      └─ or common ┘
 //! ```
 //!
-//! - A destination that is known to be nowhere is not looked for again for a time, and neither is
-//!   the same destination or source within a short gap. Questions of neighbours are never
-//!   coalesced: each asker waits for an answer of its own, and may have lost the one before.
-//! - Every port has a ceiling for each cause, and one for all causes. Neither is a promise.
-//! - Every port has an **assured** rate that nobody else can use. What goes beyond it comes from a
-//!   **common** bucket, first come, first served. So the work for all ports together is bounded by
-//!   `ports * assured + common`, and each port gets its assured rate whatever the others do.
+//! - A destination that no endpoint has is not looked for again for a time, and neither is the same
+//!   destination or source within a short gap. Questions of neighbours are never coalesced: each
+//!   asker waits for an answer of its own, and may have lost the one before.
+//! - Every port has a ceiling for each cause, and one for all causes. Neither ceiling is a promise.
+//! - Every port has an **assured** rate that no other port can use. Punts beyond it take tokens of
+//!   a **common** bucket, first come, first served. So the work for all ports together is bounded
+//!   by `ports * assured + common`, and each port gets its assured rate regardless of the others.
 //!
-//! A refused punt takes no token and marks nothing: the frame that it copies goes its way or waits
-//! in the switch, which asks again; one that was taken is flooded. All state is allocated at the
-//! start.
+//! A refused punt takes no token and leaves no mark. The frame of which it is a copy is forwarded,
+//! or waits in the switch, which asks again. A frame that was taken is flooded. All state is
+//! allocated at the start.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -30,31 +30,31 @@ use crate::bucket::{Bucket, Pace, Rate};
 use crate::frame::Frame;
 use crate::recent::{Mark, Recent};
 
-/// Why the switch punts a frame.
+/// Reason why the switch punts a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Cause {
-    /// The chip does not know the destination.
+    /// The forwarding table does not have the destination.
     Miss,
-    /// The chip does not know the source.
+    /// The forwarding table does not have the source.
     NewSource,
     /// The source is known at another port.
     Moved,
-    /// It is ARP to a group, which the switch took: it is answered, flooded or refused.
+    /// The frame is ARP to a group, which the switch took: it is answered, flooded or refused.
     Arp,
-    /// It is a Neighbor Solicitation or Advertisement to a group, which the switch took.
+    /// The frame is a Neighbor Solicitation or Advertisement to a group, which the switch took.
     Nd,
     /// A destination still waits for its answer: the switch asks again.
     Unresolved,
-    /// It is ARP or Neighbor Discovery that goes its way.
+    /// The frame is ARP or Neighbor Discovery that the switch forwards as well.
     Snooped,
 }
 
 impl Cause {
-    /// How many there are.
+    /// Number of causes.
     pub const COUNT: usize = 7;
 
-    /// All of them, in the order of their indices.
+    /// All causes, in the order of their indices.
     pub const ALL: [Self; Self::COUNT] = [
         Self::Miss,
         Self::NewSource,
@@ -65,83 +65,83 @@ impl Cause {
         Self::Snooped,
     ];
 
-    /// The cause as an index.
+    /// Returns the cause as an index.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// Whether the switch took the frame out of the data path, and its head is all of it.
+    /// Returns true if the switch took the frame out of the data path, and the punt has all of it.
     #[must_use]
     pub const fn is_taken(self) -> bool {
         matches!(self, Self::Arp | Self::Nd)
     }
 
-    /// Whether the question is where the destination is.
+    /// Returns true if the question is the place of the destination.
     const fn is_about_destination(self) -> bool {
         matches!(self, Self::Miss | Self::Unresolved)
     }
 }
 
-/// Why a punt is not looked at.
+/// Reason why a punt is not processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Refused {
-    /// Its destination is known to be nowhere.
+    /// No endpoint has its destination.
     Unknown,
-    /// The same destination or source was shown just now.
+    /// The same destination or source was punted just now.
     Repeated,
-    /// The port has had enough of this cause.
+    /// The ceiling of the port for this cause is reached.
     CauseLimit,
-    /// The port has had enough.
+    /// The ceiling of the port is reached.
     PortLimit,
-    /// The port has used what it is assured of, and so have all what is common.
+    /// The assured rate of the port and the common rate are used up.
     Crowded,
 }
 
 impl Refused {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = 5;
 
-    /// All of them, in the order of their indices.
+    /// All reasons, in the order of their indices.
     pub const ALL: [Self; Self::COUNT] =
         [Self::Unknown, Self::Repeated, Self::CauseLimit, Self::PortLimit, Self::Crowded];
 }
 
-/// How much is looked at.
+/// Rates and bounds of a policer.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How many ports there are; [`PortId`]s are below it.
+    /// Number of ports; [`PortId`]s are below it.
     pub ports: u16,
-    /// What a port is assured of.
+    /// Assured rate of a port.
     pub assured: Rate,
-    /// What all ports have together beyond that.
+    /// Common rate of all ports beyond that.
     pub common: Rate,
     /// The ceiling of a port.
     pub port: Rate,
     /// The ceiling of a port for each cause.
     pub cause: [Rate; Cause::COUNT],
-    /// For how long the same question is not asked again.
+    /// Time for which the same question is not asked again.
     pub gap: Nanos,
-    /// How many questions are remembered for that.
+    /// Number of questions that are remembered for the gap.
     pub questions: u32,
-    /// For how long what is nowhere is not asked for.
+    /// Time for which a destination that no endpoint has is not asked for.
     pub unknown_life: Nanos,
-    /// How many such targets are remembered.
+    /// Number of such destinations that are remembered.
     pub unknowns: u32,
 }
 
 impl Config {
-    /// Limits for a host of that many ports: work for a fifth of a core at most, and a port with a
-    /// dozen endpoints that start at once is served without delay.
+    /// Returns limits for a host of that many ports: work for a fifth of a core at most, and a port
+    /// with a dozen endpoints that start at once is served without delay.
     #[must_use]
     pub fn new(ports: u16) -> Self {
         Self::with_rate(ports, 10_000)
     }
 
-    /// Limits by how much is looked at of one port for one cause in a second: a port has twice as
-    /// much for all causes, all ports together have five times as much beyond what each is assured
-    /// of, and a tenth of a second's worth may come at once.
+    /// Returns limits for so many punts a second of one port for one cause: a port has twice as
+    /// much for all causes, all ports together have five times as much beyond their assured rates,
+    /// and a tenth of a second's worth may come at once.
     #[must_use]
     pub fn with_rate(ports: u16, per_second: u32) -> Self {
         let times = |count: u32| {
@@ -162,7 +162,7 @@ impl Config {
     }
 }
 
-/// The counters and buckets of a port.
+/// Counters and buckets of a port.
 #[derive(Clone, Debug, Default)]
 struct Port {
     assured: Bucket,
@@ -172,7 +172,7 @@ struct Port {
     refused: [[u64; Refused::COUNT]; Cause::COUNT],
 }
 
-/// Decides which punts are looked at.
+/// Admits or refuses punts.
 #[derive(Debug)]
 pub struct Policer {
     assured: Pace,
@@ -185,12 +185,14 @@ pub struct Policer {
     unknowns: Recent,
 }
 
-/// A destination that is nowhere. It and questions never share a memory.
+/// Returns the mark of a destination that no endpoint has. Such destinations and questions never
+/// share a memory.
 fn mark_of(vni: Vni, mac: Mac) -> Mark {
     Mark::new(vni, mac, None, 0)
 }
 
-/// What a punt asks for: a destination for anybody, a source for its port. `None` for neighbours.
+/// Returns the question of a punt: a destination for all ports, a source for its port. `None` for
+/// messages of neighbours.
 fn question_of(port: PortId, vni: Vni, cause: Cause, frame: &Frame<'_>) -> Option<Mark> {
     match cause {
         Cause::Miss | Cause::Unresolved => Some(Mark::new(vni, frame.dst, None, u16::MAX)),
@@ -200,7 +202,8 @@ fn question_of(port: PortId, vni: Vni, cause: Cause, frame: &Frame<'_>) -> Optio
 }
 
 impl Policer {
-    /// A policer with full buckets. The seed makes collisions in its memories hard to provoke.
+    /// Creates a policer with full buckets. The seed makes collisions in its memories hard to
+    /// provoke.
     #[must_use]
     pub fn new(config: &Config, seed: u64) -> Self {
         Self {
@@ -215,10 +218,10 @@ impl Policer {
         }
     }
 
-    /// Whether the punt of `frame`, which came in at `port` of network `vni`, is looked at now.
+    /// Admits or refuses the punt of `frame`, which came in at `port` of network `vni`.
     ///
     /// # Errors
-    /// Why not. It is counted.
+    /// The reason of the refusal. It is counted.
     ///
     /// # Panics
     /// If there is no such port.
@@ -282,29 +285,29 @@ impl Policer {
         Ok(())
     }
 
-    /// Nobody has `mac` in network `vni`: frames for it are refused for a time.
+    /// Refuses frames for `mac` of network `vni`, which no endpoint has, for a time.
     pub fn unknown(&mut self, now: Nanos, vni: Vni, mac: Mac) {
         self.unknowns.insert(now, mark_of(vni, mac));
     }
 
-    /// Whether frames for `mac` are refused at `now`.
+    /// Returns true if frames for `mac` are refused at `now`.
     #[must_use]
     pub fn is_unknown(&self, now: Nanos, vni: Vni, mac: Mac) -> bool {
         self.unknowns.contains(now, &mark_of(vni, mac))
     }
 
-    /// Somebody claims `mac` now: frames for it are looked at again.
+    /// Admits frames for `mac` again, which a host claims now.
     pub fn known(&mut self, vni: Vni, mac: Mac) {
         self.unknowns.remove(&mark_of(vni, mac));
     }
 
-    /// How many punts of `port` for `cause` were looked at.
+    /// Number of punts of `port` for `cause` that were admitted.
     #[must_use]
     pub fn admitted(&self, port: PortId, cause: Cause) -> u64 {
         self.ports[port.index()].admitted[cause.index()]
     }
 
-    /// How many punts of `port` for `cause` were refused for that reason.
+    /// Number of punts of `port` for `cause` that were refused for that reason.
     #[must_use]
     pub fn refused(&self, port: PortId, cause: Cause, why: Refused) -> u64 {
         self.ports[port.index()].refused[cause.index()][why as usize]

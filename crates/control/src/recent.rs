@@ -1,9 +1,9 @@
-//! What happened lately, in a place of fixed size.
+//! Memory of recent events, of fixed size.
 //!
-//! A [`Recent`] remembers marks for a time each. Its places are in sets of four; a mark has its
-//! set, and a new one takes a place of its set that is free or whose time is over, else the one
-//! whose time ends first. So a mark may be forgotten early, never kept for too long, and nothing is
-//! ever allocated or walked.
+//! A [`Recent`] remembers marks for a time each. Its places are in sets of four, and a mark belongs
+//! to one set. A new mark takes a place of its set that is free or whose time is over, else the
+//! place whose time ends first. So a mark may be forgotten early, but is never kept for too long,
+//! and nothing is ever allocated or walked.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,12 +13,12 @@ use sluice_base::{Mac, Nanos, Vni};
 
 use crate::hash::{fold, halves};
 
-/// Something to remember, as numbers. Different things have different marks.
+/// An event to remember, as numbers. Different events have different marks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark([u64; 4]);
 
 impl Mark {
-    /// A mark of a network, an address of each kind and 16 bits of the caller's.
+    /// Returns the mark of a network, an address of each kind and 16 bits of the caller's.
     #[inline]
     pub(crate) fn new(vni: Vni, mac: Mac, ip: Option<IpAddr>, own: u16) -> Self {
         // An address of version 4 is mapped (RFC 4291 clause 2.5.5.2), and its version is kept, so
@@ -39,7 +39,7 @@ const WAYS: usize = 4;
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     mark: Mark,
-    /// Until when it is remembered; zero: the place was never used.
+    /// Time until which the mark is remembered; zero: the place was never used.
     until: Nanos,
 }
 
@@ -52,8 +52,8 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Room for `marks` of them at least, each for the time `life`. The seed makes collisions hard
-    /// to provoke.
+    /// Creates a memory with room for at least `marks` marks, each for the time `life`. The seed
+    /// makes collisions hard to provoke.
     pub(crate) fn new(marks: u32, life: Nanos, seed: u64) -> Self {
         let sets = (marks as usize).div_ceil(WAYS).max(1).next_power_of_two();
         let multiplier = (seed ^ 0x9e37_79b9_7f4a_7c15) | 1;
@@ -71,7 +71,7 @@ impl Recent {
         set
     }
 
-    /// Whether `mark` is remembered at `now`.
+    /// Returns true if `mark` is remembered at `now`.
     #[inline]
     pub(crate) fn contains(&self, now: Nanos, mark: &Mark) -> bool {
         let set = &self.sets[self.set_of(mark)];

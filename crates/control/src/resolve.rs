@@ -1,36 +1,37 @@
-//! Resolution: where an address is, answered here instead of asked everywhere.
+//! Resolution of addresses: questions are answered here instead of flooded everywhere.
 //!
-//! An endpoint asks with ARP or with a Neighbor Solicitation, and its question goes to everybody.
-//! Who has the address is mostly known here, so that this host answers in the place of the target
-//! (as RFC 9161 does for EVPN) and nobody else hears of it. What is not known for sure is asked on:
-//! at the other ports of the network, and at the hosts that have it.
+//! An endpoint asks with ARP or with a Neighbor Solicitation, and its question goes to all
+//! endpoints. The holder of the address is mostly known here, so that this host answers in the
+//! place of the target (as RFC 9161 does for EVPN) and no other endpoint hears the question. If the
+//! holder is not known for sure, the question goes on to the other ports of the network and to the
+//! hosts that have it.
 //!
 //! ```text
 //!                       the address is
 //!   the frame is        live           stale  unknown  the asker's own   behind the asker's port
 //!   a question          answer (1)     flood  flood    flood             flood
 //!   a probe (DAD)       forward (2)    flood  flood    flood             flood
-//!   an announcement     flood, whoever has it: all shall hear it
-//!   anything else       flood: an answer to all, a target that nobody can have, what is malformed
+//!   an announcement     flood, for any holder: all shall hear it
+//!   anything else       flood: an answer to all, a target that nobody can have, malformed frames
 //! ```
 //!
-//! (1) Forwarded to the endpoint that has it, and to nobody else, if that has not said so itself
-//! for long (RFC 9161 clause 3.2 and those that follow). (2) Answered if the endpoint is bound: it
-//! has the address by configuration, and nobody else can use it.
+//! (1) Forwarded to the holder of the address alone, if the holder has not confirmed the address
+//! for long (RFC 9161 clause 3.2 and the following ones). (2) Answered if the holder is bound: it
+//! has the address by configuration, and no other endpoint can use it.
 //!
-//! A probe (RFC 5227 section 2.1.1; RFC 4862 clause 5.4) asks whether somebody *else* has the
-//! address. A claim of the asker itself is no answer to that: it is asked on, in case that somebody
-//! has it whom nobody knows.
+//! A probe (RFC 5227 section 2.1.1; RFC 4862 clause 5.4) asks if *another* endpoint has the
+//! address. A claim of the asker itself is no answer to that: the probe goes on, in case that an
+//! unknown endpoint has the address.
 //!
-//! **Nothing is swallowed.** The switch took the frame, so what is not answered is flooded,
-//! whatever the table says beside "answer": an endpoint behind the asker's own port may have moved,
-//! and each asker waits for an answer of its own. There is no budget here: the switch charged the
-//! frame to its port before it took it.
+//! **Nothing is swallowed.** The switch took the frame, so a frame that is not answered is flooded,
+//! or forwarded: an endpoint behind the asker's own port may have moved, and each asker waits for
+//! an answer of its own. No budget applies here: the switch charged the frame to its port before it
+//! took it.
 //!
-//! **What this host asks itself**, in a sender's name ([`Resolver::ask`]), is no frame of anybody.
-//! The same target is asked for once in a gap, whoever wants it, and each port has a budget, so
-//! that frames to nobody cost the hosts of the network little. Those frames wait in the switch, and
-//! end there under a reason.
+//! **Questions of this host itself**, in a sender's name ([`Resolver::ask`]), are frames of no
+//! endpoint. The same target is asked for once in a gap, for all senders together, and each port
+//! has a budget, so that frames to unknown addresses cost the hosts of the network little. The
+//! frames that wait for the answer stay in the switch, and are dropped there under a reason.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -45,11 +46,11 @@ use crate::frame::{Body, Frame, TAGS_MAX};
 use crate::learn::{is_unicast_v4, is_unicast_v6};
 use crate::recent::{Mark, Recent};
 
-/// The smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
+/// Size of the smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
 const FRAME_SIZE_MIN: usize = 60;
 const TAG_SIZE: usize = sluice_wire::vlan::TAG_SIZE;
 const PAYLOAD_START_MAX: usize = ethernet::HEADER_SIZE + TAGS_MAX * TAG_SIZE;
-/// The size of the largest answer in bytes.
+/// Size of the largest answer in bytes.
 pub const ANSWER_SIZE_MAX: usize = PAYLOAD_START_MAX + ipv6::HEADER_SIZE + icmpv6::SIZE_MAX;
 
 const _: () = assert!(ANSWER_SIZE_MAX >= FRAME_SIZE_MIN);
@@ -62,87 +63,88 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The frame from its destination address on, without frame check sequence.
+    /// Returns the frame from its destination address on, without frame check sequence.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.size]
     }
 }
 
-/// Why a frame goes to everybody.
+/// Reason why a frame is flooded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// Nobody is known to have the address.
+    /// No endpoint is known to have the address.
     Unknown,
-    /// Who has it may be dead.
+    /// The holder of the address may be dead.
     Stale,
-    /// The asker wants to know whether somebody else has it.
+    /// The asker wants to know if another endpoint has the address.
     Probe,
-    /// It is an announcement.
+    /// The frame is an announcement.
     Announcement,
-    /// It is not for this host to answer.
+    /// The frame is not for this host to answer.
     Other(Ignored),
 }
 
-/// Why a frame is not for this host to answer, or a question is not asked.
+/// Reason why a frame is not for this host to answer, or a question is not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Ignored {
-    /// It is no question and no announcement.
+    /// The frame is no question and no announcement.
     NotAsked,
-    /// It goes to one address; the data path brings it there.
+    /// The frame goes to one address; the data path brings it there.
     Unicast,
     /// No interface can have the address.
     NoTarget,
     /// The asker asks for itself.
     Itself,
-    /// Who has it is at the asker's own port and hears the question.
+    /// The holder of the address is at the asker's own port and hears the question.
     SamePort,
     /// The target was asked for just now.
     Repeated,
-    /// Enough was asked for the port.
+    /// The budget of the port is spent.
     AskLimit,
 }
 
 impl Ignored {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = 7;
 }
 
-/// What to do with a frame of neighbours that the switch took.
+/// Decision on a frame of neighbours that the switch took.
 #[derive(Clone, Copy, Debug)]
 pub enum Action {
     /// Send this out of the asker's port.
     Answer(Answer),
     /// Have the switch flood the frame, as it is.
     Flood(Why),
-    /// Take the frame, as it is, to the endpoint that has the address, and to nobody else.
+    /// Take the frame, as it is, to the endpoint that has the address, and to no other.
     Forward(Found),
 }
 
-/// How much this host asks in the name of senders.
+/// Bounds of what this host asks in the name of senders.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// How many ports there are; [`PortId`]s are below it.
+    /// Number of ports; [`PortId`]s are below it.
     pub ports: u16,
-    /// How many questions for frames of a port.
+    /// Rate of questions for frames of a port.
     pub asks: Rate,
-    /// For how long the same target is not asked for again.
+    /// Time for which the same target is not asked for again.
     pub gap: Nanos,
-    /// How many targets are remembered for that.
+    /// Number of targets that are remembered for the gap.
     pub targets: u32,
 }
 
 impl Config {
-    /// For a host of that many ports: a hundred questions a second for a port, and the same target
-    /// once in 200 ms, below the second after which a question is repeated (RFC 4861 clause 10).
+    /// Returns the bounds for a host of that many ports: a hundred questions a second for a port,
+    /// and the same target once in 200 ms, below the second after which a question is repeated (RFC
+    /// 4861 clause 10).
     #[must_use]
     pub const fn new(ports: u16) -> Self {
         Self::with_rate(ports, 100)
     }
 
-    /// As [`Self::new`], with that many questions a second for a port; half a second's worth may
-    /// be asked at once.
+    /// As [`Self::new`], with that many questions a second for a port; half a second's worth may be
+    /// asked at once.
     #[must_use]
     pub const fn with_rate(ports: u16, per_second: u32) -> Self {
         Self {
@@ -164,7 +166,7 @@ struct Port {
     not_asked: [u64; Ignored::COUNT],
 }
 
-/// Answers what is known and asks on what is not.
+/// Answers questions for known addresses, and passes the others on.
 #[derive(Debug)]
 pub struct Resolver {
     pace: Pace,
@@ -172,19 +174,20 @@ pub struct Resolver {
     targets: Recent,
 }
 
-/// What a frame of neighbours wants.
+/// Purpose of a frame of neighbours.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wants {
-    /// To know who has the address.
+    /// Find the holder of the address.
     Question(IpAddr),
-    /// To know whether anybody else has it.
+    /// Find another endpoint that has the address.
     Probe(IpAddr),
-    /// To tell everybody.
+    /// Tell all endpoints.
     Announcement(IpAddr),
 }
 
 impl Resolver {
-    /// A resolver with full budgets. The seed makes collisions in its memory hard to provoke.
+    /// Creates a resolver with full budgets. The seed makes collisions in its memory hard to
+    /// provoke.
     #[must_use]
     pub fn new(config: &Config, seed: u64) -> Self {
         Self {
@@ -194,7 +197,7 @@ impl Resolver {
         }
     }
 
-    /// What to do with `frame`, which the switch took at the local port `asker` of network `vni`.
+    /// Decides on `frame`, which the switch took at the local port `asker` of network `vni`.
     ///
     /// # Panics
     /// If there is no such port.
@@ -223,11 +226,11 @@ impl Resolver {
         Action::Flood(why)
     }
 
-    /// What to do with `question`, which this host has made for a frame that came in at `asker`.
-    /// One that is refused may be tried again.
+    /// Decides on `question`, which this host has made for a frame that came in at `asker`. A
+    /// question that is refused may be tried again.
     ///
     /// # Errors
-    /// Why not. It is counted.
+    /// The reason why the question is not asked. It is counted.
     ///
     /// # Panics
     /// If there is no such port.
@@ -262,7 +265,7 @@ impl Resolver {
             Verdict::Flood(Wants::Question(ip), why) => (Action::Flood(why), Some(ip)),
             Verdict::Flood(..) => return Err(Ignored::NotAsked),
         };
-        // Whoever wants the target is served by its answer to a flood.
+        // One flood serves all ports that want the target.
         let mark = wanted.map(|ip| Mark::new(vni, Mac::default(), Some(ip), 0));
         if mark.is_some_and(|mark| self.targets.contains(now, &mark)) {
             return Err(Ignored::Repeated);
@@ -276,43 +279,43 @@ impl Resolver {
         Ok(action)
     }
 
-    /// How many questions of `port` were answered.
+    /// Number of questions of `port` that were answered.
     #[must_use]
     pub fn answered(&self, port: PortId) -> u64 {
         self.ports[port.index()].answered
     }
 
-    /// How many questions of `port` went to the endpoint that was asked for.
+    /// Number of questions of `port` that went to the endpoint that was asked for.
     #[must_use]
     pub fn forwarded(&self, port: PortId) -> u64 {
         self.ports[port.index()].forwarded
     }
 
-    /// How many frames of `port` went to everybody.
+    /// Number of frames of `port` that were flooded.
     #[must_use]
     pub fn flooded(&self, port: PortId) -> u64 {
         self.ports[port.index()].flooded
     }
 
-    /// How many questions were asked for frames of `port`.
+    /// Number of questions that were asked for frames of `port`.
     #[must_use]
     pub fn asked(&self, port: PortId) -> u64 {
         self.ports[port.index()].asked
     }
 
-    /// How many questions were not asked for frames of `port`, for that reason.
+    /// Number of questions that were not asked for frames of `port`, for that reason.
     #[must_use]
     pub fn not_asked(&self, port: PortId, why: Ignored) -> u64 {
         self.ports[port.index()].not_asked[why as usize]
     }
 }
 
-/// What is right to do, were there no budgets.
+/// The right decision, regardless of budgets.
 #[derive(Clone, Copy)]
 enum Verdict {
     /// The holder of the address would answer this.
     Answer(Mac),
-    /// The holder of the address is to say so itself.
+    /// The holder of the address is to answer this itself.
     Forward(Found),
     Flood(Wants, Why),
 }
@@ -344,7 +347,7 @@ fn decide(
         _ if claim.key.mac == frame.src => Err(Ignored::Itself),
         State::Stale => Ok(Verdict::Flood(wants, Why::Stale)),
         State::Own if claim.port == asker => Err(Ignored::SamePort),
-        // Its link is down: whoever is asked for by name may be found all the same.
+        // Its link is down: a flood may find the address at another endpoint all the same.
         _ if claim.is_down(ip) => Ok(Verdict::Flood(wants, Why::Stale)),
         _ if claim.is_bound_with(ip) => Ok(Verdict::Answer(claim.key.mac)),
         _ if is_probe || !directory.is_confirmed(claim.key, ip) => Ok(Verdict::Forward(found)),
@@ -374,7 +377,7 @@ fn wants_of(frame: &Frame<'_>) -> Result<Wants, Ignored> {
     if frame.dst.is_group() { Ok(wants) } else { Err(Ignored::Unicast) }
 }
 
-/// The frame with which `holder` would answer the question in `frame`, with the tags of the
+/// Returns the frame with which `holder` would answer the question in `frame`, with the tags of the
 /// question, padded to the smallest frame.
 fn answer(frame: &Frame<'_>, holder: Mac) -> Answer {
     let mut bytes = [0; ANSWER_SIZE_MAX];
@@ -392,7 +395,7 @@ fn answer(frame: &Frame<'_>, holder: Mac) -> Answer {
         }
         _ => unreachable!("only questions are answered"),
     };
-    // The header is written over the place of the tags, and its type again behind them.
+    // The header is written over the place of the tags; its type is copied behind the tags again.
     ethernet::Repr { dst, src: holder, ethertype }.emit(&mut bytes);
     let type_start = ethernet::HEADER_SIZE - size_of::<EtherType>();
     bytes.copy_within(type_start..ethernet::HEADER_SIZE, type_start + tags);
@@ -401,9 +404,9 @@ fn answer(frame: &Frame<'_>, holder: Mac) -> Answer {
     Answer { bytes, size }
 }
 
-/// Writes the advertisement of `target` at `holder` for `asker`, and returns to whom it goes (RFC
-/// 4861 clause 7.2.4). Who asks without an address is told together with all others. It overrides,
-/// as the target's own would.
+/// Writes the advertisement of `target` at `holder` for `asker`, and returns its destination (RFC
+/// 4861 clause 7.2.4). An asker without an address is answered at the address of all nodes. The
+/// advertisement overrides, as the target's own would.
 pub(crate) fn advertise(
     asker: Ipv6Addr,
     target: Ipv6Addr,

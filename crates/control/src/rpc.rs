@@ -9,26 +9,29 @@
 //!                    └────────────────┴── its time is over, or the connection: dropped
 //! ```
 //!
-//! Pure: the caller hands in what came and what it answers, and takes out [`Event`]s. Times are the
-//! caller's; a limit is told to the peer as what is left of it, so that no two clocks are compared.
+//! Pure: the caller hands in received messages and its answers, and takes out [`Event`]s. Times are
+//! the caller's; a limit is sent to the peer as the remaining time, so that no two clocks are
+//! compared.
 //!
 //! **Bounds.** At most [`OPEN_MAX`] questions of each side are open at a time, and
-//! [`URGENT_OPEN_MAX`] urgent ones; a question has
-//! [`ASK_SIZE_MAX`] bytes and an answer [`ANSWER_SIZE_MAX`], and at most [`READY_BYTES_MAX`] bytes
-//! of answers wait to be sent. What a peer asks beyond that is refused, and when even its refusals
-//! do not fit, dropped: its own limit ends it.
+//! [`URGENT_OPEN_MAX`] urgent ones; a question has [`ASK_SIZE_MAX`] bytes and an answer
+//! [`ANSWER_SIZE_MAX`], and at most [`READY_BYTES_MAX`] bytes of answers wait to be sent. Questions
+//! of a peer beyond that are refused. If even the refusals do not fit, they are dropped, and the
+//! peer's own limit ends its question.
 //!
 //! **Replication goes first.** [`Rpc::write`] writes one frame, and the session calls it once for
 //! each time that it writes claims; so a peer that asks for megabytes costs the claims of a write
 //! at most one frame.
 //!
 //! **Holds go before replication** ([`Topic::HOLD`]): questions about them and their answers are
-//! *urgent*. They are few and small, they have places of their own ([`URGENT_OPEN_MAX`]), which no
-//! other question can take, and the session writes them before everything else.
+//! *urgent*. Urgent questions are few and small, they have places of their own
+//! ([`URGENT_OPEN_MAX`]), which no other question can take, and the session writes them before
+//! everything else.
 //!
-//! **What a peer does wrong changes nothing**: an answer to no question, a second one, one that is
-//! too large, a question asked twice. It is counted, and told once a connection ([`Wrong`]). A
-//! number is never used again, so that no late answer is taken for another question's.
+//! **Errors of a peer change nothing**: an answer to no question, a second answer, an answer that
+//! is too large, a question asked twice. Errors are counted, and reported once a connection
+//! ([`Wrong`]). The number of a question is never used again, so that no late answer is taken for
+//! the answer to another question.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -38,23 +41,23 @@ use sluice_base::Nanos;
 use sluice_wire::fabric::HOLD_PARTS_MAX;
 use sluice_wire::fabric::{ANSWER_SIZE_MAX, ASK_SIZE_MAX, Answer, Ask, Message, Outcome, Topic};
 
-/// Questions that may be open at a time, of each side.
+/// Questions of each side that may be open at a time.
 pub const OPEN_MAX: usize = 16;
-/// Urgent questions that may be open at a time beside them: twice all parts of a state.
+/// Urgent questions of each side that may be open beside them: twice all parts of a state.
 pub const URGENT_OPEN_MAX: usize = 2 * HOLD_PARTS_MAX as usize;
 /// Bytes of answers that may wait to be sent.
 pub const READY_BYTES_MAX: usize = 64 * 1024;
-/// The longest time that anybody waits.
+/// Longest limit of a question.
 pub const LIMIT_MAX: Nanos = Nanos::from_millis(60_000);
 
 /// Refusals that may wait to be sent beside the answers.
 const REFUSALS_MAX: usize = OPEN_MAX;
-/// Own questions that ended, of which it is known how: so many.
+/// Own questions whose end is remembered.
 const ENDED_MAX: usize = 4 * OPEN_MAX;
 
 const _: () = assert!(READY_BYTES_MAX >= ANSWER_SIZE_MAX);
 
-/// Why a question has no answer.
+/// Reason why a question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {
     /// There is no connection to the host, or it ended before the answer came.
@@ -63,15 +66,15 @@ pub enum Failure {
     TooOld,
     /// Too many questions to the host are open.
     Busy,
-    /// The host does not know such questions.
+    /// The host does not know the topic.
     UnknownTopic,
     /// No answer came in time.
     TooLate,
     /// The question is too large, or the answer is.
     TooBig,
-    /// The host does not answer it.
+    /// The host refuses to answer.
     Refused,
-    /// The host said something that this version does not know.
+    /// The host gave an outcome that this version does not know.
     Unknown(u8),
 }
 
@@ -103,16 +106,16 @@ impl fmt::Display for Failure {
 
 impl core::error::Error for Failure {}
 
-/// What a peer does wrong. Nothing follows from it.
+/// Error of a peer. It has no consequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wrong {
-    /// An answer to what was not asked on this connection.
+    /// An answer to no question of this connection.
     UnknownAnswer,
     /// A second answer.
     SecondAnswer,
     /// An answer above [`ANSWER_SIZE_MAX`].
     BigAnswer,
-    /// A question with the number of one that is open.
+    /// A question with the number of an open one.
     AskedTwice,
     /// A question above [`ASK_SIZE_MAX`].
     BigAsk,
@@ -121,7 +124,7 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// All of them; a position is an index of [`Counts::wrong`].
+    /// All errors; a position is an index of [`Counts::wrong`].
     pub const ALL: [Self; 6] = [
         Self::UnknownAnswer,
         Self::SecondAnswer,
@@ -131,7 +134,7 @@ impl Wrong {
         Self::TooMany,
     ];
 
-    /// The word used in every output.
+    /// Returns the word used in every output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -145,22 +148,22 @@ impl Wrong {
     }
 }
 
-/// What has happened since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Own questions that were taken.
     pub asked: u64,
-    /// Of them, those that the peer answered.
+    /// Own questions that the peer answered.
     pub answered: u64,
-    /// Of them, those that had no answer in time.
+    /// Own questions that had no answer in time.
     pub late: u64,
-    /// Answers that came after that, and were dropped.
+    /// Answers that came after the limit, and were dropped.
     pub late_answers: u64,
     /// Questions of the peer that were handed on.
     pub served: u64,
-    /// Answers of this host that were ready too late, or that nobody waits for any more.
+    /// Answers of this host that were ready too late, or whose asker has gone.
     pub late_replies: u64,
-    /// What the peer did wrong, by [`Wrong::ALL`].
+    /// Errors of the peer, by [`Wrong::ALL`].
     pub wrong: [u64; Wrong::ALL.len()],
 }
 
@@ -182,31 +185,31 @@ impl Counts {
     };
 }
 
-/// Something for the caller.
+/// Event for the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The peer asks; [`Rpc::reply`] follows.
     Asked {
-        /// The question, for [`Rpc::reply`]: a number of this side's, for a peer that starts anew
-        /// begins its own again.
+        /// The question, for [`Rpc::reply`]: a number of this side, because a peer that restarts
+        /// begins its own numbers again.
         ticket: u64,
-        /// What it is about.
+        /// Its topic.
         topic: Topic,
-        /// How long the peer still waits.
+        /// Time for which the peer still waits.
         limit: Nanos,
-        /// What it asks.
+        /// Its content.
         body: Vec<u8>,
     },
-    /// An own question has ended. Each one that was taken ends so, once.
+    /// An own question has ended. Each question that was taken ends so, once.
     Done {
         /// The question, of [`Rpc::ask`].
         id: u64,
-        /// What it was about.
+        /// Its topic.
         topic: Topic,
         /// The answer.
         answer: Result<Vec<u8>, Failure>,
     },
-    /// The peer did something wrong, for the first time on this connection.
+    /// The peer made an error, for the first time on this connection.
     Wrong(Wrong),
 }
 
@@ -216,7 +219,7 @@ struct Mine {
     id: u64,
     topic: Topic,
     until: Nanos,
-    /// What is still to be sent.
+    /// The bytes that are still to be sent.
     unsent: Option<Vec<u8>>,
 }
 
@@ -233,31 +236,31 @@ struct Theirs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Down,
-    /// Connected, and the peer answers no questions.
+    /// A connection to a peer that answers no questions.
     Old,
     Up,
 }
 
-/// The state of one peer.
+/// Questions of one peer and to it.
 #[derive(Debug)]
 pub struct Rpc {
     line: Line,
     mine: Vec<Mine>,
     theirs: Vec<Theirs>,
     refusals: VecDeque<u64>,
-    /// Own questions that ended on this connection, and whether an answer came.
+    /// Own questions that ended on this connection; true if an answer came.
     ended: VecDeque<(u64, bool)>,
     next: u64,
-    /// The first number of this connection.
+    /// The number of the first own question on this connection.
     first: u64,
-    /// The next number of a question of the peer.
+    /// The number of the next question of the peer.
     ticket: u64,
     told: [bool; Wrong::ALL.len()],
     events: VecDeque<Event>,
     counts: Counts,
 }
 
-/// Whether questions about something go before claims, and have places of their own.
+/// Returns true if questions of a topic go before claims, and have places of their own.
 fn is_urgent(topic: Topic) -> bool {
     topic == Topic::HOLD
 }
@@ -273,7 +276,7 @@ impl Default for Rpc {
 }
 
 impl Rpc {
-    /// A peer without a connection.
+    /// Creates the state of a peer without a connection.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -291,14 +294,14 @@ impl Rpc {
         }
     }
 
-    /// There is a connection, and both know each other. `knows` says whether the peer's version
-    /// answers questions.
+    /// Notes a connection, on which both sides have greeted. `knows`: the peer's version answers
+    /// questions.
     pub fn up(&mut self, knows: bool) {
         self.down();
         self.line = if knows { Line::Up } else { Line::Old };
     }
 
-    /// The connection is gone, and with it all that was open.
+    /// Notes the end of the connection, and with it of all open questions.
     pub fn down(&mut self) {
         self.line = Line::Down;
         for Mine { id, topic, .. } in core::mem::take(&mut self.mine) {
@@ -309,12 +312,12 @@ impl Rpc {
         self.ended.clear();
         self.first = self.next;
         self.told = [false; Wrong::ALL.len()];
-        // Nobody waits any more for what was asked on it.
+        // The peer waits no more for answers to questions of that connection.
         self.events.retain(|event| !matches!(event, Event::Asked { .. }));
     }
 
-    /// Asks, and says under which number: [`Event::Done`] follows, after `limit` at the latest. A
-    /// limit above [`LIMIT_MAX`] is that.
+    /// Asks, and returns the number of the question: [`Event::Done`] follows, after `limit` at the
+    /// latest. A limit above [`LIMIT_MAX`] counts as [`LIMIT_MAX`].
     ///
     /// # Errors
     /// [`Failure::NotConnected`], [`Failure::TooOld`], [`Failure::TooBig`] and [`Failure::Busy`]:
@@ -346,8 +349,8 @@ impl Rpc {
         Ok(id)
     }
 
-    /// Answers a question of the peer. If nobody waits for it any more, it is dropped and counted;
-    /// so is a second answer.
+    /// Answers a question of the peer. If the question is not open any more, the answer is dropped
+    /// and counted; so is a second answer.
     pub fn reply(&mut self, now: Nanos, ticket: u64, answer: Result<&[u8], Failure>) {
         self.expire(now);
         let ready: usize =
@@ -366,7 +369,7 @@ impl Rpc {
         });
     }
 
-    /// A question came.
+    /// Takes a question of the peer.
     pub fn asked(&mut self, now: Nanos, ask: &Ask<'_>) {
         self.expire(now);
         if self.theirs.iter().any(|one| one.id == ask.id) {
@@ -382,7 +385,8 @@ impl Rpc {
             }
             return;
         }
-        // Of one that ends at once there could be any number at a time.
+        // At least a millisecond: of questions that end at once there could be any number at a
+        // time.
         let limit = Nanos::from_millis(ask.limit_ms.max(1).into()).min(LIMIT_MAX);
         let reply = is_big.then_some((Outcome::TooBig, Vec::new()));
         let ticket = self.ticket;
@@ -396,16 +400,16 @@ impl Rpc {
         self.events.push_back(Event::Asked { ticket, topic, limit, body });
     }
 
-    /// An answer came.
+    /// Takes an answer of the peer.
     pub fn answered(&mut self, now: Nanos, answer: &Answer<'_>) {
         self.expire(now);
         let id = answer.id;
-        // What was not sent cannot be answered.
+        // A question that was not sent cannot be answered.
         let sent = |mine: &Mine| mine.id == id && mine.unsent.is_none();
         let Some(at) = self.mine.iter().position(sent) else {
             return self.stray(id);
         };
-        // The others keep their order: it is the one that they are written in.
+        // The other questions keep their order: they are written in it.
         let Mine { topic, .. } = self.mine.remove(at);
         self.end(id, true);
         self.counts.answered += 1;
@@ -423,7 +427,7 @@ impl Rpc {
         self.events.push_back(Event::Done { id, topic, answer });
     }
 
-    /// An answer to nothing that is open.
+    /// Counts an answer to no open question.
     fn stray(&mut self, id: u64) {
         let unsent = self.mine.iter().any(|mine| mine.id == id);
         if unsent || !(self.first..self.next).contains(&id) {
@@ -435,7 +439,7 @@ impl Rpc {
                 *answered = true;
                 self.counts.late_answers += 1;
             }
-            // Too long ago to say whether it had an answer.
+            // The question ended too long ago to know if it had an answer.
             None => self.counts.late_answers += 1,
         }
     }
@@ -455,7 +459,7 @@ impl Rpc {
         }
     }
 
-    /// Ends what has waited for too long. Call it at [`Self::expires_at`].
+    /// Ends questions whose limit is over. Call this at [`Self::expires_at`].
     pub fn expire(&mut self, now: Nanos) {
         while let Some(at) = self.mine.iter().position(|mine| mine.until <= now) {
             let Mine { id, topic, .. } = self.mine.remove(at);
@@ -466,20 +470,20 @@ impl Rpc {
         let counts = &mut self.counts;
         self.theirs.retain(|one| {
             let is_over = one.until <= now;
-            // One without a reply is counted when that comes.
+            // A question without reply is counted when the reply comes.
             counts.late_replies += u64::from(is_over && one.reply.is_some());
             !is_over
         });
     }
 
-    /// When the time of a question is over.
+    /// Returns the time at which the limit of the next question is over.
     #[must_use]
     pub fn expires_at(&self) -> Option<Nanos> {
         let mine = self.mine.iter().map(|mine| mine.until);
         mine.chain(self.theirs.iter().map(|one| one.until)).min()
     }
 
-    /// The size in bytes of the frame that is to be sent next; `None` if there is none.
+    /// Returns the size in bytes of the frame that is to be sent next; `None` if there is none.
     #[must_use]
     pub fn frame_size(&self, now: Nanos) -> Option<usize> {
         self.frame(now).map(|message| match message {
@@ -489,15 +493,16 @@ impl Rpc {
         })
     }
 
-    /// The size in bytes of the urgent frame that is to be sent next; `None` if there is none.
+    /// Returns the size in bytes of the urgent frame that is to be sent next; `None` if there is
+    /// none.
     #[must_use]
     pub fn urgent_size(&self, now: Nanos) -> Option<usize> {
         let is_some = self.ask_frame(now, true).or_else(|| self.ready_frame(true)).is_some();
         is_some.then(|| self.frame_size(now)).flatten()
     }
 
-    /// What is urgent goes first. Then questions go before answers and these before refusals: who
-    /// asks a lot at a time waits for its own questions.
+    /// Returns the next frame. Urgent frames go first. Then questions go before answers and these
+    /// before refusals: a peer that asks a lot at a time waits for own questions of this host.
     fn frame(&self, now: Nanos) -> Option<Message<'_>> {
         let refusal = || {
             let id = *self.refusals.front()?;
@@ -551,18 +556,18 @@ impl Rpc {
         size
     }
 
-    /// The next thing for the caller. Take all: they are as many as questions end and come.
+    /// Returns the next event. Take all: there are as many as questions end and come.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// How many questions are open: own ones, and the peer's.
+    /// Numbers of open questions: own ones, and the peer's.
     #[must_use]
     pub const fn open(&self) -> (usize, usize) {
         (self.mine.len(), self.theirs.len())
     }
 
-    /// What has happened.
+    /// Returns the counters.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts

@@ -1,4 +1,4 @@
-//! One peer: what this host tells it of its own vports, and what it tells of its own.
+//! Session with one peer: this host tells the peer of its own vports, and the peer does likewise.
 //!
 //! ```text
 //!            connected              Hello of the peer
@@ -8,23 +8,23 @@
 //!      └───────────────── Closing <──────────────────────┘      disconnected, Bye: Idle at once
 //! ```
 //!
-//! The caller owns the connection and the clock. It hands in what was received
-//! ([`Session::stream`]), takes out what is to be sent when there is room for it
-//! ([`Session::write`]), and comes back at [`Session::deadline`] ([`Session::tick`]). Messages do
-//! not queue up here: what to say follows from the state when there is room to say it, so that a
-//! slow peer costs no memory, and no peer waits for another.
+//! The caller owns the connection and the clock. It hands in received bytes ([`Session::stream`]),
+//! takes out bytes to be sent when there is room for them ([`Session::write`]), and comes back at
+//! [`Session::deadline`] ([`Session::tick`]). Messages do not queue up here: the next message
+//! follows from the state when there is room to send it, so that a slow peer costs no memory, and
+//! no peer waits for another.
 //!
-//! Who the peer is, the caller knows from the connection's certificate. A peer speaks of its own
-//! vports only: no record names an owner, and a Hello that names another host ends the connection.
-//! A Hello of an earlier incarnation than one that was seen does, too.
+//! The caller knows the identity of the peer from the connection's certificate. A peer speaks of
+//! its own vports only: no record names an owner, and a Hello that names another host ends the
+//! connection. So does a Hello of an earlier incarnation than one that was seen.
 //!
-//! Of two hosts the one with the lower number connects. Both say who they are and what they have of
-//! each other; each direction goes on from there or begins with a snapshot (`inbound`, `outbound`).
-//! Whoever has nothing to say says `Alive`; a peer that is silent for too long counts as hung. With
-//! [`Timing::DEFAULT`] that is found out within 0.3 s.
+//! Of two hosts the one with the lower number connects. Both send their identity and their position
+//! in the other's claims. Each direction goes on from there or begins with a snapshot (`inbound`,
+//! `outbound`). A host that has nothing else to send sends `Alive`; a peer that is silent for too
+//! long counts as hung. With [`Timing::DEFAULT`] that is detected within 0.3 s.
 //!
-//! Time may jump. Backwards, it stands still; forwards, it passes at once, which may take a
-//! connection down and nothing more.
+//! Time may jump. If it goes back, the session's time stands still. A jump forwards passes at once,
+//! which may take a connection down and nothing more.
 
 mod convert;
 mod error;
@@ -45,24 +45,25 @@ pub use error::Error;
 use inbound::Inbound;
 use outbound::Outbound;
 
-/// Where the claims of other hosts go.
+/// Receiver of the claims of other hosts.
 pub trait Replica {
-    /// All claims of `owner` follow. Those that are there stay until the end.
+    /// Begins a snapshot: all claims of `owner` follow. Existing claims stay until the end.
     fn begin_snapshot(&mut self, owner: HostId);
 
-    /// `owner` has a vport, like this.
+    /// Takes a claim of `owner`.
     ///
     /// # Errors
     /// [`NoRoom`]: the claim is not there, and an older one for the same vport may still be.
     fn claim(&mut self, owner: HostId, claim: &Claim) -> Result<(), NoRoom>;
 
-    /// `owner` has a vport no more. It may not be there.
+    /// Removes the claim of `owner` for a vport. There may be none.
     fn withdraw(&mut self, owner: HostId, key: Key);
 
-    /// What `owner` has not claimed since the last [`Self::begin_snapshot`] is gone.
+    /// Ends a snapshot: removes claims that `owner` has not named since the last
+    /// [`Self::begin_snapshot`].
     fn end_snapshot(&mut self, owner: HostId);
 
-    /// What the claims of `owner` are in sum.
+    /// Returns the digest of the claims of `owner`.
     fn digest(&self, owner: HostId) -> Digest;
 }
 
@@ -73,26 +74,26 @@ pub struct NoRoom;
 /// Times and bounds of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Who has said nothing for so long says [`Message::Alive`].
+    /// Silence of this side after which it sends [`Message::Alive`].
     pub alive_after: Nanos,
-    /// Who is not heard of for so long is hung. Several times [`Self::alive_after`].
+    /// Silence of the peer after which it counts as hung. Several times [`Self::alive_after`].
     pub silence_max: Nanos,
-    /// How often claims are compared.
+    /// Period of the comparison of claims.
     pub digest_every: Nanos,
-    /// The first wait before connecting again; it doubles.
+    /// First wait before connecting again; it doubles.
     pub retry_min: Nanos,
-    /// The longest such wait.
+    /// Longest wait before connecting again.
     pub retry_max: Nanos,
-    /// The first wait between two requests for a snapshot; it doubles.
+    /// First wait between two requests for a snapshot; it doubles.
     pub resync_min: Nanos,
-    /// The longest such wait.
+    /// Longest wait between two requests for a snapshot.
     pub resync_max: Nanos,
-    /// How many bytes of claims may be sent and not acknowledged.
+    /// Bytes of claims that may be sent and not acknowledged.
     pub flight_bytes_max: usize,
 }
 
 impl Timing {
-    /// A peer that hangs is found out within 0.3 s even if one [`Message::Alive`] in two is late.
+    /// Detects a peer that hangs within 0.3 s, even if one [`Message::Alive`] in two is late.
     pub const DEFAULT: Self = Self {
         alive_after: Nanos::from_millis(80),
         silence_max: Nanos::from_millis(250),
@@ -105,7 +106,7 @@ impl Timing {
     };
 }
 
-/// Whose session this is, and how it behaves.
+/// Identity and behaviour of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// This host.
@@ -120,7 +121,7 @@ pub struct Config {
     pub timing: Timing,
 }
 
-/// What has happened in a session, since it was made.
+/// Counters of a session, since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Records that were sent.
@@ -135,11 +136,11 @@ pub struct Counts {
     pub digests_differed: u64,
     /// Snapshots that the peer asked for.
     pub resyncs: u64,
-    /// Claims that the replica had no room for.
+    /// Claims for which the replica had no room.
     pub refused: u64,
     /// Times that the peer was silent for too long.
     pub hung: u64,
-    /// Connections that this side ended over what the peer said.
+    /// Connections that this side ended because of the peer's messages.
     pub errors: u64,
 }
 
@@ -147,27 +148,27 @@ pub struct Counts {
 enum Phase {
     /// No connection.
     Idle,
-    /// A connection; the peer has not said who it is.
+    /// A connection; the peer has not sent its Hello.
     Greeting,
-    /// Both know each other.
+    /// A connection on which both sides have greeted.
     Up,
-    /// A Bye is owed, and nothing that comes counts any more.
+    /// A Bye is owed, and incoming messages do not count any more.
     Closing(Reason),
 }
 
-/// What it is time for.
+/// Action that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Due {
-    /// Nothing, but [`Session::write`] may have something to send.
+    /// None, but [`Session::write`] may have something to send.
     Nothing,
-    /// To connect; [`Session::connected`] or [`Session::disconnected`] follows.
+    /// Connect; [`Session::connected`] or [`Session::disconnected`] follows.
     Connect,
-    /// To close the connection: the peer was silent for too long.
+    /// Close the connection: the peer was silent for too long.
     Hung,
 }
 
-/// The state of one peer.
+/// State of one peer.
 #[derive(Debug)]
 pub struct Session {
     config: Config,
@@ -176,11 +177,12 @@ pub struct Session {
     phase: Phase,
     version: u8,
     hello_owed: bool,
-    /// When the connection came up.
+    /// Time at which the connection came up.
     since: Nanos,
     said_at: Nanos,
     heard_at: Nanos,
-    /// When to connect; `None` while an attempt is under way, or if it is the peer that connects.
+    /// Time of the next attempt to connect; `None` while an attempt is under way, or if the peer
+    /// connects.
     retry_at: Option<Nanos>,
     retry_wait: Nanos,
     inbound: Inbound,
@@ -192,7 +194,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session without a connection. The seed spreads attempts to connect.
+    /// Creates a session without a connection. The seed spreads attempts to connect.
     #[must_use]
     pub fn new(config: Config, seed: u64) -> Self {
         Self {
@@ -215,7 +217,7 @@ impl Session {
         }
     }
 
-    /// There is a connection, authenticated as the peer's. It takes the place of one before.
+    /// Notes a connection, authenticated as the peer's. It replaces an earlier one.
     pub fn connected(&mut self, now: Nanos) {
         if self.phase != Phase::Idle {
             self.disconnected(now);
@@ -226,7 +228,7 @@ impl Session {
         self.inbound.cut();
     }
 
-    /// The connection is gone, or an attempt failed. Nothing happens if it is known.
+    /// Notes that the connection is gone, or an attempt failed. Nothing happens if that is known.
     pub fn disconnected(&mut self, now: Nanos) {
         let now = self.clock.at(now);
         if self.phase == Phase::Idle && self.retry_at.is_some() {
@@ -249,15 +251,15 @@ impl Session {
         self.rpc.down();
     }
 
-    /// The connection is to be ended in good order. [`Self::write`] says so to the peer.
+    /// Begins to end the connection in good order. [`Self::write`] says so to the peer.
     pub fn close(&mut self) {
         if self.phase != Phase::Idle {
             self.phase = Phase::Closing(Reason::Leaving);
         }
     }
 
-    /// Takes the whole messages at the start of `bytes` and returns how many bytes these were. The
-    /// rest is to be handed in again when there is more.
+    /// Takes the whole messages at the start of `bytes` and returns their size. The rest is to be
+    /// handed in again when there is more.
     ///
     /// # Errors
     /// The connection is to be ended: [`Self::write`] once more, and then close it.
@@ -377,9 +379,9 @@ impl Session {
         }
     }
 
-    /// Appends what is to be sent now to `out`, up to `budget` bytes, and returns how many these
-    /// are. Less than [`SMALL_SIZE_MAX`] bytes are room for nothing. What was appended must be
-    /// sent, in order, or the connection closed.
+    /// Appends the messages to be sent now to `out`, up to `budget` bytes, and returns their size.
+    /// A budget below [`SMALL_SIZE_MAX`] bytes has room for nothing. Appended bytes must be sent,
+    /// in order, or the connection closed.
     pub fn write(
         &mut self,
         now: Nanos,
@@ -394,7 +396,7 @@ impl Session {
             return 0;
         }
         if let Phase::Closing(reason) = self.phase {
-            // Who is refused has to hear which of its lives is known here.
+            // A peer that is refused has to hear which of its incarnations is known here.
             let asks = reason == Reason::StaleIncarnation && self.hello_owed;
             if asks && budget >= 2 * SMALL_SIZE_MAX {
                 emit(&Message::Hello(self.hello(publisher)), out);
@@ -409,7 +411,7 @@ impl Session {
         }
         if self.phase == Phase::Up {
             let timing = &self.config.timing;
-            // What is urgent is bounded, and goes before all else.
+            // Urgent frames are bounded, and go before all else.
             while self.rpc.urgent_size(now).is_some_and(|size| size <= left(out)) {
                 self.rpc.write(now, left(out), out);
             }
@@ -422,8 +424,8 @@ impl Session {
             {
                 emit(&Message::Resync { round }, out);
             }
-            // One frame of questions and answers, if it waits and fits, for each time that claims
-            // are written: neither keeps the other away.
+            // One frame of questions and answers, if it waits and fits, for each write of claims:
+            // neither keeps the other away.
             let talk = self.rpc.frame_size(now).filter(|&size| size <= left(out)).unwrap_or(0);
             let budget = left(out) - talk;
             self.outbound.write(now, publisher, timing, budget, out, &mut self.counts);
@@ -448,7 +450,7 @@ impl Session {
         }
     }
 
-    /// Says what it is time for. Call it at [`Self::deadline`], and as often as you like.
+    /// Returns the action that is due. Call this at [`Self::deadline`], and as often as you like.
     pub fn tick(&mut self, now: Nanos) -> Due {
         let now = self.clock.at(now);
         if self.phase == Phase::Idle {
@@ -465,8 +467,9 @@ impl Session {
         Due::Nothing
     }
 
-    /// When [`Self::tick`] or [`Self::write`] has something to do, if nothing happens before:
-    /// nothing is received, claimed or withdrawn. A moment that has passed means now.
+    /// Returns the time at which [`Self::tick`] or [`Self::write`] has something to do, if nothing
+    /// happens before: nothing is received, claimed or withdrawn. A moment that has passed means
+    /// now.
     #[must_use]
     pub fn deadline(&self, publisher: &Publisher) -> Option<Nanos> {
         let timing = &self.config.timing;
@@ -488,8 +491,8 @@ impl Session {
         at.map(|at| self.clock.outside(at))
     }
 
-    /// When [`Self::tick`] has something to do; [`Self::write`] may have so earlier. It is what to
-    /// wait for as long as the connection takes nothing.
+    /// Returns the time at which [`Self::tick`] has something to do; [`Self::write`] may have so
+    /// earlier. Wait for this time as long as the connection takes no bytes.
     #[must_use]
     pub fn tick_at(&self) -> Option<Nanos> {
         let silence = self.heard_at.after(self.config.timing.silence_max);
@@ -500,82 +503,84 @@ impl Session {
         at.map(|at| self.clock.outside(at))
     }
 
-    /// What the replica had of the peer's claims is no longer there: the next connection begins
-    /// with a snapshot. Nothing happens while the peer is there.
+    /// Notes that the replica has lost the peer's claims: the next connection begins with a
+    /// snapshot. Nothing happens while the peer is connected.
     pub fn forget_claims(&mut self) {
         if self.phase == Phase::Idle {
             self.inbound.forget();
         }
     }
 
-    /// Questions and answers between the two. What is done with them counts from `now` on.
+    /// Returns the questions and answers of the two sides, and the session's time, which counts for
+    /// them.
     pub fn rpc(&mut self, now: Nanos) -> (&mut Rpc, Nanos) {
         let now = self.clock.at(now);
         (&mut self.rpc, now)
     }
 
-    /// What has happened between the two in questions and answers.
+    /// Returns the counters of questions and answers.
     #[must_use]
     pub const fn rpc_counts(&self) -> crate::rpc::Counts {
         self.rpc.counts()
     }
 
-    /// Whether the peer is there and both know each other.
+    /// Returns true if there is a connection on which both sides have greeted.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.phase == Phase::Up
     }
 
-    /// Whether the replica has all claims of the peer, as of some moment of its latest incarnation.
+    /// Returns true if the replica has all claims of the peer, as of some moment of its latest
+    /// incarnation.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.inbound.is_whole()
     }
 
-    /// Whether the peer was sent all claims of this host.
+    /// Returns true if the peer was sent all claims of this host.
     #[must_use]
     pub fn is_done(&self, publisher: &Publisher) -> bool {
         self.phase == Phase::Up && self.outbound.is_done(publisher)
     }
 
-    /// The version that is spoken; zero before the first connection.
+    /// Returns the version that is spoken; zero before the first connection.
     #[must_use]
     pub const fn version(&self) -> u8 {
         self.version
     }
 
-    /// What this host has of the peer's claims.
+    /// Returns the position of this host in the peer's claims.
     #[must_use]
     pub fn have(&self) -> Have {
         self.inbound.have()
     }
 
-    /// The latest incarnation of the peer; zero if it was never heard of.
+    /// Returns the latest incarnation of the peer; zero if it was never heard of.
     #[must_use]
     pub const fn incarnation(&self) -> u64 {
         self.inbound.incarnation()
     }
 
-    /// The incarnation of this host that the peer knows, once, if it is a later one than this: the
-    /// peer takes nothing of an earlier one.
+    /// Returns, once, a later incarnation of this host that the peer knows: the peer takes nothing
+    /// of an earlier one.
     pub const fn take_outdone(&mut self) -> Option<u64> {
         self.outdone.take()
     }
 
-    /// How many bytes of claims were sent and not acknowledged.
+    /// Number of bytes of claims that were sent and not acknowledged.
     #[must_use]
     pub const fn flight_bytes(&self) -> usize {
         self.outbound.flight_bytes()
     }
 
-    /// What has happened.
+    /// Returns the counters.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 }
 
-/// Appends a message that is not claims.
+/// Appends a message other than claims.
 fn emit(message: &Message<'_>, out: &mut Vec<u8>) {
     let mut frame = [0; SMALL_SIZE_MAX];
     let size = message.emit(&mut frame);

@@ -1,8 +1,8 @@
-//! The vport table: what every host of the fabric claims, and who of them has each endpoint.
+//! The vport table: the claims of every host of the fabric, and the host of each endpoint.
 //!
 //! Aim: 1.2 million claims and more in at most 200 bytes each, found by endpoint and by IP address
 //! within a few cache misses, changed without a long stop. The table knows nothing of messages:
-//! sessions put claims in, and every call says in a [`Change`] what the rest has to follow.
+//! sessions put claims in, and every call returns a [`Change`] that other modules have to follow.
 //!
 //! ```text
 //!   key index (VNI, MAC) ──> slot, the winner ──> slot of another host's claim ──> …
@@ -14,32 +14,33 @@
 //!   VNI   ──> list of its claims
 //! ```
 //!
-//! **Who wins.** All claims for one endpoint are kept, as a chain in order. A claim of a host that
-//! is live comes before one of a host that is stale, whatever the claims say; hosts that are alike
-//! are ordered by [`Claim::beats`]. This is decided here and not in `beats`, because liveness is no
-//! part of a claim: tables agree when they know the same claims **and** the same states of hosts. A
-//! host that comes back takes its endpoints back only by the claims themselves.
+//! **Winner.** All claims for one endpoint are kept, as a chain in order. A claim of a live host
+//! comes before one of a stale host, regardless of the claims. Claims of hosts in the same state
+//! are ordered by [`Claim::beats`]. The state is considered here and not in `beats`, because
+//! liveness is no part of a claim: tables agree when they know the same claims **and** the same
+//! states of hosts. A host that comes back takes its endpoints back only by the claims themselves.
 //!
-//! **What is stale** ([`OwnerState::Stale`]) stays, wins if nobody live claims the same, and is
-//! shown as such, so that its frames are forwarded and nobody answers ARP for it. The state is the
-//! owner's: to change it touches none of its claims but those which another host claims too.
+//! **A stale claim** ([`OwnerState::Stale`]) stays, wins if no live host claims the same, and is
+//! shown as stale, so that its frames are forwarded and no host answers ARP for it. The state is
+//! the owner's: a change of state touches only those of its claims which another host claims too.
 //!
-//! **Addresses.** Only a winner's are in the index. Two vports of a network with one address are
-//! both found ([`Table::all_with_ip`]), the better is what is answered ([`Table::find_ip`]), and it
-//! is reported when the second one comes.
+//! **Addresses.** Only addresses of winners are in the index. Two vports of a network with one
+//! address are both found ([`Table::all_with_ip`]), the better one is used for answers
+//! ([`Table::find_ip`]), and the duplicate is reported when the second one comes.
 //!
 //! **Snapshots.** Each claim knows the snapshot in which its owner named it last, and moves to the
-//! front of its owner's list when it is named again. What was not named lies at the tail when the
-//! snapshot ends and is taken off there. A snapshot that begins while another one is open
-//! replaces it, and nothing goes.
+//! front of its owner's list when it is named again. Claims that were not named lie at the tail
+//! when the snapshot ends, and are taken off there. A snapshot that begins while another one is
+//! open replaces it, and nothing goes.
 //!
 //! **Limits.** The number of claims is bounded, beyond it [`Full`]. Slots come in chunks of 1024,
 //! and an index grows by segments of about as many entries: no call takes or copies more than that,
-//! whatever the size (most of its longest stop is the kernel's work on new memory; measured below
-//! a millisecond). A call that touches many claims of one owner works in steps ([`Progress`]). Only
-//! [`Table::set_owner`] takes as long as there are endpoints that several hosts claim. A chain is
-//! as long as there are hosts that claim one endpoint, or vports that claim one address; it is
-//! walked on a change, and on a look-up by address. Nothing shrinks but what is claimed.
+//! for any size (most of its longest stop is the kernel's work on new memory; measured below a
+//! millisecond). A call that touches many claims of one owner works in steps ([`Progress`]). Only
+//! [`Table::set_owner`] takes time in proportion to the number of endpoints that several hosts
+//! claim. The length of a chain is the number of hosts that claim one endpoint, or of vports that
+//! claim one address; the chain is walked on a change, and on a look-up by address. Memory does not
+//! shrink when claims go.
 
 mod arena;
 mod change;
@@ -75,10 +76,10 @@ pub struct Table {
     by_key: Index,
     ip_slots: Arena<IpSlot>,
     by_ip: Index,
-    /// By host.
+    /// Hosts by number.
     owners: Vec<Owner>,
     vnets: BTreeMap<Vni, Vnet>,
-    /// What each host claims in each network.
+    /// Digest of the claims of each host in each network.
     shares: BTreeMap<(Vni, HostId), Digest>,
     /// Endpoints that more than one host claims.
     contested: BTreeSet<Key>,
@@ -91,7 +92,7 @@ struct Vnet {
     vports: u32,
 }
 
-/// The first of a chain, as [`Change`] tells it.
+/// First claim of a chain, as [`Change`] reports it.
 #[derive(Clone, Copy)]
 struct Front {
     holder: Holder,
@@ -100,8 +101,8 @@ struct Front {
 }
 
 impl Table {
-    /// An empty table for at most `limit` claims of all hosts. The seed makes collisions hard to
-    /// provoke; nothing that is seen of the table depends on it.
+    /// Creates an empty table for at most `limit` claims of all hosts. The seed makes collisions
+    /// hard to provoke; no visible behaviour of the table depends on it.
     #[must_use]
     pub fn new(limit: u32, seed: u64) -> Self {
         let ips_max = u32::try_from(IPS_MAX).expect("a few");
@@ -121,10 +122,10 @@ impl Table {
         }
     }
 
-    /// Puts in what `owner` says of an endpoint, in place of what it said before.
+    /// Puts in a claim of `owner`, in place of its earlier claim for the same endpoint.
     ///
     /// # Errors
-    /// [`Full`] if it said nothing before and there is no room: nothing is changed.
+    /// [`Full`] if there is no earlier claim and no room: nothing is changed.
     pub fn claim(&mut self, now: Nanos, owner: HostId, claim: &Claim) -> Result<Change, Full> {
         let hash = self.hasher.of_key(claim.key);
         let head = self.head(hash, claim.key);
@@ -153,7 +154,7 @@ impl Table {
         Ok(self.settle(now, hash, claim.key, before))
     }
 
-    /// Takes out what `owner` says of an endpoint. Nothing happens if it says nothing.
+    /// Takes out the claim of `owner` for an endpoint. Nothing happens if there is none.
     pub fn withdraw(&mut self, now: Nanos, owner: HostId, key: Key) -> Change {
         let hash = self.hasher.of_key(key);
         let own = self.head(hash, key).and_then(|head| self.claim_in_chain(head, owner));
@@ -163,22 +164,23 @@ impl Table {
         }
     }
 
-    /// The endpoint as the host that has it says.
+    /// Returns the endpoint as its winner claims it.
     #[must_use]
     pub fn find(&self, key: Key) -> Option<Vport> {
         self.head(self.hasher.of_key(key), key).map(|at| self.vport_at(at))
     }
 
-    /// Who has the endpoint and whether that host is live. Faster than [`find`](Self::find).
+    /// Returns the host and port of the endpoint, and the state of that host. Faster than
+    /// [`find`](Self::find).
     #[must_use]
     pub fn holder(&self, key: Key) -> Option<(Holder, OwnerState)> {
         let at = self.head(self.hasher.of_key(key), key)?;
         Some((self.holder_at(at), self.state_at(at)))
     }
 
-    /// The vport of a network to answer with when somebody asks for an address. Of several that
-    /// have it: a live host's before a stale one's, then by [`Standing`], then the higher sequence
-    /// of the address, then the lower MAC; all hosts agree on it.
+    /// Returns the vport of a network with which to answer a question for an address. Of several
+    /// vports that have it: one of a live host before one of a stale host, then by [`Standing`],
+    /// then the higher sequence of the address, then the lower MAC; all hosts agree on it.
     #[must_use]
     pub fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Vport> {
         let best = self.ip_chain(vni, ip).min_by_key(|at| {
@@ -190,7 +192,7 @@ impl Table {
         best.map(|at| self.vport_at(self.ip_slots[at].slot))
     }
 
-    /// All vports of a network that have an address, mostly one at most, in no order.
+    /// Iterates over all vports of a network that have an address, mostly one at most, in no order.
     pub fn all_with_ip(&self, vni: Vni, ip: IpAddr) -> impl Iterator<Item = Vport> + '_ {
         self.ip_chain(vni, ip).map(|at| self.vport_at(self.ip_slots[at].slot))
     }
@@ -201,19 +203,19 @@ impl Table {
         core::iter::successors(first, |at| some(self.ip_slots[*at].next_same))
     }
 
-    /// Every host's claim for an endpoint, the winner's first.
+    /// Iterates over every host's claim for an endpoint, the winner's first.
     pub fn claims(&self, key: Key) -> impl Iterator<Item = Vport> + '_ {
         self.chain(self.head(self.hasher.of_key(key), key)).map(|at| self.vport_at(at))
     }
 
-    /// All that a host claims, whether it wins or not: the last named first.
+    /// Iterates over all claims of a host, winning or not: the last named first.
     pub fn claims_of(&self, owner: HostId) -> impl Iterator<Item = Claim> + '_ {
         let list = self.owners.get(owner.index()).map_or(List::EMPTY, |owner| owner.claims);
         list.iter(&self.slots, Of::Owner).map(|at| self.claim_at(at))
     }
 
-    /// The endpoints of a network in the order of their MAC addresses: the first `count` after
-    /// `after`. It walks all of the network's, for people and for copies by pages.
+    /// Returns the endpoints of a network in the order of their MAC addresses: the first `count`
+    /// after `after`. Walks all endpoints of the network; for people and for copies by pages.
     #[must_use]
     pub fn list(&self, vni: Vni, after: Option<Mac>, count: usize) -> Vec<Vport> {
         let list = self.vnets.get(&vni).map_or(List::EMPTY, |vnet| vnet.claims);
@@ -230,23 +232,23 @@ impl Table {
         lowest.into_sorted_vec().into_iter().map(|(_mac, at)| self.vport_at(at)).collect()
     }
 
-    /// The networks in order, and how many endpoints each has.
+    /// Iterates over the networks in order, each with its number of endpoints.
     pub fn vnets(&self) -> impl Iterator<Item = (Vni, u32)> + '_ {
         self.vnets.iter().map(|(vni, vnet)| (*vni, vnet.vports))
     }
 
-    /// The hosts that claim anything in a network, in order, and how much.
+    /// Iterates over the hosts with claims in a network, in order, each with its number of claims.
     pub fn hosts_of(&self, vni: Vni) -> impl Iterator<Item = (HostId, u64)> + '_ {
         let all = (vni, HostId(0))..=(vni, HostId(u16::MAX));
         self.shares.range(all).map(|((_vni, owner), share)| (*owner, share.count))
     }
 
-    /// Endpoints that more than one host claims, in order.
+    /// Iterates over the endpoints that more than one host claims, in order.
     pub fn contested(&self) -> impl Iterator<Item = Key> + '_ {
         self.contested.iter().copied()
     }
 
-    /// Counts a use of an endpoint by `frames`. False if nobody claims it.
+    /// Counts a use of an endpoint by `frames`. False if no host claims it.
     pub fn used(&mut self, now: Nanos, key: Key, frames: u64) -> bool {
         let Some(at) = self.head(self.hasher.of_key(key), key) else { return false };
         let slot = &mut self.slots[at];
@@ -255,32 +257,32 @@ impl Table {
         true
     }
 
-    /// A summary of all that a host claims.
+    /// Returns the digest of all claims of a host.
     #[must_use]
     pub fn digest(&self, owner: HostId) -> Digest {
         self.owners.get(owner.index()).map_or(Digest::default(), |owner| owner.digest)
     }
 
-    /// A summary of what a host claims in one network.
+    /// Returns the digest of the claims of a host in one network.
     #[must_use]
     pub fn digest_in(&self, owner: HostId, vni: Vni) -> Digest {
         self.shares.get(&(vni, owner)).copied().unwrap_or_default()
     }
 
-    /// How many claims there are.
+    /// Number of claims.
     #[must_use]
     pub const fn claim_count(&self) -> u32 {
         self.slots.count()
     }
 
-    /// How many endpoints there are.
+    /// Number of endpoints.
     #[must_use]
     pub const fn vport_count(&self) -> u32 {
         self.vports
     }
 
-    /// Bytes of memory: exact but for the ordered maps (networks, what each host claims in each,
-    /// contested endpoints), of which it is the most that they can need.
+    /// Returns the bytes of memory: exact but for the ordered maps (networks, digests of hosts in
+    /// networks, contested endpoints), for which it is an upper bound.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let places = self.slots.bytes() + self.ip_slots.bytes();
@@ -293,7 +295,7 @@ impl Table {
     }
 }
 
-/// What is behind one endpoint.
+/// The claims of one endpoint.
 impl Table {
     #[inline]
     fn head(&self, hash: u64, key: Key) -> Option<u32> {
@@ -343,7 +345,8 @@ impl Table {
         }
     }
 
-    /// Whether the claim at `a` comes before the one at `b`, which is for the same endpoint.
+    /// Returns true if the claim at `a` comes before the one at `b`, which is for the same
+    /// endpoint.
     fn precedes(&self, a: u32, b: u32) -> bool {
         let (a_state, b_state) = (self.state_at(a), self.state_at(b));
         if a_state != b_state {
@@ -376,7 +379,7 @@ impl Table {
         slot.moves = claim.moves;
     }
 
-    /// Takes a claim out of everything.
+    /// Takes a claim out of all lists and indices.
     fn remove(&mut self, now: Nanos, at: u32) -> Change {
         let Slot { owner, .. } = self.slots[at];
         let key = self.slots[at].key();
@@ -406,7 +409,7 @@ impl Table {
         }
     }
 
-    /// Counts a claim into its owner's digests, or out of them.
+    /// Adds a claim to its owner's digests, or removes it from them.
     fn account(&mut self, at: u32, there: bool) {
         let (claim, owner) = (self.claim_at(at), self.slots[at].owner);
         let whole = &mut owners::of(&mut self.owners, owner).digest;
@@ -423,7 +426,7 @@ impl Table {
         }
     }
 
-    /// Hangs a claim into its chain where its order is.
+    /// Inserts a claim into its chain, in order.
     fn enchain(&mut self, hash: u64, at: u32) {
         let key = self.slots[at].key();
         let Some(head) = self.head(hash, key) else {
@@ -469,14 +472,14 @@ impl Table {
     }
 }
 
-/// What only the winner of a chain has: addresses in the index.
+/// Parts of the table that only the winner of a chain has: addresses in the index.
 impl Table {
     fn front(&self, head: u32) -> Front {
         let Claim { ips, moves, .. } = self.claim_at(head);
         Front { holder: self.holder_at(head), ips, moves }
     }
 
-    /// Takes the crown off the first of a chain and tells what it was.
+    /// Demotes the first claim of a chain and returns its state.
     fn uncrown(&mut self, head: u32) -> Front {
         let front = self.front(head);
         self.slots[head].winner = false;
@@ -488,7 +491,8 @@ impl Table {
         front
     }
 
-    /// Crowns the first of the chain, if there is one, and tells what changed since `before`.
+    /// Promotes the first claim of the chain, if there is one, and returns the change since
+    /// `before`.
     fn settle(&mut self, now: Nanos, hash: u64, key: Key, before: Option<Front>) -> Change {
         let head = self.head(hash, key);
         let mut shared = Ips::default();
@@ -530,7 +534,7 @@ impl Table {
         there.ip() == ip && self.slots[there.slot].vni == vni
     }
 
-    /// Puts an address of a winner into the index. True if another vport has it as well.
+    /// Puts an address of a winner into the index. True if another vport has the address as well.
     fn index_ip(&mut self, at: u32) -> bool {
         let (vni, ip) = (self.slots[self.ip_slots[at].slot].vni, self.ip_slots[at].ip());
         let hash = self.hasher.of_ip(vni, ip);
@@ -584,13 +588,14 @@ impl Change {
     }
 }
 
-/// A link as it is meant.
+/// Returns a link as an option.
 const fn some(at: u32) -> Option<u32> {
     if at == NONE { None } else { Some(at) }
 }
 
-/// The most that an ordered map of `count` entries takes: its nodes have room for 11 entries, and
-/// all but the root hold five or more; links and lengths are a sixth of a node or less.
+/// Returns the most bytes that an ordered map of `count` entries takes: its nodes have room for 11
+/// entries, and all but the root hold five or more; links and lengths are a sixth of a node or
+/// less.
 const fn map_bytes(count: usize, entry_bytes: usize) -> usize {
     const NODE_ENTRIES: usize = 11;
     const NODE_ENTRIES_MIN: usize = 5;

@@ -1,43 +1,44 @@
-//! A vport: one endpoint of a tenant's network, and what a host claims of it.
+//! A vport: one endpoint of a tenant's network, and the claim of a host on it.
 //!
 //! A host that has an endpoint at one of its ports publishes a [`Claim`]. Claims of several hosts
 //! for one endpoint are ordered ([`Claim::beats`]) in the same way everywhere, so that hosts which
-//! know the same claims agree on who has it. The order is that of MAC mobility (RFC 7432 clause
-//! 15): the higher sequence of moves wins, and of equals the lower host.
+//! know the same claims agree on the host of the endpoint. The order is that of MAC mobility (RFC
+//! 7432 clause 15): the higher sequence of moves wins, and of equals the lower host.
 //!
 //! An IP address moves between endpoints as a MAC moves between hosts, so each address of a claim
-//! has a sequence of its own. Whoever announces an address that another endpoint has claims it with
-//! the next higher one.
+//! has a sequence of its own. An endpoint that announces an address of another one claims it with
+//! the next higher sequence.
 //!
 //! A bound endpoint has the addresses that it is bound with, and may share others that its port
-//! allows ([`Standing`]). Shared ones move by announcements, as those of unbound endpoints do;
-//! their sequences begin at [`IP_SEQUENCE_SHARED`], which tells the two apart on the wire.
+//! allows ([`Standing`]). Shared addresses move by announcements, as the addresses of unbound
+//! endpoints do. Their sequences begin at [`IP_SEQUENCE_SHARED`], which tells shared and bound
+//! addresses apart on the wire.
 
 use core::net::IpAddr;
 
 use sluice_base::{HostId, Mac, PortId, Vni};
 
-/// Which endpoint: its network as it is numbered on the wire, and its address there.
+/// An endpoint: its network as it is numbered on the wire, and its address there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The network. Numbers of networks on a host ([`sluice_base::VnetId`]) mean nothing elsewhere.
+    /// The network. Numbers of networks on a host ([`sluice_base::VnetId`]) are local to that host.
     pub vni: Vni,
     /// The address.
     pub mac: Mac,
 }
 
-/// How many IP addresses of a vport are known at most.
+/// Largest number of known IP addresses of a vport.
 pub const IPS_MAX: usize = 4;
 
-/// The sequence of an address that one endpoint claims and no other did before.
+/// Sequence of an address that no other endpoint has claimed before.
 pub const IP_SEQUENCE_FIRST: u32 = 1;
 
-/// The sequence of an address that is bound to an endpoint whose link is down: nobody else may have
-/// it, and nobody answers for it.
+/// Sequence of an address that is bound to an endpoint whose link is down: no other endpoint may
+/// have it, and no host answers for it.
 pub const IP_SEQUENCE_DOWN: u32 = 0;
 
-/// The lowest sequence of an address that a bound endpoint shares. The half below is left to those
-/// that it is bound with.
+/// Lowest sequence of an address that a bound endpoint shares. Lower sequences are left to the
+/// addresses that it is bound with.
 pub const IP_SEQUENCE_SHARED: u32 = 1 << 31;
 
 /// The IP addresses of a vport, without order and without doubles, each with its sequence.
@@ -60,7 +61,7 @@ impl Ips {
         if self.contains(ip) { Ok(()) } else { self.set(ip, IP_SEQUENCE_FIRST) }
     }
 
-    /// Adds an address with a sequence, or gives it another one.
+    /// Adds an address with a sequence, or changes its sequence.
     ///
     /// # Errors
     /// There is no room.
@@ -71,48 +72,48 @@ impl Ips {
         Ok(())
     }
 
-    /// The sequence of an address; `None` if it is not among them.
+    /// Returns the sequence of an address; `None` if the set does not have it.
     #[must_use]
     pub fn sequence(&self, ip: IpAddr) -> Option<u32> {
         self.with_sequences().find(|(there, _)| *there == ip).map(|(_, sequence)| sequence)
     }
 
-    /// The same addresses, all with one sequence.
+    /// Returns the same addresses, all with one sequence.
     #[must_use]
     pub fn all_at(&self, sequence: u32) -> Self {
         Self { sequences: [sequence; IPS_MAX], ..*self }
     }
 
-    /// The addresses, each with its sequence.
+    /// Iterates over the addresses, each with its sequence.
     pub fn with_sequences(&self) -> impl Iterator<Item = (IpAddr, u32)> + '_ {
         let all = self.places.iter().zip(self.sequences);
         all.filter_map(|(place, sequence)| place.map(|ip| (ip, sequence)))
     }
 
-    /// Takes an address out; true if it was there.
+    /// Removes an address; true if it was there.
     pub fn remove(&mut self, ip: IpAddr) -> bool {
         let place = self.places.iter_mut().find(|place| **place == Some(ip));
         place.is_some_and(|place| place.take().is_some())
     }
 
-    /// Whether an address is among them.
+    /// Returns true if the set has an address.
     #[must_use]
     pub fn contains(&self, ip: IpAddr) -> bool {
         self.iter().any(|there| there == ip)
     }
 
-    /// The addresses.
+    /// Iterates over the addresses.
     pub fn iter(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.places.iter().flatten().copied()
     }
 
-    /// How many there are.
+    /// Number of addresses.
     #[must_use]
     pub fn len(&self) -> usize {
         self.iter().count()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no addresses.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
@@ -129,7 +130,7 @@ impl PartialEq for Ips {
 impl Eq for Ips {}
 
 impl FromIterator<IpAddr> for Ips {
-    /// The first [`IPS_MAX`] different ones.
+    /// Takes the first [`IPS_MAX`] different addresses.
     fn from_iter<I: IntoIterator<Item = IpAddr>>(ips: I) -> Self {
         let mut all = Self::default();
         for ip in ips {
@@ -141,32 +142,32 @@ impl FromIterator<IpAddr> for Ips {
     }
 }
 
-/// How a host came to know of its vport.
+/// Source of the knowledge of a host on its vport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Origin {
-    /// From its frames. It moves when frames come from elsewhere, and ages.
+    /// Frames of the endpoint. It moves when frames come from elsewhere, and ages.
     Learned = 0,
-    /// From its frames, and it shall stay: frames from elsewhere do not move it.
+    /// Frames of the endpoint, which shall stay: frames from elsewhere do not move it.
     Sticky = 1,
-    /// From configuration or orchestration: addresses and port belong together.
+    /// Configuration or orchestration: addresses and port belong together.
     Bound = 2,
 }
 
 /// The right of an endpoint to an address that it claims, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Standing {
-    /// It was heard to use it.
+    /// The endpoint was heard to use the address.
     Learned,
-    /// It was heard to use it, it is bound, and its port allows the address: other ports that allow
-    /// it may take it, and nobody else.
+    /// The endpoint is bound and was heard to use the address, and its port allows it. Other ports
+    /// that allow the address may take it, and no others.
     Shared,
-    /// It is bound with it.
+    /// The endpoint is bound with the address.
     Bound,
 }
 
 impl Standing {
-    /// Of an address with this sequence in a claim of this origin.
+    /// Returns the standing of an address with this sequence in a claim of this origin.
     #[must_use]
     pub const fn of(origin: Origin, sequence: u32) -> Self {
         match origin {
@@ -177,35 +178,35 @@ impl Standing {
     }
 }
 
-/// What a host says of an endpoint at one of its ports.
+/// Statement of a host on an endpoint at one of its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The endpoint.
     pub key: Key,
-    /// The port, as its owner numbers it. It says nothing elsewhere but to people.
+    /// The port, as its owner numbers it. Other hosts only show it to people.
     pub port: PortId,
-    /// What is known of its addresses.
+    /// Its known addresses.
     pub ips: Ips,
-    /// How it came to be known.
+    /// Source of the knowledge.
     pub origin: Origin,
-    /// How often the endpoint has moved between hosts (RFC 7432 clause 15).
+    /// Number of moves of the endpoint between hosts (RFC 7432 clause 15).
     pub moves: u32,
 }
 
 impl Claim {
-    /// The right to an address; `None` if it is not claimed.
+    /// Returns the right to an address; `None` if the address is not claimed.
     #[must_use]
     pub fn standing(&self, ip: IpAddr) -> Option<Standing> {
         self.ips.sequence(ip).map(|sequence| Standing::of(self.origin, sequence))
     }
 
-    /// Whether the endpoint is bound with an address.
+    /// Returns true if the endpoint is bound with an address.
     #[must_use]
     pub fn is_bound_with(&self, ip: IpAddr) -> bool {
         self.standing(ip) == Some(Standing::Bound)
     }
 
-    /// The addresses with this standing.
+    /// Returns the addresses with this standing.
     #[must_use]
     pub fn ips_of(&self, standing: Standing) -> Ips {
         let mut ips = self.ips;
@@ -215,14 +216,14 @@ impl Claim {
         ips
     }
 
-    /// Whether the endpoint has an address by configuration, and its link is down.
+    /// Returns true if the endpoint has an address by configuration, and its link is down.
     #[must_use]
     pub fn is_down(&self, ip: IpAddr) -> bool {
         self.origin == Origin::Bound && self.ips.sequence(ip) == Some(IP_SEQUENCE_DOWN)
     }
 
-    /// Whether this claim of `owner` comes before `other`'s for the same endpoint: bound before
-    /// sticky before learned, then the later move, then the lower host.
+    /// Returns true if this claim of `owner` comes before `other`'s for the same endpoint: bound
+    /// before sticky before learned, then the later move, then the lower host.
     #[must_use]
     pub fn beats(&self, owner: HostId, other: &Self, others: HostId) -> bool {
         debug_assert_eq!(self.key, other.key, "claims for different endpoints have no order");

@@ -1,8 +1,8 @@
 //! Whole control planes of three to six hosts, each with a switch as simple as can be, while
 //! everything goes wrong at the edges: datagrams are lost, late, early and twice; nothing goes one
 //! way between two hosts; connections are cut at any byte or on one side; hosts stop and begin
-//! anew; peers are slow; clocks jump; neighbouring versions meet; endpoints move, come and go,
-//! and so do addresses. Then all of that ends, and everybody must be found where it is.
+//! anew; peers are slow; clocks jump; neighbouring versions meet; endpoints move, come and go, and
+//! so do addresses. Then all of that ends, and every endpoint must be found at its place.
 //!
 //! `PROPTEST_CASES` scales the number of seeds (256: the usual number). A failure prints its seed
 //! and the command that runs it again.

@@ -1,6 +1,6 @@
 //! Hosts that tell each other of their vports while everything goes wrong at the edges: connections
 //! are cut at any byte, stall, or stay open on one side; hosts restart, in a new incarnation or by
-//! mistake in an old one; clocks jump; neighbouring versions meet; a host says that it is another;
+//! mistake in an old one; clocks jump; neighbouring versions meet; a host claims to be another;
 //! replicas have no room, or lose something. Then all of that ends, and every replica must equal
 //! its owner's claims.
 //!
@@ -51,7 +51,7 @@ fn every_replica_equals_its_owner_after_any_faults() {
     assert!(seeds < 100 || rarest.into_iter().all(|count| count > seeds / 10), "{rarest:?}");
 }
 
-/// A failing seed goes in here.
+/// Place for a failing seed.
 #[test]
 fn repeat() {
     run(0);
@@ -70,7 +70,7 @@ fn a_thousand_missed_changes_come_as_a_delta() {
     assert_eq!(before.snapshots_sent, 2, "one in each direction");
     mesh.cut(a, b);
     for n in 0..1_000 {
-        // Some are changed often, some are gone, some are new.
+        // Some vports change often, some are gone, some are new.
         match n % 4 {
             0 => mesh.withdraw(a, key(n)),
             1 => mesh.claim(a, key(10_000 + n), 0),

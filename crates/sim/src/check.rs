@@ -1,23 +1,23 @@
 //! Runs that check themselves.
 //!
-//! Two accounts are kept of a checked run, and compared. The **ledger** writes down at the ends of
-//! the network what is sent and what arrives, packet by packet. The **census** walks the network,
-//! every some events, and says where each frame is. Neither believes a counter of the simulator;
-//! the counters are what they judge. In a run that is not checked none of it is there: the run's
-//! loop is another one, and packets pass one test of an empty ledger at each end.
+//! Two accounts are kept of a checked run, and compared. The **ledger** records sent and received
+//! packets at the ends of the network. The **census** walks the network, every some events, and
+//! locates each frame. Neither trusts a counter of the simulator; both check the counters. A run
+//! that is not checked has neither: its loop is another one, and packets pass one test of an empty
+//! ledger at each end.
 //!
-//! | file | what must hold |
+//! | file | rule |
 //! |---|---|
-//! | `conservation` | sent = delivered + dropped + resident; buffers hold what they say |
+//! | `conservation` | sent = delivered + dropped + resident; the bytes of buffers are right |
 //! | `ledger` | packets of a sender arrive in order, each once; no faster than links carry |
 //! | `headroom` | no lossless buffer beyond its limit; XOFF and XON in time, and obeyed |
 //! | `cycle` | no ring of paused links that wait for each other |
 //! | `hops` | frames sent by links = links passed by frames |
-//! | `switches` | the audits of the virtual switches close; no congestion drop where none may be |
-//! | `streams` | TCP delivers what was written, and no more than the network brought |
+//! | `switches` | the audits of the virtual switches close; no congestion drop if none may be |
+//! | `streams` | TCP delivers the written bytes, and no more than the network brought |
 //! | `rest` | in the end nothing is left, nothing is paused, and all bytes are there |
 //!
-//! What they find stops the run. The report says how to repeat it.
+//! A violation stops the run. The report says how to repeat it.
 
 mod conservation;
 mod cycle;
@@ -39,12 +39,12 @@ use crate::event::Event;
 use crate::net::Whereabouts;
 use crate::world::{Census, End, Workload, World, WorldConfig, WorldError};
 
-/// Something that must not be.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The checker that found it, by its file.
     pub checker: &'static str,
-    /// What it found.
+    /// The violation in words.
     pub what: String,
 }
 
@@ -54,18 +54,18 @@ impl Violation {
     }
 }
 
-/// A violation with all that helps to understand it.
+/// A violation, with information that helps to understand it.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was found.
+    /// The violation.
     pub violation: Violation,
-    /// When, and after how many events.
+    /// Time, and number of events before it.
     pub at: (Nanos, u64),
-    /// How to run it again.
+    /// Command that repeats the run.
     pub repeat: String,
     /// The last events, a line each, the latest last.
     pub events: Vec<String>,
-    /// What is not at rest, a line each.
+    /// State of the parts that are not at rest, a line each.
     pub state: Vec<String>,
 }
 
@@ -95,10 +95,10 @@ const STATE_LINES: usize = 60;
 pub struct Checked {
     world: World,
     watch: cycle::Watch,
-    /// No virtual switch may drop for congestion, and no physical one.
+    /// True if no switch, virtual or physical, may drop for congestion.
     lossless: bool,
     every: u64,
-    /// Events until the next census, and how many were taken.
+    /// Number of events until the next census, and number of censuses taken.
     wait: u64,
     censuses: u64,
     repeat: String,
@@ -106,11 +106,11 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Makes a world that takes a census every so many events, at least 1; less often later in a
-    /// long run. `repeat` says how to run it again, for reports.
+    /// Creates a world that takes a census every so many events, at least 1; less often later in a
+    /// long run. `repeat` is the command that repeats the run, for reports.
     ///
     /// # Errors
-    /// What in the configuration cannot work.
+    /// The part of the configuration that cannot work.
     pub fn new(config: &WorldConfig, every: u64, repeat: String) -> Result<Self, WorldError> {
         let mut world = World::new(config)?;
         world.keep_ledger();
@@ -123,25 +123,25 @@ impl Checked {
         Ok(Self { world, watch, lossless, every, wait: every, censuses: 0, repeat, last })
     }
 
-    /// The world. Workloads get it as they run.
+    /// Returns the world. Workloads get it as they run.
     #[must_use]
     pub const fn world(&self) -> &World {
         &self.world
     }
 
-    /// The world, to prepare it.
+    /// Returns the world, to prepare it.
     pub const fn world_mut(&mut self) -> &mut World {
         &mut self.world
     }
 
-    /// A number that tells runs apart: it comes from the time, sender and order of everything that
-    /// arrived or was dropped.
+    /// Returns a number that tells runs apart: it is made of the time, sender and order of all
+    /// packets that arrived or were dropped.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.world.ledger().digest()
     }
 
-    /// Messages that have arrived whole.
+    /// Number of messages that have arrived whole.
     #[must_use]
     pub fn messages(&self) -> u64 {
         self.world.ledger().messages()
@@ -150,10 +150,10 @@ impl Checked {
     /// Runs several workloads beside each other, until the first one is done, or until `end`.
     ///
     /// # Errors
-    /// What must not be.
+    /// A violation.
     ///
     /// # Panics
-    /// If there are none, or more than 256.
+    /// If there are no workloads, or more than 256.
     pub fn run_all(
         &mut self,
         workloads: &mut [&mut dyn Workload],
@@ -171,11 +171,11 @@ impl Checked {
         Ok(reason)
     }
 
-    /// Goes on without telling the workloads anything, until nothing is left to happen; then
-    /// nothing may be left at all. Call it once, at the end.
+    /// Goes on without notices to the workloads, until no event is left; then no frame may be left.
+    /// Call this once, at the end.
     ///
     /// # Errors
-    /// What must not be, or events that still come after `span`.
+    /// A violation, or events that still come after `span`.
     pub fn drain(&mut self, span: Nanos) -> Result<(), Box<Report>> {
         let end = self.world.now().after(span);
         while let Some(event) = self.world.next_event_unheard() {
@@ -190,7 +190,7 @@ impl Checked {
         rest::check(&census, self.world.ledger()).map_err(|violation| self.report(violation))
     }
 
-    /// One event, and the checks after it.
+    /// Handles one event, and runs the checks after it.
     fn turn(&mut self, event: Event) -> Result<(), Box<Report>> {
         if self.last.len() == LAST_EVENTS {
             self.last.pop_front();
@@ -209,8 +209,8 @@ impl Checked {
         self.wait -= 1;
         if self.wait == 0 {
             self.look()?;
-            // A long run has ever longer spans between two censuses, so that they take a part of
-            // its time that falls.
+            // A long run has ever longer spans between two censuses, so that their share of its
+            // time falls.
             self.censuses += 1;
             self.every *= if self.censuses.is_multiple_of(CENSUSES) { 2 } else { 1 };
             self.wait = self.every;
@@ -218,7 +218,7 @@ impl Checked {
         Ok(())
     }
 
-    /// Takes a census and judges it.
+    /// Takes a census and checks it.
     fn look(&mut self) -> Result<(), Box<Report>> {
         self.world.settle();
         let census = self.world.census();

@@ -1,5 +1,5 @@
-//! What can happen, packed into the number that the event queue carries: four bits say what, the
-//! rest whom it concerns.
+//! Events, packed into the number that the event queue carries: four bits for the kind, the rest
+//! for its subject.
 
 use sluice_base::Nanos;
 
@@ -7,16 +7,16 @@ use crate::events::{EventQueue, Ties};
 use crate::net::FrameId;
 use crate::topology::LinkId;
 
-/// Something that happens at a time.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A link has sent the last bit of a frame.
     LinkEnd(LinkId),
-    /// A frame is at its host.
+    /// A frame has reached its host.
     Arrive(FrameId),
-    /// A frame is at a switch whose cables differ in delay.
+    /// A frame has reached a switch whose cables differ in delay.
     Enter(FrameId),
-    /// A frame is counted where it may pass a threshold.
+    /// A frame is counted at its arrival, because it may pass a threshold.
     Settle(FrameId),
     /// A pause frame has arrived and takes effect.
     Pause(u32),
@@ -24,11 +24,11 @@ pub(crate) enum Event {
     PauseEnd(LinkId),
     /// A pause may have to be renewed.
     PauseAgain(LinkId),
-    /// A timer of a TCP endpoint.
+    /// A timer of a TCP endpoint has come.
     Timer(u32),
     /// A host has something to do.
     Host(u32),
-    /// A packet has reached this VM: the first one of those on their way to it.
+    /// The first packet on its way to this VM has reached it.
     Packet(u32),
     /// The workload has something to do.
     App(u32),
@@ -57,9 +57,9 @@ impl Event {
         kind << INDEX_BITS | index
     }
 
-    /// What goes first of several events at one time, if that is decided by place: what enters a
-    /// switch goes before what leaves one, by the link it came through. The number of a frame says
-    /// nothing; one frame at a time ends on a link.
+    /// Returns the order among events at one time, if it is decided by place: events that enter a
+    /// switch go before events that leave one, by the link on which they came. The number of a
+    /// frame is no criterion; one frame at a time ends on a link.
     #[inline]
     fn rank(self, link: LinkId) -> u32 {
         let kind = match self {
@@ -90,7 +90,7 @@ impl Event {
     }
 }
 
-/// The event queue, in words.
+/// The event queue, packed.
 #[derive(Debug)]
 pub(crate) struct Events {
     queue: EventQueue,

@@ -1,10 +1,10 @@
-//! The event queue: what happens next, in the order of (time, sequence).
+//! The event queue, in the order of (time, sequence).
 //!
-//! A timing wheel of short slots holds what is near; what is further away waits in a heap and moves
-//! into the wheel when its time comes near. A slot is a list without order; it is sorted when the
-//! clock reaches it, on time and sequence, so that the wheel gives the same order as one big
-//! sorted list would. A data centre draws nearly all its events within a few microseconds, so a
-//! slot holds few of them and sorting is cheap.
+//! A timing wheel of short slots holds near events; later events wait in a heap and move into the
+//! wheel when their time comes near. A slot is a list without order; it is sorted when the clock
+//! reaches it, on time and sequence, so that the wheel gives the same order as one big sorted list
+//! would. A data centre draws nearly all its events within a few microseconds, so a slot holds few
+//! of them and sorting is cheap.
 //!
 //! ```text
 //!  push ──> open slot (sorted)      slots of 64 ns, 8,192 of them          heap
@@ -13,15 +13,15 @@
 //!          pop
 //! ```
 //!
-//! Events at the same time come in the order in which they were pushed, or, to see whether a
-//! result hangs on that order, in one that a seed permutes, or by a rank that each is given.
+//! Events at the same time come in the order in which they were pushed; or in an order that a seed
+//! permutes, to see if a result depends on it; or by a rank that each is given.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use sluice_base::Nanos;
 
-/// 64 ns a slot: shorter than the smallest frame takes on a 10 Gbit/s link.
+/// Bits of a slot's length: 64 ns, shorter than the smallest frame takes on a 10 Gbit/s link.
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << 13;
 const WORDS: usize = SLOTS / 64;
@@ -29,16 +29,16 @@ const WORDS: usize = SLOTS / 64;
 const SEQUENCE_BITS: u32 = 64 - SLOT_BITS;
 const NIL: u32 = u32::MAX;
 
-/// Which of several events at the same time comes first.
+/// Order of several events at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ties {
-    /// The one that was pushed first.
+    /// In the order of pushing.
     #[default]
     Fifo,
-    /// An order that this seed draws.
+    /// In an order that this seed draws.
     Permuted(u64),
-    /// The one of the lowest rank: what it is and where, not when it was pushed. Two runs whose
-    /// events are the same at every time can be compared with it, whichever was pushed first.
+    /// The lowest rank first: by kind and place, not by the time of pushing. Two runs whose events
+    /// are the same at every time can be compared with it, in any order of pushing.
     ByPlace,
 }
 
@@ -50,7 +50,7 @@ struct Node {
     next: u32,
 }
 
-/// The queue. An event is a number that means something to its owner.
+/// The queue. An event is a number with a meaning to its owner.
 #[derive(Debug)]
 pub struct EventQueue {
     nodes: Vec<Node>,
@@ -69,7 +69,7 @@ pub struct EventQueue {
 }
 
 impl EventQueue {
-    /// An empty queue at the origin of time.
+    /// Creates an empty queue at the origin of time.
     #[must_use]
     pub fn new(ties: Ties) -> Self {
         Self {
@@ -87,19 +87,19 @@ impl EventQueue {
         }
     }
 
-    /// The time of the event that was popped last.
+    /// Returns the time of the event that was popped last.
     #[must_use]
     pub const fn now(&self) -> Nanos {
         self.now
     }
 
-    /// How many events were popped.
+    /// Number of events that were popped.
     #[must_use]
     pub const fn popped(&self) -> u64 {
         self.popped
     }
 
-    /// Adds an event, whose rank is itself.
+    /// Adds an event, which is its own rank.
     ///
     /// # Panics
     /// In debug builds, if `at` is in the past.
@@ -171,7 +171,7 @@ impl EventQueue {
         self.pop_until(Nanos::MAX)
     }
 
-    /// Takes the next event unless it is later than `end`; then it is `end` now.
+    /// Takes the next event unless it is later than `end`; then `end` becomes the present time.
     #[inline]
     pub fn pop_until(&mut self, end: Nanos) -> Option<(Nanos, u32)> {
         if self.current.is_empty() && !self.open_next(end) {
@@ -196,8 +196,8 @@ impl EventQueue {
         }
     }
 
-    /// Opens the next slot that holds something; false if there is none that begins by `end`. A
-    /// slot that begins later must stay closed: something may still be pushed before it.
+    /// Opens the next slot that has events; false if there is none that begins by `end`. A slot
+    /// that begins later must stay closed: an event may still be pushed before it.
     fn open_next(&mut self, end: Nanos) -> bool {
         let near = self.next_occupied();
         let slot = match (near, self.far.peek()) {
@@ -217,7 +217,7 @@ impl EventQueue {
         true
     }
 
-    /// What was beyond the wheel before may be within it now, even in the slot just opened.
+    /// Moves events from the heap that are within the wheel now, even into the slot just opened.
     #[inline(never)]
     fn bring_near(&mut self) {
         while let Some(Reverse((at, sequence, what))) = self.far.peek().copied() {
@@ -247,13 +247,13 @@ impl EventQueue {
         }
     }
 
-    /// The number of the next slot of the wheel that holds something.
+    /// Returns the number of the next slot of the wheel that has events.
     #[inline]
     fn next_occupied(&self) -> Option<u64> {
         let first = place_of(self.open + 1);
         let mut word = first / 64;
         let mut bits = self.occupied[word] & (u64::MAX << (first % 64));
-        // One word more than there are: the first one is looked at again for its lower bits.
+        // One word more than there are: the first word is looked at again for its lower bits.
         for _ in 0..=WORDS {
             if bits != 0 {
                 let place = word * 64 + bits.trailing_zeros() as usize;

@@ -2,8 +2,8 @@
 //! with priority flow control, TCP, and workloads, frame by frame.
 //!
 //! Everything is a function of the scenario and its seed: time is an integer, ties are broken by
-//! rule, nothing is read from the machine. The same seed gives the same bytes. [`pages`] alone asks
-//! something of the machine, and no result hangs on it.
+//! rule, nothing is read from the machine. The same seed gives the same bytes. Only [`pages`]
+//! depends on the machine, and no result depends on it.
 #![forbid(unsafe_code)]
 
 pub mod check;

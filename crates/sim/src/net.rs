@@ -2,10 +2,10 @@
 //! priority flow control between them, frame by frame.
 //!
 //! **Events.** A link has at most one pending event: its frame has left. That event frees the
-//! frame's place in the buffer before the link, puts the frame into the queue it goes to next,
-//! with the time from which it may leave, and starts the next frame. So a hop costs one event.
-//! Nothing can be told apart from an arrival at its own time, because what an arrival may cause is
-//! known when the frame leaves:
+//! frame's place in the buffer before the link, puts the frame into its next queue, with the time
+//! from which it may leave, and starts the next frame. So a hop costs one event. The result is the
+//! same as with an event for the arrival, because the effects of an arrival are known when the
+//! frame leaves:
 //!
 //! ```text
 //!   LinkEnd at e ──────────── e + delay ──────────────> e + delay + latency
@@ -16,8 +16,8 @@
 //!
 //! If the frame could pass a threshold when it is counted, a second event, `Settle`, counts it at
 //! its time; otherwise it is counted at once. Frames of one queue arrive in the order in which they
-//! left, since all cables into a switch have the same delay; where they do not, every arrival has
-//! an event of its own. `tests/swarm/early.rs` runs scenarios both ways and compares them.
+//! left, since all cables into a switch have the same delay. If the delays differ, every arrival
+//! has an event of its own. `tests/swarm/early.rs` runs scenarios both ways and compares them.
 //!
 //! **Buffers.** A frame occupies the buffer of the input it came through until its last bit has
 //! left. On a lossless priority the input pauses its neighbour with the product's own
@@ -65,14 +65,14 @@ impl PathId {
 struct Way {
     path: Path,
     frames: u32,
-    /// Nobody will send on it any more: it goes when its last frame has arrived.
+    /// True if the path is closed: it goes when its last frame has arrived.
     closed: bool,
 }
 
-/// What an event of the network came to, if a host has to do something.
+/// Result of an event of the network, if a host has to do something.
 #[derive(Debug)]
 pub(crate) enum Outcome<P> {
-    /// Nothing that a host can see.
+    /// No effect on a host.
     Nothing,
     /// A frame has arrived at a host.
     Arrived { host: u32, shape: Shape, payload: P },
@@ -86,16 +86,16 @@ pub(crate) enum Outcome<P> {
     Broken(Overflow),
 }
 
-/// A frame of a lossless priority found no place.
+/// A frame of a lossless priority that found no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow {
-    /// Whose receiving buffer it is.
+    /// The link that leads into the buffer.
     pub link: LinkId,
     /// The priority.
     pub priority: Priority,
-    /// What the buffer would hold of it, in bytes.
+    /// Bytes of the priority that the buffer would hold.
     pub held: u32,
-    /// What it may hold.
+    /// Bytes that it may hold.
     pub limit: u32,
 }
 
@@ -113,30 +113,30 @@ impl std::fmt::Display for Overflow {
     }
 }
 
-/// The network. `P` is what a frame carries.
+/// The network. `P` is the payload of a frame.
 #[derive(Debug)]
 pub(crate) struct Net<P> {
     config: NetConfig,
     hosts_are_switches: bool,
     frames: Frames<P>,
     links: Vec<Link>,
-    /// By priority and link ([`Net::queue_of`]): what is used together lies together.
+    /// Queues by priority and link ([`Net::queue_of`]): queues that are used together lie together.
     queues: Vec<Queue>,
     /// The buffer at the end of each link.
     inputs: Vec<Input>,
     receivers: Vec<sluice_switch::PauseReceiver>,
     ways: Vec<Way>,
     free_ways: Vec<u32>,
-    /// Pause frames on their way: (link they travel on, what they say).
+    /// Pause frames on their way: (the link they travel on, their content).
     messages: Slab<(LinkId, Message)>,
     broken: Option<Overflow>,
     pub(crate) dropped: u64,
-    /// Links that the frames have passed which are no more.
+    /// Links that ended frames have passed.
     hops_ended: u64,
 }
 
 impl<P: Payload> Net<P> {
-    /// A network of this topology.
+    /// Creates a network of this topology.
     pub(crate) fn new(topology: &Topology, config: NetConfig, ends: Ends) -> Self {
         let uniform = arrive::uniform_inputs(topology);
         let on_links = arrive::bytes_on_links(topology, u32::from(config.frame_max));
@@ -182,14 +182,14 @@ impl<P: Payload> Net<P> {
     }
 
     /// Gives every arrival at a switch an event of its own, as if the cables into it differed in
-    /// delay. For comparisons: nothing but the number of events may change.
+    /// delay. For comparisons: only the number of events may change.
     pub(crate) fn split_arrivals(&mut self) {
         for link in &mut self.links {
             link.late = matches!(link.to, Node::Switch(_));
         }
     }
 
-    /// Makes a path known; it stays until [`Self::close_path`].
+    /// Opens a path; it stays until [`Self::close_path`].
     pub(crate) fn open_path(&mut self, path: Path) -> PathId {
         let way = Way { path, frames: 0, closed: false };
         match self.free_ways.pop() {
@@ -204,7 +204,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// Nobody will send on this path any more.
+    /// Closes a path: no frame will be sent on it any more.
     pub(crate) fn close_path(&mut self, path: PathId) {
         let way = &mut self.ways[path.0 as usize];
         way.closed = true;
@@ -248,13 +248,13 @@ impl<P: Payload> Net<P> {
         self.begin_pause(events, link, message);
     }
 
-    /// A host has something for a link: it is asked once, when the link is free.
+    /// Notes that a host has a frame for a link: the host is asked once, when the link is free.
     #[inline]
     pub(crate) fn want(&mut self, link: LinkId) {
         self.links[link.index()].is_wanted = true;
     }
 
-    /// Whether a link sends nothing now.
+    /// Returns true if a link sends nothing now.
     pub(crate) fn is_idle(&self, link: LinkId) -> bool {
         self.links[link.index()].is_idle()
     }
@@ -284,7 +284,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// A frame has reached the host at the end of its path.
+    /// Delivers a frame to the host at the end of its path.
     fn arrive_at_host(&mut self, id: FrameId) -> Outcome<P> {
         let frame = self.frames.get(id);
         let (path, hop, shape) = (frame.path, frame.hop, frame.shape());
@@ -297,7 +297,7 @@ impl<P: Payload> Net<P> {
         Outcome::Arrived { host, shape, payload: self.frames.give_back(id) }
     }
 
-    /// Ends a frame that may not go on. Its place in the queue goes when its turn comes.
+    /// Drops a frame. Its place in the queue goes when its turn comes.
     fn drop_frame(&mut self, id: FrameId, link: LinkId, reason: DropReason) -> P {
         self.dropped += 1;
         self.inputs[link.index()].drops.add(reason);
@@ -311,12 +311,12 @@ impl<P: Payload> Net<P> {
         self.links.len()
     }
 
-    /// Where a link ends.
+    /// Returns the node at the end of a link.
     pub(crate) fn end_of(&self, link: LinkId) -> Node {
         self.links[link.index()].to
     }
 
-    /// What the links have sent, in frames: each is a hop.
+    /// Number of frames that the links have sent: each is a hop.
     pub(crate) fn hops(&self) -> u64 {
         self.links.iter().map(|l| l.sent_frames).sum()
     }

@@ -1,17 +1,17 @@
 //! A host with virtual machines behind the product's own virtual switch.
 //!
 //! The switch is driven as the daemon drives it: window, receive, transmit, reclaim. A frame that
-//! waits is a handle in the switch; what it holds is a number of the world's packets and the first
-//! bytes of the frame as they would be on the wire, so that the switch classifies, encapsulates
-//! and decapsulates real headers.
+//! waits is a handle in the switch. The handle holds the number of a packet of the world and the
+//! first bytes of the frame as they would be on the wire, so that the switch classifies,
+//! encapsulates and decapsulates real headers.
 //!
 //! ```text
 //!   VM ── send latency ──> ring ── window ──> switch ──> network card (asked when it is free)
 //!   VM <── receive latency ── switch <── frames and pause frames of the network card
 //! ```
 //!
-//! A VM's ring has no end of its own: TCP fills it with no more than its window, and what the
-//! switch does not promise to take waits there, as the zero-loss path of a guest does.
+//! A VM's ring has no bound of its own: TCP fills it with no more than its window, and frames that
+//! the switch does not promise to take wait there, as in the zero-loss path of a guest.
 
 mod build;
 mod heads;
@@ -27,7 +27,7 @@ use sluice_wire::mac_control::{FRAME_SIZE, Message};
 pub use build::{OverlayConfig, OverlayError};
 pub(crate) use build::{make_host, vm_head};
 pub(crate) use heads::{Head, Heads, pause_of};
-/// What a buffer of a virtual switch may hold, for who configures one.
+/// Bound of a buffer of a virtual switch, for configurations.
 pub use sluice_switch::Limit;
 
 use crate::packets::{PacketId, Packets};
@@ -38,7 +38,7 @@ use crate::topology::LinkId;
 pub(crate) struct Parcel {
     pub(crate) head: Rc<Head>,
     pub(crate) size: u16,
-    /// It has its outer headers.
+    /// True if the frame has its outer headers.
     pub(crate) is_outer: bool,
     pub(crate) packet: PacketId,
 }
@@ -59,25 +59,25 @@ impl sluice_base::Buf for Parcel {
     }
 }
 
-/// How many frames of one ring are read before the other ports are looked at.
+/// Frames of one ring that are read before the other ports are looked at.
 const TURN_FRAMES: usize = 64;
-/// How many frames a ring has room for before it grows: what mostly waits there.
+/// Frames for which a ring has room before it grows: the usual number.
 const RING_FRAMES: usize = 8;
 
 /// A virtual machine's side of its port.
 #[derive(Debug)]
 struct Ring {
-    /// Frames and when they get there.
+    /// Frames, each with its time of arrival in the ring.
     frames: VecDeque<(Nanos, Parcel)>,
 }
 
 impl Ring {
-    /// Whether its first frame is there.
+    /// Returns true if the first frame has arrived.
     fn is_ready(&self, now: Nanos) -> bool {
         self.frames.front().is_some_and(|frame| frame.0 <= now)
     }
 
-    /// Takes the first frame out if it is there.
+    /// Takes out the first frame if it has arrived.
     #[inline]
     fn pop_ready(&mut self, now: Nanos) -> Option<Parcel> {
         if !self.is_ready(now) {
@@ -87,13 +87,13 @@ impl Ring {
     }
 }
 
-/// A host. Its fields stand in this order so that what every turn touches lies together, beside
-/// what every frame touches of the switch.
+/// A host. Its fields stand in this order so that data used in every turn lies together, beside the
+/// data of the switch that every frame uses.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct VirtualHost {
     rings: Box<[Ring]>,
-    /// When the next event of this host comes.
+    /// Time of the next event of this host.
     pub(crate) due: Nanos,
     pub(crate) card: LinkId,
     /// Frames in all rings.
@@ -102,8 +102,8 @@ pub(crate) struct VirtualHost {
 }
 
 impl VirtualHost {
-    /// With what `make` makes as host. The rings come before it, so that they lie beside those of
-    /// its tables that every frame touches.
+    /// Creates a host with `make`. The rings come before it in memory, so that they lie beside the
+    /// tables that every frame touches.
     pub(crate) fn new<E>(
         vms: usize,
         card: LinkId,
@@ -118,15 +118,15 @@ impl VirtualHost {
         PortId::from_index(self.rings.len())
     }
 
-    /// A VM sends a frame, which is in its ring at `ready`.
+    /// Puts a frame of a VM into its ring, where it is at `ready`.
     #[inline]
     pub(crate) fn send(&mut self, vm: usize, ready: Nanos, parcel: Parcel) {
         self.waiting += 1;
         self.rings[vm].frames.push_back((ready, parcel));
     }
 
-    /// The switch reads what the VMs' rings hold, as far as it has room; returns whether it has
-    /// read anything.
+    /// Lets the switch read the VMs' rings, as far as it has room; returns true if it has read a
+    /// frame.
     pub(crate) fn read_rings(&mut self, now: Nanos, packets: &mut Packets) -> bool {
         let mut any = false;
         for vm in 0..self.rings.len() {
@@ -146,7 +146,7 @@ impl VirtualHost {
                 self.host.switch_mut().receive_one(now, input, parcel);
             }
             if self.rings[vm].frames.is_empty() {
-                // It begins at its first place again, which is in cache.
+                // The ring begins at its first place again, which is in cache.
                 self.rings[vm].frames.clear();
             }
             if read > 0 {
@@ -158,20 +158,22 @@ impl VirtualHost {
         any
     }
 
-    /// One at a time, so that what the switch does for a batch takes no room in the instruction
-    /// cache beside what it does for a frame.
+    /// Hands the switch one frame, so that its code for batches takes no room in the instruction
+    /// cache beside its code for single frames.
     fn switch_receives(&mut self, now: Nanos, input: InputId, parcel: Parcel) {
         self.host.switch_mut().receive_one(now, input, parcel);
         self.host.resolve(now, |_, _| {});
     }
 
-    /// The input of a port: each has one queue, and so the inputs have the ports' numbers.
+    /// Returns the input of a port: each port has one queue, and so the inputs have the ports'
+    /// numbers.
     #[inline]
     fn input(&self, port: usize) -> InputId {
         InputId::from_index(port)
     }
 
-    /// What the switch promises to take, after it has moved what it wants out of the way.
+    /// Returns the number of frames that the switch promises to take, after it has moved spilled
+    /// frames out of the way.
     fn window(&mut self, input: InputId) -> usize {
         let window = self.host.switch().window(input).of_any();
         if window.spill { self.window_of_spilled(input) } else { window.frames as usize }
@@ -184,7 +186,7 @@ impl VirtualHost {
         self.host.switch().window(input).of_any().frames as usize
     }
 
-    /// A frame has come in at the network card. False if the switch had not promised to take it.
+    /// Takes a frame at the network card. False if the switch had not promised to take it.
     pub(crate) fn receive(&mut self, now: Nanos, parcel: Parcel, packets: &mut Packets) -> bool {
         let input = self.input(self.underlay().index());
         let mut window = self.window(input);
@@ -199,7 +201,7 @@ impl VirtualHost {
         true
     }
 
-    /// A pause frame has come in at the network card.
+    /// Takes a pause frame at the network card.
     #[inline(never)]
     pub(crate) fn receive_pause(&mut self, now: Nanos, message: Message) {
         let mut bytes = [0; FRAME_SIZE];
@@ -211,41 +213,41 @@ impl VirtualHost {
         self.switch_receives(now, input, parcel);
     }
 
-    /// Frames in a VM's ring.
+    /// Number of frames in a VM's ring.
     pub(crate) fn ring_frames(&self, vm: usize) -> usize {
         self.rings[vm].frames.len()
     }
 
-    /// Whether a ring holds anything.
+    /// Returns true if a ring holds a frame.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         self.waiting > 0
     }
 
-    /// The first VM from this one on for which the switch may have something.
+    /// Returns the first VM from this one on for which the switch may have a frame.
     #[inline]
     pub(crate) fn busy_vm(&self, from: PortId) -> Option<PortId> {
         self.host.switch().busy_port(from).filter(|port| *port < self.underlay())
     }
 
-    /// Offers what may leave through a port. Not inlined, and with one kind of sink for all ports:
-    /// the way out is a large part of the code that every frame runs through.
+    /// Offers the frames that may leave through a port. Not inlined, and with one kind of sink for
+    /// all ports: the egress path is a large part of the code that every frame runs through.
     #[inline(never)]
     pub(crate) fn transmit(&mut self, now: Nanos, port: PortId, sink: &mut impl Sink<Parcel>) {
         self.host.switch_mut().transmit(now, port, sink);
     }
 
-    /// Whether the switch may have something for the network card.
+    /// Returns true if the switch may have a frame for the network card.
     #[inline]
     pub(crate) fn has_out(&self) -> bool {
         self.host.switch().is_busy(self.underlay())
     }
 
-    /// Gives ended handles back to where they came from. At the end of every turn, so that places
-    /// of packets are used again while they are in cache.
+    /// Gives ended handles back to their owners, at the end of every turn, so that places of
+    /// packets are used again while they are in cache.
     #[inline]
     pub(crate) fn reclaim(&mut self, packets: &mut Packets) {
-        // The control input is left out: nobody injects anything here.
+        // The control input is left out: no frames are injected here.
         for port in 0..=self.underlay().0 {
             while let Some(parcel) = self.host.switch_mut().reclaim_one(InputId(port)) {
                 packets.give_back(parcel.packet);
@@ -268,13 +270,13 @@ impl VirtualHost {
         any
     }
 
-    /// When the next frame gets into a ring whose first one is not there yet.
+    /// Returns the time at which the next frame gets into a ring.
     pub(crate) fn next_ready(&self, now: Nanos) -> Option<Nanos> {
         let firsts = self.rings.iter().filter_map(|ring| ring.frames.front()).map(|frame| frame.0);
         firsts.filter(|at| *at > now).min()
     }
 
-    /// When the switch has something to do next, if nothing comes in.
+    /// Returns the time at which the switch has something to do next, if nothing comes in.
     pub(crate) fn deadline(&self, now: Nanos) -> Option<Nanos> {
         self.host.switch().deadline().filter(|at| *at > now)
     }
@@ -287,20 +289,20 @@ impl VirtualHost {
         &self.host
     }
 
-    /// XOFF and XON that it sent.
+    /// Numbers of XOFF and XON that the host sent.
     pub(crate) fn pauses_sent(&self, now: Nanos) -> (u64, u64) {
         let states = Priority::all()
             .map(|priority| self.host.switch().pause_state(now, self.underlay(), priority));
         states.fold((0, 0), |sum, s| (sum.0 + s.xoff_sent, sum.1 + s.xon_sent))
     }
 
-    /// The most frames that waited for one of its VMs.
+    /// Largest number of frames that waited for one of the VMs.
     pub(crate) fn vm_queue_max(&self) -> u64 {
         let frames = |vm| self.host.switch().queued_marks(PortId::from_index(vm)).frames_max;
         (0..self.rings.len()).map(|vm| u64::from(frames(vm))).max().unwrap_or(0)
     }
 
-    /// The most bytes that waited in the network card's receive buffer.
+    /// Largest number of bytes that waited in the network card's receive buffer.
     pub(crate) fn card_held_max(&self) -> u64 {
         self.host.switch().held_marks(self.input(self.underlay().index())).bytes_max
     }

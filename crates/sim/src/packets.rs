@@ -1,21 +1,21 @@
-//! The packets of endpoints, each once, however many handles speak of it.
+//! The packets of endpoints, each stored once for any number of handles.
 //!
-//! At the beginning of a wave thousands are on their way, each is looked at several times between
-//! its two ends, and what they take is a large part of what a run touches. So a place is three
-//! quarters of a cache line, and what few packets have lies elsewhere.
+//! At the beginning of a wave thousands of packets are on their way, each is looked at several
+//! times between its two ends, and their memory is a large part of the memory that a run touches.
+//! So a place is three quarters of a cache line, and fields that few packets have lie elsewhere.
 
 use std::num::NonZeroU32;
 
 use crate::tcp::{Flags, SackBlocks, Segment};
 use crate::world::{Body, ConnectionId, EndpointId, Packet};
 
-/// A packet, by number; one more than its place, so that it fits into four bytes even where there
-/// may be none.
+/// A packet, by number; one more than its place, so that an optional number fits into four bytes as
+/// well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PacketId(NonZeroU32);
 
 impl PacketId {
-    /// That of a frame which carries no packet: flow control.
+    /// The number for frames that carry no packet: flow control.
     pub(crate) const NONE: Self = Self(NonZeroU32::MAX);
 
     #[inline]
@@ -32,13 +32,13 @@ impl PacketId {
 /// No place.
 const NIL: u32 = u32::MAX;
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Segment,
-    /// Its blocks are beside its place.
+    /// A segment whose SACK blocks are beside its place.
     WithSack,
-    /// `len` is its size.
+    /// A datagram; `len` is its size.
     Datagram,
 }
 
@@ -62,7 +62,7 @@ struct Place {
 const _: () = assert!(size_of::<Place>() == 48, "four packets are three cache lines");
 
 impl Place {
-    /// With one handle.
+    /// Creates the place of a packet, with one handle.
     #[inline]
     fn new(packet: &Packet) -> Self {
         let (segment, what) = match &packet.body {
@@ -100,20 +100,20 @@ impl Place {
 #[derive(Clone, Copy, Debug, Default)]
 struct Flight {
     packets: u32,
-    /// The connection is closed; its place is free again when the last packet has ended.
+    /// True if the connection is closed; its place is free again when the last packet has ended.
     closing: bool,
 }
 
-/// All packets that are somewhere between two endpoints.
+/// All packets between two endpoints.
 #[derive(Debug)]
 pub(crate) struct Packets {
     places: Vec<Place>,
-    /// By place: the blocks of those that have some. No longer than the last one that had.
+    /// SACK blocks by place, up to the last place that had some.
     sacks: Vec<SackBlocks>,
-    /// The place that was given back last; the `number` of a free place is the next one.
+    /// The place that was freed last; the `number` of a free place is the next one.
     free: u32,
     taken: usize,
-    /// By connection: the packets of [`Self::depart`].
+    /// By connection: the number of packets of [`Self::depart`].
     flights: Vec<Flight>,
     /// Closed connections without packets, to be taken by [`Self::released`].
     released: Vec<ConnectionId>,
@@ -133,7 +133,7 @@ impl Default for Packets {
 }
 
 impl Packets {
-    /// A packet with one owner, who will [`Self::remove`] it.
+    /// Adds a packet with one owner, which will [`Self::remove`] it.
     #[inline]
     pub(crate) fn insert(&mut self, packet: &Packet) -> PacketId {
         self.taken += 1;
@@ -154,7 +154,7 @@ impl Packets {
         id
     }
 
-    /// A packet with one handle, to be given back, while its connection keeps its place.
+    /// Adds a packet with one handle, to be given back; meanwhile its connection keeps its place.
     #[inline]
     pub(crate) fn depart(&mut self, packet: &Packet) -> PacketId {
         let connection = packet.to.connection().0 as usize;
@@ -200,12 +200,12 @@ impl Packets {
         PacketId::of(u32::try_from(self.places.len() - 1).expect("fewer than 2^32 packets"))
     }
 
-    /// One handle more.
+    /// Adds a handle.
     pub(crate) fn share(&mut self, id: PacketId) {
         self.places[id.place() as usize].handles += 1;
     }
 
-    /// One handle less; without handles it is gone.
+    /// Takes away a handle; without handles the packet is gone.
     pub(crate) fn give_back(&mut self, id: PacketId) {
         if id == PacketId::NONE {
             return;
@@ -224,9 +224,9 @@ impl Packets {
         }
     }
 
-    /// A connection is closed. True if no packet of it is on its way; otherwise it comes out of
-    /// [`Self::released`] later. Its place must not be used before: headers and path of a packet
-    /// are those of its connection.
+    /// Closes a connection. True if no packet of it is on its way; otherwise it comes out of
+    /// [`Self::released`] later. Its place must not be used before: a packet uses the headers and
+    /// the path of its connection.
     pub(crate) fn close(&mut self, connection: ConnectionId) -> bool {
         match self.flights.get_mut(connection.0 as usize) {
             Some(flight) if flight.packets > 0 => {
@@ -237,12 +237,12 @@ impl Packets {
         }
     }
 
-    /// The next closed connection whose last packet has ended.
+    /// Returns the next closed connection whose last packet has ended.
     pub(crate) fn released(&mut self) -> Option<ConnectionId> {
         self.released.pop()
     }
 
-    /// The packet itself.
+    /// Returns the packet itself.
     #[inline]
     pub(crate) fn get(&self, id: PacketId) -> Packet {
         let place = &self.places[id.place() as usize];
@@ -256,13 +256,13 @@ impl Packets {
         self.sacks[id.place() as usize]
     }
 
-    /// Whom a packet is for.
+    /// Returns the endpoint that a packet is for.
     #[inline]
     pub(crate) fn to(&self, id: PacketId) -> EndpointId {
         self.places[id.place() as usize].to
     }
 
-    /// Packets that are somewhere.
+    /// Number of packets.
     pub(crate) const fn count(&self) -> usize {
         self.taken
     }

@@ -1,4 +1,4 @@
-//! Things by number, where a number that is free again is used next.
+//! Items by number; the number that was freed last is used next.
 
 /// A list whose places are used again, the one freed last first.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts a thing in; returns its number.
+    /// Adds an item; returns its number.
     pub(crate) fn insert(&mut self, thing: T) -> u32 {
         if let Some(at) = self.free.pop() {
             self.places[at as usize] = Some(thing);
@@ -24,25 +24,25 @@ impl<T> Slab<T> {
         u32::try_from(self.places.len() - 1).expect("fewer than 2^32 of a kind")
     }
 
-    /// Takes a thing out, and frees its number.
+    /// Takes an item out, and frees its number.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If there is no item of this number.
     pub(crate) fn remove(&mut self, at: u32) -> T {
         let thing = self.places[at as usize].take().expect("it is there");
         self.free.push(at);
         thing
     }
 
-    /// The thing of a number.
+    /// Returns the item of a number.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there is no item of this number.
     pub(crate) fn get_mut(&mut self, at: u32) -> &mut T {
         self.places[at as usize].as_mut().expect("it is there")
     }
 
-    /// All things.
+    /// Iterates over all items.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.places.iter().flatten()
     }

@@ -13,7 +13,7 @@
 //!          |               | Reassembly  |
 //!          v               +-------------+
 //!     poll() -> segments          |
-//!          ^----------------------+  what to acknowledge goes along
+//!          ^----------------------+  acknowledgements go along
 //! ```
 //!
 //! After each call of `write`, `read`, `receive` or `expire` the caller drains `poll` and asks for
@@ -21,12 +21,12 @@
 //! calling `expire` early is harmless and cheap. Nothing here reads a clock or draws a random
 //! number, so that the same calls give the same segments.
 //!
-//! What is left out, on purpose: payload, checksums, wrapping sequence numbers, urgent data,
-//! closing, resets, path MTU. What may follow: PRR, RACK and TLP, `HyStart`, DCTCP; the flags for
-//! ECN are there. Control, loss detection and timers have a file each for that.
+//! Left out on purpose: payload, checksums, wrapping sequence numbers, urgent data, closing,
+//! resets, path MTU. Possible extensions: PRR, RACK and TLP, `HyStart`, DCTCP; the flags for ECN
+//! are there. Control, loss detection and timers have a file each for that.
 //!
 //! The common case (data in order, an acknowledgement without a loss) has no loop and no
-//! allocation. What a loss needs is in boxes that the first loss makes.
+//! allocation. State for losses is in boxes that the first loss allocates.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ use receiver::{Receiver, is_stamped};
 use segment::stamp_of;
 use sender::Sender;
 
-/// What an endpoint counted since it began; first what every segment counts.
+/// Counters of an endpoint since it began; first the ones that every segment counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stats {
@@ -61,11 +61,11 @@ pub struct Stats {
     pub segments_received: u64,
     /// Segments that carried bytes for a second time or more.
     pub retransmissions: u64,
-    /// Bytes in those.
+    /// Bytes in retransmissions.
     pub bytes_retransmitted: u64,
-    /// Time-outs of the retransmission timer, those of SYN and SYN-ACK too.
+    /// Time-outs of the retransmission timer, for SYN and SYN-ACK too.
     pub timeouts: u32,
-    /// Time-outs that turned out to be early and were taken back.
+    /// Time-outs that turned out to be early and were undone.
     pub timeouts_undone: u32,
     /// Fast recoveries entered.
     pub fast_recoveries: u32,
@@ -81,8 +81,8 @@ pub struct Stats {
     pub useless_received: u64,
 }
 
-/// One end of a connection. Its fields, and those of its parts, stand in this order so that what
-/// every segment touches lies on few cache lines.
+/// One end of a connection. Its fields, and the fields of its parts, stand in this order so that
+/// data used for every segment lies on few cache lines.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Connection {
@@ -96,7 +96,7 @@ pub struct Connection {
 const _: () = assert!(size_of::<Connection>() <= 400, "an endpoint is a few cache lines");
 
 impl Connection {
-    /// An endpoint that begins at `now`. The settings are shared, not copied.
+    /// Creates an endpoint that begins at `now`. The settings are shared, not copied.
     ///
     /// # Panics
     ///
@@ -117,18 +117,18 @@ impl Connection {
         }
     }
 
-    /// The application appends `bytes` to its stream.
+    /// Appends `bytes` of the application to its stream.
     pub const fn write(&mut self, _now: Nanos, bytes: u64) {
         self.sender.end += bytes;
     }
 
-    /// The application takes `bytes` of what was delivered; not needed with
+    /// Takes `bytes` of the delivered stream for the application; not needed with
     /// [`Config::auto_read`].
     pub fn read(&mut self, _now: Nanos, bytes: u64) {
         self.receiver.take(bytes, &self.config);
     }
 
-    /// A segment arrives.
+    /// Takes a segment that arrives.
     #[inline]
     pub fn receive(&mut self, now: Nanos, segment: &Segment) {
         self.stats.segments_received += 1;
@@ -136,7 +136,8 @@ impl Connection {
             return;
         }
         if segment.flags.contains(Flags::SYN) {
-            // The answer to it was lost, or this is the one that opened the connection.
+            // The answer to the SYN was lost, or this segment is the one that opened the
+            // connection.
             self.receiver.ack_now = true;
             return;
         }
@@ -151,13 +152,13 @@ impl Connection {
         }
     }
 
-    /// The next segment to send now; call until `None`.
+    /// Returns the next segment to send now; call until `None`.
     #[inline]
     pub fn poll(&mut self, now: Nanos) -> Option<Segment> {
         if self.handshake != Handshake::Done {
             return self.poll_opening(now);
         }
-        // What arrives beyond a gap is acknowledged at once (RFC 5681 clause 4.2), and by a segment
+        // A segment beyond a gap is acknowledged at once (RFC 5681 clause 4.2), by a segment
         // without data: one with data is no duplicate to the peer, and has no room for SACK.
         if self.receiver.ack_now && self.receiver.has_gap() {
             return Some(self.emit(now, self.sender.nxt, 0, Flags::ACK));
@@ -171,7 +172,7 @@ impl Connection {
         None
     }
 
-    /// Writes a segment; what it acknowledges is acknowledged with it.
+    /// Builds a segment; the pending acknowledgement goes with it.
     #[inline]
     fn emit(&mut self, now: Nanos, seq: u64, len: u32, flags: Flags) -> Segment {
         self.stats.segments_sent += 1;
@@ -195,7 +196,7 @@ impl Connection {
         segment
     }
 
-    /// The earliest moment at which [`Self::expire`] has something to do: retransmission,
+    /// Returns the earliest time at which [`Self::expire`] has something to do: retransmission,
     /// persist or delayed acknowledgement.
     #[inline]
     #[must_use]
@@ -215,31 +216,31 @@ impl Connection {
         }
     }
 
-    /// Whether data can be sent and received.
+    /// Returns true if data can be sent and received.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.handshake == Handshake::Done
     }
 
-    /// Bytes of the peer's stream that are here without a gap.
+    /// Number of bytes of the peer's stream that are here without a gap.
     #[must_use]
     pub const fn delivered(&self) -> u64 {
         self.receiver.next
     }
 
-    /// Bytes of this end's stream that the peer has acknowledged.
+    /// Number of bytes of this end's stream that the peer has acknowledged.
     #[must_use]
     pub const fn acknowledged(&self) -> u64 {
         self.sender.una
     }
 
-    /// Bytes of this end's stream that the application has written.
+    /// Number of bytes of this end's stream that the application has written.
     #[must_use]
     pub const fn written(&self) -> u64 {
         self.sender.end
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[must_use]
     pub const fn stats(&self) -> &Stats {
         &self.stats
@@ -263,14 +264,14 @@ impl Connection {
         self.sender.rtt.srtt()
     }
 
-    /// The retransmission time-out that holds now, with its backoff.
+    /// The present retransmission time-out, with its backoff.
     #[must_use]
     pub fn rto(&self) -> Nanos {
         self.sender.rtt.rto(&self.config)
     }
 
-    /// Bytes that are thought to be on their way: sent and not acknowledged, less what is held by
-    /// the peer or counts as lost.
+    /// Number of bytes that are thought to be on their way: sent and not acknowledged, less the
+    /// bytes that the peer holds or that count as lost.
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
         self.sender.in_flight()

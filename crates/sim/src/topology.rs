@@ -1,4 +1,4 @@
-//! What is joined with what: hosts, switches, and cables between them.
+//! The topology: hosts, switches, and cables between them.
 //!
 //! A cable is two links, one each way; cable `i` has the links `2 i` (from `a` to `b`) and
 //! `2 i + 1` (back), so that the way back of a link differs in its last bit.
@@ -22,14 +22,14 @@ impl LinkId {
         Self(self.0 ^ 1)
     }
 
-    /// As an index into tables by link.
+    /// Returns an index into tables by link.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Where a cable ends.
+/// End of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Node {
     /// A host's network card.
@@ -47,16 +47,16 @@ pub struct Cable {
     pub b: Node,
     /// The rate of each direction.
     pub rate: BitRate,
-    /// How long a bit takes from end to end.
+    /// Time of a bit from end to end.
     pub delay: Nanos,
 }
 
 /// Hosts, switches and cables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// How many hosts there are. Each has one cable.
+    /// Number of hosts. Each has one cable.
     pub hosts: u32,
-    /// How many switches there are.
+    /// Number of switches.
     pub switches: u32,
     /// The cables.
     pub cables: Vec<Cable>,
@@ -89,9 +89,9 @@ pub enum TopologyError {
     },
     /// A path with more links than [`HOPS_MAX`].
     TooLong {
-        /// Where it begins.
+        /// First host of the path.
         from: u32,
-        /// Where it ends.
+        /// Last host of the path.
         to: u32,
     },
 }
@@ -123,27 +123,27 @@ impl std::fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 impl Topology {
-    /// How many links there are: two per cable.
+    /// Number of links: two per cable.
     #[must_use]
     pub fn link_count(&self) -> usize {
         self.cables.len() * 2
     }
 
-    /// The link of a cable, from `a` to `b` or back.
+    /// Returns the link of a cable, from `a` to `b` or back.
     #[must_use]
     pub fn link(cable: usize, back: bool) -> LinkId {
         let first = u32::try_from(cable * 2).expect("fewer than 2^31 cables");
         LinkId(first + u32::from(back))
     }
 
-    /// Where a link begins and ends.
+    /// Returns the nodes at which a link begins and ends.
     #[must_use]
     pub fn ends(&self, link: LinkId) -> (Node, Node) {
         let cable = &self.cables[link.index() / 2];
         if link.0 & 1 == 0 { (cable.a, cable.b) } else { (cable.b, cable.a) }
     }
 
-    /// Every link with its cable.
+    /// Iterates over every link with its cable.
     pub fn links(&self) -> impl Iterator<Item = (LinkId, &Cable)> + '_ {
         self.cables
             .iter()

@@ -1,4 +1,4 @@
-//! Workloads: who sends what to whom, and what is measured.
+//! Workloads: traffic between stations, and its measurement.
 
 mod aggregate;
 mod background;

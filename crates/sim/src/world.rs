@@ -1,8 +1,8 @@
 //! The simulated data centre: the network, the hosts at its ends, and the TCP on them.
 //!
-//! A [`Workload`] opens connections, writes to them and asks to be told when bytes have arrived;
-//! everything between is the world's. One event at a time is taken from the queue, and what it
-//! brings to the workload is told before the next one.
+//! A [`Workload`] opens connections, writes to them and asks for notices when bytes have arrived;
+//! everything between is the world's. One event at a time is taken from the queue, and the workload
+//! gets its notices before the next one.
 //!
 //! ```text
 //!   workload ── write ──> endpoint ── poll ──> host ──> network ──> host ──> endpoint
@@ -39,13 +39,13 @@ pub use endpoints::{Connect, ConnectError, ConnectionId, EndpointId};
 pub use summary::{Place, Summary, TcpTotals};
 use virt::Virtual;
 
-/// What a frame carries from an endpoint to the other.
+/// Payload of a frame from one endpoint to the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub(crate) to: EndpointId,
-    /// Tells connections apart that had the same place one after the other.
+    /// Tells connections apart that had the same number one after the other.
     pub(crate) generation: u32,
-    /// Counts the packets of one sender, so that their order can be checked.
+    /// Number of the packet by its sender, so that the order can be checked.
     pub(crate) number: u32,
     pub(crate) body: Body,
 }
@@ -70,32 +70,32 @@ impl Body {
     }
 }
 
-/// What a frame carries on the physical network.
+/// Payload of a frame on the physical network.
 #[derive(Debug)]
 pub(crate) struct Load {
     packet: PacketId,
-    /// A packet between VMs is behind these outer headers.
+    /// Outer headers of a packet between VMs.
     head: Option<Rc<Head>>,
 }
 
 const _: () = assert!(size_of::<Option<Load>>() == 16, "four are one cache line");
 
-/// What a simulated data centre is made of.
+/// Configuration of a simulated data centre.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
     /// Hosts, switches and cables.
     pub topology: Topology,
     /// The physical network.
     pub net: NetConfig,
-    /// The virtual networks; none: the hosts' own TCP sends.
+    /// The virtual networks; `None`: the hosts' own TCP sends.
     pub overlay: Option<OverlayConfig>,
-    /// How long a host takes from its TCP to the first bit of a frame, or to the VM's ring.
+    /// Time of a host from its TCP to the first bit of a frame, or to the VM's ring.
     pub send_latency: Nanos,
-    /// How long it takes from the last bit of a frame, or from the VM's ring, to its TCP.
+    /// Time of a host from the last bit of a frame, or from the VM's ring, to its TCP.
     pub receive_latency: Nanos,
-    /// The seed of everything that is drawn.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// What comes first of several things at the same time.
+    /// Order of events at the same time.
     pub ties: Ties,
 }
 
@@ -123,14 +123,14 @@ impl std::fmt::Display for WorldError {
 
 impl std::error::Error for WorldError {}
 
-/// Something that a workload asked to be told.
+/// Notice that a workload has asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A message has arrived whole.
     Message {
-        /// Where.
+        /// The receiver.
         to: EndpointId,
-        /// What its sender called it.
+        /// The tag that its sender gave it.
         tag: u32,
     },
     /// All bytes that an endpoint has written are acknowledged.
@@ -141,24 +141,24 @@ pub enum Notice {
     Room(u32),
 }
 
-/// What runs in a world.
+/// A load that runs in a world.
 pub trait Workload: std::fmt::Debug {
-    /// Begins.
+    /// Begins the load.
     fn start(&mut self, world: &mut World);
-    /// Something has happened.
+    /// Takes a notice.
     fn happened(&mut self, world: &mut World, notice: Notice);
-    /// Whether nothing more is to come. Asked after the workloads were told of something.
+    /// Returns true if no more traffic is to come. Called after notices were delivered.
     fn is_done(&self) -> bool;
 }
 
-/// Why a run has ended.
+/// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// The workload is done.
     Done,
     /// The time is over.
     Time,
-    /// Nothing is left to happen, and the workload is not done.
+    /// No event is left, and the workload is not done.
     Stalled,
     /// A lossless priority has lost a frame.
     Broken(Overflow),
@@ -176,31 +176,31 @@ pub struct World {
     free: Vec<u32>,
     send_latency: Nanos,
     receive_latency: Nanos,
-    /// The layer-3 MTU of the stations.
+    /// Layer-3 MTU of the stations.
     mtu: u16,
-    /// What is to be told, and which workload of several it is for.
+    /// Notices to be delivered, each with the number of its workload.
     notices: VecDeque<(u8, Notice)>,
-    /// A workload was told something since the first one was asked whether it is done.
+    /// True if a workload got a notice since the first one was asked if it is done.
     told: bool,
-    /// Which workload is speaking.
+    /// Number of the workload that acts now.
     speaker: u8,
-    /// Times that were asked for: by which workload, and the token.
+    /// Times that were asked for: the workload, and the token.
     times: Slab<(u8, u32)>,
-    /// Segments that came for a connection that was closed.
+    /// Number of segments that came for a closed connection.
     stale: u64,
-    /// The TCP of closed connections.
+    /// Counters of the TCP of closed connections.
     closed_tcp: TcpTotals,
-    /// What endpoints are made of that send datagrams only.
+    /// Settings of endpoints that send datagrams only.
     no_tcp: Arc<tcp::Config>,
-    /// A second account of what is sent and arrives, if the run is checked.
+    /// Ledger of sent and received packets, if the run is checked.
     ledger: Option<Box<Ledger>>,
 }
 
 impl World {
-    /// Makes a data centre in which nothing has happened.
+    /// Creates a data centre in which nothing has happened.
     ///
     /// # Errors
-    /// What in the configuration cannot work.
+    /// The part of the configuration that cannot work.
     pub fn new(config: &WorldConfig) -> Result<Self, WorldError> {
         let routes = Routes::new(&config.topology).map_err(WorldError::Topology)?;
         for cable in &config.topology.cables {
@@ -249,7 +249,7 @@ impl World {
     /// Runs several workloads beside each other, until the first one is done, or until `end`.
     ///
     /// # Panics
-    /// If there are none, or more than 256.
+    /// If there are no workloads, or more than 256.
     pub fn run_all(&mut self, workloads: &mut [&mut dyn Workload], end: Nanos) -> End {
         self.start(workloads);
         loop {
@@ -272,7 +272,7 @@ impl World {
         self.told = true;
     }
 
-    /// Tells what is to be told, and takes the next event, unless the run has ended.
+    /// Delivers notices, and takes the next event, unless the run has ended.
     #[inline]
     pub(crate) fn next_event(
         &mut self,
@@ -284,7 +284,7 @@ impl World {
             workloads[usize::from(speaker)].happened(self, notice);
             self.told = true;
         }
-        // Only what a workload is told makes it done.
+        // Only a notice makes a workload done.
         if self.told {
             if workloads[0].is_done() {
                 return Err(End::Done);
@@ -295,13 +295,13 @@ impl World {
         self.events.pop_until(end).ok_or_else(|| over(self))
     }
 
-    /// The next event of a world that no workload is told of any more.
+    /// Returns the next event of a world without notices to workloads.
     pub(crate) fn next_event_unheard(&mut self) -> Option<Event> {
         self.notices.clear();
         self.events.pop_until(Nanos::MAX)
     }
 
-    /// Does what an event brings.
+    /// Handles an event.
     #[inline]
     pub(crate) fn handle(&mut self, event: Event) -> Option<End> {
         match event {
@@ -325,20 +325,19 @@ impl World {
     }
 
     /// Gives every arrival at a switch an event of its own, as if the cables into it differed in
-    /// delay. For comparisons and debugging: with [`Ties::ByPlace`], nothing but the number of
-    /// events and the marks of the fullest buffers may change. To be called before anything has
-    /// happened.
+    /// delay. For comparisons and debugging: with [`Ties::ByPlace`], only the number of events and
+    /// the marks of the fullest buffers may change. To be called before anything has happened.
     pub fn split_arrivals(&mut self) {
         self.net.split_arrivals();
     }
 
-    /// The time.
+    /// Returns the time.
     #[must_use]
     pub const fn now(&self) -> Nanos {
         self.events.now()
     }
 
-    /// Asks for a [`Notice::Time`] with this token.
+    /// Schedules a [`Notice::Time`] with this token.
     pub fn at(&mut self, at: Nanos, token: u32) {
         let place = self.times.insert((self.speaker, token));
         self.events.push(at.max(self.now()), Event::App(place));
@@ -349,19 +348,19 @@ impl World {
         self.notices.push_back((speaker, Notice::Time(token)));
     }
 
-    /// Frames that left a port onto a link, so far.
+    /// Number of frames that left a port onto a link, so far.
     #[must_use]
     pub fn hops(&self) -> u64 {
         self.net.hops()
     }
 
-    /// Events so far.
+    /// Number of events so far.
     #[must_use]
     pub const fn event_count(&self) -> u64 {
         self.events.popped()
     }
 
-    /// Frames dropped by physical switches so far.
+    /// Number of frames dropped by physical switches so far.
     #[must_use]
     pub const fn drops(&self) -> u64 {
         self.net.dropped

@@ -11,9 +11,9 @@ use sluice_sim::workload::{Background, BackgroundTraffic, Carrier};
 use sluice_sim::world::{Notice, Workload, World, WorldConfig};
 
 const LINK: BitRate = BitRate::from_gbps(10);
-/// What every flow has to send, but for a byte.
+/// Bytes of every flow, but for one.
 const FLOW: u64 = 100_000;
-/// How long flows begin.
+/// Time in which flows begin.
 const BEGIN: Nanos = Nanos::from_micros(200);
 
 /// Two hosts with a VM each behind a lossless virtual switch, and a switch between them.
@@ -54,7 +54,7 @@ fn two_hosts() -> WorldConfig {
     }
 }
 
-/// Background traffic in which no flow begins any more after some time.
+/// Background traffic in which no flow begins after some time.
 #[derive(Debug)]
 struct Ending(BackgroundTraffic);
 
@@ -76,8 +76,8 @@ impl Workload for Ending {
     }
 }
 
-/// A hundred sockets of a VM want to send at the rate of its link, each. All get their turn, and
-/// those that wait cost nothing: an event for every datagram's time would be fifty times as many.
+/// A hundred sockets of a VM send at the rate of its link, each. All get their turn, and a waiting
+/// socket costs nothing: an event for every datagram's time would be fifty times as many.
 #[test]
 fn sockets_that_are_blocked_wait_for_room_and_not_for_time() {
     let sizes =

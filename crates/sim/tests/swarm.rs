@@ -24,10 +24,10 @@ use run::{Outcome, run};
 use scenario::Scenario;
 use sluice_sim::world::End;
 
-/// Events between two censuses, in the mean: it differs from seed to seed.
+/// Mean number of events between two censuses: it differs from seed to seed.
 const EVERY: u64 = 97;
 
-/// How many scenarios to run, where `usual` is the number of an ordinary test run.
+/// Number of scenarios to run; `usual` is the number of an ordinary test run.
 fn cases(usual: u64) -> u64 {
     let set = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse::<u64>().ok());
     (usual * set.unwrap_or(256) / 256).max(1)
@@ -66,7 +66,7 @@ fn each_seed(cases: u64, test: &str, one: impl Fn(u64) -> Result<(), String> + S
     }
 }
 
-/// The command that runs one seed of a test again.
+/// Returns the command that runs one seed of a test again.
 fn repeat(seed: u64, test: &str) -> String {
     format!("SWARM_SEED={seed} cargo test -p sluice-sim --test swarm {test} -- --nocapture")
 }

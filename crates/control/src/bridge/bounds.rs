@@ -1,19 +1,20 @@
-//! What a member is believed of, by this host's own list: claims in its networks, so many, and
+//! Bounds on the claims of a member, by this host's own configuration: its networks, a quota, and
 //! moves that are no leap.
 //!
-//! | claim | what becomes of it |
+//! | claim | result |
 //! |---|---|
 //! | in a network that the member is not in | set aside |
 //! | beyond its quota | refused; its session asks for a snapshot later, as if the table were full |
 //! | more moves than any other's claim and [`LEAP_MAX`] | kept with none: it loses to the others |
-//! | more than [`MOVES_MAX`] moves, and nobody else claims it | kept with so many |
+//! | more than [`MOVES_MAX`] moves, without another claim | kept with [`MOVES_MAX`] |
 //!
-//! So a host can outbid whoever claims its endpoint: what counts is at most [`LEAP_MAX`] ahead of a
-//! claim that others knew, or far from the largest number there is. Honest hosts leap nowhere:
-//! each outbids the best claim by one, and the loser withdraws.
+//! So a host can always outbid another claim for its endpoint: the effective moves are at most
+//! [`LEAP_MAX`] ahead of a claim that others knew, or far from the largest number there is. Honest
+//! hosts never leap: each outbids the best claim by one, and the loser withdraws.
 //!
-//! What was told is remembered beside the table, as far as that has something else, so that digests
-//! of both sides agree and nobody asks for the same again and again. The quota bounds that memory.
+//! Claims that the table has differently, or not at all, are remembered beside the table as they
+//! were received, so that digests of both sides agree and no host asks for the same snapshot again
+//! and again. The quota bounds that memory.
 
 use alloc::collections::BTreeMap;
 
@@ -22,24 +23,24 @@ use sluice_base::Vni;
 use crate::digest::Digest;
 use crate::vport::{Claim, Key};
 
-/// How far the moves of a claim may be ahead of those of any other host's claim.
+/// Largest lead of the moves of a claim over those of any other host's claim.
 pub const LEAP_MAX: u32 = 1024;
-/// The most moves of a claim beside which there is no other.
+/// Most moves of a claim beside which there is no other.
 pub const MOVES_MAX: u32 = 1 << 24;
 
-/// Why a claim is not taken as it was told.
+/// Reason why a claim is not taken as it was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// Its owner is not in the network.
     Network,
-    /// Its owner claims as many as it may.
+    /// Its owner claims as many endpoints as it may.
     Quota,
-    /// It leaps.
+    /// Its moves leap.
     Moves,
 }
 
 impl Bound {
-    /// In words.
+    /// Returns the reason in words.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,17 +55,17 @@ impl Bound {
 struct Entry {
     told: Claim,
     kept: Option<Claim>,
-    /// Since the last snapshot began.
+    /// True if the claim was named since the last snapshot began.
     named: bool,
 }
 
-/// What a member told and the table has otherwise, or not at all.
+/// Claims of a member that the table has differently, or not at all.
 #[derive(Debug, Default)]
 pub struct Aside {
     entries: BTreeMap<Key, Entry>,
     told: Digest,
     kept: Digest,
-    /// The first of each kind since the last snapshot began, for people.
+    /// The first claim of each reason since the last snapshot began, for people.
     news: [Option<Key>; 3],
     said: [bool; 3],
 }
@@ -81,7 +82,7 @@ impl Aside {
         gone.into_iter().for_each(|key| self.forget(key));
     }
 
-    /// Remembers what was told of an endpoint, and what is in the table instead.
+    /// Remembers a claim as it was received, and as it is in the table, if it is.
     pub(super) fn put(&mut self, told: Claim, kept: Option<Claim>) {
         self.forget(told.key);
         self.told.add(&told);
@@ -91,7 +92,7 @@ impl Aside {
         self.entries.insert(told.key, Entry { told, kept, named: true });
     }
 
-    /// The table has what was told.
+    /// Forgets the claim for an endpoint: the table has it as it was received.
     pub(super) fn forget(&mut self, key: Key) {
         let Some(entry) = self.entries.remove(&key) else { return };
         self.told.remove(&entry.told);
@@ -100,7 +101,7 @@ impl Aside {
         }
     }
 
-    /// Nothing that was told counts any more.
+    /// Forgets all claims.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -109,7 +110,7 @@ impl Aside {
         self.entries.contains_key(&key)
     }
 
-    /// All that was told, by what the table has of it.
+    /// Returns the digest of all received claims, given the digest of the table.
     pub(super) fn digest(&self, table: Digest) -> Digest {
         Digest {
             count: table.count + self.told.count - self.kept.count,
@@ -124,7 +125,7 @@ impl Aside {
         }
     }
 
-    /// The next thing to tell people.
+    /// Returns the next claim to report to people.
     pub fn news(&mut self) -> Option<(Bound, Key)> {
         [Bound::Network, Bound::Quota, Bound::Moves]
             .into_iter()
@@ -132,13 +133,13 @@ impl Aside {
     }
 }
 
-/// What bounds one member.
+/// Bounds of one member.
 #[derive(Debug)]
 pub struct Bounds<'a> {
-    /// The networks that it has.
+    /// The networks of the member.
     pub vnets: &'a [Vni],
-    /// How many endpoints it may claim.
+    /// Number of endpoints that the member may claim.
     pub quota: u64,
-    /// What it told beyond that.
+    /// Claims of the member beyond its bounds.
     pub aside: &'a mut Aside,
 }

@@ -106,8 +106,8 @@ fn of_others(n: u64) -> Claim {
     Claim { key, ..claim(n, 0) }
 }
 
-/// What a member says of a network that it is not in here is nowhere, and both sides' digests
-/// agree all the same: nobody asks for it again.
+/// Claims in a network that the member is not in are in no table, and both sides' digests agree all
+/// the same: no host asks for them again.
 #[test]
 fn claims_outside_own_networks_are_set_aside() {
     let mut both = Both::new(100);
@@ -122,7 +122,7 @@ fn claims_outside_own_networks_are_set_aside() {
     assert_eq!(both.aside.news(), None);
     both.intake().withdraw(OTHER, of_others(2).key);
     assert_eq!(both.intake().digest(OTHER), [&said[0], &said[2]].into_iter().collect());
-    // What another snapshot does not name is gone.
+    // A claim that the next snapshot does not name is gone.
     both.intake().begin_snapshot(OTHER);
     both.intake().claim(OTHER, &said[0]).unwrap();
     both.intake().end_snapshot(OTHER);
@@ -138,7 +138,7 @@ fn claims_beyond_the_quota_are_refused_and_others_are_not() {
     both.intake().claim(OTHER, &of_others(3)).unwrap();
     assert_eq!(both.intake().claim(OTHER, &claim(4, 0)), Err(NoRoom));
     assert_eq!(both.intake().claim(OTHER, &of_others(5)), Err(NoRoom), "what is aside counts");
-    // What it claims already may change.
+    // An existing claim may change.
     both.intake().claim(OTHER, &claim(1, 1)).unwrap();
     both.intake().claim(OTHER, &of_others(3)).unwrap();
     both.intake().claim(HostId(3), &claim(4, 0)).unwrap();
@@ -146,8 +146,7 @@ fn claims_beyond_the_quota_are_refused_and_others_are_not() {
     both.intake().claim(OTHER, &claim(4, 1)).unwrap();
 }
 
-/// Whoever says the largest number wins nothing by it, in whichever order claims come, and can be
-/// outbid.
+/// The largest number of moves wins nothing, in any order of claims, and can be outbid.
 #[test]
 fn leaps_of_moves_lose_to_other_claims() {
     let holder =
@@ -159,25 +158,25 @@ fn leaps_of_moves_lose_to_other_claims() {
     both.intake().claim(OTHER, &leap).unwrap();
     assert_eq!(holder(&both), Some((ME, 3)));
     assert_eq!(both.intake().digest(OTHER), [&leap].into_iter().collect());
-    // Again and again, it comes no nearer.
+    // Repetition brings the leap no nearer.
     for _ in 0..3 {
         both.intake().claim(OTHER, &claim(1, u32::MAX - 1)).unwrap();
         both.intake().claim(OTHER, &leap).unwrap();
     }
     assert_eq!(holder(&both), Some((ME, 3)));
-    // As far as a leap may go, and the owner outbids it by one.
+    // As far as a leap may go; the owner outbids it by one.
     both.intake().claim(OTHER, &claim(1, 3 + LEAP_MAX)).unwrap();
     assert_eq!(holder(&both), Some((OTHER, 3 + LEAP_MAX)));
     both.aside.clear();
     both.intake().claim(ME, &claim(1, 4 + LEAP_MAX)).unwrap();
     assert_eq!(holder(&both), Some((ME, 4 + LEAP_MAX)));
-    // It was there first: what counts leaves room above it.
+    // The leap was there first: its effective moves leave room above them.
     let mut both = Both::new(100);
     both.intake().claim(OTHER, &leap).unwrap();
     assert_eq!(holder(&both), Some((OTHER, MOVES_MAX)));
     both.intake().claim(ME, &claim(1, MOVES_MAX + 1)).unwrap();
     assert_eq!(holder(&both), Some((ME, MOVES_MAX + 1)));
-    // An honest claim with many moves, heard after a restart, is as it was.
+    // An honest claim with many moves, heard after a restart, is not changed.
     let mut both = Both::new(100);
     both.intake().claim(OTHER, &claim(1, 70_000)).unwrap();
     assert_eq!(holder(&both), Some((OTHER, 70_000)));

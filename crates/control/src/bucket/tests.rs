@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn a_full_bucket_gives_its_burst_and_then_one_by_one() {
     let (pace, mut bucket) = (Pace::new(Rate { per_second: 1000, burst: 3 }), Bucket::default());
-    // (ms, whether a token is there)
+    // (ms, true if a token is there)
     let rows = [
         (5, true),
         (5, true),
@@ -60,7 +60,7 @@ proptest! {
                 taken.push(now.0);
             }
         }
-        // In the span of every two of them, both included.
+        // The span of every two of them, both included.
         for (first, &start) in taken.iter().enumerate() {
             for (last, &end) in taken.iter().enumerate().skip(first) {
                 let count = u64::try_from(last - first + 1).unwrap();

@@ -34,20 +34,21 @@ pub(crate) fn frame(dst: Mac, src: Mac, tags: &[u8], kind: EtherType, payload: &
     [&dst.0[..], &src.0[..], tags, &kind[..], payload].concat()
 }
 
-/// An ARP packet, to everybody.
+/// An ARP packet, to all.
 pub(crate) fn arp_frame(src: Mac, tags: &[u8], repr: arp::Repr) -> Vec<u8> {
     let mut payload = [0; arp::SIZE];
     repr.emit(&mut payload);
     frame(Mac::BROADCAST, src, tags, EtherType::ARP, &payload)
 }
 
-/// Endpoint `n` asks for the address of endpoint `target`.
+/// A question of endpoint `n` for the address of endpoint `target`.
 pub(crate) fn arp_request(n: u8, target: u8) -> Vec<u8> {
     let request = arp::Repr { sender_ip: v4(n), ..arp::Repr::probe(mac(n), v4(target)) };
     arp_frame(mac(n), &[], request)
 }
 
-/// A message of neighbours in a frame; a group has its own MAC, everybody else that of endpoint 1.
+/// A message of neighbours in a frame. A group has its own MAC; any other destination has the MAC
+/// of endpoint 1.
 pub(crate) fn nd_frame(
     mac_src: Mac,
     tags: &[u8],
@@ -72,20 +73,20 @@ pub(crate) fn nd_frame(
     frame(mac_dst, mac_src, tags, EtherType::IPV6, &payload)
 }
 
-/// Endpoint `n` asks for endpoint `target`.
+/// A question of endpoint `n` for endpoint `target`.
 pub(crate) fn solicitation(n: u8, target: u8) -> Vec<u8> {
     let message = icmpv6::Repr::Solicitation { target: v6(target), source_mac: Some(mac(n)) };
     nd_frame(mac(n), &[], v6(n), icmpv6::solicited_node(v6(target)), message)
 }
 
-/// Endpoint `n` asks whether anybody else has the address of endpoint `target`.
+/// Endpoint `n` probes for the address of endpoint `target`.
 pub(crate) fn nd_probe(n: u8, target: u8) -> Vec<u8> {
     let message = icmpv6::Repr::Solicitation { target: v6(target), source_mac: None };
     let group = icmpv6::solicited_node(v6(target));
     nd_frame(mac(n), &[], Ipv6Addr::UNSPECIFIED, group, message)
 }
 
-/// Endpoint `n` tells everybody of its address, as a router or not.
+/// Endpoint `n` announces its address to all, as a router or not.
 pub(crate) fn advertisement(n: u8, router: bool) -> Vec<u8> {
     let message = icmpv6::Repr::Advertisement {
         target: v6(n),
@@ -126,7 +127,7 @@ impl Directory for Claims {
     }
 
     fn is_confirmed(&self, _key: Key, ip: IpAddr) -> bool {
-        // The last address of all is nobody's lately.
+        // The last address of all is never confirmed.
         ip != IpAddr::V4(v4(u8::MAX))
     }
 }
@@ -134,7 +135,7 @@ impl Directory for Claims {
 /// Ports with a rule each, all of them in network 7, which hosts 2 and 3 have as well.
 pub(crate) struct House {
     pub(crate) rules: Vec<PortRule>,
-    /// What each port allows.
+    /// Addresses that each port allows.
     pub(crate) allowed: Vec<(PortId, IpAddr)>,
     ports: Vec<PortId>,
 }

@@ -1,16 +1,16 @@
-//! The sender's host: what others ask to be held here.
+//! The sender's host: endpoints that other hosts ask to be held here.
 //!
 //! ```text
 //!              a state names it, its host may speak for it
-//!   (none) ────────────────────────────────────────────────> KNOWN ──┐ it is in the chip,
+//!   (none) ────────────────────────────────────────────────> KNOWN ──┐ it is installed,
 //!     ^                                                       ^      │ and there is room
 //!     │ a later state does not name it; nothing was heard     │      v
 //!     │ for a lease; the session ended; it is elsewhere     HELD <───┘
 //!     └───────────────────────────────────────────────────────┘ told to data, again and again
 //! ```
 //!
-//! What is not in the chip is not sent to, so that only what is there takes one of the places that
-//! a switch has.
+//! No frame is sent to an endpoint that is not in the forwarding table ("chip"), so that only
+//! installed endpoints take one of the places that a switch has.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -21,29 +21,30 @@ use sluice_wire::fabric::HoldPart;
 use super::{LEASE, RENEW_EVERY};
 use crate::vport::Key;
 
-/// Endpoints that are remembered, of all hosts.
+/// Number of endpoints that are remembered, of all hosts.
 const KNOWN_MAX: usize = 1024;
-/// Those of them that are held: as many places as a switch has.
+/// Number of endpoints that are held: as many places as a switch has.
 const HELD_MAX: usize = 64;
 
 /// An endpoint that is to be held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its host, which asked.
+    /// Its host, which asked for the hold.
     pub host: HostId,
     /// Priorities to be held.
     pub held: PriorityMask,
-    /// Those of them whose hold contract is over.
+    /// Held priorities whose hold contract is over.
     pub stuck: PriorityMask,
-    /// Since when.
+    /// Time at which the hold was asked for.
     pub since: Nanos,
-    /// Whether data was told.
+    /// True if the data process was told.
     pub is_held: bool,
-    /// Of the state that named it last.
+    /// Number of the last state that named the endpoint.
     order: (u64, u64),
 }
 
-/// For data: hold an endpoint behind a host, or let it go if there are no priorities.
+/// Command for the data process: hold an endpoint behind a host, or release it if there are no
+/// priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// The endpoint.
@@ -52,23 +53,23 @@ pub struct Order {
     pub host: HostId,
     /// Priorities to be held.
     pub held: PriorityMask,
-    /// Those of them whose frames end.
+    /// Held priorities whose frames are dropped.
     pub stuck: PriorityMask,
 }
 
-/// A beginning or an end.
+/// Beginning or end of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// A host asks for an endpoint to be held.
     Begun(Key, HostId),
-    /// It is not to be held any more.
+    /// The endpoint is not to be held any more.
     Ended(Key, HostId),
 }
 
-/// What was counted.
+/// Counters of messages and endpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Messages that were not above the last.
+    /// Messages that were not above the last one.
     pub old: u64,
     /// Endpoints that the host may not speak for.
     pub disbelieved: u64,
@@ -82,18 +83,18 @@ struct Said {
     /// Incarnation and sequence. They outlive the session: an old message may come late.
     order: (u64, u64),
     parts: u8,
-    /// The parts that came, a bit each.
+    /// Parts that came, a bit each.
     came: u8,
     until: Nanos,
 }
 
-/// What others ask of this host.
+/// Holds that other hosts ask of this host.
 #[derive(Debug, Default)]
 pub struct Keeper {
     said: BTreeMap<HostId, Said>,
     entries: BTreeMap<Key, Entry>,
     held: usize,
-    /// For data, the last for each endpoint.
+    /// Commands for the data process, the last for each endpoint.
     orders: BTreeMap<Key, Order>,
     turns: VecDeque<Turn>,
     renew_at: Nanos,
@@ -101,8 +102,8 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// A host says what is to be held. `believes` says whether it may speak for an endpoint,
-    /// `installed` whether an endpoint is in the chip as its.
+    /// Takes one part of a host's state. `believes` returns true if the host may speak for an
+    /// endpoint, `installed` if the endpoint is in the forwarding table as that host's.
     pub fn heard(
         &mut self,
         now: Nanos,
@@ -167,7 +168,7 @@ impl Keeper {
         }
     }
 
-    /// Tells data to hold an endpoint, if there is room.
+    /// Tells the data process to hold an endpoint, if there is room.
     fn hold(&mut self, now: Nanos, key: Key) {
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| !entry.is_held) else { return };
         if self.held == HELD_MAX {
@@ -183,7 +184,7 @@ impl Keeper {
         self.orders.insert(key, Order { key, host, held, stuck });
     }
 
-    /// Tells data to let an endpoint go.
+    /// Tells the data process to release an endpoint.
     fn release(&mut self, key: Key) {
         let Some(entry) = self.entries.get_mut(&key).filter(|entry| entry.is_held) else { return };
         entry.is_held = false;
@@ -202,49 +203,49 @@ impl Keeper {
         }
     }
 
-    /// The session with a host ended, or it is dead: what it said does not count any more.
+    /// Releases the holds of a host whose session ended, or which is dead.
     pub fn end_host(&mut self, host: HostId) {
         self.let_go(|_, entry| entry.host == host);
     }
 
-    /// A host is none any more, and what it said last is forgotten.
+    /// Forgets a host that is no member any more, and its last state.
     pub fn remove_host(&mut self, host: HostId) {
         self.end_host(host);
         self.said.remove(&host);
     }
 
-    /// An endpoint has this host now, or none.
+    /// Notes that an endpoint has moved to host `to`, or is gone.
     pub fn moved(&mut self, key: Key, to: Option<HostId>) {
         if self.entries.get(&key).is_some_and(|entry| Some(entry.host) != to) {
             self.let_go(|one, _| one == key);
         }
     }
 
-    /// This host has a network no more.
+    /// Releases all endpoints of a network that this host has no more.
     pub fn end_vni(&mut self, vni: Vni) {
         self.let_go(|key, _| key.vni == vni);
     }
 
-    /// An endpoint was put into the chip, as behind this host.
+    /// Notes that an endpoint was put into the forwarding table, as behind this host.
     pub fn installed(&mut self, now: Nanos, key: Key, host: HostId) {
         if self.entries.get(&key).is_some_and(|entry| entry.host == host) {
             self.hold(now, key);
         }
     }
 
-    /// An endpoint was taken out of the chip.
+    /// Notes that an endpoint was taken out of the forwarding table.
     pub fn uninstalled(&mut self, key: Key) {
         self.release(key);
     }
 
-    /// The switch is a new one, which holds nothing and has nothing in its chip.
+    /// Notes that the switch has restarted: it holds nothing and its forwarding table is empty.
     pub fn chip_lost(&mut self) {
         self.entries.values_mut().for_each(|entry| entry.is_held = false);
         self.held = 0;
         self.orders.clear();
     }
 
-    /// Lets go of what nobody has spoken of for too long, and tells data again of what stands.
+    /// Releases endpoints whose lease is over, and renews the other holds at the data process.
     pub fn advance(&mut self, now: Nanos, installed: impl Fn(Key, HostId) -> bool) {
         let over = |said: &Said| said.until <= now;
         let silent = self.said.iter().filter(|(_, said)| over(said)).map(|(host, _)| *host);
@@ -266,7 +267,7 @@ impl Keeper {
         }
     }
 
-    /// When [`Self::advance`] has something to do.
+    /// Returns the time at which [`Self::advance`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         if self.entries.is_empty() {
@@ -277,34 +278,34 @@ impl Keeper {
         leases.chain([self.renew_at]).min()
     }
 
-    /// The next thing for data. Take all.
+    /// Returns the next command for the data process. Take all.
     pub fn order(&mut self) -> Option<Order> {
         self.orders.pop_first().map(|(_, order)| order)
     }
 
-    /// The next beginning or end. Take all.
+    /// Returns the next beginning or end of a hold. Take all.
     pub fn turn(&mut self) -> Option<Turn> {
         self.turns.pop_front()
     }
 
-    /// How many orders wait to be taken.
+    /// Number of commands that wait to be taken.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.orders.len()
     }
 
-    /// What is to be held, in order.
+    /// Iterates over the endpoints that are to be held, in order.
     pub fn entries(&self) -> impl Iterator<Item = (Key, &Entry)> + '_ {
         self.entries.iter().map(|(key, entry)| (*key, entry))
     }
 
-    /// What is to be held of an endpoint.
+    /// Returns the hold of an endpoint.
     #[must_use]
     pub fn entry(&self, key: Key) -> Option<&Entry> {
         self.entries.get(&key)
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts

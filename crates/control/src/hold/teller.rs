@@ -1,4 +1,4 @@
-//! The receiver's host: who was told what, and who has to be told.
+//! The receiver's host: the state told to each sender's host, and the hosts that are to be told.
 //!
 //! ```text
 //!   (none) ── it sends to a held port ──> DUE ── told ──> TOLD ── a change, or RENEW_EVERY ──> DUE
@@ -16,46 +16,47 @@ use sluice_base::{HostId, Nanos, PortId};
 use super::{RENEW_EVERY, Receiver};
 use crate::rpc::Failure;
 
-/// After so long a host is told again that could not be told.
+/// Time after which a failed message to a host is repeated.
 const RETRY_AFTER: Nanos = Nanos::from_millis(50);
 
-/// An own port that does not take what comes.
+/// An own port that does not keep up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its state.
     pub receiver: Receiver,
     /// The hosts that send to it.
     pub senders: BTreeSet<HostId>,
-    /// When that began.
+    /// Time at which that began.
     pub since: Nanos,
 }
 
-/// A host that sends here.
+/// A host that sends to this one.
 #[derive(Debug, Default)]
 struct Peer {
-    /// When it is told; `None`: not before something happens.
+    /// Time at which the host is told; `None`: not before something happens.
     at: Option<Nanos>,
-    /// Questions that are open, and the sequence of each.
+    /// Open questions, and the sequence of each.
     open: Vec<(u64, u64)>,
-    /// The last sequence that it was told, and whether that asked for nothing.
+    /// The last sequence that the host was told, and true if that asked for nothing.
     last: (u64, bool),
-    /// It may hold something that this host has asked for.
+    /// True if the host may hold something that this host has asked for.
     may_hold: bool,
     is_deaf: bool,
 }
 
-/// The end of a question.
+/// End of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// It was none of the teller's.
+    /// The question was none of the teller's.
     NotAsked,
-    /// It was.
+    /// The question was the teller's.
     Done,
-    /// It was, and the host's version knows no holds: it is not asked again in this session.
+    /// The question was the teller's, and the host's version knows no holds: the host is not asked
+    /// again in this session.
     Deaf,
 }
 
-/// What this host tells others of its receivers.
+/// State of the own receivers, to be told to other hosts.
 #[derive(Debug, Default)]
 pub struct Teller {
     ports: BTreeMap<PortId, Port>,
@@ -66,7 +67,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// A port is so from now on. Returns how it was, if anything was wrong with it.
+    /// Sets the state of a port. Returns the state before, if anything was wrong with the port.
     pub fn set(
         &mut self,
         now: Nanos,
@@ -95,7 +96,7 @@ impl Teller {
         before
     }
 
-    /// The endpoints at a port are others than before.
+    /// Notes that the endpoints at a port have changed.
     pub fn touch(&mut self, now: Nanos, port: PortId) {
         let Some(port) = self.ports.get(&port) else { return };
         if port.receiver.held.is_empty() {
@@ -113,7 +114,7 @@ impl Teller {
         self.tidy(host);
     }
 
-    /// Forgets a host of which nothing is wanted and nothing is waited for.
+    /// Forgets a host from which nothing is wanted and no answer is pending.
     fn tidy(&mut self, host: HostId) {
         let is_idle = |peer: &mut Peer| {
             peer.at.is_none() && peer.open.is_empty() && !peer.may_hold && !peer.is_deaf
@@ -123,7 +124,7 @@ impl Teller {
         }
     }
 
-    /// There is a session with a host.
+    /// Notes a session with a host.
     pub fn up(&mut self, now: Nanos, host: HostId) {
         self.up.insert(host);
         if let Some(peer) = self.peers.get_mut(&host) {
@@ -131,7 +132,7 @@ impl Teller {
         }
     }
 
-    /// There is none any more: the host has let go of everything.
+    /// Notes the end of the session: the host has released all holds.
     pub fn down(&mut self, host: HostId) {
         self.up.remove(&host);
         let wants = self.wanted(host).next().is_some();
@@ -143,7 +144,7 @@ impl Teller {
         }
     }
 
-    /// A host that is to be told now what [`Self::wanted`] says.
+    /// Returns a host that is to be told now the ports of [`Self::wanted`].
     #[must_use]
     pub fn due(&self, now: Nanos) -> Option<HostId> {
         let is_due = |peer: &Peer| !peer.is_deaf && peer.at.is_some_and(|at| at <= now);
@@ -151,7 +152,7 @@ impl Teller {
         due.find(|(_, peer)| is_due(peer)).map(|(host, _)| *host)
     }
 
-    /// When somebody is to be told, if nothing happens before.
+    /// Returns the time at which the next host is to be told, if nothing happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let peers =
@@ -159,7 +160,7 @@ impl Teller {
         peers.filter_map(|(_, peer)| peer.at).min()
     }
 
-    /// The ports that a host is to hold.
+    /// Iterates over the ports that a host is to hold.
     pub fn wanted(&self, host: HostId) -> impl Iterator<Item = (PortId, Receiver)> + '_ {
         self.ports
             .iter()
@@ -167,13 +168,14 @@ impl Teller {
             .map(|(id, port)| (*id, port.receiver))
     }
 
-    /// The sequence of the next state.
+    /// Returns the sequence of the next state.
     pub const fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    /// A host is being told: with these questions, in this sequence, and nothing or something.
+    /// Notes that a host is being told, with these questions, in this sequence. `is_nothing`: the
+    /// state names no port.
     pub fn told(
         &mut self,
         now: Nanos,
@@ -188,7 +190,7 @@ impl Teller {
         peer.at = (!is_nothing).then(|| now.after(RENEW_EVERY));
     }
 
-    /// A host could not be told, or not all.
+    /// Notes that a host could not be told, or not all.
     pub fn failed(&mut self, now: Nanos, host: HostId, why: Failure) -> Answered {
         let Some(peer) = self.peers.get_mut(&host) else { return Answered::Done };
         match why {
@@ -196,7 +198,7 @@ impl Teller {
                 (peer.is_deaf, peer.may_hold) = (true, false);
                 return Answered::Deaf;
             }
-            // The end of the session is told otherwise.
+            // The end of the session is reported by [`Self::down`].
             Failure::NotConnected => peer.at = None,
             // That took its time already.
             Failure::TooLate => peer.at = Some(now),
@@ -207,7 +209,7 @@ impl Teller {
         Answered::Done
     }
 
-    /// A question has ended.
+    /// Notes the end of a question.
     pub fn answered(
         &mut self,
         now: Nanos,
@@ -231,7 +233,7 @@ impl Teller {
         end
     }
 
-    /// Nothing is known of the ports any more: nothing is to be held.
+    /// Forgets the state of all ports, so that nothing is to be held. Returns the ports.
     pub fn forget_ports(&mut self, now: Nanos) -> Vec<PortId> {
         let ports: Vec<_> = self.ports.keys().copied().collect();
         for port in &ports {
@@ -240,7 +242,7 @@ impl Teller {
         ports
     }
 
-    /// A host is none any more.
+    /// Forgets a host that is no member any more.
     pub fn remove(&mut self, host: HostId) {
         self.down(host);
         self.peers.remove(&host);
@@ -249,12 +251,12 @@ impl Teller {
         }
     }
 
-    /// The ports that do not take what comes.
+    /// Iterates over the ports that do not keep up.
     pub fn ports(&self) -> impl Iterator<Item = (PortId, &Port)> + '_ {
         self.ports.iter().map(|(id, port)| (*id, port))
     }
 
-    /// Whether a host was told, or is to be, and cannot hold.
+    /// Returns true if a host was told, or is to be told, and cannot hold.
     #[must_use]
     pub fn is_deaf(&self, host: HostId) -> bool {
         self.peers.get(&host).is_some_and(|peer| peer.is_deaf)

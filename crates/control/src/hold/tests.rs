@@ -79,7 +79,7 @@ fn release_is_told_until_it_is_answered() {
     assert_eq!(teller.due(millis(1)), None);
     assert_eq!(teller.deadline(), Some(millis(1).after(RENEW_EVERY)));
     assert_eq!(teller.answered(millis(2), THERE, 7, Ok(())), Answered::Done);
-    // Whoever sent to it and does not any more is told as well.
+    // A host that has ceased to send to the port is told as well.
     teller.set(millis(3), PortId(1), receiver(0, 0), senders(&[]));
     assert_eq!(teller.due(millis(3)), Some(THERE));
     teller.told(millis(3), THERE, &[8], (2, true));
@@ -209,7 +209,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 type State = BTreeMap<Key, (u8, u8)>;
 
-/// Two hosts, and messages between them in any order, of connections that are no more as well.
+/// Two hosts, and messages between them in any order, also of former connections.
 struct World {
     now: Nanos,
     incarnation: u64,
@@ -217,15 +217,15 @@ struct World {
     keeper: Keeper,
     is_up: bool,
     next: u64,
-    /// Messages on their way: question, and what it says.
+    /// Messages on their way: question, and content.
     asks: Vec<(u64, Vec<u8>)>,
-    /// Questions that nobody will answer on this connection, until when.
+    /// Questions that will get no answer on this connection, and their deadlines.
     open: BTreeMap<u64, Nanos>,
     answers: Vec<u64>,
     wanted: BTreeMap<u16, (u8, u8, bool)>,
-    /// What the newest message said, if it counts, and until when it does.
+    /// The newest message: its number, its state if it counts, and the time until which it counts.
     newest: ((u64, u64), State, Nanos),
-    /// What data does, and when it was told so last.
+    /// State of the data process, and the time at which it was last told.
     data: BTreeMap<Key, (u8, u8, Nanos)>,
 }
 
@@ -405,7 +405,7 @@ proptest! {
         let wanted = world.wanted();
         prop_assert_eq!(&world.newest.1, &wanted);
         prop_assert_eq!(wanted.is_empty(), world.teller.deadline().is_none());
-        // The receiver's host is gone without a word.
+        // The receiver's host dies without a word.
         for _ in 0..5 {
             world.asks.clear();
             world.take(Step::Pass(400));

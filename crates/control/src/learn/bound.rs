@@ -1,4 +1,5 @@
-//! What endpoints may say that are bound: with which addresses they speak, and what they share.
+//! Checks of bound endpoints: the addresses with which they speak, and the addresses that they
+//! share.
 
 use core::net::IpAddr;
 
@@ -9,9 +10,8 @@ use super::{Intent, Reason};
 use crate::directory::{Found, State};
 use crate::vport::{Claim, Standing};
 
-/// Whether the holder of an address keeps it when another endpoint says that it has it: it is bound
-/// with it, or shares it, and the port of the other one does not allow it. Nobody speaks for a
-/// holder that shares and is gone.
+/// Returns true if the holder keeps an address that another endpoint uses. A bound address is kept.
+/// A shared address is kept from a port that does not allow it, unless the holder is stale.
 pub(super) fn keeps(holder: &Found, ip: IpAddr, is_allowed: bool) -> bool {
     match holder.claim.standing(ip) {
         Some(Standing::Bound) => true,
@@ -20,8 +20,8 @@ pub(super) fn keeps(holder: &Found, ip: IpAddr, is_allowed: bool) -> bool {
     }
 }
 
-/// What is new of a bound endpoint that has an address, or has it as a router, which its port
-/// allows.
+/// Returns the news of a bound endpoint. `news` is an address that its port allows, and true if the
+/// endpoint has it or false if it has it as a router.
 pub(super) fn share(claim: &Claim, news: Option<(IpAddr, bool)>, announced: bool) -> Intent {
     let key = claim.key;
     match news {
@@ -33,10 +33,11 @@ pub(super) fn share(claim: &Claim, news: Option<(IpAddr, bool)>, announced: bool
     }
 }
 
-/// A bound endpoint uses the addresses that it is bound with, and those that its port allows. Bound
-/// without any it is bound by its MAC alone (a list of its port is the switch's to see). Link-local
-/// addresses that are made of no other MAC are its own as well: without one there is no IPv6 (RFC
-/// 4291 clause 2.8), and systems make theirs of a secret (RFC 7217).
+/// Checks that a bound endpoint uses only addresses that it is bound with or that its port allows.
+/// An endpoint that is bound without addresses is bound by its MAC alone (the switch checks the
+/// list of its port). Link-local addresses that are not derived from another MAC are its own as
+/// well: without one there is no IPv6 (RFC 4291 clause 2.8), and systems derive theirs from a
+/// secret (RFC 7217).
 pub(super) fn check_binding(
     bound: &Found,
     said: &Said,

@@ -1,11 +1,11 @@
 //! The endpoints that a host has learned: a slab of fixed size, an index by key and two orders.
 //!
-//! Every entry stands in up to two lists: one of all entries by when they were last seen, so that
-//! what is too old is at its front, and one of its port, so that all entries of a port can go at
-//! once. Lists are links inside of the entries; nothing is allocated after the start.
+//! Every entry stands in up to two lists. The list of all entries is sorted by the time they were
+//! last seen, so that entries which are too old are at its front. The list of a port lets all its
+//! entries go at once. Lists are links inside of the entries; nothing is allocated after the start.
 //!
-//! The index is open addressing with linear probing over twice as many places as entries. Taking an
-//! entry out moves those behind it back, so that a search ends at the first free place.
+//! The index is open addressing with linear probing over twice as many places as entries. Removal
+//! of an entry moves the entries behind it back, so that a search ends at the first free place.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -19,7 +19,7 @@ use crate::vport::{Ips, Key};
 /// No entry.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Which of its two lists.
+/// The two lists of an entry.
 #[derive(Clone, Copy)]
 pub(super) enum By {
     Age = 0,
@@ -50,13 +50,13 @@ impl List {
 pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) port: PortId,
-    /// Which up-time of its port it belongs to.
+    /// The epoch of its port to which the entry belongs.
     pub(super) epoch: u32,
     pub(super) ips: Ips,
     pub(super) seen: Nanos,
-    /// When it was asked whether it is still there, if it was not heard of since.
+    /// Time at which the endpoint was asked for its addresses, if it was silent since.
     pub(super) asked: Option<Nanos>,
-    /// Whether it stays for good and so has no age.
+    /// True if the entry stays for good, and so has no age.
     pub(super) sticky: bool,
     links: [Link; 2],
 }
@@ -72,7 +72,7 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Room for `limit` entries. The seed makes collisions hard to provoke.
+    /// Creates a table with room for `limit` entries. The seed makes collisions hard to provoke.
     pub(super) fn new(limit: u32, seed: u64) -> Self {
         assert!(limit < NIL, "entries are numbered in 32 bits");
         let limit = limit as usize;
@@ -100,7 +100,7 @@ impl Entries {
         home
     }
 
-    /// The place of the entry of `key`, or the free one where the search ends.
+    /// Returns the place of the entry of `key`, or the free one at which the search ends.
     #[inline]
     fn place_of(&self, key: Key) -> Result<usize, usize> {
         let mut place = self.home_of(key);
@@ -113,7 +113,7 @@ impl Entries {
         }
     }
 
-    /// The entry of `key`.
+    /// Returns the entry of `key`.
     #[inline]
     pub(super) fn find(&self, key: Key) -> Option<u32> {
         self.place_of(key).ok().map(|place| self.places[place])
@@ -129,7 +129,8 @@ impl Entries {
         &mut self.slab[at as usize]
     }
 
-    /// Puts an entry in, which stands in no list yet. There is room, and none of that key.
+    /// Inserts an entry, which stands in no list yet. The caller has checked that there is room,
+    /// and no entry of that key.
     pub(super) fn insert(&mut self, key: Key, port: PortId, now: Nanos) -> u32 {
         debug_assert!(!self.is_full(), "the caller has looked for room");
         let place = self.place_of(key).expect_err("the caller has looked for the key");
@@ -151,7 +152,7 @@ impl Entries {
         at
     }
 
-    /// Takes an entry out, which stands in no list any more.
+    /// Removes an entry, which stands in no list any more.
     pub(super) fn remove(&mut self, at: u32) {
         let key = self.get(at).key;
         let mut hole = self.place_of(key).expect("an entry has its place");
@@ -171,7 +172,7 @@ impl Entries {
             }
         }
         self.places[hole] = NIL;
-        // A key that cannot come from a frame: a list that is wrong shows.
+        // A key that cannot come from a frame, so that a corrupt list shows.
         self.get_mut(at).key = Key { vni: Vni::new(0).expect("it fits"), mac: Mac::BROADCAST };
         self.free.push(at);
     }

@@ -1,18 +1,18 @@
-//! Who asked whether an address is free, and was not told otherwise since.
+//! Unanswered probes for free addresses.
 //!
 //! A client that wants an address asks for it first (RFC 5227 section 2.1.1; RFC 4862 clause 5.4).
-//! Some of them announce it then, others just use it. The first use by the one who asked, and was
-//! not answered, is worth as much as an announcement.
+//! Some clients announce the address then, others just use it. The first use by the client whose
+//! probe was not answered is worth as much as an announcement.
 
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
 
 use sluice_base::{Mac, Nanos, Vni};
 
-/// From the first probe to the first use: three probes and the wait for an answer (RFC 5227 section
-/// 1.1), and as much again for slow clients.
+/// Time from the first probe to the first use: three probes and the wait for an answer (RFC 5227
+/// section 1.1), and as much again for slow clients.
 const LIFE: Nanos = Nanos::from_millis(15_000);
-/// So many at a time; beyond it a use after a probe is a use.
+/// Number of probes that are remembered. Beyond it a use after a probe is a plain use.
 const PROBES_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -31,13 +31,14 @@ impl Probes {
         self.by_ip.insert((vni, ip), (mac, now.after(LIFE)));
     }
 
-    /// Whether `mac` asked for the address, nobody had it, and this is its first use.
+    /// Returns true if `mac` probed for the address, no endpoint answered, and this is its first
+    /// use.
     pub(super) fn is_won(&mut self, now: Nanos, vni: Vni, ip: IpAddr, mac: Mac) -> bool {
         let Some((prober, until)) = self.by_ip.remove(&(vni, ip)) else { return false };
         prober == mac && now < until
     }
 
-    /// Somebody has the address.
+    /// Forgets the probe for an address if `holder` is another endpoint than the prober.
     pub(super) fn heard(&mut self, vni: Vni, ip: IpAddr, holder: Mac) {
         if self.by_ip.get(&(vni, ip)).is_some_and(|(prober, _)| *prober != holder) {
             self.by_ip.remove(&(vni, ip));

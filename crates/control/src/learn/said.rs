@@ -1,5 +1,5 @@
-//! What a frame of neighbours says of its source: ARP (RFC 826, RFC 5227) and Neighbor Discovery
-//! (RFC 4861).
+//! Information on its source in a frame of ARP (RFC 826, RFC 5227) or Neighbor Discovery (RFC
+//! 4861).
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,15 +9,16 @@ use sluice_wire::{arp, icmpv6};
 use super::Reason;
 use crate::frame::{Body, Frame};
 
-/// What a frame says of its source beyond the header.
+/// Information on its source in a frame, beyond the header.
 pub(super) struct Said {
-    /// An address that it uses.
+    /// An address that the source uses.
     pub(super) uses: Option<IpAddr>,
-    /// An address that it has, and whether others may be told: a router's may not.
+    /// An address that the source has, and true if it may be published: an address of a router may
+    /// not.
     pub(super) has: Option<(IpAddr, bool)>,
-    /// Whether it is an announcement for all to hear.
+    /// True for an announcement to all.
     pub(super) announces: bool,
-    /// The address that it would like to have.
+    /// The address for which the source probes.
     pub(super) probes: Option<IpAddr>,
 }
 
@@ -25,10 +26,10 @@ impl Said {
     const NOTHING: Self = Self { uses: None, has: None, announces: false, probes: None };
 }
 
-/// The address that `frame` teaches of its source, if it teaches any.
+/// Returns the address of its source that `frame` teaches, if it teaches any.
 ///
 /// # Errors
-/// The source is none, or says what must not be believed.
+/// The source is no endpoint, or its message must not be believed.
 pub(crate) fn taught(frame: &Frame<'_>) -> Result<Option<IpAddr>, Reason> {
     if frame.src.is_group() {
         return Err(Reason::GroupSource);
@@ -40,19 +41,19 @@ pub(crate) fn taught(frame: &Frame<'_>) -> Result<Option<IpAddr>, Reason> {
     Ok(has.filter(|(_, tell)| *tell).map(|(ip, _)| ip))
 }
 
-/// The address that the source of `frame` says it has, if that may be believed: whoever says so is
-/// there and uses it.
+/// Returns the address that the source of `frame` says it has, if that may be believed. Such a
+/// source is present and uses the address.
 pub(crate) fn confirmed(frame: &Frame<'_>) -> Option<IpAddr> {
     said(frame).ok()?.uses
 }
 
-/// The address that the source of `frame` announces to all, if that may be believed.
+/// Returns the address that the source of `frame` announces to all, if that may be believed.
 pub(crate) fn announced(frame: &Frame<'_>) -> Option<IpAddr> {
     let said = said(frame).ok()?;
     said.uses.filter(|_| said.announces)
 }
 
-/// What `frame` says of its source, if it may be believed.
+/// Reads the information on its source from `frame`, if it may be believed.
 pub(super) fn said(frame: &Frame<'_>) -> Result<Said, Reason> {
     match frame.body {
         Body::Malformed => Err(Reason::Malformed),
@@ -66,8 +67,8 @@ pub(super) fn said(frame: &Frame<'_>) -> Result<Said, Reason> {
         Body::Arp(arp) if !is_unicast_v4(arp.sender_ip) => Err(Reason::BadAddress),
         Body::Arp(arp) => {
             let ip = IpAddr::V4(arp.sender_ip);
-            // A reply to all is as good as a gratuitous one. What is said to one machine is no
-            // news for the others.
+            // A reply to all is as good as a gratuitous one. A unicast reply is no news for other
+            // endpoints.
             let tells = arp.is_gratuitous() || arp.operation == arp::Operation::REPLY;
             let announces = tells && frame.dst.is_group();
             Ok(Said { uses: Some(ip), has: Some((ip, true)), announces, probes: None })
@@ -106,13 +107,14 @@ fn said_by_neighbor(mac: Mac, src: Ipv6Addr, message: icmpv6::Repr) -> Result<Sa
     }
 }
 
-/// Whether an interface can have it (RFC 1122 section 3.2.1.3).
+/// Returns true if an interface can have the address (RFC 1122 section 3.2.1.3).
 pub(crate) const fn is_unicast_v4(ip: Ipv4Addr) -> bool {
     let first = ip.octets()[0];
     first != 0 && first != 127 && first < 224
 }
 
-/// Whether an interface of a link can have it (RFC 4291 clauses 2.5.2, 2.5.3 and 2.7).
+/// Returns true if an interface of a link can have the address (RFC 4291 clauses 2.5.2, 2.5.3 and
+/// 2.7).
 pub(crate) const fn is_unicast_v6(ip: Ipv6Addr) -> bool {
     !ip.is_unspecified() && !ip.is_loopback() && !ip.is_multicast()
 }

@@ -51,7 +51,7 @@ fn see(
     learner.observe(Nanos(ms * MS), PortId(port), vni(7), &frame, claims, house)
 }
 
-/// What one frame teaches a learner that knows nothing.
+/// Result of one frame for a learner that knows nothing.
 fn first_of(claims: &[Found], port: u16, bytes: &[u8]) -> Result<Observed, Reason> {
     let (mut learner, house) = learner();
     let verdict = see(&mut learner, &house, &Claims(claims.to_vec()), (0, port), bytes);
@@ -68,7 +68,7 @@ fn arp(n: u8, change: impl Fn(&mut arp::Repr)) -> Vec<u8> {
     arp_frame(mac(n), &[], repr)
 }
 
-/// Endpoint `n` answers endpoint 1, and says that `target` is at `link`.
+/// An advertisement of endpoint `n` to endpoint 1, which says that `target` is at `link`.
 fn answer(n: u8, target: Ipv6Addr, link: Option<Mac>) -> Vec<u8> {
     let message = icmpv6::Repr::Advertisement {
         target,
@@ -256,7 +256,7 @@ fn who_is_bound_speaks_with_its_own_addresses() {
         solicitation(1, 9),
         advertisement(1, false),
         nd_frame(mac(1), &[], local, group, question),
-        // Made of a secret (RFC 7217).
+        // Derived from a secret (RFC 7217).
         nd_frame(mac(1), &[], "fe80::b7c3:77a:44fc:9d1e".parse().unwrap(), group, question),
     ];
     for bytes in rows {
@@ -265,7 +265,7 @@ fn who_is_bound_speaks_with_its_own_addresses() {
     bound.claim.ips = Ips::default();
     let other = arp(1, |arp| arp.sender_ip = v4(5));
     assert_eq!(first_of(&[bound], 0, &other).map(|o| o.intent), seen(1), "bound by its MAC alone");
-    // It may be bound at a port that otherwise learns.
+    // The endpoint may be bound at a port that otherwise learns.
     let bound = found(1, State::Own, 1, Origin::Bound);
     assert_eq!(first_of(&[bound], 1, &other), Err(Reason::SpoofedIp));
 }
@@ -328,7 +328,7 @@ fn who_is_bound_shares_what_its_port_allows() {
         assert_eq!(observed.map(|o| o.intent), expected, "{what}");
         assert!(learner.is_empty(), "{what}: it stands in its claim");
     }
-    // Others: an unbound endpoint takes it from nobody who shares it and is there.
+    // The others: an unbound endpoint takes the address from no holder that shares it and is live.
     let theft = arp_frame(mac(3), &[], arp::Repr::announcement(mac(3), v4(VIP)));
     let of_shared = |state| first_of(&[with(Bound, state, shared)], 1, &theft).map(|o| o.intent);
     assert_eq!(of_shared(Own), elsewhere);
@@ -345,7 +345,7 @@ fn who_is_bound_shares_what_its_port_allows() {
 fn news_is_told_once() {
     let (mut learner, house) = learner();
     let none = Claims::default();
-    // What the host claims after each frame, as the table would have it.
+    // The claim of the host after each frame, as the table would have it.
     let mut here = found(1, State::Own, 1, Origin::Learned);
     here.claim.ips = Ips::default();
     let here = Claims(vec![here]);
@@ -448,7 +448,7 @@ fn what_was_sticky_once_stays_so() {
     assert_eq!(first_of(&elsewhere, 1, &data(1)), Err(Reason::BoundElsewhere));
 }
 
-/// Everything that is gone at `ms`, in steps of `limit`.
+/// Endpoints that are gone at `ms`, taken out in steps of `limit`.
 fn gone(learner: &mut Learner, ms: u64, limit: u32) -> Vec<(Mac, u16, Why)> {
     let mut all = Vec::new();
     let mut more = true;
@@ -492,7 +492,8 @@ fn a_port_that_goes_down_takes_its_endpoints_along() {
     assert_eq!(learner.deadline(), Some(Nanos::ZERO));
     assert_eq!(learner.learned_at(PortId(1)), 0);
     assert!(!learner.refresh(Nanos(MS), key(1)), "it is on its way out");
-    // One is heard at its port again, one at another, before they are taken out.
+    // One endpoint is heard at its port again, another one at another port, before they are taken
+    // out.
     let again = see(&mut learner, &house, &none, (1, 1), &data(2)).unwrap();
     assert_eq!(Ok(again.intent), learned(2, 1, &[]));
     let moved = see(&mut learner, &house, &none, (1, 2), &data(3)).unwrap();
@@ -508,7 +509,7 @@ fn a_port_that_goes_down_takes_its_endpoints_along() {
 }
 
 proptest! {
-    /// Against a map of who was last seen where and when.
+    /// Compares with a map of the time and port at which each endpoint was last seen.
     #[test]
     fn counts_and_ages_agree_with_a_plain_map(
         steps in prop::collection::vec((0..6_u8, 0..300_u64, 1..3_u16, 1..9_u8), 1..200),
@@ -576,7 +577,7 @@ fn endpoint_with_addresses_is_asked_before_it_is_given_up() {
     assert_eq!(ticked(&mut learner, 999), []);
     assert_eq!(ticked(&mut learner, 1_000), [(key(1), Why::Silent)]);
     assert_eq!(ticked(&mut learner, 1_001), [(key(2), Why::Silent)], "once each");
-    // Who has no address cannot be asked.
+    // An endpoint without address cannot be asked.
     assert_eq!(ticked(&mut learner, 1_002), [(key(3), Why::Aged)]);
     assert_eq!(learner.deadline(), Some(Nanos(2_000 * MS)));
     see(&mut learner, &house, &none, (1_500, 1), &arp(1, |_| {})).unwrap();
@@ -642,7 +643,7 @@ fn first_use_after_a_probe_that_nobody_answered_is_an_announcement() {
         let seen = see(&mut learner, &house, &claims, (after_ms, 1), &used).unwrap();
         let Intent::Learned { announced, .. } = seen.intent else { panic!("{seen:?}") };
         assert_eq!(announced, expected, "{answered_by:?} after {after_ms} ms");
-        // The second use is a use.
+        // The second use is a plain use.
         let again = see(&mut learner, &house, &claims, (after_ms, 1), &used).unwrap();
         assert!(!matches!(again.intent, Intent::Learned { announced: Some(_), .. }));
     }

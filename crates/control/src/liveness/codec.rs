@@ -1,4 +1,4 @@
-//! The bytes of the membership protocol: fixed sizes, network byte order.
+//! Encoding of the membership protocol: fixed sizes, network byte order.
 //!
 //! ```text
 //!   life     host u16, incarnation u64, round u32
@@ -59,7 +59,7 @@ fn get_life(buf: &mut impl Buf) -> Result<Life, Malformed> {
     })
 }
 
-/// What a message is, and what it speaks of.
+/// Returns the kind of a message, and the number and the life in it.
 fn parts(message: &Message<Life>) -> (u8, Option<u8>, Option<&Life>) {
     match message {
         Message::Ping(number) => (PING, Some(*number), None),
@@ -145,7 +145,7 @@ impl foca::Codec<Life> for Codec {
         member: &Member<Life>,
         mut buf: impl BufMut,
     ) -> Result<(), Malformed> {
-        // Nothing is written where not all of it has room.
+        // Nothing is written if there is no room for all of it.
         if buf.remaining_mut() < MEMBER_SIZE {
             return Err(Malformed);
         }

@@ -6,7 +6,7 @@ use sluice_base::{HostId, Nanos, Prng};
 
 use super::*;
 
-/// Hosts that send each other datagrams which take a while, get lost, or find nobody.
+/// Hosts that exchange datagrams which take a while, get lost, or find no host.
 struct Net {
     now: Nanos,
     hosts: BTreeMap<HostId, Liveness>,
@@ -86,7 +86,7 @@ impl Net {
         let Self { hosts, shown, now, .. } = self;
         let there = hosts.get_mut(&to).unwrap();
         there.receive(*now, from, bytes, |host| shown.get(&host).copied());
-        // Everybody is told of another round.
+        // All members hear of another round.
         if there.take_rejoined() {
             for other in shown.keys().filter(|other| **other != to) {
                 there.greet(*now, *other);
@@ -95,7 +95,7 @@ impl Net {
         self.collect(to);
     }
 
-    /// What `host` thinks of `of`, from what it said.
+    /// Returns the state of `of` in the eyes of `host`, from its changes.
     fn thought(&self, host: HostId, of: HostId) -> Option<Change> {
         let about = |change: &Change| match change {
             Change::Up(host, _) | Change::Suspected(host) | Change::Down(host) => *host,
@@ -144,7 +144,7 @@ fn a_host_that_comes_back_is_alive_again() {
     net.hung.insert(HostId(1));
     net.run(2_000);
     assert!(net.all_think(HostId(1), Change::Down(HostId(1))));
-    // It goes on where it stopped, and learns that it was declared dead.
+    // The host goes on where it stopped, and learns that it was declared dead.
     net.hung.clear();
     net.run(5_000);
     assert!(net.all_think(HostId(1), Change::Up(HostId(1), 1)), "{:?}", net.seen);
@@ -233,7 +233,7 @@ fn who_leaves_is_gone_at_once() {
     assert!(net.all_think(HostId(2), Change::Down(HostId(2))));
 }
 
-/// A datagram as `src` would write it for `to`, with what it says of `members`.
+/// A datagram as `src` would write it for `to`, with this news of `members`.
 fn written(src: Life, to: HostId, message: &Message<Life>, members: &[Member<Life>]) -> Vec<u8> {
     let dst = Life { host: to, incarnation: 1, round: 0 };
     let header = Header { src, src_incarnation: 0, dst, message: message.clone() };
@@ -262,7 +262,7 @@ fn nobody_speaks_in_anothers_name_or_in_a_life_that_was_not_shown() {
         (liar, life(2, u64::MAX, 0), Message::Announce),
         (victim, life(2, u64::MAX, 0), Message::Announce),
         (victim, life(2, 1, 9), Message::Broadcast),
-        // Of a host that is none, and about one.
+        // Of a host that is no member, and about one.
         (HostId(77), life(77, 1, 0), Message::Announce),
         (liar, life(1, 1, 0), Message::PingReq { target: life(77, 1, 0), probe_number: 3 }),
         (liar, life(1, 1, 0), Message::PingReq { target: life(2, 7, 0), probe_number: 3 }),
@@ -299,7 +299,8 @@ fn nobody_is_asked_about_itself_in_any_round() {
     }
 }
 
-/// Who has taken another round knows the one before as a host that is down, and would greet it.
+/// A host that has taken another round knows its round before as a host that is down, and would
+/// greet it.
 #[test]
 fn nobody_writes_to_itself() {
     let mut host = Liveness::new(HostId(0), 1, Timing::default(), 1);

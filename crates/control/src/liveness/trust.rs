@@ -1,16 +1,16 @@
-//! Trust in datagrams: what is not to be believed is taken out before the protocol sees it.
+//! Trust in datagrams: untrusted content is taken out before the protocol sees it.
 //!
 //! ```text
 //!   datagram of A ── is A's, in the life that A's connection has shown? ── no: refused
-//!                 └─ what it says of B ── is in the life that B's connection has shown, and not
+//!                 └─ its news of B ── is in the life that B's connection has shown, and not
 //!                                         many rounds ahead? ── no: left out
 //! ```
 //!
-//! A member may be mistaken about others, or lie. It can have one suspected or declared dead, to
-//! which that one objects. It cannot give it a life that is not its own, which nobody could object
-//! to, nor a round that it could not reach: for each one that is ahead of it the other objects once
-//! more. Rounds have to be believed at all, as who is behind a cable that works one way is heard of
-//! through others only.
+//! A member may be mistaken about others, or lie. It can have another host suspected or declared
+//! dead, to which that host objects. It cannot attribute a false life to the host, to which that
+//! host could not object, nor a round out of reach: the host objects once more for each round that
+//! is ahead of it. Rounds of others have to be believed at all, because a host behind a cable that
+//! works one way is heard of through others only.
 
 use alloc::vec::Vec;
 
@@ -20,25 +20,25 @@ use sluice_base::HostId;
 use super::Life;
 use super::codec::{Codec, Malformed};
 
-/// So many rounds ahead of what is known are believed.
+/// Number of rounds beyond the known one that are believed.
 const ROUNDS_AHEAD: u32 = 4;
-/// Size of the number of members in a datagram.
+/// Size in bytes of the number of members in a datagram.
 const COUNT_SIZE: usize = 2;
 
-/// Who has sent a datagram, and what is left of it.
+/// Sender and trusted content of a datagram.
 #[derive(Debug)]
 pub(super) struct Believed {
     pub(super) src: Life,
     pub(super) datagram: Vec<u8>,
-    /// What it says of others, and is believed.
+    /// Other hosts of which the datagram has news that are believed.
     pub(super) others: Vec<Life>,
 }
 
-/// Takes out what is not to be believed of a datagram of `from` to `own`. `known` is the latest
-/// life of a member, as its connection has shown it, that was believed.
+/// Takes untrusted content out of a datagram of `from` to `own`. `known` is the latest believed
+/// life of a member, as its connection has shown it.
 ///
 /// # Errors
-/// Nothing of it is.
+/// Nothing in the datagram is to be believed.
 pub(super) fn believe(
     datagram: &[u8],
     (own, from): (HostId, HostId),
@@ -66,7 +66,7 @@ pub(super) fn believe(
             others.push(*member.id());
         }
     }
-    // Behind the members nothing follows: this fabric has no broadcasts of its own.
+    // No bytes follow the members: this fabric has no broadcasts of its own.
     if !rest.is_empty() {
         return Err(Malformed);
     }
@@ -75,8 +75,8 @@ pub(super) fn believe(
     Ok(Believed { src, datagram: kept, others })
 }
 
-/// Whether a message is one for members, about other members: nobody is asked about itself, in
-/// whatever round, for its answer would go to itself.
+/// Returns true if a message is one for members, about other members. No host is asked about
+/// itself, in any round, because its answer would go to itself.
 fn speaks_of_known(
     header: &Header<Life>,
     own: HostId,
@@ -92,12 +92,12 @@ fn speaks_of_known(
     }
 }
 
-/// Whether a life is one that its host's connection has shown.
+/// Returns true if a life is one that its host's connection has shown.
 fn is_shown(life: &Life, known: &impl Fn(HostId) -> Option<Life>) -> bool {
     known(life.host).is_some_and(|known| known.incarnation == life.incarnation)
 }
 
-/// Whether a life may be a host's.
+/// Returns true if a host may have reached a life.
 fn may_be(life: &Life, known: &impl Fn(HostId) -> Option<Life>) -> bool {
     let round = known(life.host).map_or(0, |known| known.round);
     is_shown(life, known) && life.round <= round.saturating_add(ROUNDS_AHEAD)

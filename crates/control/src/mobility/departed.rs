@@ -1,8 +1,8 @@
-//! Who had an endpoint that nobody claims any more.
+//! The last hosts of endpoints that no host claims any more.
 //!
 //! A host withdraws an endpoint whose link goes down, mostly before another host learns it. RFC
 //! 7432 clause 15 has the sequence go on, so that a host that has not heard of the withdrawal yet
-//! takes the next claim for the later one; and it was a move, whoever was faster.
+//! takes the next claim for the later one. Withdrawal and claim are a move in either order.
 //!
 //! A sequence beyond [`LEAP_MAX`] begins anew: the peers would take the next one for a leap.
 
@@ -13,7 +13,7 @@ use sluice_base::HostId;
 use crate::bridge::LEAP_MAX;
 use crate::vport::Key;
 
-/// The host that had an endpoint last.
+/// Last host of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Departed {
     pub(super) from: HostId,
@@ -21,19 +21,19 @@ pub(super) struct Departed {
 }
 
 impl Departed {
-    /// The moves of the next claim, which is `owner`'s.
+    /// Returns the moves of the next claim, if `owner` makes it.
     pub(super) fn moves_at(self, owner: HostId) -> u32 {
         let moves = self.moves + u32::from(owner != self.from);
         if moves > LEAP_MAX { 0 } else { moves }
     }
 }
 
-/// Those that are remembered: so many, then the one goes that departed first.
+/// Departed endpoints, up to `max`; beyond, the one that departed first is forgotten.
 #[derive(Debug, Default)]
 pub(super) struct AllDeparted {
     max: usize,
     by_key: BTreeMap<Key, (Departed, u64)>,
-    /// In the order in which they departed.
+    /// Endpoints in the order in which they departed.
     by_age: BTreeMap<u64, Key>,
     next: u64,
 }

@@ -58,7 +58,7 @@ impl Rig {
         Ok(claim)
     }
 
-    /// The other host takes it, then this one, so that it moves twice.
+    /// The other host takes the endpoint, then this one, so that it moves twice.
     fn flap(&mut self, now: Nanos) -> Result<Claim, Refusal> {
         let moves = self.table.find(key(1)).map_or(0, |vport| vport.claim.moves + 1);
         self.announce(now, OTHER, &claim(9, Origin::Learned, moves));
@@ -66,8 +66,8 @@ impl Rig {
     }
 }
 
-/// Who has it already, what is learned at port 1, and what is claimed: origin and moves, or the
-/// reason why not.
+/// Existing claims, the endpoint learned at port 1, and the resulting claim: origin and moves, or
+/// the reason against it.
 type Case<'a> = (&'a [(HostId, Claim)], Origin, Result<(Origin, u32), Refusal>);
 
 #[test]
@@ -130,7 +130,8 @@ fn the_sixth_move_in_180_s_freezes_with_one_alarm() {
     rig.learn(until, &claim(1, Origin::Learned, 0)).unwrap();
 }
 
-/// One that is at one place after the other moves on; one that is at two at once is frozen.
+/// An endpoint that is at one place after the other moves on; an endpoint that is at two at once is
+/// frozen.
 #[test]
 fn only_moves_in_a_row_freeze_unless_it_is_said_otherwise() {
     let there = |limits| {
@@ -146,12 +147,13 @@ fn only_moves_in_a_row_freeze_unless_it_is_said_otherwise() {
     let until = at(2).after(Limits::default().freeze);
     assert_eq!(rig.flap(at(2)), Err(Refusal::Frozen { until, alarm: true }), "the sixth in a row");
     assert!(rig.mobility.moves_often(key(1)));
-    // It is back at once each time, and stays for a second: a virtual router that changes hands.
+    // The endpoint is back at once each time, and stays for a second: a virtual router that changes
+    // hands.
     let mut rig = there(Limits::default());
     for second in 1..100 {
         rig.flap(seconds(second)).unwrap();
     }
-    // Somebody is told, once.
+    // The endpoint is reported, once.
     let mut rig = there(Limits::default());
     let mut told = 0;
     for step in 1..50 {
@@ -162,7 +164,7 @@ fn only_moves_in_a_row_freeze_unless_it_is_said_otherwise() {
         rig.learn(now.after(seconds(1)), &claim(1, Origin::Learned, 0)).unwrap();
     }
     assert_eq!(told, 1);
-    // Nothing is too often.
+    // No number of moves is too many.
     let mut rig = there(Limits { moves: 0, often: Often::Freeze, ..Limits::default() });
     for _ in 1..100 {
         rig.flap(seconds(1)).unwrap();
@@ -246,7 +248,7 @@ fn the_number_of_frozen_endpoints_is_bounded() {
     assert_eq!(frozen, [key(2), key(3)]);
 }
 
-/// A table in which everybody's claims come and go, and host `ME`'s rules.
+/// A table in which claims of all hosts come and go, and host `ME`'s rules.
 impl Rig {
     fn withdraw(&mut self, now: Nanos, owner: HostId) {
         let change = self.table.withdraw(now, owner, key(1));
@@ -257,14 +259,14 @@ impl Rig {
 #[test]
 fn sequence_and_history_go_on_after_withdrawal() {
     let mut rig = Rig::with(&[(OTHER, claim(9, Origin::Learned, 3))]);
-    // Its link goes down before this host learns it: a move all the same.
+    // The link of the endpoint goes down before this host learns it: a move all the same.
     rig.withdraw(seconds(1), OTHER);
     let mine = rig.learn(seconds(2), &claim(1, Origin::Learned, 0)).unwrap();
     assert_eq!(mine.moves, 4, "a host that has not heard of the withdrawal takes it for the later");
-    // It goes and comes back where it was.
+    // The endpoint goes and comes back where it was.
     rig.withdraw(seconds(3), ME);
     assert_eq!(rig.learn(seconds(4), &claim(2, Origin::Learned, 0)).unwrap().moves, 4);
-    // And leaves: whoever counts has it with the next one.
+    // The endpoint leaves: its next host claims it with one move more.
     rig.withdraw(seconds(5), ME);
     rig.announce(seconds(6), THIRD, &claim(1, Origin::Learned, 5));
     rig.withdraw(seconds(7), THIRD);
@@ -288,7 +290,7 @@ fn withdrawn_moves_never_freeze() {
         rig.learn(seconds(second), &claim(1, Origin::Learned, 0)).unwrap();
     }
     assert_eq!(rig.mobility.history(key(1)).count(), 40);
-    // It was never there twice, until now.
+    // The endpoint was never there twice, until now.
     rig.flap(seconds(21)).unwrap();
     rig.flap(seconds(21)).unwrap();
     assert!(rig.flap(seconds(21)).is_err(), "the sixth");
@@ -321,7 +323,7 @@ fn number_of_departed_endpoints_is_bounded() {
 }
 
 proptest! {
-    /// Against a list of all moves, with a small ring and all kinds of order.
+    /// Compares with a list of all moves, with a small ring and all kinds of order.
     #[test]
     fn moves_are_counted_as_in_a_list(
         steps in prop::collection::vec((0u64..100, 0u64..3, 0u8..8), 0..120),

@@ -1,36 +1,37 @@
-//! IP addresses that go from one endpoint to another, and owners that are asked whether they are
-//! still there.
+//! IP addresses that go from one endpoint to another, and questions to owners for their addresses.
 //!
 //! ```text
 //!   an own endpoint announces an address of another ──> claimed, one sequence higher
-//!   … uses it, and says so to nobody ──> claimed, one sequence lower: the other one is asked
+//!   … uses it without an announcement ──> claimed, one sequence lower: the other one is asked
 //!
 //!   another endpoint's claim of an own one's address
 //!     bound, or a higher sequence ──> it leaves the own claim at once
 //!     else ──> doubt
 //!   a question or probe that reached the own endpoint ──> doubt
 //!
-//!   doubt ── the endpoint says that it has it ──> nothing
+//!   doubt ── the endpoint confirms it ──> nothing
 //!         └─ silent for a second ──> it leaves the own claim
 //! ```
 //!
-//! Who used an address and is left alone with it is **announced** to all by its host, and so is an
-//! endpoint that is bound: neighbours that talked to another MAC learn of it at once.
+//! An endpoint that used an address and is its only holder in the end is **announced** to all by
+//! its host, and so is an endpoint that is bound: neighbours that talked to another MAC learn of it
+//! at once.
 //!
-//! An address never leaves a binding by being said; what a bound endpoint **shares**
-//! ([`Standing::Shared`]) moves as a learned one does, and goes when its link is down. When an
-//! address leaves another claim, the best one that is left gets the higher sequence, so that a
-//! claim that was made low does not stay so.
+//! An announcement never takes an address from a binding. An address that a bound endpoint
+//! **shares** ([`Standing::Shared`]) moves as a learned one does, and goes when its link is down.
+//! When an address leaves another claim, the best remaining claim gets the higher sequence, so that
+//! a claim with a low sequence does not stay so.
 //!
-//! **Confirmed** is what the endpoint itself said lately, as far as this host heard it. What is not
-//! confirmed is not answered for: the question goes to the endpoint (RFC 9161 clause 3.2 and those
-//! that follow), and so does every probe (RFC 5227 section 2.1.1, RFC 4862 clause 5.4).
+//! An address is **confirmed** if the endpoint itself said lately that it has it, as far as this
+//! host heard it. This host does not answer for an unconfirmed address: the question goes to the
+//! endpoint (RFC 9161 clause 3.2 and the following ones), and so does every probe (RFC 5227 section
+//! 2.1.1, RFC 4862 clause 5.4).
 //!
-//! Only the host of an endpoint hears whether it answers. Who takes a question to an endpoint of
-//! another host says so to that one ([`Topic::OWNER`]), which has its doubts then.
+//! Only the host of an endpoint hears its answer. A host that takes a question to an endpoint of
+//! another host tells that host ([`Topic::OWNER`]), which then has a doubt.
 //!
-//! **Limits.** So many doubts at a time; beyond it an address stays until the next question. So
-//! many confirmations are remembered; one that is forgotten costs a question to its endpoint.
+//! **Limits.** The number of doubts is bounded; beyond it an address stays until the next question.
+//! The number of confirmations is bounded; a forgotten one costs a question to its endpoint.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -51,24 +52,23 @@ use crate::rpc::Failure;
 use crate::table::{Change, OwnerState, Vport};
 use crate::vport::{Claim, IP_SEQUENCE_FIRST, IP_SEQUENCE_SHARED, Ips, Key, Standing};
 
-/// How long an endpoint has to answer: as long as whoever probes waits (RFC 4861 clause 10,
-/// RETRANS_TIMER).
+/// Time for an endpoint to answer: as long as a prober waits (RFC 4861 clause 10, RETRANS_TIMER).
 const ANSWER_MAX: Nanos = Nanos::from_millis(1_000);
-/// When it is asked again meanwhile.
+/// Time between two questions to an endpoint.
 const ASK_AGAIN: Nanos = Nanos::from_millis(400);
-/// So many doubts at a time.
+/// Largest number of doubts at a time.
 const DOUBTS_MAX: usize = 4_096;
-/// So many confirmations are remembered.
+/// Number of confirmations that are remembered.
 const CONFIRMED_MAX: u32 = 1 << 16;
-/// So many endpoints of other hosts that were asked for lately are remembered.
+/// Number of endpoints of other hosts, asked for lately, that are remembered.
 const TOLD_MAX: u32 = 1 << 12;
 
-/// Own addresses that somebody else may have, and addresses that were confirmed.
+/// Own addresses that another endpoint may have, and addresses that were confirmed.
 #[derive(Debug)]
 pub(super) struct Doubts {
-    /// When to ask or to decide.
+    /// Times of the next question or decision.
     due: Agenda<(Key, IpAddr)>,
-    /// Until when an answer counts.
+    /// Times until which an answer counts.
     until: BTreeMap<(Key, IpAddr), Nanos>,
     confirmed: Recent,
     /// Endpoints of other hosts that were asked for lately.
@@ -106,7 +106,7 @@ fn mark(key: Key, ip: IpAddr) -> Mark {
 }
 
 impl Plane {
-    /// A frame came that may say which address its source has.
+    /// Takes a frame that may confirm an address of its source.
     pub(super) fn heard(&mut self, now: Nanos, vni: Vni, frame: &Frame<'_>) {
         if let Some(ip) = learn::confirmed(frame) {
             self.learner.heard(vni, ip, frame.src);
@@ -114,8 +114,8 @@ impl Plane {
         }
     }
 
-    /// A claim with the sequences that its addresses are to have: `announced` is taken from whoever
-    /// has it.
+    /// Returns a claim with the sequences for its addresses. An `announced` address is taken from
+    /// its holder.
     pub(super) fn with_sequences(&self, claim: &Claim, announced: Option<IpAddr>) -> Claim {
         let mut ips = Ips::default();
         for ip in claim.ips.iter() {
@@ -141,13 +141,13 @@ impl Plane {
                 highest.saturating_add(1)
             }
             (Some(own), _) => own,
-            // Who is gone is not asked.
+            // A holder that is gone is not asked.
             (None, Some(highest)) if !is_live => highest.saturating_add(1),
             (None, Some(highest)) => highest.saturating_sub(1),
         }
     }
 
-    /// A bound endpoint has an address more or less of those that it shares.
+    /// Notes that a bound endpoint has one shared address more or less.
     pub(super) fn share(&mut self, now: Nanos, key: Key, ip: IpAddr, has: bool, announced: bool) {
         if !has {
             return self.drop_ip(now, key, ip);
@@ -161,7 +161,8 @@ impl Plane {
         let is_inherited = !self.inherited(&only).is_empty();
         let shared = IP_SEQUENCE_SHARED.saturating_add(sequence);
         if claim.ips.set(ip, shared).is_err() {
-            // Or nobody would take it from who had it before.
+            // The new address replaces another one: without it, the old holder would keep the
+            // address.
             let first = claim.ips_of(Standing::Shared).iter().next().filter(|_| announced);
             let Some(first) = first else {
                 return self.outbox.event(Event::TooManyIps(key, ip));
@@ -175,21 +176,22 @@ impl Plane {
         }
     }
 
-    /// What is claimed of a bound endpoint whose own addresses are `bound`: what it shares stays.
+    /// Returns the addresses of a bound endpoint whose own addresses are `bound`: its shared
+    /// addresses stay.
     pub(super) fn with_shared(&self, port: PortId, key: Key, mut bound: Ips) -> Ips {
         let there = self.own_claim(key).filter(|claim| claim.port == port);
         let shared = there.map(|claim| claim.ips_of(Standing::Shared)).unwrap_or_default();
         let is_kept = |ip| self.nets.is_up(port) && self.nets.allows(port, ip);
         for (ip, sequence) in shared.with_sequences().filter(|(ip, _)| is_kept(*ip)) {
             if !bound.contains(ip) {
-                // What has no room is heard again.
+                // An address without room is heard again.
                 _ = bound.set(ip, sequence);
             }
         }
         bound
     }
 
-    /// The addresses of own endpoints follow what others claim.
+    /// Makes the addresses of own endpoints follow the claims of others.
     pub(super) fn addresses_follow(&mut self, now: Nanos, change: &Change) {
         for (ip, _) in change.come.with_sequences() {
             let there = self.table.find(change.key);
@@ -202,11 +204,11 @@ impl Plane {
         }
     }
 
-    /// Another endpoint claims an address.
+    /// Notes that another endpoint claims an address.
     fn address_came(&mut self, now: Nanos, there: &Vport, ip: IpAddr) {
         let Some(sequence) = there.claim.ips.sequence(ip) else { return };
         if there.owner != self.own {
-            // Its host has heard it.
+            // Its host has heard the endpoint.
             self.doubts.confirm(now, there.claim.key, ip);
         }
         let standing = there.claim.standing(ip);
@@ -223,7 +225,7 @@ impl Plane {
         }
     }
 
-    /// An endpoint claims an address no more, which had this sequence.
+    /// Notes that an endpoint has ceased to claim an address, which had this sequence.
     fn address_left(&mut self, now: Nanos, vni: Vni, ip: IpAddr, sequence: u32) {
         let Some(best) = self.table.find_ip(vni, ip) else { return };
         let is_lower = best.claim.ips.sequence(ip).is_some_and(|own| own <= sequence);
@@ -236,8 +238,8 @@ impl Plane {
         self.announce(claim.key, ip);
     }
 
-    /// Says to all that an own endpoint has an address, in its name: it has said so to nobody, and
-    /// who talked to another one that had the address goes on sending there.
+    /// Announces an address of an own endpoint to all, in its name: the endpoint has not announced
+    /// it, and neighbours that talked to another holder of the address go on sending there.
     pub(super) fn announce(&mut self, key: Key, ip: IpAddr) {
         let Some(claim) = self.own_claim(key) else { return };
         if self.outbox.has_room() {
@@ -247,7 +249,7 @@ impl Plane {
         }
     }
 
-    /// The addresses of a claim that only endpoints of hosts that are gone have had until now.
+    /// Returns the addresses of a claim that only endpoints of stale hosts have had until now.
     pub(super) fn inherited(&self, claim: &Claim) -> Vec<IpAddr> {
         let is_inherited = |ip: &IpAddr| {
             let mut others = self.table.all_with_ip(claim.key.vni, *ip).peekable();
@@ -258,14 +260,14 @@ impl Plane {
         claim.ips.iter().filter(is_inherited).collect()
     }
 
-    /// The own endpoints that have an address and are not bound with it.
+    /// Returns the own endpoints that have an address and are not bound with it.
     fn own_with_ip(&self, vni: Vni, ip: IpAddr) -> Vec<(Key, Claim)> {
         let all = self.table.all_with_ip(vni, ip);
         let own = all.filter(|vport| vport.owner == self.own && !vport.claim.is_bound_with(ip));
         own.map(|vport| (vport.claim.key, vport.claim)).collect()
     }
 
-    /// An own endpoint that is not bound with an address has it no more.
+    /// Removes an address from an own endpoint that is not bound with it.
     fn drop_ip(&mut self, now: Nanos, key: Key, ip: IpAddr) {
         self.doubts.end(key, ip);
         self.doubts.confirmed.remove(&mark(key, ip));
@@ -278,8 +280,9 @@ impl Plane {
         }
     }
 
-    /// Whether an own endpoint still has an address is to be found out. Somebody's question has
-    /// reached it already, or not. Nothing happens if it is bound with it, or being found out.
+    /// Begins a doubt: an own endpoint is to confirm an address. `is_asked`: a question has reached
+    /// the endpoint already. Nothing happens if the endpoint is bound with the address, or the
+    /// doubt is there.
     pub(super) fn doubt(&mut self, now: Nanos, key: Key, ip: IpAddr, is_asked: bool) {
         let own = self.own_claim(key).filter(|claim| !claim.is_bound_with(ip));
         let has_it = own.is_some_and(|claim| claim.ips.contains(ip));
@@ -292,8 +295,8 @@ impl Plane {
         self.doubts.until.insert((key, ip), now.after(ANSWER_MAX));
     }
 
-    /// A question or probe of an own endpoint goes to one of another host: only that host hears
-    /// whether it is answered.
+    /// Tells another host that a question or probe of an own endpoint goes to an endpoint there:
+    /// only that host hears the answer.
     pub(super) fn tell_owner(&mut self, now: Nanos, host: HostId, key: Key, ip: IpAddr) {
         let mark = mark(key, ip);
         if self.doubts.told.contains(now, &mark) {
@@ -301,13 +304,13 @@ impl Plane {
         }
         let mut body = [0; OWNER_SIZE_MAX];
         let size = AskedFor { vni: key.vni, mac: key.mac, ip }.emit(&mut body);
-        // A host that cannot be told goes on as it is: its endpoint gets the question anyway.
+        // A host that cannot be reached has no doubt, but its endpoint gets the question anyway.
         if self.ask_member(now, host, Topic::OWNER, ANSWER_MAX, &body[..size]).is_ok() {
             self.doubts.told.insert(now, mark);
         }
     }
 
-    /// A member has taken a question to an own endpoint.
+    /// Notes that a member has taken a question to an own endpoint.
     pub(super) fn hear_asked_for(&mut self, now: Nanos, host: HostId, ticket: u64, body: &[u8]) {
         let asked = AskedFor::parse(body).map_err(|_| Failure::Refused);
         if let Ok(AskedFor { vni, mac, ip }) = asked {
@@ -316,7 +319,7 @@ impl Plane {
         self.reply_member(now, host, ticket, asked.map(|_| &[][..]));
     }
 
-    /// A question or probe for an address went to one endpoint only.
+    /// Notes that a question or probe for an address went to one endpoint only.
     pub(super) fn asked_alone(&mut self, now: Nanos, vni: Vni, frame: &Frame<'_>) {
         if frame.dst.is_group() || frame.src == ask::MAC {
             return;
@@ -326,7 +329,7 @@ impl Plane {
         }
     }
 
-    /// Asks own endpoints that are in doubt, and takes the addresses of those that were silent.
+    /// Asks own endpoints that are in doubt, and removes the addresses of silent ones.
     pub(super) fn settle_doubts(&mut self, now: Nanos) {
         while let Some((key, ip)) = self.doubts.due.due(now) {
             let until = self.doubts.until.get(&(key, ip)).copied().unwrap_or(now);
@@ -340,7 +343,7 @@ impl Plane {
         }
     }
 
-    /// Asks an own endpoint for its address in the name of nobody.
+    /// Asks an own endpoint for its address, with [`ask::MAC`] as the source.
     pub(super) fn ask_endpoint(&mut self, key: Key, ip: IpAddr) {
         let Some(claim) = self.own_claim(key) else { return };
         if self.outbox.has_room() {
@@ -350,13 +353,14 @@ impl Plane {
         }
     }
 
-    /// Asks an own endpoint that was silent for long for all of its addresses.
+    /// Asks an own endpoint that was silent for its lifetime for all of its addresses.
     pub(super) fn ask_all(&mut self, key: Key) {
         let ips = self.own_claim(key).map_or(Ips::default(), |claim| claim.ips);
         ips.iter().for_each(|ip| self.ask_endpoint(key, ip));
     }
 
-    /// Whether a frame is for the one in whose name endpoints are asked. What waits for it ends.
+    /// Returns true if a frame is for [`ask::MAC`], in whose name endpoints are asked. Frames that
+    /// wait for it are rejected.
     pub(super) fn is_for_asker(&mut self, vni: Vni, dst: Mac) -> bool {
         let is = dst == ask::MAC;
         if is && self.outbox.has_room() {

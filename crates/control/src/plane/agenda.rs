@@ -1,10 +1,10 @@
-//! Things with a time each, found by name and by time.
+//! Keys with a time each, found by key and by time.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use sluice_base::Nanos;
 
-/// The things. Each has one time; equal times go by name.
+/// Keys with their times. Each key has one time; equal times go by key.
 #[derive(Debug)]
 pub(super) struct Agenda<K> {
     by_key: BTreeMap<K, Nanos>,
@@ -16,7 +16,7 @@ impl<K: Ord + Copy> Agenda<K> {
         Self { by_key: BTreeMap::new(), by_time: BTreeSet::new() }
     }
 
-    /// Gives a thing a time, in place of the one that it had, which is returned.
+    /// Sets the time of a key, and returns its time before.
     pub(super) fn set(&mut self, key: K, at: Nanos) -> Option<Nanos> {
         let before = self.by_key.insert(key, at);
         if before != Some(at) {
@@ -28,7 +28,7 @@ impl<K: Ord + Copy> Agenda<K> {
         before
     }
 
-    /// Gives a thing a time or takes it out.
+    /// Sets the time of a key, or removes the key.
     pub(super) fn put(&mut self, key: K, at: Option<Nanos>) {
         match at {
             Some(at) => _ = self.set(key, at),
@@ -36,7 +36,7 @@ impl<K: Ord + Copy> Agenda<K> {
         }
     }
 
-    /// Takes a thing out. False if it is not there.
+    /// Removes a key. False if it is not there.
     pub(super) fn remove(&mut self, key: K) -> bool {
         let at = self.by_key.remove(&key);
         at.is_some_and(|at| self.by_time.remove(&(at, key)))
@@ -47,13 +47,13 @@ impl<K: Ord + Copy> Agenda<K> {
         self.by_time.clear();
     }
 
-    /// The first whose time has come.
+    /// Returns the first key whose time has come.
     pub(super) fn due(&self, now: Nanos) -> Option<K> {
         let (at, key) = self.by_time.first()?;
         (*at <= now).then_some(*key)
     }
 
-    /// The first, whenever its time is.
+    /// Returns the first key, whenever its time is.
     pub(super) fn first(&self) -> Option<K> {
         self.by_time.first().map(|(_, key)| *key)
     }
@@ -70,7 +70,7 @@ impl<K: Ord + Copy> Agenda<K> {
         self.by_key.len()
     }
 
-    /// In the order of names, from one on.
+    /// Iterates in the order of keys, from one on.
     pub(super) fn from(&self, key: K) -> impl Iterator<Item = (K, Nanos)> + '_ {
         self.by_key.range(key..).map(|(key, at)| (*key, *at))
     }

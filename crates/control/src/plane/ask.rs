@@ -1,9 +1,9 @@
 //! Questions in the name of a sender.
 //!
 //! An endpoint with a static neighbour entry never asks, and one that was silent since it came was
-//! never learned. When such a pair is to talk, nobody would ever find the receiver. A frame that
+//! never learned. When such a pair is to talk, the receiver would never be found. A frame that
 //! misses names both by their IP addresses, and this is enough to ask for the receiver as the
-//! sender would have: its answer is what it is learned from.
+//! sender would have: the receiver is learned from its answer.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,17 +16,16 @@ use crate::frame::Frame;
 use crate::learn::{is_unicast_v4, is_unicast_v6};
 use crate::resolve::{advertise, emit_message};
 
-/// The smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
+/// Size of the smallest frame in bytes, without frame check sequence (IEEE 802.3 clause 4A.4.2).
 const FRAME_SIZE_MIN: usize = 60;
 
-/// In whose name this host asks its own endpoints whether they are there: a locally administered
-/// address (IEEE 802 clause 8.4) that no endpoint has. Every host has the same, and no frame to it
-/// leaves its host.
+/// Source of this host's questions to its own endpoints: a locally administered address (IEEE 802
+/// clause 8.4) that no endpoint has. Every host has the same, and no frame to it leaves its host.
 pub(super) const MAC: Mac = Mac([0x02, 0x53, 0x6c, 0x75, 0x69, 0x63]);
 
-/// The question whether the endpoint `mac` has `ip`, to itself only. ARP asks as a probe does,
-/// which leaves no trace in its caches; Neighbor Discovery asks as for reachability (RFC 4861
-/// clause 7.3.3), for a probe would be taken for another who wants the address.
+/// Returns the question to the endpoint `mac` for `ip`, sent to it only. ARP asks as a probe does,
+/// which leaves no trace in its caches. Neighbor Discovery asks as for reachability (RFC 4861
+/// clause 7.3.3), because a probe would be taken for another endpoint that wants the address.
 pub(super) fn to_endpoint(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
     use core::net::IpAddr;
     let (ethertype, payload) = match ip {
@@ -40,8 +39,8 @@ pub(super) fn to_endpoint(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
     frame_of(ethernet::Repr { dst: mac, src: MAC, ethertype }, &[], &payload)
 }
 
-/// What the endpoint `mac` would say to all of having `ip`: an ARP announcement (RFC 5227 section
-/// 2.3), or an unsolicited advertisement that overrides (RFC 4861 clause 7.2.6).
+/// Returns the announcement of `ip` by the endpoint `mac` to all: an ARP announcement (RFC 5227
+/// section 2.3), or an unsolicited advertisement that overrides (RFC 4861 clause 7.2.6).
 pub(super) fn announcement(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
     use core::net::IpAddr;
     let (dst, ethertype, payload) = match ip {
@@ -59,15 +58,15 @@ pub(super) fn announcement(mac: Mac, ip: core::net::IpAddr) -> Vec<u8> {
     frame_of(ethernet::Repr { dst, src: mac, ethertype }, &[], &payload)
 }
 
-/// Between whom a packet goes.
+/// Source and destination of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pair {
     V4(Ipv4Addr, Ipv4Addr),
     V6(Ipv6Addr, Ipv6Addr),
 }
 
-/// The question for the receiver of the frame that begins with `head`, which `frame` is read from;
-/// `None` if its packet does not say who that is.
+/// Returns the question for the receiver of the frame that begins with `head` and is parsed as
+/// `frame`; `None` if its packet does not name the receiver.
 pub(super) fn question(head: &[u8], frame: &Frame<'_>) -> Option<Vec<u8>> {
     let pair = pair_of(head, frame)?;
     let (dst, ethertype, payload) = match pair {
@@ -85,7 +84,7 @@ pub(super) fn question(head: &[u8], frame: &Frame<'_>) -> Option<Vec<u8>> {
     Some(frame_of(ethernet::Repr { dst, src: frame.src, ethertype }, frame.tags, &payload))
 }
 
-/// A frame with these tags, padded to the smallest one.
+/// Returns a frame with these tags, padded to the smallest one.
 fn frame_of(header: ethernet::Repr, tags: &[u8], payload: &[u8]) -> Vec<u8> {
     let start = ethernet::HEADER_SIZE + tags.len();
     let mut out = vec![0; (start + payload.len()).max(FRAME_SIZE_MIN)];
@@ -107,7 +106,7 @@ fn solicitation(src: Ipv6Addr, target: Ipv6Addr, group: Ipv6Addr, mac: Mac) -> V
 
 fn pair_of(head: &[u8], frame: &Frame<'_>) -> Option<Pair> {
     if let crate::frame::Body::Arp(arp) = frame.body {
-        // An answer to somebody who is not known.
+        // An answer to an unknown endpoint.
         return v4(arp.sender_ip, arp.target_ip);
     }
     let type_start = ethernet::HEADER_SIZE - size_of::<EtherType>() + frame.tags.len();

@@ -1,4 +1,4 @@
-//! Why an endpoint is not bound to a port.
+//! Reasons why an endpoint is not bound to a port.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use sluice_base::{Mac, PortId};
 
 use crate::mobility::Refusal;
 
-/// Addresses that a local endpoint is bound with cannot be claimed.
+/// Reason why the addresses that a local endpoint is bound with cannot be claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindError {
     /// There is no such port in that network.
@@ -15,7 +15,7 @@ pub enum BindError {
     GroupAddress(Mac),
     /// The table has no room.
     Full,
-    /// It may not be claimed here.
+    /// The endpoint may not be claimed here.
     Refused(Refusal),
 }
 

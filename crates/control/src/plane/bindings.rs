@@ -1,19 +1,21 @@
-//! Endpoints that are known by configuration, and who else says the same.
+//! Endpoints that are known by configuration, and rival bindings of other hosts.
 //!
 //! ```text
 //!   another host is bound with the MAC, or another endpoint with the IP address
-//!     later than the own binding ──> the own one ends: retracted, taken from the switch, told of
-//!     neither is later ──> conflict: the order of claims says who has it at all hosts
+//!     later than the own binding ──> the own one ends: retracted, taken from the switch, reported
+//!     neither is later ──> conflict: the order of claims decides, alike at all hosts
 //!     earlier ──> its host ends it
 //! ```
 //!
 //! A binding is **later** if it was taken over ([`Plane::take`]): its MAC has more moves, its
-//! addresses have higher sequences than a first binding. Whoever adds a port takes nothing over
-//! that is bound elsewhere, unless told to ([`Plane::bound_elsewhere`], [`Plane::next_taking`]). So
-//! two that are neither later were configured while their hosts did not know each other.
+//! addresses have higher sequences than a first binding. A host that adds a port takes over no
+//! binding of another host, unless told to ([`Plane::bound_elsewhere`], [`Plane::next_taking`]). So
+//! two bindings of which neither is later were configured while their hosts did not know each
+//! other.
 //!
-//! How late a binding is goes with it, so that it is known after a restart of either host. An
-//! endpoint that lost its last address is bound no more: without any it could use all.
+//! The number of the taking is part of the claim, so that it is known after a restart of either
+//! host. An endpoint that lost its last address is bound no more: without any it could use all
+//! addresses.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -33,7 +35,7 @@ use crate::vport::{Claim, IP_SEQUENCE_DOWN, IP_SEQUENCE_FIRST, Ips, Key, Origin,
 pub struct BoundAt {
     /// The endpoint that is bound.
     pub key: Key,
-    /// The address that it is bound with; `None`: it is the MAC that is meant.
+    /// The address that the endpoint is bound with; `None`: the binding of the MAC is meant.
     pub ip: Option<IpAddr>,
     /// Its host.
     pub host: HostId,
@@ -41,21 +43,21 @@ pub struct BoundAt {
     pub port: PortId,
 }
 
-/// Two bindings of one thing.
+/// Two bindings of the same MAC or address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rivals {
-    /// The one that all hosts follow.
+    /// The binding that all hosts follow.
     pub first: BoundAt,
     /// The other one.
     pub second: BoundAt,
 }
 
-/// A part of an own binding that ended as somebody took it over.
+/// A part of an own binding that another host took over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     port: PortId,
     key: Key,
-    /// `None`: all of it.
+    /// The address; `None`: the whole binding.
     ip: Option<IpAddr>,
 }
 
@@ -66,16 +68,17 @@ impl Ended {
 }
 
 impl Plane {
-    /// The endpoint at a port is known by configuration: it is claimed until [`Self::unbind`], with
-    /// these addresses, and those that it shares ([`Self::allow`]).
+    /// Binds an endpoint to a port: it is claimed until [`Self::unbind`], with these addresses, and
+    /// the ones that it shares ([`Self::allow`]).
     ///
     /// # Errors
-    /// It is not claimed; nothing is changed.
+    /// The endpoint is not claimed; nothing is changed.
     pub fn bind(&mut self, now: Nanos, port: PortId, key: Key, ips: Ips) -> Result<(), BindError> {
         self.take(now, port, key, ips, 0)
     }
 
-    /// As [`Self::bind`], of what was taken over: `taken` as [`Self::next_taking`] said then.
+    /// As [`Self::bind`], for a binding that was taken over, with the number `taken` that
+    /// [`Self::next_taking`] returned then.
     ///
     /// # Errors
     /// As of [`Self::bind`].
@@ -113,8 +116,8 @@ impl Plane {
         if !self.publish(now, &Claim { moves: moves.max(taken), ..wanted }) {
             return Err(BindError::Full);
         }
-        // Not of IPv6: nobody knows whether it is a router, and who hears that a router is none
-        // gives up its routes (RFC 4861 clause 7.2.5).
+        // Not IPv6: it is not known if the endpoint is a router, and a neighbour that hears that a
+        // router is none gives up its routes (RFC 4861 clause 7.2.5).
         for ip in bound.iter().filter(IpAddr::is_ipv4) {
             self.announce(key, ip);
         }
@@ -125,8 +128,8 @@ impl Plane {
         Ok(())
     }
 
-    /// An endpoint is not bound any more. It is claimed again when it is learned. Nothing happens
-    /// if it is not bound here.
+    /// Ends a binding. The endpoint is claimed again when it is learned. Nothing happens if it is
+    /// not bound here.
     pub fn unbind(&mut self, now: Nanos, key: Key) {
         let now = self.clock.at(now);
         self.taken.remove(&key);
@@ -135,7 +138,7 @@ impl Plane {
         }
     }
 
-    /// Addresses as a binding claims them: not answered for while the link is down.
+    /// Returns addresses as a binding claims them: not answered for while the link is down.
     pub(super) fn bound_ips(&self, port: PortId, key: Key, ips: &Ips) -> Ips {
         let first = IP_SEQUENCE_FIRST.saturating_add(self.taking(key));
         ips.all_at(if self.nets.is_up(port) { first } else { IP_SEQUENCE_DOWN })
@@ -145,8 +148,8 @@ impl Plane {
         self.taken.get(&key).copied().unwrap_or(0)
     }
 
-    /// The binding of another host that is there and has this endpoint, or another endpoint of it
-    /// that has one of these addresses. A binding of a host that is gone stands against nothing.
+    /// Returns the binding of another live host for this endpoint, or of another endpoint for one
+    /// of these addresses. A binding of a stale host does not count.
     #[must_use]
     pub fn bound_elsewhere(&self, key: Key, ips: &[IpAddr]) -> Option<BoundAt> {
         let of_mac = self.table.claims(key).find(|vport| self.is_rival(vport));
@@ -159,7 +162,7 @@ impl Plane {
         of_mac.map(|vport| at(&vport, None)).or(of_ips)
     }
 
-    /// The number with which a binding of this endpoint is later than all that are known.
+    /// Returns the number with which a binding of this endpoint is later than all known ones.
     #[must_use]
     pub fn next_taking(&self, key: Key, ips: &[IpAddr]) -> u32 {
         let moves = self.table.claims(key).map(|vport| vport.claim.moves);
@@ -171,7 +174,8 @@ impl Plane {
         moves.chain(bound).max().unwrap_or(0).saturating_add(1)
     }
 
-    /// Bindings that two hosts have: MACs at any two, and addresses of this host's bindings.
+    /// Returns the bindings that two hosts have: MACs at any two, and addresses of this host's
+    /// bindings.
     #[must_use]
     pub fn rivals(&self) -> Vec<Rivals> {
         let mut all = Vec::new();
@@ -197,7 +201,7 @@ impl Plane {
         all
     }
 
-    /// The endpoints of live hosts that are bound with an address, in the network of `key`.
+    /// Returns the endpoints of live hosts that are bound with an address, in the network of `key`.
     fn bound_with(&self, key: &Key, ip: IpAddr) -> Vec<Vport> {
         let all = self.table.all_with_ip(key.vni, ip);
         all.filter(|vport| is_bound(vport) && vport.claim.is_bound_with(ip)).collect()
@@ -207,7 +211,7 @@ impl Plane {
         is_bound(vport) && vport.owner != self.own
     }
 
-    /// Own bindings follow what others are bound with.
+    /// Makes own bindings follow the bindings of others.
     pub(super) fn bindings_follow(&mut self, now: Nanos, change: &Change) {
         let is_others = change.after.is_some_and(|after| after.owner != self.own);
         if !is_others {
@@ -219,7 +223,7 @@ impl Plane {
         }
     }
 
-    /// An endpoint is bound here, and perhaps elsewhere.
+    /// Compares the own binding of an endpoint with a rival one, if there are both.
     fn mac_is_bound(&mut self, now: Nanos, key: Key) {
         let own = self.own_claim(key).filter(|claim| claim.origin == Origin::Bound);
         let rival = self.table.claims(key).find(|vport| self.is_rival(vport));
@@ -231,14 +235,14 @@ impl Plane {
         }
     }
 
-    /// An endpoint has an address, with which it may be bound, and one here as well.
+    /// Compares the own binding of an address with a rival one, if there are both.
     fn ip_is_bound(&mut self, now: Nanos, key: Key, ip: IpAddr) {
         let bound = self.bound_with(&key, ip);
         let own = bound.iter().find(|vport| vport.owner == self.own);
         let rivals = bound.iter().filter(|vport| vport.owner != self.own);
         let rival = rivals.max_by_key(|vport| vport.claim.ips.sequence(ip));
         let (Some(own), Some(rival)) = (own, rival) else { return };
-        // What is claimed of an own one says nothing while its link is down.
+        // The sequence in an own claim is void while its link is down.
         let own_sequence = IP_SEQUENCE_FIRST.saturating_add(self.taking(own.claim.key));
         let sequence = rival.claim.ips.sequence(ip).unwrap_or(IP_SEQUENCE_DOWN);
         if sequence > own_sequence {
@@ -249,7 +253,7 @@ impl Plane {
         }
     }
 
-    /// Another host has taken an own binding over, or one address of it.
+    /// Ends an own binding, or one address of it, that another host has taken over.
     fn end_binding(&mut self, now: Nanos, own: &Claim, ip: Option<IpAddr>, to: HostId) {
         let Claim { key, port, mut ips, .. } = *own;
         self.outbox.event(Event::BindingTaken { key, ip, to });
@@ -268,7 +272,7 @@ impl Plane {
         }
     }
 
-    /// A new switch has the bindings of the configuration.
+    /// Repeats ended bindings to a new switch, which has the bindings of the configuration.
     pub(super) fn end_bindings_again(&mut self) {
         for ended in self.ended.clone() {
             self.end_at_switch(&ended);

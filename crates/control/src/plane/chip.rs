@@ -1,8 +1,9 @@
-//! What is in the chip, as far as this host put it there.
+//! Model of the switch's forwarding table ("chip"), as far as this host filled it.
 //!
-//! The chip is a cache of the vport table: an endpoint comes in when a frame needs it, follows the
-//! table while it is there, and goes when it was not used for its life or when there are more
-//! remote ones than may be. The switch may evict on its own; what it evicted misses again.
+//! The forwarding table is a cache of the vport table: an endpoint comes in when a frame needs it,
+//! follows the vport table while it is there, and goes when it was not used for its life or when
+//! there are more remote endpoints than may be. The switch may evict on its own; an evicted
+//! endpoint misses again.
 
 use alloc::collections::BTreeMap;
 
@@ -14,15 +15,15 @@ use crate::vport::Key;
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     way: Way,
-    /// When it was used last, and a number that tells equal times apart.
+    /// Time of the last use, and a number that tells equal times apart.
     used: (Nanos, u64),
 }
 
-/// What is installed.
+/// Endpoints that are installed.
 #[derive(Debug)]
 pub(super) struct Chip {
     entries: BTreeMap<Key, Entry>,
-    /// By last use; remote endpoints and local ones apart, for only the former are bounded by
+    /// Endpoints by last use; remote and local ones apart, because only remote ones are bounded by
     /// flows.
     remote: BTreeMap<(Nanos, u64), Key>,
     local: BTreeMap<(Nanos, u64), Key>,
@@ -61,7 +62,8 @@ impl Chip {
         self.entries.get(&key).map(|entry| entry.used.0)
     }
 
-    /// Who has to go before another one can come in: the one that was not used for longest.
+    /// Returns the endpoint that has to go before another one can come in: the least recently used
+    /// one.
     pub(super) fn in_the_way(&self, way: Way) -> Option<Key> {
         let (order, most) = match way {
             Way::Port(_) => (&self.local, self.local_max),
@@ -71,7 +73,7 @@ impl Chip {
         first.filter(|_| order.len() >= most)
     }
 
-    /// Puts an endpoint in, or to another place; it counts as used.
+    /// Installs an endpoint, or moves it; it counts as used.
     pub(super) fn put(&mut self, now: Nanos, key: Key, way: Way) {
         self.remove(key);
         let used = (now, self.next);
@@ -86,7 +88,7 @@ impl Chip {
         Some(way)
     }
 
-    /// An endpoint was used. False if it is not in the chip.
+    /// Notes that an endpoint was used. False if it is not installed.
     pub(super) fn touch(&mut self, now: Nanos, key: Key) -> bool {
         let way = self.way(key);
         if let Some(way) = way {
@@ -95,7 +97,7 @@ impl Chip {
         way.is_some()
     }
 
-    /// An endpoint whose life is over.
+    /// Returns an endpoint whose life is over.
     pub(super) fn expired(&self, now: Nanos) -> Option<Key> {
         let firsts = [self.remote.first_key_value(), self.local.first_key_value()];
         let over = |((used, _), _): &(&(Nanos, u64), &Key)| used.after(self.life) <= now;
@@ -107,7 +109,7 @@ impl Chip {
         firsts.into_iter().flatten().map(|((used, _), _)| used.after(self.life)).min()
     }
 
-    /// Everything, in order, from a key on.
+    /// Iterates over all endpoints in order, each with its way and its last use.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, Way, Nanos)> + '_ {
         self.entries.iter().map(|(key, entry)| (*key, entry.way, entry.used.0))
     }

@@ -1,8 +1,8 @@
-//! What the rest does when the table changes.
+//! Consequences of changes of the table.
 //!
 //! Every change of the table comes through [`Plane::follow`] or, where one call makes several,
-//! [`Plane::follow_all`]: the negative cache, what waits, the chip, the history of moves and the
-//! own claims follow it, the own claims last of all.
+//! [`Plane::follow_all`]: the negative cache, wanted endpoints, the forwarding table, the history
+//! of moves and the own claims follow it, the own claims last of all.
 
 use core::slice;
 
@@ -20,14 +20,14 @@ impl Plane {
         if holder.owner == self.own { Way::Port(holder.port) } else { Way::Host(holder.owner) }
     }
 
-    /// Takes over a change of the table.
+    /// Follows a change of the table.
     pub(super) fn follow(&mut self, now: Nanos, change: &Change, why: Why) {
         self.follow_all(now, slice::from_ref(change), |_| why);
     }
 
-    /// Takes over changes that the table has been through already, in their order. To yield changes
-    /// the table once more. This comes when all are taken over: before that, the rest would follow
-    /// the newest change first and end with an older one.
+    /// Follows changes that the table has made already, in their order. A withdrawal of an own
+    /// claim changes the table once more. Therefore it comes after all changes are followed:
+    /// otherwise the other parts would follow the newest change first and end with an older one.
     pub(super) fn follow_all(
         &mut self,
         now: Nanos,
@@ -69,8 +69,8 @@ impl Plane {
         self.tell(change, why);
     }
 
-    /// Another host has the endpoint now: what this one claims of it is withdrawn (RFC 7432 clause
-    /// 15), unless it is bound, which is for somebody else to change.
+    /// Withdraws the own claim for an endpoint that another host has now (RFC 7432 clause 15),
+    /// unless it is bound: a binding is for the operator to change.
     fn yield_claim(&mut self, now: Nanos, key: Key) {
         let own = self.own_claim(key);
         if own.is_some_and(|claim| claim.origin != Origin::Bound) {
@@ -79,13 +79,13 @@ impl Plane {
         }
     }
 
-    /// What this host claims of an endpoint.
+    /// Returns this host's claim for an endpoint.
     pub(super) fn own_claim(&self, key: Key) -> Option<Claim> {
         self.table.claims(key).find(|vport| vport.owner == self.own).map(|vport| vport.claim)
     }
 
-    /// Claims an endpoint for this host: here and, with the next writes, everywhere. False without
-    /// room.
+    /// Claims an endpoint for this host: in the own table at once, and at other hosts with the next
+    /// writes. False without room.
     pub(super) fn publish(&mut self, now: Nanos, claim: &Claim) -> bool {
         let Ok(change) = self.table.claim(now, self.own, claim) else {
             self.claims_full();
@@ -96,7 +96,7 @@ impl Plane {
         true
     }
 
-    /// Claims an endpoint no more.
+    /// Withdraws the own claim for an endpoint.
     pub(super) fn retract(&mut self, now: Nanos, key: Key, why: Why) {
         self.publisher.withdraw(key);
         let change = self.table.withdraw(now, self.own, key);
@@ -109,20 +109,20 @@ impl Plane {
     }
 
     pub(super) fn held(&mut self, port: PortId, key: Key, why: Refusal) {
-        // A freeze is told once, not for every frame that it holds.
+        // A freeze is reported once, not for every frame that it holds.
         if !matches!(why, Refusal::Frozen { alarm: false, .. }) {
             self.outbox.event(Event::Held(port, key, why));
         }
     }
 
-    /// Puts an endpoint into the chip, or to another place there.
+    /// Installs an endpoint in the forwarding table, or moves it there.
     pub(super) fn install(&mut self, now: Nanos, key: Key, way: Way) {
         let before = self.chip.way(key);
         if before.is_none() && !self.outbox.has_room() {
             return;
         }
         if before != Some(way) {
-            // It goes first, or it might be the one that has to make room for itself.
+            // The old entry goes first, or it might be evicted to make room for itself.
             if let Some(before) = self.chip.remove(key) {
                 self.flow_ended(now, key, before, End::Moved);
             }
@@ -133,7 +133,7 @@ impl Plane {
         self.outbox.command(Command::Install { vni: key.vni, mac: key.mac, to: way });
     }
 
-    /// When there are as many as may be, the one goes that was not used for longest.
+    /// Evicts the least recently used endpoint if there are as many as may be.
     pub(super) fn make_flow_room(&mut self, now: Nanos, way: Way) {
         let Some(key) = self.chip.in_the_way(way) else { return };
         if let Way::Host(_) = way {
@@ -143,14 +143,14 @@ impl Plane {
         self.uninstall(now, key, End::Evicted);
     }
 
-    /// Takes an endpoint out of the chip, if it is there.
+    /// Takes an endpoint out of the forwarding table, if it is there.
     pub(super) fn uninstall(&mut self, now: Nanos, key: Key, end: End) {
         let Some(way) = self.chip.remove(key) else { return };
         self.outbox.command(Command::Remove { vni: key.vni, mac: key.mac });
         self.flow_ended(now, key, way, end);
     }
 
-    /// A way to an endpoint is in the chip: one to another host is a flow, and needs its tunnel.
+    /// Notes that an endpoint is installed. A way to another host is a flow, and needs its tunnel.
     pub(super) fn flow_made(&mut self, now: Nanos, key: Key, way: Way) {
         if let Way::Host(host) = way {
             let turn = self.tunnels.flow_made(now, host, Flow::Encap);
@@ -197,7 +197,7 @@ impl Plane {
         for (ip, sequence) in change.duplicates.with_sequences() {
             let all = self.table.all_with_ip(key.vni, ip);
             let mut others = all.filter(|vport| vport.claim.key != key);
-            // One that is announced moves.
+            // An announced address moves without conflict.
             if others.all(|vport| vport.claim.ips.sequence(ip) < Some(sequence)) {
                 continue;
             }

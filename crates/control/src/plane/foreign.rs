@@ -1,8 +1,8 @@
 //! Endpoints of hosts that do not speak the protocol.
 //!
-//! Nobody publishes them: each member learns them from the frames that come from their hosts, for
-//! itself, and forgets them when none has been punted for the life of what is learned. What is
-//! only sent to does not live longer by that. A MAC is at one foreign host at a time: the last one.
+//! No host publishes them: each member learns them for itself from the frames of their hosts, and
+//! forgets them when no frame has been punted for the life of a learned endpoint. Frames to an
+//! endpoint do not prolong its life. A MAC is at one foreign host at a time: the last one.
 
 use alloc::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::learn;
 use crate::mobility::Why;
 use crate::vport::{Claim, Ips, Key, Origin};
 
-/// Which there are, and until when.
+/// Foreign endpoints, with their hosts and ages.
 #[derive(Debug)]
 pub(super) struct Foreign {
     owners: BTreeMap<Key, HostId>,
@@ -42,7 +42,7 @@ impl Foreign {
         self.ages.due(now).map(|key| (key, self.owners[&key]))
     }
 
-    /// Who has to go before another one can come in.
+    /// Returns the endpoint that has to go before another one can come in.
     fn in_the_way(&self, key: Key) -> Option<(Key, HostId)> {
         let full = self.owners.len() >= self.max && !self.owners.contains_key(&key);
         let first = self.ages.first().filter(|_| full)?;
@@ -67,7 +67,7 @@ impl Plane {
         if let Some(ip) = ip
             && ips.insert(ip).is_err()
         {
-            // The address that is in use is worth more than one that was.
+            // The address in use is worth more than former ones.
             ips = [ip].into_iter().collect::<Ips>();
         }
         let claim = Claim { key, port: PortId(0), ips, origin: Origin::Learned, moves: 0 };
@@ -99,7 +99,7 @@ impl Plane {
         }
     }
 
-    /// Forgets those that are too old.
+    /// Forgets endpoints whose life is over.
     pub(super) fn age_foreign(&mut self, now: Nanos) {
         while let Some((key, owner)) = self.foreign.due(now) {
             self.drop_claim(now, owner, key, Why::Withdrawn);

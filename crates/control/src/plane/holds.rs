@@ -1,5 +1,5 @@
-//! Holds between hosts ([`crate::hold`]): what the state machines know nothing of, which is who has
-//! which endpoint, and the sessions.
+//! Holds between hosts ([`crate::hold`]): the place of each endpoint and the sessions, of which the
+//! state machines know nothing.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -15,8 +15,9 @@ use crate::table::Change;
 use crate::vport::Key;
 
 impl Plane {
-    /// An own port takes what comes like this from now on, and these hosts send to it. Those that
-    /// are members are told with the next writes. Data says so again after [`Self::chip_lost`].
+    /// Sets the state of an own port as a receiver, and the hosts that send to it. The members
+    /// among them hear of it with the next writes. The data process repeats the state after
+    /// [`Self::chip_lost`].
     pub fn receiver(
         &mut self,
         now: Nanos,
@@ -53,12 +54,12 @@ impl Plane {
         }
     }
 
-    /// A port is gone: it holds nobody.
+    /// Notes that a port is gone, so that it holds no sender.
     pub(super) fn port_is_fine(&mut self, now: Nanos, port: PortId) {
         self.set_receiver(now, port, Receiver::default(), BTreeSet::new());
     }
 
-    /// The switch that knew of receivers and holds is gone.
+    /// Notes that the switch that knew of receivers and holds is gone.
     pub(super) fn holds_lost(&mut self, now: Nanos) {
         for port in self.teller.forget_ports(now) {
             self.outbox.event(Event::Restored(port));
@@ -66,7 +67,7 @@ impl Plane {
         self.keeper.chip_lost();
     }
 
-    /// Takes over a change of the table.
+    /// Follows a change of the table.
     pub(super) fn holds_follow(&mut self, now: Nanos, change: &Change) {
         self.keeper.moved(change.key, change.after.map(|after| after.owner));
         for holder in [change.before, change.after].into_iter().flatten() {
@@ -76,7 +77,7 @@ impl Plane {
         }
     }
 
-    /// Tells the hosts that are to be told now.
+    /// Tells the hosts that are due.
     pub(super) fn tell_holds(&mut self, now: Nanos) {
         while let Some(host) = self.teller.due(now) {
             let asked = self.tell_host(now, host);
@@ -124,7 +125,7 @@ impl Plane {
         asked
     }
 
-    /// What a host is to hold: the own endpoints at ports that it sends to and that are held.
+    /// Returns the holds of a host: the own endpoints at held ports that the host sends to.
     fn held_for(&self, host: HostId) -> Vec<Held> {
         let ports: BTreeMap<PortId, Receiver> = self.teller.wanted(host).collect();
         if ports.is_empty() {
@@ -140,12 +141,12 @@ impl Plane {
             is_meant.then_some((claim.port, Held { vni, mac, held, stuck }))
         });
         let mut claims: Vec<_> = claims.collect();
-        // Neighbours share a group.
+        // Endpoints of one port stand together.
         claims.sort_by_key(|(port, one)| (*port, one.vni, one.mac));
         claims.into_iter().map(|(_, one)| one).collect()
     }
 
-    /// An own question about holds has ended.
+    /// Notes that an own question about holds has ended.
     pub(super) fn hold_answered(
         &mut self,
         now: Nanos,
@@ -158,13 +159,13 @@ impl Plane {
         }
     }
 
-    /// A member says what is to be held.
+    /// Takes a member's message on its holds.
     pub(super) fn hear_hold(&mut self, now: Nanos, host: HostId, ticket: u64, body: &[u8]) {
         let answer = match HoldPart::new_checked(body) {
             Ok(part) => {
                 let Self { keeper, nets, peers, table, chip, .. } = self;
                 let vnets = peers.get(host).map_or(&[][..], |peer| &peer.vnets);
-                // A member is believed of its own endpoints, in networks that both have.
+                // A member may speak for its own endpoints, in networks that both have.
                 let believes = |key: Key| {
                     let owner = table.holder(key).map(|(holder, _)| holder.owner);
                     nets.is_local(key.vni) && vnets.contains(&key.vni) && owner == Some(host)
@@ -178,7 +179,7 @@ impl Plane {
         self.reply_member(now, host, ticket, answer);
     }
 
-    /// Does what is due of what others ask.
+    /// Renews and ends the holds that others ask for.
     pub(super) fn keep_holds(&mut self, now: Nanos) {
         let Self { keeper, chip, outbox, .. } = self;
         keeper.advance(now, |key, host| chip.way(key) == Some(Way::Host(host)));
@@ -190,7 +191,7 @@ impl Plane {
         }
     }
 
-    /// The next [`Command::Hold`]: these wait for no other command.
+    /// Returns the next [`Command::Hold`]: these wait for no other command.
     pub fn urgent_command(&mut self) -> Option<Command> {
         self.keeper.order().map(|order| {
             let (Key { vni, mac }, host) = (order.key, order.host);
@@ -198,12 +199,12 @@ impl Plane {
         })
     }
 
-    /// The own ports that do not take what comes, in order.
+    /// Iterates over the own ports that do not keep up, in order.
     pub fn isolated(&self) -> impl Iterator<Item = (PortId, &Port)> + '_ {
         self.teller.ports()
     }
 
-    /// The own endpoints at a port, in order.
+    /// Returns the own endpoints at a port, in order.
     #[must_use]
     pub fn endpoints_at(&self, port: PortId) -> Vec<Key> {
         let claims = self.table.claims_of(self.own).filter(|claim| claim.port == port);
@@ -212,24 +213,24 @@ impl Plane {
         keys
     }
 
-    /// The endpoints of other hosts whose frames are to be held here, in order.
+    /// Iterates over the endpoints of other hosts whose frames are to be held here, in order.
     pub fn holds(&self) -> impl Iterator<Item = (Key, &Entry)> + '_ {
         self.keeper.entries()
     }
 
-    /// What is to be held of an endpoint of another host.
+    /// Returns the hold of an endpoint of another host.
     #[must_use]
     pub fn hold_of(&self, key: Key) -> Option<&Entry> {
         self.keeper.entry(key)
     }
 
-    /// Whether a member sends to an isolated port and its version knows no holds.
+    /// Returns true if a member sends to an isolated port and its version knows no holds.
     #[must_use]
     pub fn is_deaf_to_holds(&self, host: HostId) -> bool {
         self.teller.is_deaf(host)
     }
 
-    /// What was counted of the holds that others ask for.
+    /// Returns the counters of the holds that others ask for.
     #[must_use]
     pub const fn hold_counts(&self) -> Counts {
         Keeper::counts(&self.keeper)

@@ -1,4 +1,4 @@
-//! Members and their sessions: what the caller says of connections, and what it hears of them.
+//! Members and their sessions: connections as the caller reports them, and their consequences.
 
 use alloc::vec::Vec;
 
@@ -13,23 +13,23 @@ use crate::mobility::Why;
 use crate::session::{self, Due, Error, Session};
 use crate::table::{Change, OwnerState, Progress};
 
-/// So many claims of a host that is removed are forgotten in one step.
+/// Claims of a removed host that are forgotten in one step.
 const EVICT_STEP: usize = 1 << 12;
-/// How often hosts are greeted that are not known to be alive.
+/// Period of greetings to hosts that are not known to be alive.
 const GREET_EVERY: Nanos = Nanos::from_millis(250);
-/// How many at a time: what they know of others comes with their answers.
+/// Hosts that are greeted at a time: their answers bring their knowledge of others.
 const GREET_COUNT: usize = 3;
 
 impl Plane {
-    /// A host is one of the fabric from now on, and has these networks; or it has others now. What
-    /// is known of a host that was there stays.
+    /// Adds a host of the fabric with its networks, or changes its networks. Knowledge of a host
+    /// that was there stays.
     ///
     /// # Panics
-    /// If it is this host.
+    /// If the host is this one.
     pub fn add_host(&mut self, now: Nanos, host: HostId, vnets: &[Vni], kind: Kind) {
         let now = self.clock.at(now);
         assert!(host != self.own, "host {host} is this one");
-        // What it claimed when it was there before must be gone before it claims anew.
+        // Old claims of the host must be gone before it claims anew.
         while self.evicting.contains(&host) {
             self.evict_some(now);
         }
@@ -65,8 +65,8 @@ impl Plane {
         Session::new(config, mix(self.seed ^ mix(u64::from(peer.0) << 16)))
     }
 
-    /// A host is none of the fabric any more: what it claims is forgotten, at once as far as it is
-    /// in the chip and in steps otherwise. Its connection is to be closed.
+    /// Removes a host of the fabric: its claims are forgotten, at once as far as they are in the
+    /// forwarding table and in steps otherwise. Its connection is to be closed.
     pub fn remove_host(&mut self, now: Nanos, host: HostId) {
         let now = self.clock.at(now);
         self.drop_host(now, host);
@@ -74,7 +74,7 @@ impl Plane {
 
     fn drop_host(&mut self, now: Nanos, host: HostId) {
         if let Some(session) = self.session(host) {
-            // Whoever waits for its answer is told.
+            // Own questions to the host end.
             session.disconnected(now);
             self.hear_talk(now, host);
         }
@@ -92,7 +92,7 @@ impl Plane {
         self.evict_some(now);
     }
 
-    /// Forgets some claims of hosts that are removed.
+    /// Forgets some claims of removed hosts.
     pub(super) fn evict_some(&mut self, now: Nanos) {
         let Some(&host) = self.evicting.first() else { return };
         let mut changes = Vec::new();
@@ -105,7 +105,7 @@ impl Plane {
             self.evicting.remove(0);
             self.outbox.event(Event::ClaimsEvicted(host));
             let is_member = self.peers.get(host).is_some();
-            // Nothing of it is in the chip, so that no flow needs the tunnel.
+            // Nothing of the host is in the forwarding table, so that no flow needs the tunnel.
             if !is_member && self.tunnels.remove(host) {
                 self.outbox.command(Command::CloseTunnel { host });
                 self.outbox.event(Event::TunnelClosed(host, End::Removed));
@@ -113,7 +113,7 @@ impl Plane {
         }
     }
 
-    /// There is a connection, authenticated as the host's.
+    /// Notes a connection, authenticated as the host's.
     pub fn connected(&mut self, now: Nanos, host: HostId) {
         let now = self.clock.at(now);
         if let Some(session) = self.session(host) {
@@ -123,7 +123,7 @@ impl Plane {
         self.looked_at(now, host);
     }
 
-    /// The connection to a host is gone, or an attempt failed.
+    /// Notes that the connection to a host is gone, or an attempt failed.
     pub fn disconnected(&mut self, now: Nanos, host: HostId) {
         let now = self.clock.at(now);
         if let Some(session) = self.session(host) {
@@ -134,8 +134,8 @@ impl Plane {
     }
 
     /// Takes the whole messages at the start of `bytes`, which came on the connection of a host,
-    /// and returns how many bytes these were. The rest is to be handed in again with more behind
-    /// it. Bytes of a host that is not there are taken and do nothing.
+    /// and returns their size. The rest is to be handed in again with more behind it. Bytes of an
+    /// unknown host are taken and do nothing.
     ///
     /// # Errors
     /// The connection is to be ended: [`Self::write`] once more, then [`Self::disconnected`].
@@ -162,7 +162,7 @@ impl Plane {
         taken
     }
 
-    /// A datagram of the failure detector came from a host, as whose it is authenticated.
+    /// Takes a datagram of the failure detector, authenticated as the host's.
     pub fn datagram(&mut self, now: Nanos, host: HostId, bytes: &[u8]) {
         let now = self.clock.at(now);
         let Self { liveness, peers, .. } = self;
@@ -170,10 +170,9 @@ impl Plane {
         self.hear(now);
     }
 
-    /// Appends what is to be sent to a host to `out`, up to `budget` bytes, and returns how many
-    /// these are: to be called until it returns zero or the connection takes no more, and again
-    /// when the connection takes more. What was appended must be sent, in order, or the connection
-    /// closed.
+    /// Appends the bytes for a host to `out`, up to `budget`, and returns their number. Call this
+    /// until it returns zero or the connection takes no more, and again when the connection takes
+    /// more. Appended bytes must be sent, in order, or the connection closed.
     pub fn write(&mut self, now: Nanos, host: HostId, budget: usize, out: &mut Vec<u8>) -> usize {
         let now = self.clock.at(now);
         let peer = self.peers.get_mut(host).and_then(|peer| peer.session.as_mut());
@@ -184,8 +183,8 @@ impl Plane {
         size
     }
 
-    /// What it is time for with a host. [`Due::Hung`]: its connection is to be closed, and the
-    /// session knows.
+    /// Returns the action that is due for a host. [`Due::Hung`]: its connection is to be closed,
+    /// and the session knows.
     pub fn due(&mut self, now: Nanos, host: HostId) -> Due {
         let now = self.clock.at(now);
         let peer = self.peers.get_mut(host);
@@ -200,11 +199,11 @@ impl Plane {
         due
     }
 
-    /// A host whose session has something to do: [`Self::due`] and [`Self::write`] are to be called
-    /// for it. The same one, until they were.
+    /// Returns a host whose session has something to do: [`Self::due`] and [`Self::write`] are to
+    /// be called for it. Returns the same host until they were.
     #[must_use]
     pub fn ready(&self, now: Nanos) -> Option<HostId> {
-        // The caller's clock may be ahead of what was last said; not all of that has to pass.
+        // The caller's clock may be ahead of its last value here: the difference is added.
         let ahead = now.since(self.clock.outside(self.clock.latest()));
         self.peers.ready(self.clock.latest().after(ahead))
     }
@@ -213,7 +212,7 @@ impl Plane {
         self.peers.get_mut(host)?.session.as_mut()
     }
 
-    /// Something was done with the session of a host: what has changed by it.
+    /// Follows the state of a host's session after a call.
     pub(super) fn looked_at(&mut self, now: Nanos, host: HostId) {
         self.hear_talk(now, host);
         let Some(peer) = self.peers.get_mut(host) else { return };
@@ -224,7 +223,8 @@ impl Plane {
             let is_known = matches!(peer.health, Health::Alive(_));
             self.outbox.event(Event::SessionUp(host));
             self.teller.up(now, host);
-            // Its life is shown, and there are keys: nothing has to wait for the next round.
+            // The connection has shown the host's life, and there are keys: the greeting need not
+            // wait for the next round.
             if !is_known {
                 self.liveness.greet(now, host);
                 self.hear(now);
@@ -265,7 +265,7 @@ impl Plane {
         self.peers.grace.put(host, at.filter(|_| lost.is_some() || claims));
     }
 
-    /// What is due for hosts without a session.
+    /// Does everything that is due for hosts without a session.
     pub(super) fn age_hosts(&mut self, now: Nanos) {
         while let Some(host) = self.peers.grace.due(now) {
             let Some(peer) = self.peers.get_mut(host) else { return };
@@ -282,7 +282,7 @@ impl Plane {
         }
     }
 
-    /// The claims of a host that was away for too long go; it stays a member.
+    /// Forgets the claims of a host that was away for too long; it stays a member.
     fn forget_claims(&mut self, now: Nanos, host: HostId) {
         if let Some(peer) = self.peers.get_mut(host) {
             peer.aside.clear();
@@ -311,10 +311,10 @@ impl Plane {
         }
     }
 
-    /// Takes over what the failure detector thinks and wants to send.
+    /// Takes changes and datagrams of the failure detector.
     pub(super) fn hear(&mut self, now: Nanos) {
         if self.liveness.take_rejoined() {
-            // Others believe nobody else of it.
+            // Members believe the news of this host's life from itself only.
             let members = self.peers.iter().filter(|(_, peer)| peer.kind == Kind::Member);
             for host in members.map(|(host, _)| host).collect::<Vec<_>>() {
                 self.liveness.greet(now, host);
@@ -349,7 +349,7 @@ impl Plane {
     }
 }
 
-/// Why an endpoint changed that a host spoke of.
+/// Returns the reason of a change that a host's message made.
 fn why_of(change: &Change, host: HostId) -> Why {
     let had = change.before.is_some_and(|before| before.owner == host);
     let has = change.after.is_some_and(|after| after.owner == host);

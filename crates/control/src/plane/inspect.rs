@@ -1,4 +1,4 @@
-//! What people may look at. Nothing here changes anything, and nothing of it is fast.
+//! Queries for people. They change nothing, and are not fast.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -15,14 +15,15 @@ use crate::table::{OwnerState, Vport};
 use crate::vport::Key;
 
 impl Plane {
-    /// The endpoints of a network in the order of their MACs: the first `count` after `after`.
+    /// Returns the endpoints of a network in the order of their MACs: the first `count` after
+    /// `after`.
     #[must_use]
     pub fn vports(&self, vni: Vni, after: Option<Mac>, count: usize) -> Vec<Vport> {
         self.table.list(vni, after, count)
     }
 
-    /// All that is known of an endpoint; `None` if nobody claims it. Times are this plane's own:
-    /// [`Self::elapsed`] says how long ago they were.
+    /// Returns all knowledge of an endpoint; `None` if no host claims it. Times are this plane's
+    /// own; [`Self::elapsed`] is the present on that scale.
     #[must_use]
     pub fn vport(&self, key: Key) -> Option<VportInfo> {
         let vport = self.table.find(key)?;
@@ -42,19 +43,19 @@ impl Plane {
         })
     }
 
-    /// The best claim for an endpoint of a network that has an IP address.
+    /// Returns the best claim for an endpoint of a network that has an IP address.
     #[must_use]
     pub fn vport_of_ip(&self, vni: Vni, ip: IpAddr) -> Option<Vport> {
         self.table.find_ip(vni, ip)
     }
 
-    /// How many endpoints this host claims.
+    /// Number of endpoints that this host claims.
     #[must_use]
     pub fn own_claims(&self) -> u64 {
         self.table.digest(self.own).count
     }
 
-    /// Every host's claim for an endpoint, the winner's first.
+    /// Iterates over every host's claim for an endpoint, the winner's first.
     pub fn claims(&self, key: Key) -> impl Iterator<Item = Vport> + '_ {
         self.table.claims(key)
     }
@@ -65,50 +66,50 @@ impl Plane {
         self.mobility.clear(now, key)
     }
 
-    /// The networks that anybody claims something in, in order, and how many endpoints each has.
+    /// Iterates over the networks with claims, in order, each with its number of endpoints.
     pub fn vnets(&self) -> impl Iterator<Item = (Vni, u32)> + '_ {
         self.table.vnets()
     }
 
-    /// The networks of this host, in order.
+    /// Iterates over the networks of this host, in order.
     pub fn own_vnets(&self) -> impl Iterator<Item = Vni> + '_ {
         self.nets.local()
     }
 
-    /// The hosts that claim anything in a network, in order, and how much.
+    /// Iterates over the hosts with claims in a network, in order, each with its number of claims.
     pub fn hosts_of(&self, vni: Vni) -> impl Iterator<Item = (HostId, u64)> + '_ {
         self.table.hosts_of(vni)
     }
 
-    /// The ports of this host in a network, in order.
+    /// Returns the ports of this host in a network, in order.
     #[must_use]
     pub fn ports_of(&self, vni: Vni) -> &[PortId] {
         self.nets.ports(vni)
     }
 
-    /// The tunnels, by host.
+    /// Iterates over the tunnels, by host.
     pub fn tunnels(&self) -> impl Iterator<Item = TunnelInfo> + '_ {
         self.tunnels.iter()
     }
 
-    /// What is in the chip, in order, where it goes and when it was used last. What goes to hosts
-    /// is the encap flows.
+    /// Iterates over the installed endpoints, in order, each with its way and its last use.
+    /// Endpoints behind hosts are the encap flows.
     pub fn installed(&self) -> impl Iterator<Item = (Key, Way, Nanos)> + '_ {
         self.chip.iter()
     }
 
-    /// How many encap flows there are.
+    /// Number of encap flows.
     #[must_use]
     pub fn flow_count(&self) -> usize {
         self.chip.flow_count()
     }
 
-    /// The decap flows, by host, and until when each is kept.
+    /// Iterates over the decap flows, by host, each with the time until which it is kept.
     pub fn decap_flows(&self) -> impl Iterator<Item = (Vni, HostId, Nanos)> + '_ {
         self.tunnels.decaps()
     }
 
-    /// The other hosts, in order.
+    /// Iterates over the other hosts, in order.
     pub fn hosts(&self) -> impl Iterator<Item = HostInfo> + '_ {
         self.peers.iter().map(|(host, peer)| {
             let session = peer.session.as_ref();
@@ -127,62 +128,62 @@ impl Plane {
         })
     }
 
-    /// This host.
+    /// Returns this host.
     #[must_use]
     pub const fn own(&self) -> HostId {
         self.own
     }
 
-    /// Which run of this host's control plane this is.
+    /// Returns the incarnation: the number of this run of the host's control plane.
     #[must_use]
     pub const fn incarnation(&self) -> u64 {
         self.publisher.incarnation()
     }
 
-    /// The last change of this host's claims.
+    /// Returns the sequence of the last change of this host's claims.
     #[must_use]
     pub const fn sequence(&self) -> u64 {
         self.publisher.last()
     }
 
-    /// How long this plane has run, by its own time: what it says of times is on this scale.
+    /// Returns the time that this plane has run, by its own clock. All its times are on this scale.
     #[must_use]
     pub const fn elapsed(&self) -> Nanos {
         self.clock.latest()
     }
 
-    /// What was counted.
+    /// Returns the counters.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.outbox.counts
     }
 
-    /// How many commands, events and datagrams wait to be taken.
+    /// Numbers of commands, events and datagrams that wait to be taken.
     #[must_use]
     pub fn waiting(&self) -> (usize, usize, usize) {
         let (commands, events, datagrams) = self.outbox.waiting();
         (commands + self.keeper.waiting(), events, datagrams)
     }
 
-    /// How many endpoints are wanted that nobody claims.
+    /// Number of wanted endpoints that no host claims.
     #[must_use]
     pub fn wanted_count(&self) -> usize {
         self.wanted.len()
     }
 
-    /// How many endpoints are learned at a port of this host.
+    /// Number of endpoints that are learned at a port of this host.
     #[must_use]
     pub fn learned_at(&self, port: PortId) -> u32 {
         self.learner.learned_at(port)
     }
 
-    /// How many endpoints of foreign hosts are known.
+    /// Number of known endpoints of foreign hosts.
     #[must_use]
     pub fn foreign_count(&self) -> usize {
         self.foreign.len()
     }
 
-    /// How many punts of a port for a cause were refused for that reason.
+    /// Number of punts of a port for a cause that were refused for that reason.
     ///
     /// # Panics
     /// If there is no such port.
@@ -191,7 +192,7 @@ impl Plane {
         self.policer.refused(port, cause, why)
     }
 
-    /// How many frames of a port taught nothing, for that reason.
+    /// Number of frames of a port that taught nothing, for that reason.
     ///
     /// # Panics
     /// If there is no such port.
@@ -200,7 +201,7 @@ impl Plane {
         self.learner.refused(port, why)
     }
 
-    /// Bytes of the vport table, the largest part, and how many claims it has.
+    /// Bytes of the vport table, the largest part, and its number of claims.
     #[must_use]
     pub fn memory(&self) -> (usize, u32) {
         (self.table.memory_bytes(), self.table.claim_count())

@@ -1,7 +1,7 @@
-//! Which ports and hosts each network has.
+//! The ports and hosts of each network.
 //!
-//! A network is **local** when it was added here; what other hosts have is known of the others,
-//! too, so that adding a network later finds its hosts.
+//! A network is **local** when it was added here. The hosts of other networks are known, too, so
+//! that a network that is added later finds its hosts.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -22,9 +22,9 @@ struct Net {
 struct Port {
     rule: PortRule,
     vnis: Vec<Vni>,
-    /// What its bound endpoints may share.
+    /// Addresses that its bound endpoints may share.
     allowed: Vec<IpPrefix>,
-    /// Somebody is behind it, or nobody has said otherwise.
+    /// True if the link is up, or its state was never reported.
     is_up: bool,
 }
 
@@ -40,7 +40,7 @@ impl Nets {
         self.nets.entry(vni).or_default().local = true;
     }
 
-    /// Takes a network out; the ports that are in no network any more are to be removed.
+    /// Removes a network, and the ports that are in no other network.
     pub(super) fn remove(&mut self, vni: Vni) {
         let Some(net) = self.nets.get_mut(&vni) else { return };
         net.local = false;
@@ -64,7 +64,7 @@ impl Nets {
         self.nets.get(&vni).is_some_and(|net| net.local)
     }
 
-    /// Puts a port into a network that is local.
+    /// Adds a port to a local network.
     pub(super) fn add_port(&mut self, port: PortId, vni: Vni, rule: PortRule) {
         let new = Port { rule, vnis: Vec::new(), allowed: Vec::new(), is_up: true };
         let record = self.ports.entry(port).or_insert(new);
@@ -73,25 +73,25 @@ impl Nets {
         insert(&mut self.nets.entry(vni).or_default().ports, port);
     }
 
-    /// Sets what the bound endpoints of a port may share.
+    /// Sets the addresses that the bound endpoints of a port may share.
     pub(super) fn allow(&mut self, port: PortId, allowed: &[IpPrefix]) {
         if let Some(port) = self.ports.get_mut(&port) {
             port.allowed = allowed.to_vec();
         }
     }
 
-    /// The link of a port is up or down. False if it is so already, or there is no such port.
+    /// Sets the link of a port up or down. False if it is so already, or there is no such port.
     pub(super) fn set_link(&mut self, port: PortId, is_up: bool) -> bool {
         let Some(port) = self.ports.get_mut(&port) else { return false };
         core::mem::replace(&mut port.is_up, is_up) != is_up
     }
 
-    /// Whether the link of a port is up, as far as anybody has said.
+    /// Returns true if the link of a port is up, as far as it was reported.
     pub(super) fn is_up(&self, port: PortId) -> bool {
         self.ports.get(&port).is_none_or(|port| port.is_up)
     }
 
-    /// Takes a port out of all its networks. False if it is in none.
+    /// Removes a port from all its networks. False if it is in none.
     pub(super) fn remove_port(&mut self, port: PortId) -> bool {
         let Some(record) = self.ports.remove(&port) else { return false };
         for vni in record.vnis {
@@ -114,13 +114,13 @@ impl Nets {
         }
     }
 
-    /// The local networks in order.
+    /// Iterates over the local networks in order.
     pub(super) fn local(&self) -> impl Iterator<Item = Vni> + '_ {
         self.nets.iter().filter(|(_, net)| net.local).map(|(vni, _)| *vni)
     }
 }
 
-/// Adds to a list in order that has it once.
+/// Adds an item to a sorted list without doubles.
 fn insert<T: Ord>(list: &mut Vec<T>, item: T) {
     if let Err(at) = list.binary_search(&item) {
         list.insert(at, item);

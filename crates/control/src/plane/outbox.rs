@@ -1,10 +1,10 @@
-//! What waits to be taken by the caller, bounded.
+//! Bounded queues of output for the caller.
 //!
 //! Commands keep their order. Frames to send and new installs may be given up when the caller does
-//! not take commands, for both are tried again by who needs them; a command that corrects what is
-//! in the chip never is, and of those there are at most a few for each endpoint in the chip. A
-//! frame of a tenant that is given up is counted where it came in, and the count is told when all
-//! else is.
+//! not take commands, because both are tried again when they are needed. A command that corrects
+//! the forwarding table is never given up; there are at most a few of these for each installed
+//! endpoint. A frame of a tenant that is given up is counted at its ingress port, and the count is
+//! reported after all other commands.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -14,38 +14,39 @@ use sluice_base::{DropReason, HostId, PortId};
 use super::surface::{Command, Counts, Event, Full};
 use crate::rpc;
 
-/// Beyond so many commands nothing is added that can be given up.
+/// Number of commands beyond which none is added that can be given up.
 const COMMANDS_MAX: usize = 1 << 14;
-/// So many events wait at most; then the oldest goes.
+/// Number of events that wait at most; then the oldest goes.
 const EVENTS_MAX: usize = 1 << 12;
-/// So many datagrams wait at most; a probe that is late is as good as lost.
+/// Number of datagrams that wait at most; a probe that is late is as good as lost.
 const DATAGRAMS_MAX: usize = 1 << 12;
 
-/// The queues, and what is counted.
+/// The queues and the counters.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     commands: VecDeque<Command>,
     events: VecDeque<Event>,
     datagrams: VecDeque<(HostId, Vec<u8>)>,
-    /// As many as questions end and come, which each session bounds.
+    /// Questions of members and ends of own questions. Each session bounds their number.
     talk: VecDeque<(HostId, rpc::Event)>,
-    /// Frames and bytes that ended here and are not told yet: a few numbers for each port.
+    /// Frames and bytes that were dropped here and are not reported yet: a few numbers for each
+    /// port.
     refused: BTreeMap<(PortId, DropReason), (u64, u64)>,
     pub(super) counts: Counts,
 }
 
 impl Outbox {
-    /// A command that must be carried out.
+    /// Adds a command that must be carried out.
     pub(super) fn command(&mut self, command: Command) {
         self.commands.push_back(command);
     }
 
-    /// Whether a command that can be given up has room. It is counted if not.
+    /// Returns true if there is room for a command that can be given up. Counts the command if not.
     pub(super) fn has_room(&mut self) -> bool {
         let room = self.commands.len() < COMMANDS_MAX;
         if !room {
             self.counts.commands_lost += 1;
-            // Told once for each time that it fills, not for each that is lost.
+            // Reported once for each time that the queue fills, not for each command that is lost.
             if self.events.back() != Some(&Event::Full(Full::Commands)) {
                 self.event(Event::Full(Full::Commands));
             }
@@ -69,7 +70,7 @@ impl Outbox {
         self.datagrams.push_back(datagram);
     }
 
-    /// A frame of `port` that the switch took ends.
+    /// Drops a frame of `port` that the switch took.
     pub(super) fn refuse(&mut self, port: PortId, reason: DropReason, bytes: usize) {
         self.counts.refused += 1;
         let (frames, sum) = self.refused.entry((port, reason)).or_default();
@@ -100,7 +101,7 @@ impl Outbox {
         self.talk.pop_front()
     }
 
-    /// How many commands, events and datagrams wait.
+    /// Numbers of commands, events and datagrams that wait.
     pub(super) fn waiting(&self) -> (usize, usize, usize) {
         (self.commands.len() + self.refused.len(), self.events.len(), self.datagrams.len())
     }

@@ -1,4 +1,4 @@
-//! The other hosts: their sessions, whether they are alive, and when each has something to do.
+//! The other hosts: their sessions, their liveness and their deadlines.
 //!
 //! ```text
 //!     without a session, and suspected or down (SWIM); hung, or without a session for as long
@@ -9,15 +9,16 @@
 //!                                                            claims evicted <──────┘
 //! ```
 //!
-//! A host is stale when its session hung, or when there is none and SWIM says so. A session that
-//! ends is not yet a reason: connections break, and are made again. While a session is up the host
-//! itself is heard of several times a second, and no other host's word counts against that.
+//! A host is stale when its session hung, or when it has no session and SWIM suspects it or calls
+//! it dead. The end of a session is not yet a reason: connections break, and are made again. While
+//! a session is up the host itself is heard several times a second, and no other host's word counts
+//! against that.
 //!
-//! **Deadlines.** Each session has its next time in one order, so that the first is found at once
-//! however many there are. Whatever touches a session sets its time anew. A change of the own
-//! claims concerns every session: it is noted, and one tick looks at all of them, however many
-//! changes there were. A session whose connection takes nothing is *blocked*: what it has to say
-//! does not count until somebody wants to write again.
+//! **Deadlines.** The deadlines of all sessions are in one order, so that the first is found at
+//! once for any number of sessions. Each call that touches a session sets its deadline anew. A
+//! change of the own claims concerns every session: it is noted, and one tick looks at all of them,
+//! for any number of changes. A session whose connection takes nothing is *blocked*: its pending
+//! output does not count until the caller writes again.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -35,13 +36,13 @@ use crate::session::Session;
 pub(super) struct Peer {
     pub(super) kind: Kind,
     pub(super) vnets: Vec<Vni>,
-    /// What it told and is not believed.
+    /// Claims of the host that are not believed.
     pub(super) aside: Aside,
-    /// `None` for a foreign host.
+    /// The session; `None` for a foreign host.
     pub(super) session: Option<Session>,
-    /// Whether the session was up when it was last looked at.
+    /// True if the session was up when it was last looked at.
     pub(super) was_up: bool,
-    /// Since when there is no session, if there was one.
+    /// Time since which there is no session, if there was one.
     pub(super) lost_at: Option<Nanos>,
     pub(super) hung: bool,
     pub(super) health: Health,
@@ -69,31 +70,31 @@ impl Peer {
         self.session.as_ref().is_some_and(Session::is_up)
     }
 
-    /// Whether it is thought to be gone. Others' word counts where this host does not hear of it
-    /// itself: who speaks on its connection is alive, whatever anybody says.
+    /// Returns true if the host is thought to be gone. The word of other hosts counts only without
+    /// a session: a host that speaks on its connection is alive.
     pub(super) fn is_gone(&self) -> bool {
         self.hung || (matches!(self.health, Health::Suspected | Health::Down) && !self.is_up())
     }
 
-    /// The incarnation that its connection has shown, if there ever was one.
+    /// Returns the incarnation that the host's connection has shown, if there ever was one.
     pub(super) fn shown(&self) -> Option<u64> {
         let incarnation = self.session.as_ref().map(Session::incarnation);
         incarnation.filter(|incarnation| *incarnation > 0)
     }
 }
 
-/// All of them.
+/// All other hosts.
 #[derive(Debug)]
 pub(super) struct Peers {
     hosts: BTreeMap<HostId, Peer>,
-    /// When each session has something to do.
+    /// Deadlines of sessions.
     sessions: Agenda<HostId>,
-    /// When the time of a host without a session, or of stale claims, is over.
+    /// Times at which the grace of a host without a session, or of stale claims, is over.
     pub(super) grace: Agenda<HostId>,
-    /// Hosts that are not known to be alive are greeted in turn.
+    /// The host that was greeted last: hosts that are not known to be alive are greeted in turn.
     greeted: HostId,
     pub(super) greet_at: Option<Nanos>,
-    /// The publisher's last sequence and horizon that all sessions know of.
+    /// Last sequence and horizon of the publisher that all sessions know of.
     woken: (u64, u64),
 }
 
@@ -131,7 +132,7 @@ impl Peers {
         self.hosts.iter().map(|(host, peer)| (*host, peer))
     }
 
-    /// Sets the time of a session anew.
+    /// Sets the deadline of a session anew.
     pub(super) fn reschedule(&mut self, host: HostId, publisher: &Publisher) {
         let Some(peer) = self.hosts.get(&host) else { return };
         let session = peer.session.as_ref();
@@ -141,8 +142,9 @@ impl Peers {
         self.sessions.put(host, at);
     }
 
-    /// So much was written to the connection of a host. Nothing, although there is something to
-    /// write, means that it has no room: then it waits until somebody wants to write again.
+    /// Notes that `size` bytes were written to the connection of a host. Zero, although there is
+    /// something to write, means that the connection has no room: the session waits until the
+    /// caller writes again.
     pub(super) fn wrote(&mut self, now: Nanos, host: HostId, size: usize, publisher: &Publisher) {
         if let Some(peer) = self.hosts.get_mut(&host) {
             let session = peer.session.as_ref();
@@ -152,19 +154,19 @@ impl Peers {
         self.reschedule(host, publisher);
     }
 
-    /// The connection of a host is a new one.
+    /// Notes that the connection of a host is a new one.
     pub(super) fn unblock(&mut self, host: HostId) {
         if let Some(peer) = self.hosts.get_mut(&host) {
             peer.blocked = false;
         }
     }
 
-    /// Whether own claims have changed since all sessions were looked at.
+    /// Returns true if own claims have changed since all sessions were looked at.
     pub(super) fn has_news(&self, publisher: &Publisher) -> bool {
         self.woken != (publisher.last(), publisher.horizon())
     }
 
-    /// Looks at all sessions.
+    /// Sets the deadlines of all sessions anew, except for blocked ones.
     pub(super) fn wake(&mut self, publisher: &Publisher) {
         self.woken = (publisher.last(), publisher.horizon());
         let Self { hosts, sessions, .. } = self;
@@ -181,7 +183,7 @@ impl Peers {
         }
     }
 
-    /// A host whose session has something to do.
+    /// Returns a host whose session has something to do.
     pub(super) fn ready(&self, now: Nanos) -> Option<HostId> {
         self.sessions.due(now)
     }
@@ -191,8 +193,8 @@ impl Peers {
         times.into_iter().flatten().min()
     }
 
-    /// The next hosts to be greeted, at most so many: members of whom nothing was heard, and dead
-    /// ones, for a host that thinks everybody dead is asked by nobody.
+    /// Returns the next hosts to be greeted, at most `count`: members of which nothing was heard,
+    /// and dead ones, because a host that thinks all others dead is asked by none of them.
     pub(super) fn next_to_greet(&mut self, count: usize) -> Vec<HostId> {
         let silent = |(_, peer): &(&HostId, &Peer)| {
             peer.kind == Kind::Member && matches!(peer.health, Health::Unknown | Health::Down)

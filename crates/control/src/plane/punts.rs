@@ -1,4 +1,4 @@
-//! What a punted frame makes this host do.
+//! Handling of punted frames.
 //!
 //! ```text
 //!   punt ── fit? ── Policer ── source: learn, claim ──┬─ miss ──> found:   Install, flow, tunnel
@@ -9,24 +9,24 @@
 //!            └─ stopped
 //! ```
 //!
-//! **What the switch took is answered, flooded or counted.** ARP and Neighbor Discovery to a group
-//! are taken out of the data path until this host has said which ([`Cause::is_taken`]). A budget of
-//! the policer costs a frame no more than what control would have made of it: the switch floods it,
-//! as it would without control. What is only shown ([`Cause::Snooped`]) goes its way by itself, and
-//! teaches its source.
+//! **A frame that the switch took is answered, flooded or counted.** ARP and Neighbor Discovery to
+//! a group are taken out of the data path until this host has decided ([`Cause::is_taken`]). A
+//! frame that the policer refuses loses only the service of the control plane: the switch floods
+//! it, as it would without one. A frame that is only punted as a copy ([`Cause::Snooped`]) is
+//! forwarded anyway, and teaches its source.
 //!
-//! **A source that is refused gets no service**: who says what must not be believed finds out
-//! nothing and is found by nobody; its frames end under `refused_source`. One that is frozen does:
-//! it is not claimed, but it is real.
+//! **A source that is refused gets no service**: an endpoint that lies is not answered and not
+//! claimed; its frames are dropped under `refused_source`. A frozen source does get service: it is
+//! not claimed, but it is real.
 //!
-//! **What is unknown** is remembered as wanted for as long as the policer refuses to look for it
-//! again. Whoever claims it meanwhile makes it installed at once; if nobody does, the frames that
-//! wait are rejected. The switch has a time-out of its own, shorter than that, so that a rejection
-//! finds frames only where the switch was told to wait longer.
+//! **An unknown destination** is remembered as wanted for as long as the policer refuses to look
+//! for it again. A claim for it meanwhile installs it at once; without one, the frames that wait
+//! are rejected. The switch has a time-out of its own, shorter than that, so that a rejection finds
+//! frames only if the switch was told to wait longer.
 //!
-//! **Frames of other hosts** are served by the ports of this host and by nothing else: what came
-//! from the underlay never goes back there. All other hosts together are one more port to the
-//! policer and to the budgets of floods.
+//! **Frames of other hosts** are served by the ports of this host and by nothing else: a frame from
+//! the underlay never goes back there. All other hosts together are one more port to the policer
+//! and to the budgets of floods.
 
 use core::net::IpAddr;
 
@@ -44,24 +44,24 @@ use crate::punt::Cause;
 use crate::resolve::{Action, Ignored, Why};
 use crate::vport::{Claim, Key, Origin};
 
-/// A punt carries at most so many bytes of its frame.
+/// Number of bytes of its frame that a punt carries at most.
 pub const HEAD_SIZE_MAX: usize = 128;
 
-/// The frame behind a punt, and where it came in.
+/// A punt: the frame, and its ingress.
 #[derive(Clone, Copy)]
 struct Punt<'a> {
     now: Nanos,
     vni: Vni,
-    /// The port, or the one that stands for all other hosts.
+    /// The port, or the number that stands for all other hosts.
     port: PortId,
-    /// The host that sent it, if one did.
+    /// The host that sent the frame, if one did.
     host: Option<HostId>,
     head: &'a [u8],
 }
 
 impl Plane {
-    /// A copy of the first [`HEAD_SIZE_MAX`] bytes of a frame, which the switch shows for `cause`.
-    /// `head` begins with the destination address and is not tagged but for tags of the tenant.
+    /// Takes a punt: a copy of the first [`HEAD_SIZE_MAX`] bytes of a frame, with its `cause`.
+    /// `head` begins with the destination address and has no tags but the tenant's.
     pub fn punt(&mut self, now: Nanos, from: PuntFrom, vni: Vni, cause: Cause, head: &[u8]) {
         let now = self.clock.at(now);
         let (port, host) = match from {
@@ -90,7 +90,7 @@ impl Plane {
         }
         self.outbox.counts.punts += 1;
         if frame.src == ask::MAC {
-            // Nobody has the address.
+            // No endpoint has this address.
             if taken {
                 self.outbox.refuse(port, DropReason::RefusedSource, head.len());
             }
@@ -118,10 +118,10 @@ impl Plane {
         }
     }
 
-    /// Whether a frame that teaches nothing is none of this host's business rather than a lie: its
-    /// receivers know what to make of it. A bond with `balance-alb` and a router without a virtual
-    /// MAC of its own say another MAC than the frame does; they may say it of any address that
-    /// nobody is bound with.
+    /// Returns true if a frame that teaches nothing may go on to its receivers, rather than count
+    /// as a lie. A bond with `balance-alb` and a router without a virtual MAC of its own name
+    /// another MAC in the message than in the header. They may do so for any address that no
+    /// endpoint is bound with.
     fn may_say(&self, punt: &Punt<'_>, frame: &Frame<'_>, why: Reason) -> bool {
         let said = match (why, frame.body) {
             (Reason::Malformed | Reason::BadAddress | Reason::TableFull, _) => return true,
@@ -137,7 +137,7 @@ impl Plane {
         holder.is_none_or(|found| found.claim.origin != Origin::Bound)
     }
 
-    /// Learns the source of a frame of an own port, of which nothing else is wanted.
+    /// Learns the source of a frame of an own port, and does nothing else.
     pub(super) fn learn_head(&mut self, now: Nanos, port: PortId, vni: Vni, head: &[u8]) {
         if !self.nets.is_member(port, vni) {
             return;
@@ -188,7 +188,8 @@ impl Plane {
                     self.announce(claim.key, ip);
                 }
             }
-            // The learner tells it again with the next frame, as it is not claimed.
+            // The learner returns the endpoint again with the next frame, because it is not
+            // claimed.
             Err(why) => self.held(learned.port, learned.key, why),
         }
     }
@@ -199,7 +200,7 @@ impl Plane {
             Cause::NewSource | Cause::Moved => self.settle_source(punt, frame.src),
             Cause::Arp | Cause::Nd | Cause::Snooped => {
                 self.asked_alone(punt.now, punt.vni, frame);
-                // What came from another host went its way there and here.
+                // A frame of another host was forwarded there and here.
                 if cause.is_taken() && punt.host.is_none() {
                     self.resolve(punt, frame);
                 }
@@ -207,7 +208,7 @@ impl Plane {
         }
     }
 
-    /// The chip asks for a source of an own port: that is a use of it.
+    /// Installs a source of an own port that the forwarding table misses.
     fn settle_source(&mut self, punt: &Punt<'_>, src: Mac) {
         let key = Key { vni: punt.vni, mac: src };
         let here = punt.host.is_none()
@@ -220,7 +221,7 @@ impl Plane {
         }
     }
 
-    /// The chip asks for a destination.
+    /// Installs a destination that the forwarding table misses.
     fn find(&mut self, punt: &Punt<'_>, frame: &Frame<'_>) {
         let key = Key { vni: punt.vni, mac: frame.dst };
         if key.mac.is_group() {
@@ -231,14 +232,14 @@ impl Plane {
         };
         let way = self.way_to(holder);
         if punt.host.is_some() && matches!(way, Way::Host(_)) {
-            // The switch ends it under `split_horizon`. Frames of own ports may wait behind it.
+            // The switch drops it under `split_horizon`. Frames of own ports may wait behind it.
             self.outbox.counts.misdirected += 1;
         }
         self.table.used(punt.now, key, 1);
         self.install(punt.now, key, way);
     }
 
-    /// Nobody claims a destination: it is wanted, and asked for.
+    /// Remembers a destination that no host claims as wanted, and asks for it.
     fn want(&mut self, punt: &Punt<'_>, key: Key, frame: &Frame<'_>) {
         let now = punt.now;
         self.policer.unknown(now, key.vni, key.mac);
@@ -258,8 +259,8 @@ impl Plane {
         let Ok(asked) = self.resolver.ask(now, punt.port, punt.vni, &asks, &view) else { return };
         let from = punt.host.map_or(Way::Port(punt.port), Way::Host);
         match asked {
-            // Somebody else has its address by now: the sender is told so, by this host or by the
-            // endpoint itself.
+            // Another endpoint has its address by now: the sender hears so, from this host or from
+            // the endpoint itself.
             Action::Answer(made) => {
                 if self.outbox.has_room() {
                     self.outbox.counts.told += 1;
@@ -280,8 +281,8 @@ impl Plane {
         }
     }
 
-    /// Answers a frame of neighbours that the switch took, takes it to the endpoint that is asked
-    /// for, or has it flooded.
+    /// Answers a frame of neighbours that the switch took, forwards it to the endpoint that is
+    /// asked for, or has it flooded.
     fn resolve(&mut self, punt: &Punt<'_>, frame: &Frame<'_>) {
         let &Punt { now, vni, port, head, .. } = punt;
         let confirmed = |key, ip| self.doubts.is_confirmed(now, key, ip);
@@ -289,7 +290,7 @@ impl Plane {
         match self.resolver.resolve(port, vni, frame, &view) {
             Action::Flood(why) => {
                 self.flood_taken(punt);
-                // It hears the question, if it is there.
+                // The holder hears the question, if it is there.
                 if why == Why::Other(Ignored::SamePort)
                     && let Some(ip) = frame.asks_for()
                     && let Some(vport) = self.table.find_ip(vni, ip)
@@ -310,7 +311,7 @@ impl Plane {
         }
     }
 
-    /// Takes a question or probe to the endpoint that has the address, which answers it itself.
+    /// Forwards a question or probe to the endpoint that has the address, which answers it itself.
     /// False if there is no room for it, or no way.
     fn take_to_endpoint(
         &mut self,
@@ -322,7 +323,7 @@ impl Plane {
         let to = match found.state {
             State::Own => Way::Port(found.claim.port),
             _ if punt.host.is_none() => Way::Host(found.owner),
-            // What came from the underlay never goes back there.
+            // A frame from the underlay never goes back there.
             _ => return false,
         };
         if let Some(ip) = frame.asks_for() {
@@ -338,7 +339,7 @@ impl Plane {
         true
     }
 
-    /// Gives a frame that the switch took back to it.
+    /// Gives a frame that the switch took back to it, to be flooded.
     fn flood_taken(&mut self, punt: &Punt<'_>) {
         let &Punt { vni, port, head, .. } = punt;
         if self.outbox.has_room() {
@@ -350,8 +351,9 @@ impl Plane {
         }
     }
 
-    /// The chip saw an endpoint used since the last time: a local one as a source, a remote one as
-    /// a destination. It stays in the chip, and what was learned does not age.
+    /// Notes that the switch saw an endpoint in use since the last time: a local one as a source, a
+    /// remote one as a destination. It stays in the forwarding table, and a learned endpoint does
+    /// not age.
     pub fn used(&mut self, now: Nanos, vni: Vni, mac: Mac) {
         let now = self.clock.at(now);
         let key = Key { vni, mac };
@@ -364,7 +366,7 @@ impl Plane {
         }
     }
 
-    /// The first frame of a decap flow came: from a host, in a network. Nothing happens if the two
+    /// Notes the first frame of a decap flow: of a host, in a network. Nothing happens if the two
     /// do not belong together.
     pub fn decap(&mut self, now: Nanos, vni: Vni, host: HostId) {
         let now = self.clock.at(now);

@@ -1,11 +1,11 @@
-//! Starts and ends: what a plane does when the switch that it serves is new, when it is itself new
-//! beside a switch that went on, and when it leaves.
+//! Starts and ends: a new switch, a new plane beside a running switch, and the departure of the
+//! host.
 //!
-//! A switch forwards with its last tables while nobody controls it. The plane that comes next is
-//! told what is there ([`Plane::adopt`]) and leaves it as it is, for frames are on their way. What
-//! is at an own port is claimed again at once, or every other host would hear that it is gone. What
-//! is elsewhere is confirmed by the claims of the hosts that come in; what nobody has confirmed
-//! when these must long be here is taken out, and misses if it is used.
+//! A switch without a control plane forwards with its last tables. The next plane is told of their
+//! entries ([`Plane::adopt`]) and leaves them as they are, because frames are on their way. An
+//! endpoint at an own port is claimed again at once, or every other host would hear that it is
+//! gone. An endpoint elsewhere is confirmed by the incoming claims of its host. An entry that no
+//! claim has confirmed after a generous time is taken out, and misses if it is used.
 
 use alloc::vec::Vec;
 
@@ -15,15 +15,15 @@ use super::Plane;
 use super::surface::{End, Event, Way};
 use crate::vport::Key;
 
-/// How long what was found in the chip may wait to be confirmed: several times what it takes to
-/// connect to every member and hear all that it claims.
+/// Time for which an adopted entry may wait for its confirmation: several times what it takes to
+/// connect to every member and hear all of its claims.
 const ADOPTED_LIFE: Nanos = Nanos::from_millis(15_000);
-/// A frame that says nothing but who sent it: EtherType 0x88b5, for local experiments (IEEE 802
-/// clause 9.2.4).
+/// A frame without content, for its source address only: EtherType 0x88b5, for local experiments
+/// (IEEE 802 clause 9.2.4).
 const HEAD: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x88, 0xb5];
 
 impl Plane {
-    /// The switch is new and has nothing in its chip; or it is gone.
+    /// Notes that the switch is new and its forwarding table empty, or that the switch is gone.
     pub fn chip_lost(&mut self, now: Nanos) {
         let now = self.clock.at(now);
         while self.outbox.next_command().is_some() {}
@@ -42,7 +42,7 @@ impl Plane {
         self.end_bindings_again();
     }
 
-    /// An endpoint was in the chip before this plane was there.
+    /// Takes an endpoint that was in the forwarding table before this plane started.
     pub fn adopt(&mut self, now: Nanos, vni: Vni, mac: Mac, way: Way) {
         let now = self.clock.at(now);
         let key = Key { vni, mac };
@@ -68,15 +68,15 @@ impl Plane {
         }
     }
 
-    /// Claims what is at an own port, as if a frame had just said so.
+    /// Claims an endpoint at an own port, as if it had just sent a frame.
     fn relearn(&mut self, now: Nanos, port: PortId, key: Key) {
         let mut head = HEAD;
         head[6..12].copy_from_slice(&key.mac.0);
-        // Not policed: the chip is bounded, and so is what can be found there.
+        // Not policed: the forwarding table is bounded, and so is the number of adopted entries.
         self.learn_head(now, port, key.vni, &head);
     }
 
-    /// Remembers what the chip has without ordering it.
+    /// Notes an entry of the forwarding table, without a command.
     fn note_installed(&mut self, now: Nanos, key: Key, way: Way) {
         if self.chip.way(key).is_some() {
             return;
@@ -86,7 +86,7 @@ impl Plane {
         self.chip.put(now, key, way);
     }
 
-    /// Takes out what was found and nobody has confirmed.
+    /// Takes out adopted entries that no claim has confirmed.
     pub(super) fn age_adopted(&mut self, now: Nanos) {
         while let Some(key) = self.adopted.due(now) {
             self.adopted.remove(key);
@@ -96,8 +96,8 @@ impl Plane {
         }
     }
 
-    /// This host stops on purpose: members need not find out. Datagrams are to be sent once more,
-    /// and connections written to and closed.
+    /// Announces that this host stops on purpose, so that members need not detect it. Datagrams are
+    /// to be sent once more, and connections written to and closed.
     pub fn leave(&mut self, now: Nanos) {
         let now = self.clock.at(now);
         self.liveness.leave(now);
@@ -105,13 +105,13 @@ impl Plane {
         self.peers.close_all();
     }
 
-    /// How long ago a moment was that a query names.
+    /// Returns the time since a moment in the result of a query.
     #[must_use]
     pub fn ago(&self, at: Nanos) -> Nanos {
         self.clock.latest().since(at)
     }
 
-    /// How far off a moment is that a query names.
+    /// Returns the time until a moment in the result of a query.
     #[must_use]
     pub fn until(&self, at: Nanos) -> Nanos {
         at.since(self.clock.latest())

@@ -1,4 +1,4 @@
-//! What goes into a [`Plane`](super::Plane) and what comes out of it, as values.
+//! Input and output of a [`Plane`](super::Plane), as values.
 
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -12,12 +12,12 @@ use crate::mobility::{self, Refusal};
 use crate::vport::Key;
 use crate::{liveness, punt, resolve, rpc, session};
 
-/// Whose control plane this is, how it behaves and how much it may hold.
+/// Identity, behaviour and bounds of a control plane.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// This host.
     pub own: HostId,
-    /// Higher after each start, above zero.
+    /// Number of this run: higher after each start, above zero.
     pub incarnation: u64,
     /// The fabric that all its members belong to.
     pub fabric: [u8; 16],
@@ -27,41 +27,44 @@ pub struct Config {
     pub session: session::Timing,
     /// Times of the failure detector.
     pub liveness: liveness::Timing,
-    /// Claims of all hosts.
+    /// Largest number of claims of all hosts.
     pub claims_max: u32,
-    /// Claims of one host.
+    /// Largest number of claims of one host.
     pub claims_per_host: u32,
     /// Withdrawals that are kept for peers that have not heard of them
     /// ([`crate::publisher::Publisher::new`]).
     pub tombstones_max: usize,
-    /// How much is punted; its count of ports is set by [`Self::ports_max`].
+    /// Limits of punts; the count of ports is set by [`Self::ports_max`].
     pub punt: punt::Config,
-    /// How much is learned; its count of ports is set by [`Self::ports_max`].
+    /// Limits of learning; the count of ports is set by [`Self::ports_max`].
     pub learn: learn::Config,
-    /// How much is asked in a sender's name; its count of ports is set by [`Self::ports_max`].
+    /// Limits of questions in a sender's name; the count of ports is set by [`Self::ports_max`].
     pub resolve: resolve::Config,
-    /// When an endpoint moves too often.
+    /// Thresholds of moves that are too many.
     pub mobility: mobility::Limits,
-    /// [`PortId`]s are below it. At most 65,535: one number more stands for all other hosts.
+    /// Bound of [`PortId`]s, which are below it. At most 65,535: one number more stands for all
+    /// other hosts.
     pub ports_max: u16,
-    /// Encap flows: remote endpoints in the chip.
+    /// Largest number of encap flows: remote endpoints in the forwarding table.
     pub flow_limit: usize,
-    /// For how long what is in the chip stays there unused.
+    /// Time for which an unused endpoint stays in the forwarding table.
     pub flow_life: Nanos,
-    /// For how long a decap flow is kept after its first frame; the next one is a first one again.
+    /// Time for which a decap flow is kept after its first frame; the next frame is a first one
+    /// again.
     pub decap_life: Nanos,
-    /// For how long a tunnel stays open that no flow needs.
+    /// Time for which a tunnel stays open that no flow needs.
     pub tunnel_life: Nanos,
-    /// For how long the claims of a host that is gone are kept.
+    /// Time for which the claims of a host that is gone are kept.
     pub stale_life: Nanos,
-    /// For how long a learned endpoint is answered for after it said itself that it has an address;
-    /// then the question goes to it.
+    /// Time for which a learned endpoint is answered for after it said itself that it has an
+    /// address; then the question goes to it.
     pub confirmed_life: Nanos,
 }
 
 impl Config {
-    /// For host `own` with up to that many ports: what the parts take for themselves, 1.2 million
-    /// claims, 56 Ki encap flows that stay for 5 minutes unused, and a day for hosts that are gone.
+    /// Returns the configuration of host `own` with up to that many ports: defaults of all parts,
+    /// 1.2 million claims, 56 Ki encap flows that stay for 5 minutes unused, and a day for hosts
+    /// that are gone.
     #[must_use]
     pub fn new(own: HostId, incarnation: u64, fabric: [u8; 16], ports_max: u16) -> Self {
         let minutes = |count: u64| Nanos::from_millis(count * 60_000);
@@ -90,7 +93,7 @@ impl Config {
     }
 }
 
-/// Where a frame goes from this host.
+/// Way of a frame from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// Out of one of its ports.
@@ -99,7 +102,7 @@ pub enum Way {
     Host(HostId),
 }
 
-/// Where a punted frame came in.
+/// Ingress of a punted frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PuntFrom {
     /// At a port of this host.
@@ -108,90 +111,91 @@ pub enum PuntFrom {
     Host(HostId),
 }
 
-/// What another host is.
+/// Kind of another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It speaks for its own endpoints.
+    /// A host that speaks for its own endpoints.
     Member,
     /// A VTEP that does not speak the protocol: its endpoints are learned from its frames.
     Foreign,
 }
 
-/// What the switch is to do.
+/// Command for the switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Put an endpoint into the chip, over what it knew of it, and release the frames that wait.
+    /// Install an endpoint in the forwarding table, over an older entry, and release the frames
+    /// that wait.
     Install {
         /// The network.
         vni: Vni,
         /// The endpoint.
         mac: Mac,
-        /// Where it is.
+        /// The way to the endpoint.
         to: Way,
     },
-    /// Take an endpoint out of the chip.
+    /// Take an endpoint out of the forwarding table.
     Remove {
         /// The network.
         vni: Vni,
         /// The endpoint.
         mac: Mac,
     },
-    /// End the frames that wait for an endpoint: nobody is found.
+    /// Drop the frames that wait for an endpoint: no host has it.
     Reject {
         /// The network.
         vni: Vni,
         /// The endpoint.
         mac: Mac,
     },
-    /// Send a frame. One to a host needs no tunnel: it is encapsulated in software.
+    /// Send a frame. A frame to a host needs no tunnel: it is encapsulated in software.
     Send {
         /// The network.
         vni: Vni,
-        /// To whom.
+        /// The way to its destination.
         to: Way,
-        /// From its destination address on, without frame check sequence.
+        /// The frame from its destination address on, without frame check sequence.
         frame: Vec<u8>,
     },
-    /// Flood a frame as if it had just come in there, uncharged: one that the switch took, or a
+    /// Flood a frame as if it had just come in there, uncharged: a frame that the switch took, or a
     /// question in the name of a sender there.
     Flood {
         /// The network.
         vni: Vni,
-        /// Where it came in.
+        /// Ingress of the frame.
         from: Way,
-        /// From its destination address on, without frame check sequence.
+        /// The frame from its destination address on, without frame check sequence.
         frame: Vec<u8>,
     },
-    /// Count frames that the switch took as ended: they are neither answered nor flooded. It comes
-    /// after all other commands, with everything that has come together.
+    /// Count frames that the switch took as dropped: they are neither answered nor flooded. This
+    /// comes after all other commands, with all drops since the last one.
     Refuse {
-        /// Where they came in.
+        /// Ingress port of the frames.
         port: PortId,
-        /// Why they end.
+        /// Reason of the drop.
         reason: DropReason,
-        /// How many.
+        /// Number of frames.
         frames: u64,
-        /// Their bytes.
+        /// Number of their bytes.
         bytes: u64,
     },
-    /// Make the tunnel to a host. It comes before whatever needs it.
+    /// Open the tunnel to a host. This comes before the commands that need it.
     OpenTunnel {
         /// The host.
         host: HostId,
     },
-    /// Give the tunnel to a host back. Nothing in the chip needs it.
+    /// Close the tunnel to a host. Nothing in the forwarding table needs it.
     CloseTunnel {
         /// The host.
         host: HostId,
     },
-    /// Take a decap flow out of the chip. Its next frame is a first one again.
+    /// Remove a decap flow. Its next frame is a first one again.
     ForgetDecap {
         /// The network.
         vni: Vni,
         /// The host that the flow comes from.
         host: HostId,
     },
-    /// Have a bound endpoint use an address no more, or be bound no more: another host has taken it
+    /// Make a bound endpoint cease to use an address, or to be bound: another host has taken it
     /// over.
     Unbind {
         /// The port.
@@ -202,8 +206,9 @@ pub enum Command {
         ip: Option<IpAddr>,
     },
     /// Hold the frames for an endpoint behind a host, in the inputs of their senders, as that host
-    /// asks; without priorities, let them go. It comes before all others, and again and again while
-    /// it stands: whoever hears nothing of it for [`crate::hold::LEASE`] lets go.
+    /// asks; without priorities, release them. This comes before all other commands, and again and
+    /// again while it stands: a switch that hears nothing of it for [`crate::hold::LEASE`] releases
+    /// the frames.
     Hold {
         /// The network.
         vni: Vni,
@@ -213,42 +218,42 @@ pub enum Command {
         host: HostId,
         /// Priorities to hold.
         held: PriorityMask,
-        /// Those among them whose frames end: the hold contract of the receiver is over.
+        /// Held priorities whose frames are dropped: the hold contract of the receiver is over.
         stuck: PriorityMask,
     },
 }
 
-/// Why a flow or tunnel ends.
+/// Reason why a flow or tunnel ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// It was not used for its life.
+    /// No use for its life.
     Idle,
-    /// There was no room, and it was used least recently.
+    /// No room, and it was used least recently.
     Evicted,
     /// The endpoint is elsewhere.
     Moved,
-    /// Nobody claims the endpoint any more.
+    /// No host claims the endpoint any more.
     Withdrawn,
     /// The host or the network is no longer configured.
     Removed,
 }
 
-/// What is full.
+/// Resource that is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Full {
     /// The vport table.
     Claims,
-    /// What waits for an endpoint that nobody claims yet.
+    /// Endpoints that are wanted and that no host claims yet.
     Wanted,
     /// Encap flows: the least recently used one went.
     Flows,
-    /// Commands that wait to be carried out.
+    /// Commands that wait to be taken.
     Commands,
-    /// Endpoints of foreign hosts: the one that was not heard of for longest went.
+    /// Endpoints of foreign hosts: the one that was silent for longest went.
     Foreign,
 }
 
-/// Something to tell people.
+/// Event for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An endpoint is known.
@@ -259,14 +264,14 @@ pub enum Event {
     VportMoved {
         /// The endpoint.
         key: Key,
-        /// Where it was.
+        /// Its host before.
         from: HostId,
-        /// Where it is.
+        /// Its host after.
         to: HostId,
-        /// Why.
+        /// Reason of the move.
         why: mobility::Why,
     },
-    /// Nobody claims an endpoint any more.
+    /// No host claims an endpoint any more.
     VportWithdrawn(Key, HostId, mobility::Why),
     /// Several endpoints have one address.
     Conflict {
@@ -274,10 +279,10 @@ pub enum Event {
         key: Key,
         /// The address.
         ip: IpAddr,
-        /// Who else has it, if that is known.
+        /// Another holder of the address, if one is known.
         holder: Option<Mac>,
     },
-    /// An address left an own endpoint: another one has announced it, or is bound with it.
+    /// An address left an own endpoint: another endpoint has announced it, or is bound with it.
     AddressMoved {
         /// The endpoint that had it.
         from: Key,
@@ -293,7 +298,8 @@ pub enum Event {
         /// The address.
         ip: IpAddr,
     },
-    /// An own endpoint is bound elsewhere, too, or its address to another one: neither is later.
+    /// An own endpoint is bound elsewhere, too, or its address to another endpoint: neither binding
+    /// is later.
     BoundTwice {
         /// The own endpoint.
         key: Key,
@@ -313,15 +319,16 @@ pub enum Event {
     },
     /// An endpoint has more addresses than are kept.
     TooManyIps(Key, IpAddr),
-    /// An endpoint has moved too often lately: so many times.
+    /// An endpoint has moved too often lately, this many times.
     MovesOften(Key, u32),
-    /// A frame says of its source what must not be believed: spoofed, over its quota, and so on.
+    /// A frame gives information on its source that must not be believed: spoofed, over its quota,
+    /// and so on.
     Refused(PortId, Key, learn::Reason),
     /// An endpoint at an own port is not claimed: frozen, sticky or bound elsewhere.
     Held(PortId, Key, Refusal),
-    /// Somebody is behind an own port.
+    /// The link of an own port is up.
     LinkUp(PortId),
-    /// Nobody is behind an own port any more: its link is down, or its namespace is gone.
+    /// The link of an own port is down, or its namespace is gone.
     LinkDown(PortId),
     /// A host is alive, in this incarnation.
     HostUp(HostId, u64),
@@ -337,15 +344,15 @@ pub enum Event {
     SessionDown(HostId),
     /// A host was silent for too long on its connection, or has had none for as long.
     SessionHung(HostId),
-    /// So many claims of a host are stale now.
+    /// The claims of a host, this many, are stale now.
     ClaimsStale(HostId, u64),
-    /// So many claims of a host are live again.
+    /// The claims of a host, this many, are live again.
     ClaimsLive(HostId, u64),
     /// All claims of a host are forgotten.
     ClaimsEvicted(HostId),
-    /// A tunnel was made.
+    /// A tunnel was opened.
     TunnelOpened(HostId),
-    /// A tunnel was given back.
+    /// A tunnel was closed.
     TunnelClosed(HostId, End),
     /// An encap flow was made.
     FlowMade(Key, HostId),
@@ -355,27 +362,27 @@ pub enum Event {
     DecapMade(Vni, HostId),
     /// A decap flow ended.
     DecapEnded(Vni, HostId, End),
-    /// An own port does not take what comes, and has lost its claim on what all share; or other
-    /// priorities of it, or other hosts send to it.
+    /// An own port does not keep up, and has lost its claim on the shared buffer; or its priorities
+    /// or senders have changed.
     Isolated(PortId, Receiver),
-    /// An own port takes what comes again.
+    /// An own port keeps up again.
     Restored(PortId),
-    /// A host asks that frames for an endpoint of its be held here.
+    /// A host asks that frames for an endpoint of its own be held here.
     HoldBegun(Key, HostId),
-    /// They are not held any more.
+    /// The frames are not held any more.
     HoldEnded(Key, HostId),
     /// A host sends to an isolated port, and its version knows no holds.
     HoldsUnknown(HostId),
-    /// A host did something wrong in questions and answers, for the first time on its connection.
+    /// A host made an error in questions and answers, for the first time on its connection.
     WrongTalk(HostId, rpc::Wrong),
-    /// A host claims what it is not believed of, for the first time in its snapshot.
+    /// A host made a claim beyond its bounds, for the first time in its snapshot.
     OutOfBounds(HostId, Key, Bound),
-    /// Something is full.
+    /// A resource is full.
     Full(Full),
 }
 
 impl Event {
-    /// The name of its kind.
+    /// Returns the name of the kind of event.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -423,27 +430,27 @@ impl Event {
     }
 }
 
-/// What was counted since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Punts that were looked at.
+    /// Punts that were admitted.
     pub punts: u64,
-    /// Punts that the policer refused; [`punt::Policer::refused`] says why.
+    /// Punts that the policer refused, by reason in [`punt::Policer::refused`].
     pub punts_refused: u64,
     /// Punts that were no frame, or not from a port or host of that network.
     pub punts_unfit: u64,
     /// Frames that the switch took and that were given back to be flooded.
     pub flooded: u64,
-    /// Frames that the switch took and that ended, for [`Command::Refuse`]'s reasons.
+    /// Frames that the switch took and that were dropped, for [`Command::Refuse`]'s reasons.
     pub refused: u64,
     /// Frames of other hosts for an endpoint that is elsewhere.
     pub misdirected: u64,
-    /// Questions that were asked of all in the name of a sender.
+    /// Questions that were flooded in the name of a sender.
     pub asked: u64,
-    /// Frames to senders whose frames go where nobody is, of who has the address now, and their
-    /// questions that were taken to that endpoint.
+    /// Answers to senders that use the old MAC of an address, which name its new holder, and such
+    /// questions that were forwarded to that holder.
     pub told: u64,
-    /// Questions to own endpoints whether they have an address still.
+    /// Questions to own endpoints for their addresses.
     pub probed: u64,
     /// Announcements in the name of own endpoints.
     pub announced: u64,
@@ -453,28 +460,28 @@ pub struct Counts {
     pub events_lost: u64,
     /// Datagrams that were given up because they were not taken.
     pub datagrams_lost: u64,
-    /// Claims that the table had no room for, own and foreign ones.
+    /// Claims for which the table had no room, own and foreign ones.
     pub claims_refused: u64,
     /// Destinations that could not be remembered as wanted.
     pub wanted_refused: u64,
-    /// Encap flows that went for want of room.
+    /// Encap flows that were evicted for want of room.
     pub flows_evicted: u64,
-    /// Endpoints of foreign hosts that went for want of room.
+    /// Endpoints of foreign hosts that were evicted for want of room.
     pub foreign_evicted: u64,
-    /// Endpoints of isolated ports that senders were not told of: more than a message names.
+    /// Endpoints of isolated ports that did not fit into a message to senders.
     pub holds_cut: u64,
 }
 
-/// Where the liveness of a host stands.
+/// State of a host by the failure detector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Nothing was heard of it.
+    /// Nothing was heard of the host.
     Unknown,
-    /// It is alive, in this incarnation.
+    /// The host is alive, in this incarnation.
     Alive(u64),
-    /// It did not answer.
+    /// The host did not answer.
     Suspected,
-    /// It is dead, or left.
+    /// The host is dead, or left.
     Down,
 }
 
@@ -483,36 +490,36 @@ pub enum Health {
 pub struct HostInfo {
     /// The host.
     pub host: HostId,
-    /// What it is.
+    /// Kind of the host.
     pub kind: Kind,
-    /// What the failure detector thinks.
+    /// State by the failure detector.
     pub health: Health,
-    /// Whether a session is up.
+    /// True if a session is up.
     pub is_up: bool,
-    /// Since when its claims are stale, if they are.
+    /// Time since which its claims are stale, if they are.
     pub stale_since: Option<Nanos>,
-    /// The incarnation and sequence of its claims that are here.
+    /// Incarnation and sequence of its claims that are here.
     pub have: sluice_wire::fabric::Have,
-    /// Changes of this host that it has not acknowledged.
+    /// Number of changes of this host that it has not acknowledged.
     pub lag: u64,
-    /// How much it claims.
+    /// Number of its claims.
     pub claims: u64,
-    /// What has happened in the session; nothing for a foreign host.
+    /// Counters of the session; zero for a foreign host.
     pub counts: session::Counts,
 }
 
 /// An endpoint, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VportInfo {
-    /// Who has it, where, since when, and what it is called.
+    /// The winning claim: host, port, addresses and times.
     pub vport: crate::table::Vport,
-    /// Whether it is this host's, live or stale.
+    /// State of the claim: this host's, live or stale.
     pub state: crate::directory::State,
-    /// Where the chip sends it, if it is there, and when it was used last.
+    /// Way in the forwarding table, if the endpoint is installed, and time of the last use.
     pub installed: Option<(Way, Nanos)>,
-    /// Until when it is frozen, if it is.
+    /// Time of the thaw, if the endpoint is frozen.
     pub frozen_until: Option<Nanos>,
-    /// Whether it has moved too often lately.
+    /// True if the endpoint has moved too often lately.
     pub moves_often: bool,
     /// Its moves that are remembered, the oldest first.
     pub history: Vec<mobility::Move>,
@@ -523,7 +530,7 @@ pub struct VportInfo {
 pub struct TunnelInfo {
     /// The host at its other end.
     pub host: HostId,
-    /// When it was made.
+    /// Time at which it was made.
     pub opened: Nanos,
     /// Encap flows in it.
     pub encap_flows: u32,

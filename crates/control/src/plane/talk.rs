@@ -1,5 +1,5 @@
 //! Questions to other members and their questions to this host ([`crate::rpc`]), each on the
-//! session that is there anyway.
+//! existing session.
 
 use alloc::vec::Vec;
 
@@ -27,7 +27,7 @@ impl Plane {
         self.ask_member(now, host, topic, limit, body)
     }
 
-    /// As [`Self::ask_host`], at a time of this plane's own.
+    /// As [`Self::ask_host`], by this plane's own clock.
     pub(super) fn ask_member(
         &mut self,
         now: Nanos,
@@ -42,8 +42,8 @@ impl Plane {
         asked
     }
 
-    /// Answers a question of a member: the `ticket` of [`rpc::Event::Asked`]. One that nobody waits
-    /// for any more is dropped and counted.
+    /// Answers a question of a member: the `ticket` of [`rpc::Event::Asked`]. An answer to a
+    /// question that is not open any more is dropped and counted.
     pub fn reply_to(
         &mut self,
         now: Nanos,
@@ -56,7 +56,7 @@ impl Plane {
         self.looked_at(now, host);
     }
 
-    /// Answers a question at a time of this plane's own, while its session is looked at anyway.
+    /// Answers a question by this plane's own clock, while its session is looked at anyway.
     pub(super) fn reply_member(
         &mut self,
         now: Nanos,
@@ -70,18 +70,19 @@ impl Plane {
         }
     }
 
-    /// The next question of a member, or end of an own one. Take all.
+    /// Returns the next question of a member, or end of an own one. Take all.
     pub fn talk(&mut self) -> Option<(HostId, rpc::Event)> {
         self.outbox.next_talk()
     }
 
-    /// What questions and answers a member and this host have had; `None` if it is no member.
+    /// Returns the counters of questions and answers with a member; `None` if the host is no
+    /// member.
     #[must_use]
     pub fn talk_counts(&self, host: HostId) -> Option<rpc::Counts> {
         self.peers.get(host)?.session.as_ref().map(crate::session::Session::rpc_counts)
     }
 
-    /// Takes over what a session says of questions.
+    /// Takes the events of a session's questions.
     pub(super) fn hear_talk(&mut self, now: Nanos, host: HostId) {
         let peer = self.peers.get_mut(host).and_then(|peer| peer.session.as_mut());
         let Some(session) = peer else { return };
@@ -90,7 +91,7 @@ impl Plane {
         for event in events {
             match event {
                 rpc::Event::Wrong(what) => self.outbox.event(Event::WrongTalk(host, what)),
-                // These are answered here: nobody else is to be woken for them first.
+                // These questions are answered here, without a detour to the caller.
                 rpc::Event::Asked { ticket, topic: Topic::HOLD, body, .. } => {
                     self.hear_hold(now, host, ticket, &body);
                 }
@@ -100,7 +101,7 @@ impl Plane {
                 rpc::Event::Done { id, topic: Topic::HOLD, answer } => {
                     self.hold_answered(now, host, id, answer.map(drop));
                 }
-                // The endpoint has the question, whether its host heard of it or not.
+                // The endpoint has the question, even if its host was not told.
                 rpc::Event::Done { topic: Topic::OWNER, .. } => {}
                 event @ (rpc::Event::Asked { .. } | rpc::Event::Done { .. }) => {
                     self.outbox.talk(host, event);

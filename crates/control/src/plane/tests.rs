@@ -40,7 +40,7 @@ fn plane() -> Plane {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// So many milliseconds pass, or the clock goes back by them.
+    /// Time passes, in milliseconds, or the clock goes back by as much.
     Pass(u32),
     Back(u32),
     Connected(u16),
@@ -103,7 +103,7 @@ fn take(plane: &mut Plane, now: &mut Nanos, step: Step) {
     }
 }
 
-/// Does everything that is due, as a caller should; how many rounds it took.
+/// Does everything that is due, as a caller should. Returns the number of rounds.
 fn drain(plane: &mut Plane, now: Nanos, room: usize) -> usize {
     for round in 0..200 {
         plane.tick(now);
@@ -125,8 +125,8 @@ fn drain(plane: &mut Plane, now: Nanos, room: usize) -> usize {
 }
 
 proptest! {
-    /// Whatever happens: once everything was taken, nothing is due before some time has passed,
-    /// and at its deadline there is something to do and an end of it.
+    /// After any steps: once everything was taken, nothing is due before some time has passed, and
+    /// the work that is due at the deadline ends.
     #[test]
     fn who_takes_everything_sleeps(
         steps in prop::collection::vec(step(), 1..60),
@@ -140,7 +140,7 @@ proptest! {
             prop_assert!(plane.memory().1 <= 16);
             prop_assert_eq!(plane.waiting(), (0, 0, 0));
         }
-        // Alone, it wakes now and then and not more often than its timers say.
+        // Without input, the plane wakes now and then and not more often than its timers require.
         let begin = now;
         let mut wakes = 0;
         while let Some(at) = plane.deadline().filter(|at| at.since(begin) < Nanos(1_000_000_000)) {

@@ -9,12 +9,12 @@
 //!   the host is removed    -                 close, CLOSED                  close, CLOSED
 //! ```
 //!
-//! An **encap flow** is a remote endpoint in the chip: [`chip`](super::chip) has them, and they are
-//! counted here. A **decap flow** is a network and a host that frames come from: at most
-//! (N - 1) * M for N hosts with M networks each, and only those that are used. The switch tells the
-//! first frame of one; after a life it is taken out of the switch, which tells the next first frame
-//! if there is any. So a flow that is used costs one notice in a life, and nothing has to be
-//! polled.
+//! An **encap flow** is a remote endpoint in the forwarding table: [`chip`](super::chip) has them,
+//! and they are counted here. A **decap flow** is a network and a host that frames come from: at
+//! most (N - 1) * M for N hosts with M networks each, and only flows in use. The switch reports the
+//! first frame of a decap flow. After its life the flow is taken out of the switch, which reports
+//! the next first frame if there is any. So a flow in use costs one notice in a life, and nothing
+//! has to be polled.
 
 use alloc::collections::BTreeMap;
 
@@ -30,20 +30,20 @@ struct Tunnel {
     decap: u32,
 }
 
-/// Which kind of flow.
+/// Kind of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     Encap,
     Decap,
 }
 
-/// What a tunnel is to become.
+/// Change of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the switch has to follow"]
 pub(super) enum Turn {
-    /// As it is.
+    /// The tunnel stays as it is.
     Stays,
-    /// It is to be made.
+    /// The tunnel is to be opened.
     Open,
 }
 
@@ -68,7 +68,7 @@ impl Tunnels {
         }
     }
 
-    /// A flow to or from a host is made.
+    /// Counts a flow to or from a host that is made.
     pub(super) fn flow_made(&mut self, now: Nanos, host: HostId, flow: Flow) -> Turn {
         let turn = if self.tunnels.contains_key(&host) { Turn::Stays } else { Turn::Open };
         let new = Tunnel { opened: now, encap: 0, decap: 0 };
@@ -78,7 +78,7 @@ impl Tunnels {
         turn
     }
 
-    /// A flow ends that was made.
+    /// Counts a flow that ends.
     pub(super) fn flow_ended(&mut self, now: Nanos, host: HostId, flow: Flow) {
         let tunnel = self.tunnels.get_mut(&host).expect("a flow has a tunnel");
         *tunnel.count(flow) -= 1;
@@ -87,7 +87,7 @@ impl Tunnels {
         }
     }
 
-    /// Closes a tunnel whose time has come, and says which.
+    /// Closes a tunnel whose time has come, and returns its host.
     pub(super) fn close_expired(&mut self, now: Nanos) -> Option<HostId> {
         let host = self.lingering.due(now)?;
         self.remove(host);
@@ -103,18 +103,18 @@ impl Tunnels {
         tunnel.is_some()
     }
 
-    /// A first frame came from a host in a network. `Some` if the flow is new.
+    /// Notes a first frame of a host in a network. `Some` if the flow is new.
     pub(super) fn decap(&mut self, now: Nanos, vni: Vni, host: HostId) -> Option<Turn> {
         let before = self.decaps.set((host, vni), now.after(self.decap_life));
         before.is_none().then(|| self.flow_made(now, host, Flow::Decap))
     }
 
-    /// A decap flow whose life is over.
+    /// Returns a decap flow whose life is over.
     pub(super) fn expired_decap(&self, now: Nanos) -> Option<(Vni, HostId)> {
         self.decaps.due(now).map(|(host, vni)| (vni, host))
     }
 
-    /// Takes a decap flow out. False if there is none.
+    /// Removes a decap flow. False if there is none.
     pub(super) fn remove_decap(&mut self, now: Nanos, vni: Vni, host: HostId) -> bool {
         let there = self.decaps.remove((host, vni));
         if there {
@@ -123,12 +123,12 @@ impl Tunnels {
         there
     }
 
-    /// Every decap flow, by host, and until when it is kept.
+    /// Iterates over every decap flow, by host, each with the time until which it is kept.
     pub(super) fn decaps(&self) -> impl Iterator<Item = (Vni, HostId, Nanos)> + '_ {
         self.decaps_from(HostId(0))
     }
 
-    /// Those of hosts from one on.
+    /// Iterates over the decap flows of hosts from one on.
     pub(super) fn decaps_from(
         &self,
         host: HostId,

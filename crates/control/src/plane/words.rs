@@ -11,7 +11,7 @@ use crate::learn::Reason;
 use crate::mobility::{Refusal, Why};
 use crate::vport::Key;
 
-/// The word of a reason.
+/// Maps each reason to its word.
 macro_rules! words {
     ($name:ty { $($variant:ident = $word:literal,)* }) => {
         impl fmt::Display for $name {

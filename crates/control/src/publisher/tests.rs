@@ -18,7 +18,7 @@ fn claim(n: u8, moves: u32) -> Claim {
     Claim { key: key(n), port: PortId(1), ips: Ips::default(), origin: Origin::Learned, moves }
 }
 
-/// What a reader gets: sequence, key, and whether it is there.
+/// Entries that a reader gets: sequence, key, and true if the vport is there.
 fn read(publisher: &Publisher, cursor: u64) -> Vec<(u64, u8, bool)> {
     let change = |(sequence, change): (u64, Change<'_>)| match change {
         Change::Claimed(claim) => (sequence, claim.key.mac.0[5], true),
@@ -58,7 +58,7 @@ fn a_tombstone_stays_until_everybody_has_it() {
     publisher.acked(B, 2);
     assert_eq!((publisher.horizon(), publisher.tombstone_count()), (2, 0));
     assert_eq!(publisher.acked_by(B), Some(2));
-    // Who does not count holds nothing up.
+    // A peer that does not count holds nothing up.
     publisher.claim(&claim(1, 0));
     publisher.acked(A, 4);
     publisher.withdraw(key(1));
@@ -93,7 +93,7 @@ fn a_group_address_is_not_claimed() {
 }
 
 proptest! {
-    /// A reader that stops anywhere and goes on has what there is, or the horizon has passed it.
+    /// A reader that stops anywhere and goes on has all claims, or the horizon has passed it.
     #[test]
     fn a_reader_misses_nothing(
         ops in prop::collection::vec((0..8_u8, 0..20_u8, any::<u8>()), 1..400),

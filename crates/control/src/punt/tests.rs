@@ -94,7 +94,7 @@ fn every_ceiling_is_a_reason_of_its_own() {
         (0, 0, Cause::Arp, arp_request(1, 3), Ok(())),
         (0, 0, Cause::Arp, arp_request(1, 4), Err(Refused::PortLimit)),
         (0, 1, Cause::Arp, arp_request(1, 4), Ok(())),
-        // A millisecond is one token each; what was refused has not been asked.
+        // A millisecond is one token each; a refused question has not been asked.
         (1, 0, Cause::Miss, miss(3), Ok(())),
         (1, 0, Cause::Arp, arp_request(1, 4), Err(Refused::PortLimit)),
         (2, 0, Cause::Arp, arp_request(1, 4), Ok(())),
@@ -118,18 +118,18 @@ fn the_same_question_is_counted_and_not_asked() {
     let announcement = arp_frame(mac(1), &[], announcement);
     let repeated = Err(Refused::Repeated);
     let rows = [
-        // Where a destination is, whoever asks.
+        // The same destination, for any asker.
         (0, 0, Miss, miss(1), Ok(())),
         (49, 0, Miss, miss(1), repeated),
         (49, 1, Miss, miss(1), repeated),
         (49, 1, Unresolved, miss(1), repeated),
         (49, 0, Miss, miss(2), Ok(())),
         (50, 0, Miss, miss(1), Ok(())),
-        // A source, at each port.
+        // The same source, at each port.
         (200, 0, NewSource, data(1), Ok(())),
         (200, 0, NewSource, data(1), repeated),
         (200, 1, Moved, data(1), Ok(())),
-        // What neighbours ask and tell, as often as they do.
+        // Messages of neighbours, as often as they come.
         (250, 0, Arp, arp_request(1, 2), Ok(())),
         (250, 0, Arp, arp_request(1, 2), Ok(())),
         (250, 0, Nd, solicitation(1, 2), Ok(())),
@@ -222,7 +222,7 @@ proptest! {
         };
         let mut policer = Policer::new(&config, 1);
         let (mut now, mut admitted, mut misses) = (Nanos::ZERO, [0_u64; 4], [0_u64; 4]);
-        // How a bucket of the assured rate would stand that pays for all that was admitted.
+        // Times of the last admitted punt, by port.
         let mut last = [Nanos::ZERO; 4];
         for (n, (gap, port, is_miss)) in (0..).zip(steps) {
             now = now.after(Nanos(gap));

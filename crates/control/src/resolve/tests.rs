@@ -21,7 +21,7 @@ fn config() -> Config {
     }
 }
 
-/// Where the address that is asked for is.
+/// Place of the address that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Known {
     Live,
@@ -35,7 +35,7 @@ enum Known {
 const KNOWN: [Known; 6] =
     [Known::Live, Known::Stale, Known::OwnPort, Known::SamePort, Known::Nowhere, Known::Asker];
 
-/// Endpoint 2 is asked for, and endpoint 1 asks.
+/// Claims for a question of endpoint 1 for endpoint 2.
 fn claims(known: Known) -> Claims {
     let learned = Origin::Learned;
     let asker = found(1, State::Own, 1, learned);
@@ -49,7 +49,7 @@ fn claims(known: Known) -> Claims {
     Claims(vec![asker, target])
 }
 
-/// The action in one word, without the bytes.
+/// Returns the action in one word, without the bytes.
 fn word(action: &Action) -> String {
     match action {
         Action::Answer(_) => "answer".into(),
@@ -72,7 +72,7 @@ fn resolve(known: Known, bytes: &[u8]) -> String {
     word
 }
 
-/// Endpoint 1 tells endpoint 2 of its address.
+/// A solicited advertisement of endpoint 1 to endpoint 2.
 fn solicited() -> Vec<u8> {
     let message = icmpv6::Repr::Advertisement {
         target: v6(1),
@@ -91,7 +91,7 @@ fn with_tag(bytes: &[u8]) -> Vec<u8> {
 #[test]
 fn every_question_in_every_state() {
     let own = |known| if known == Known::Asker { 1 } else { 2 };
-    // The rows of the table in the file's theory, in the order of KNOWN.
+    // The rows of the table in the module's comment, in the order of KNOWN.
     let question = [
         "answer",
         "flood Stale",
@@ -111,7 +111,7 @@ fn every_question_in_every_state() {
     for (at, known) in KNOWN.into_iter().enumerate() {
         let target = own(known);
         let arp = if known == Known::Asker {
-            // With another address of its own; without it is an announcement.
+            // With another address of its own; without one the frame is an announcement.
             let ask = arp::Repr { sender_ip: v4(3), ..arp::Repr::probe(mac(1), v4(1)) };
             arp_frame(mac(1), &[], ask)
         } else {
@@ -143,7 +143,7 @@ fn every_question_in_every_state() {
 #[test]
 fn what_its_endpoint_did_not_confirm_is_not_answered() {
     let mut resolver = Resolver::new(&config(), 1);
-    // The address that is nobody's lately, and both of an endpoint that is bound.
+    // The address that is never confirmed, and both addresses of an endpoint that is bound.
     let bytes = arp_request(1, u8::MAX);
     let frame = Frame::parse(&bytes).unwrap();
     for (state, origin, expected) in [
@@ -208,7 +208,7 @@ fn an_arp_reply_to_the_byte() {
     assert_eq!(answer_to(&request), expected);
 }
 
-/// A probe is told that somebody has the address; the sender's own is still none.
+/// The answer to a probe names the holder of the address; the sender's own address is still none.
 #[test]
 fn an_arp_reply_to_a_probe_to_the_byte() {
     let probe = arp_frame(mac(1), &[], arp::Repr::probe(mac(1), v4(2)));
@@ -241,8 +241,7 @@ fn an_advertisement_to_the_byte() {
     assert_eq!(tagged, [&addresses[..], &TAG, &packet].concat());
 }
 
-/// Who asks without an address hears it with all nodes, and nobody solicited it (RFC 4861 clause
-/// 7.2.4).
+/// An asker without an address gets the answer with all nodes, unsolicited (RFC 4861 clause 7.2.4).
 #[test]
 fn an_advertisement_to_a_probe_to_the_byte() {
     #[rustfmt::skip]
@@ -271,7 +270,7 @@ fn an_answer_is_read_by_whom_it_is_for() {
     }
 }
 
-/// Each of them waits for an answer of its own, and may have lost the one before.
+/// Each asker waits for an answer of its own, and may have lost the one before.
 #[test]
 fn every_asker_is_served_however_many_ask_and_however_often() {
     let mut resolver = Resolver::new(&config(), 1);
@@ -303,7 +302,7 @@ fn a_target_is_asked_for_once_in_a_gap_by_whoever_wants_it() {
         (99, PORT, arp_request(1, 8), flood.clone()),
         (99, PORT, solicitation(1, 9), flood.clone()),
         (100, PORT, arp_request(2, 9), flood.clone()),
-        // Of what is known each sender is told, and nothing is announced in another's name.
+        // Known addresses are answered for each sender, and nothing is announced in another's name.
         (100, PORT, arp_request(1, 2), Ok("answer".into())),
         (100, PORT, arp_request(3, 2), Ok("answer".into())),
         (100, PORT, advertisement(1, false), Err(Ignored::NotAsked)),

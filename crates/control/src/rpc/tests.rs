@@ -28,7 +28,7 @@ fn written(rpc: &mut Rpc, now: Nanos) -> Vec<u8> {
     out
 }
 
-/// A peer, with one question of each side, in a state.
+/// A peer in a state, with one question of each side.
 fn peer(state: &str) -> Rpc {
     let mut rpc = Rpc::new();
     if state == "down" {
@@ -67,7 +67,7 @@ fn peer(state: &str) -> Rpc {
 const STATES: [&str; 10] =
     ["down", "old", "up", "waiting", "sent", "answered", "late", "open", "ready", "replied"];
 
-/// What is told, what is open and what was counted, in short.
+/// Events, open questions and counters, in short.
 fn outcome(mut rpc: Rpc) -> String {
     let mut words = Vec::new();
     while let Some(event) = rpc.event() {
@@ -237,7 +237,7 @@ fn the_peer_is_told_what_is_left_of_the_time() {
     let expected = Ask { id: 1, topic: TOPIC, limit_ms: 70, body: b"q" };
     assert!(matches!(message, Message::Ask(ask) if ask == expected), "{message:?}");
     assert_eq!(rpc.expires_at(), Some(millis(100)));
-    // Nobody waits for longer than a minute, whatever is said.
+    // Limits end at a minute, on both sides.
     let mut rpc = Rpc::new();
     rpc.up(true);
     rpc.ask(T0, TOPIC, Nanos::MAX, b"").unwrap();
@@ -250,7 +250,7 @@ fn an_answer_that_is_too_large_is_none_and_breaks_nothing() {
     let mut rpc = peer("sent");
     rpc.answered(T0, &answer(1, &[0; ANSWER_SIZE_MAX + 1]));
     assert_eq!(outcome(rpc), "big_answer failed 1 TooBig 0/0");
-    // Nor is one made.
+    // No such answer is sent either.
     let mut rpc = peer("open");
     rpc.reply(T0, 1, Ok(&[0; ANSWER_SIZE_MAX + 1]));
     let bytes = written(&mut rpc, T0);
@@ -304,14 +304,14 @@ fn a_peer_that_asks_without_end_is_held_to_its_share() {
 
 #[test]
 fn an_answer_to_a_question_of_before_is_no_answer_to_one_of_now() {
-    // Own ones: the number is another.
+    // Own questions: the number is another.
     let mut rpc = peer("sent");
     rpc.up(true);
     assert_eq!(rpc.ask(T0, TOPIC, LIMIT, b"").unwrap(), 2);
     written(&mut rpc, T0);
     rpc.answered(T0, &answer(1, b""));
     assert_eq!(outcome(rpc), "failed 1 NotConnected unknown_answer 1/0");
-    // The peer's: it has started anew, and asks again under the number of before.
+    // A question of the peer: it has restarted, and asks again under an old number.
     let mut rpc = peer("open");
     rpc.up(true);
     rpc.asked(T0, &ask(1, b""));
@@ -331,7 +331,7 @@ fn nothing_is_written_that_does_not_fit() {
     assert_eq!((rpc.write(T0, size, &mut out), out.len()), (size, 1 + size));
 }
 
-/// A step of a peer that does what it likes.
+/// A step of a peer that follows no rules.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Ask,

@@ -1,11 +1,11 @@
-//! Claims as records on the wire, and back.
+//! Conversion between claims and records on the wire.
 
 use sluice_wire::fabric::{IpList, Origin as WireOrigin, Record};
 
 use crate::publisher::Change;
 use crate::vport::{Claim, Ips, Key, Origin};
 
-/// The record of a change.
+/// Returns the record of a change.
 pub(super) fn record(change: Change<'_>) -> Record {
     match change {
         Change::Withdrawn(Key { vni, mac }) => Record::Withdrawn { vni, mac },
@@ -24,7 +24,7 @@ pub(super) fn record(change: Change<'_>) -> Record {
     }
 }
 
-/// A change as a record says it: the vport, and the claim unless it is withdrawn.
+/// Returns the change in a record: the vport, and the claim unless it is withdrawn.
 pub(super) fn change(record: &Record) -> (Key, Option<Claim>) {
     match *record {
         Record::Withdrawn { vni, mac } => (Key { vni, mac }, None),
@@ -37,7 +37,7 @@ pub(super) fn change(record: &Record) -> (Key, Option<Claim>) {
             };
             let mut known = Ips::default();
             for (ip, sequence) in ips.iter() {
-                // There are no more than fit, and one that is named twice counts once.
+                // A record has no more addresses than fit, and a repeated one counts once.
                 _ = known.set(ip, sequence);
             }
             (key, Some(Claim { key, port, ips: known, origin, moves }))

@@ -1,4 +1,4 @@
-//! Why a connection ends before its time.
+//! Reasons why a connection ends before its time.
 
 use core::fmt;
 
@@ -7,14 +7,14 @@ use sluice_wire::fabric::{Malformed, Reason};
 
 use crate::vport::Key;
 
-/// Why this side ends a connection, or the other did.
+/// Reason why this side ends a connection, or the other did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
     /// Bytes that are no message.
     Malformed(Malformed),
     /// The peer belongs to another fabric.
     WrongFabric,
-    /// The peer says that it is somebody else.
+    /// The peer names another host than the connection's.
     WrongHost(HostId),
     /// There is no version that both speak.
     NoCommonVersion {
@@ -23,56 +23,56 @@ pub enum Error {
     },
     /// A later incarnation of the peer is known.
     StaleIncarnation {
-        /// What it says.
+        /// The peer's incarnation.
         theirs: u64,
-        /// The lowest that would do.
+        /// The lowest incarnation that would be accepted.
         known: u64,
     },
-    /// Something came before a Hello.
+    /// A message came before a Hello.
     NoHello,
     /// There was a Hello already.
     SecondHello,
-    /// Claims without a snapshot before them, where nothing is there to go on from.
+    /// Claims without a snapshot before them, without a position to go on from.
     ClaimsWithoutSnapshot,
-    /// Claims do not begin where those before them ended, or end before they begin.
+    /// Claims do not begin at the end of the last ones, or end before they begin.
     Gap {
-        /// Where they begin.
+        /// Begin of the claims.
         after: u64,
-        /// Where they end.
+        /// End of the claims.
         up_to: u64,
-        /// Where the last ended.
+        /// End of the last claims.
         at: u64,
     },
-    /// A claim for what is no endpoint: a group address.
+    /// A claim for a group address, which is no endpoint.
     NoEndpoint(Key),
-    /// The end of a snapshot that did not begin, or went further.
+    /// The end of a snapshot that did not begin, or that went further.
     EndWithoutBegin {
-        /// Where it ends.
+        /// End of the snapshot.
         up_to: u64,
-        /// Where the last claims ended.
+        /// End of the last claims.
         at: u64,
     },
-    /// A digest of something that is not here.
+    /// A digest of another position than this side's.
     DigestElsewhere {
-        /// What it is as of.
+        /// Position of the digest.
         at: u64,
-        /// What is here.
+        /// Position of this side.
         ours: u64,
     },
-    /// A snapshot out of turn, or a complaint about one that did not begin.
+    /// A snapshot out of turn, or a complaint about a snapshot that did not begin.
     WrongRound {
-        /// What the peer says.
+        /// The peer's number.
         theirs: u32,
-        /// How many there were.
+        /// Number of rounds so far.
         ours: u32,
     },
-    /// An acknowledgement of what was not sent, or one that goes back.
+    /// An acknowledgement of claims that were not sent, or one that goes back.
     WrongAck {
         /// The round.
         round: u32,
         /// The sequence.
         sequence: u64,
-        /// What was sent in the present round.
+        /// Last sequence that was sent in the present round.
         sent: u64,
     },
     /// A question or an answer on a connection whose version has none.
@@ -85,7 +85,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the peer is told.
+    /// Returns the reason that the peer is told.
     pub(super) const fn reason(&self) -> Reason {
         match self {
             Self::Malformed(_) | Self::NoEndpoint(_) => Reason::Malformed,

@@ -1,4 +1,4 @@
-//! What a peer says of its own vports, on its way into the replica.
+//! Claims of a peer on their way into the replica.
 //!
 //! ```text
 //!                    SnapshotBegin           SnapshotEnd
@@ -11,9 +11,9 @@
 //! Only a replica that is whole has a position to go on from after a cut. A snapshot that is cut
 //! begins again.
 //!
-//! When the replica has no room for a claim, what follows is not applied and nothing is acked until
-//! another snapshot, which is asked for after a while. When a digest differs, claims go on being
-//! applied meanwhile. The wait between two such requests doubles until a digest agrees.
+//! When the replica has no room for a claim, the following claims are not applied and nothing is
+//! acked until another snapshot, which is asked for after a while. When a digest differs, claims
+//! are applied meanwhile. The wait between two such requests doubles until a digest agrees.
 
 use sluice_base::{HostId, Nanos};
 use sluice_wire::fabric::{Claims, Have};
@@ -25,11 +25,11 @@ use super::convert;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// What is there, if anything, is of no known sequence.
+    /// The replica has no known position. It may have claims.
     Missing,
-    /// A snapshot is on its way.
+    /// A snapshot is being received.
     Snapshot,
-    /// Everything up to the position is there.
+    /// The replica has everything up to the position.
     Whole,
 }
 
@@ -41,18 +41,18 @@ pub(super) struct Inbound {
     /// The latest incarnation of the peer that was heard of.
     incarnation: u64,
     state: State,
-    /// The last change that was applied.
+    /// Sequence of the last change that was applied.
     position: u64,
-    /// How many snapshots began on this connection.
+    /// Number of snapshots that began on this connection.
     round: u32,
-    /// Nothing is applied until a snapshot begins.
+    /// True if nothing is applied until a snapshot begins.
     stalled: bool,
     ack_owed: bool,
-    /// When another snapshot is to be asked for.
+    /// Time at which another snapshot is to be asked for.
     resync_at: Option<Nanos>,
-    /// How long to wait after that before asking once more.
+    /// Wait after that before asking once more.
     resync_wait: Nanos,
-    /// Not before this time.
+    /// Earliest time of the next request.
     resync_not_before: Nanos,
 }
 
@@ -80,13 +80,13 @@ impl Inbound {
         self.state == State::Whole && !self.stalled
     }
 
-    /// What a Hello says of this direction.
+    /// Returns the content of a Hello for this direction.
     pub(super) fn have(&self) -> Have {
         let sequence = if self.state == State::Whole { self.position } else { 0 };
         Have { incarnation: self.incarnation, sequence }
     }
 
-    /// A connection begins, or ends.
+    /// Notes that a connection begins, or ends.
     pub(super) fn cut(&mut self) {
         // A replica that is empty as of sequence zero is offered a snapshot, too.
         if self.state != State::Whole || self.position == 0 {
@@ -95,12 +95,12 @@ impl Inbound {
         (self.round, self.stalled, self.ack_owed, self.resync_at) = (0, false, false, None);
     }
 
-    /// The replica was emptied.
+    /// Notes that the replica was emptied.
     pub(super) const fn forget(&mut self) {
         (self.state, self.position) = (State::Missing, 0);
     }
 
-    /// The peer says which incarnation it is.
+    /// Takes the incarnation of the peer.
     pub(super) fn hello(&mut self, incarnation: u64) -> Result<(), Error> {
         let known = self.incarnation.max(1);
         if incarnation < known {
@@ -179,7 +179,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The replica has no room: what is there is as of the position before.
+    /// Notes that the replica has no room: its state remains that of the position before.
     fn refused(&mut self, now: Nanos) {
         self.stalled = true;
         if self.state == State::Snapshot {
@@ -212,7 +212,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// When there is a request to send, whatever else happens.
+    /// Returns the time at which there is a request to send, if nothing happens before.
     pub(super) const fn deadline(&self) -> Option<Nanos> {
         self.resync_at
     }
@@ -221,13 +221,13 @@ impl Inbound {
         self.ack_owed
     }
 
-    /// What was applied: round, sequence, and whether that is everything.
+    /// Returns the applied position: round, sequence, and true if the replica is whole.
     pub(super) fn take_ack(&mut self) -> (u32, u64, bool) {
         self.ack_owed = false;
         (self.round, self.position, self.is_whole())
     }
 
-    /// The round that went wrong, if it is time to say so.
+    /// Returns the round that went wrong, if the request is due.
     pub(super) fn take_resync(&mut self, now: Nanos, timing: &Timing) -> Option<u32> {
         self.resync_at.take_if(|at| *at <= now)?;
         self.resync_not_before = now.after(self.resync_wait);

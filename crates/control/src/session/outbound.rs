@@ -1,13 +1,14 @@
-//! The own claims, on their way to a peer.
+//! Own claims on their way to a peer.
 //!
-//! There is no queue: a peer is a cursor into the publisher's log, and what is sent next is read
-//! from there when the connection has room. What was sent and not acknowledged is bounded in bytes.
+//! There is no queue: a peer is a cursor into the publisher's log, and the next claims are read
+//! from there when the connection has room. Claims that were sent and not acknowledged are bounded
+//! in bytes.
 //!
-//! A round is a snapshot and what follows it. A snapshot is the log from its beginning; it ends
-//! when there is nothing more to say at that moment, so that a vport that changed meanwhile was
-//! named before everything that was not is swept. A withdrawal made before the round began need not
-//! be sent in it. When the publisher forgets a withdrawal made after that and not sent yet, another
-//! round begins.
+//! A round is a snapshot and the changes that follow it. A snapshot is the log from its beginning.
+//! It ends when there is nothing more to send at that moment, so that a vport that changed
+//! meanwhile was named before unnamed vports are swept. A withdrawal made before the round began
+//! need not be sent in it. When the publisher forgets a later withdrawal that was not sent yet,
+//! another round begins.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -19,7 +20,7 @@ use sluice_wire::fabric::{RECORD_SIZE_MAX, SEQUENCES_VERSION, SMALL_SIZE_MAX};
 use super::{Counts, Error, Timing, convert, emit};
 use crate::publisher::{Change, Publisher};
 
-/// How many frames of claims may wait for their acknowledgement, beside the bound in bytes.
+/// Frames of claims that may wait for their acknowledgement, beside the bound in bytes.
 const FLIGHT_FRAMES_MAX: usize = 256;
 /// The smallest frame of claims that can take any record.
 pub(super) const CLAIMS_ROOM_MIN: usize = CLAIMS_SIZE_MIN + RECORD_SIZE_MAX;
@@ -37,11 +38,11 @@ struct InFlight {
 pub(super) struct Outbound {
     peer: HostId,
     round: u32,
-    /// The publisher's last sequence when the round began; zero if it is a delta.
+    /// Last sequence of the publisher when the round began; zero if the round is a delta.
     base: u64,
-    /// How far the log was read in this round.
+    /// Position in the log in this round.
     cursor: u64,
-    /// The sequence that the last message with one ended with.
+    /// Last sequence of the last message that had one.
     told: u64,
     snapshot: bool,
     begin_at: Option<Nanos>,
@@ -51,7 +52,7 @@ pub(super) struct Outbound {
     /// The last acknowledgement.
     acked: (u32, u64),
     digest_at: Nanos,
-    /// The peer knows no sequences of addresses.
+    /// True if the peer knows no sequences of addresses.
     is_plain: bool,
 }
 
@@ -74,7 +75,7 @@ impl Outbound {
         }
     }
 
-    /// The peer said what it has: a delta follows, or a snapshot.
+    /// Starts with the position that the peer sent: a delta follows, or a snapshot.
     pub(super) fn start(&mut self, now: Nanos, have: Have, version: u8, publisher: &mut Publisher) {
         let Have { incarnation, sequence } = have;
         let known = incarnation == publisher.incarnation()
@@ -104,7 +105,7 @@ impl Outbound {
         self.flight_bytes
     }
 
-    /// Whether the peer has been sent everything.
+    /// Returns true if the peer has been sent everything.
     pub(super) fn is_done(&self, publisher: &Publisher) -> bool {
         self.begin_at.is_none() && !self.snapshot && self.cursor == publisher.last()
     }
@@ -132,8 +133,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// The peer wants a snapshot. One that is about to begin, or has begun meanwhile, is the answer
-    /// to all requests made before it.
+    /// Takes a request for a snapshot. A snapshot that is about to begin, or has begun meanwhile,
+    /// is the answer to all requests made before it.
     pub(super) fn resync(
         &mut self,
         now: Nanos,
@@ -153,7 +154,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// When there is something to send, whatever else happens; `None` for not before an event.
+    /// Returns the time at which there is something to send, if nothing happens before; `None` for
+    /// not before an event.
     pub(super) fn deadline(&self, publisher: &Publisher, flight_max: usize) -> Option<Nanos> {
         let all_read = self.cursor == publisher.last();
         let room = self.room(flight_max) >= CLAIMS_ROOM_MIN;
@@ -173,7 +175,7 @@ impl Outbound {
         publisher.horizon() > self.cursor.max(self.base)
     }
 
-    /// Appends what is to be sent, up to `budget` bytes, and returns how many it took.
+    /// Appends messages to be sent, up to `budget` bytes, and returns their size.
     pub(super) fn write(
         &mut self,
         now: Nanos,

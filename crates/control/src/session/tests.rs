@@ -18,7 +18,7 @@ fn claim(n: u8) -> Claim {
     Claim { key, port: PortId(9), ips: Ips::default(), origin: Origin::Learned, moves: 0 }
 }
 
-/// A replica that writes down what it is told.
+/// A replica that writes down all calls.
 #[derive(Default)]
 struct Log {
     said: Vec<String>,
@@ -71,7 +71,7 @@ impl Side {
         self.session.received(self.now, message, &mut self.publisher, &mut self.log)
     }
 
-    /// The types of the messages that it sends now.
+    /// The types of the messages that the session sends now.
     fn sent(&mut self) -> Vec<u8> {
         let mut out = Vec::new();
         self.session.write(self.now, &self.publisher, 1 << 20, &mut out);
@@ -118,7 +118,7 @@ fn talking() -> Side {
 const STATES: [&str; 7] =
     ["idle", "greeting", "missing", "snapshot", "whole", "stalled", "closing"];
 
-/// A session in a state. Where there is a replica, it has two changes.
+/// A session in a state. In states with a replica, it has two changes.
 fn side(state: &str) -> Side {
     let mut side = Side::new();
     if state == "idle" {
@@ -149,7 +149,7 @@ fn side(state: &str) -> Side {
     side
 }
 
-/// What a session in each of [`STATES`] makes of an event.
+/// Results of an event for a session in each of [`STATES`].
 fn row(event: impl Fn(&mut Side) -> Result<(), Error>) -> Vec<String> {
     let outcome = |state: &&str| {
         let mut side = side(state);
@@ -285,7 +285,7 @@ fn every_other_event_in_every_state() {
     assert_eq!(row(connected), ["Greeting"; 7]);
     assert_eq!(row(|side| tick(side, 249, Due::Nothing)), same);
     assert_eq!(row(|side| tick(side, 250, Due::Hung)), ["Idle"; 7]);
-    // Whoever has said Bye is done.
+    // A session that has sent Bye is idle.
     assert_eq!(row(writable), ["Idle", "Greeting", "Up", "Up", "Up", "Up", "Idle"]);
 }
 
@@ -298,7 +298,7 @@ fn who_does_not_belong_here_is_refused() {
     assert_eq!(refused(Hello { versions: (2, 3), ..hello() }), error);
     let error = Error::StaleIncarnation { theirs: 0, known: 1 };
     assert_eq!(refused(Hello { incarnation: 0, ..hello() }), error);
-    // An earlier incarnation than the one that was seen.
+    // An earlier incarnation than the known one.
     let mut side = side("whole");
     side.session.connected(side.now);
     let error = Error::StaleIncarnation { theirs: 7, known: 8 };
@@ -406,7 +406,7 @@ fn attempts_to_connect_spread_and_become_rare() {
     let (first, last) = (waits[1], *waits.last().unwrap());
     assert!(waits[0] == 0 && (25..=51).contains(&first), "{waits:?}");
     assert!((250..=501).contains(&last), "{waits:?}");
-    // Of two hosts, one connects.
+    // Only one of two hosts connects.
     let config = Config { own: PEER, peer: OWN, ..side.session.config };
     assert_eq!(Session::new(config, 1).tick(side.now), Due::Nothing);
 }
@@ -475,7 +475,7 @@ fn questions_and_claims_take_turns() {
     for n in 0..200 {
         side.publisher.claim(&claim(n));
     }
-    // Claims are in each write, and one frame of the others; questions go first.
+    // Claims are in each write, and one frame of questions or answers; questions go first.
     side.session.config.timing.flight_bytes_max = 2_000;
     assert_eq!(side.session.deadline(&side.publisher), Some(side.now));
     let mut kinds = Vec::new();
@@ -517,7 +517,7 @@ fn an_answer_is_waited_for_until_its_time_is_over_or_the_connection() {
     side.now = until;
     assert_eq!(side.session.tick(side.now), Due::Nothing);
     assert_eq!(ended(&mut side), done(id, crate::rpc::Failure::TooLate));
-    // The answer that comes now is none, and the session goes on.
+    // A late answer counts for nothing, and the session goes on.
     let answer = fabric::Answer { id, outcome: fabric::Outcome::Done, body: b"" };
     side.receive(&Message::Answer(answer)).unwrap();
     assert_eq!(ended(&mut side), None);

@@ -1,5 +1,5 @@
-//! Places of one size in chunks. A place does not move while it is taken, so that its number is a
-//! name for it; growing takes one chunk more and copies nothing but the list of chunks.
+//! Places of one size in chunks. A place does not move while it is taken, so that its number names
+//! it. Growth takes one chunk more and copies nothing but the list of chunks.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -12,9 +12,9 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Places of one chunk: at 72 bytes each, 18 memory pages that the kernel has to clear at once.
 const CHUNK: u32 = 1024;
 
-/// What lies in an arena: a place that is free keeps the number of the next free one in itself.
+/// Content of a place. A free place keeps the number of the next free one in itself.
 pub(super) trait Item: Copy {
-    /// The word that holds the next free place.
+    /// Returns the word that holds the next free place.
     fn free_link(&mut self) -> &mut u32;
 }
 
@@ -33,7 +33,7 @@ impl<T: Item> Arena<T> {
         Self { chunks: Vec::new(), touched: 0, free: NONE, count: 0 }
     }
 
-    /// Takes a place for `item`. The caller bounds how many it takes, below [`NONE`].
+    /// Takes a place for `item`. The caller bounds the number of places, below [`NONE`].
     pub(super) fn take(&mut self, mut item: T) -> u32 {
         self.count += 1;
         if self.free != NONE {
@@ -61,12 +61,12 @@ impl<T: Item> Arena<T> {
         self.count -= 1;
     }
 
-    /// Places that are taken.
+    /// Number of places that are taken.
     pub(super) const fn count(&self) -> u32 {
         self.count
     }
 
-    /// Bytes of memory.
+    /// Number of bytes of memory.
     pub(super) fn bytes(&self) -> usize {
         let chunks = self.chunks.len() * CHUNK as usize * size_of::<T>();
         chunks + self.chunks.capacity() * size_of::<Box<[T]>>()

@@ -1,4 +1,4 @@
-//! What the table says to those who ask and to those who follow it.
+//! Results of look-ups in the table, and of changes of it.
 
 use core::net::IpAddr;
 
@@ -6,17 +6,18 @@ use sluice_base::{HostId, Nanos, PortId};
 
 use crate::vport::{Claim, Ips, Key};
 
-/// What is thought of a host, as far as its claims are concerned.
+/// State of a host, as far as its claims are concerned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OwnerState {
-    /// It is there, or nobody has said otherwise.
+    /// The host is there, or its state was never set.
     #[default]
     Live,
-    /// It is suspected or dead. Its claims forward, but nobody answers for them.
+    /// The host is suspected or dead. Frames to its endpoints are forwarded, but no host answers
+    /// for them.
     Stale,
 }
 
-/// Who has an endpoint.
+/// Place of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The host.
@@ -25,45 +26,47 @@ pub struct Holder {
     pub port: PortId,
 }
 
-/// An endpoint as one of its hosts has it.
+/// An endpoint as one of its hosts claims it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vport {
-    /// What the host says of it.
+    /// The claim of the host.
     pub claim: Claim,
     /// The host.
     pub owner: HostId,
-    /// What is thought of the host.
+    /// State of the host.
     pub state: OwnerState,
-    /// Since when it is at this host and port; of a claim that does not win, when it came or won.
+    /// Time since which the endpoint is at this host and port; for a claim that does not win, the
+    /// time when it came or won.
     pub since: Nanos,
-    /// When it was used last, by [`Table::used`](super::Table::used); when it came, if never.
+    /// Time of the last use, by [`Table::used`](super::Table::used); if never used, the time when
+    /// the claim came.
     pub used: Nanos,
-    /// Frames since it came.
+    /// Frames since the claim came.
     pub frames: u64,
 }
 
-/// What became of an endpoint by one call.
+/// Change of an endpoint by one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The endpoint.
     pub key: Key,
-    /// Who had it.
+    /// Place before.
     pub before: Option<Holder>,
-    /// How often it had moved, by the claim of who had it; zero if nobody had it.
+    /// Moves in the winning claim before; zero if there was none.
     pub moves: u32,
-    /// Who has it.
+    /// Place after.
     pub after: Option<Holder>,
-    /// Addresses that it has no more, with the sequences that they had. That another vport has one
-    /// of them is told by [`Table::all_with_ip`](super::Table::all_with_ip).
+    /// Addresses that the endpoint has no more, with their last sequences.
+    /// [`Table::all_with_ip`](super::Table::all_with_ip) finds other vports that have one of them.
     pub gone: Ips,
-    /// Addresses that are new to it, or claimed with a higher sequence than before.
+    /// Addresses that are new to the endpoint, or claimed with a higher sequence than before.
     pub come: Ips,
-    /// Those of `come` that another vport of the network has as well (a duplicate, RFC 5227).
+    /// Addresses of `come` that another vport of the network has as well (a duplicate, RFC 5227).
     pub duplicates: Ips,
 }
 
 impl Change {
-    /// Whether it went from one host to another.
+    /// Returns true if the endpoint went from one host to another.
     #[must_use]
     pub fn moved(&self) -> bool {
         match (self.before, self.after) {
@@ -72,26 +75,27 @@ impl Change {
         }
     }
 
-    /// Whether `host` had it and another has it now: its own claim, if there is one, is outdone.
+    /// Returns true if `host` had the endpoint and another host has it now: `host`'s own claim, if
+    /// there is one, is outdone.
     #[must_use]
     pub fn lost_by(&self, host: HostId) -> bool {
         self.moved() && self.before.is_some_and(|before| before.owner == host)
     }
 
-    /// Whether the call changed nothing of what is forwarded or resolved.
+    /// Returns true if the call changed nothing that is forwarded or resolved.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         self.before == self.after && self.gone.is_empty() && self.come.is_empty()
     }
 }
 
-/// Whether a piece of work that is done in steps has come to its end.
+/// Progress of work that is done in steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what is not finished has to be called again"]
 pub enum Progress {
-    /// Call again.
+    /// The work goes on: call again.
     More,
-    /// It is done.
+    /// The work is done.
     Done,
 }
 
@@ -99,7 +103,7 @@ pub enum Progress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
-/// Those of some addresses, with their sequences.
+/// Returns the addresses for which `which` returns true, with their sequences.
 pub(super) fn only(ips: &Ips, which: impl Fn(&(IpAddr, u32)) -> bool) -> Ips {
     let mut all = Ips::default();
     for (ip, sequence) in ips.with_sequences().filter(which) {

@@ -1,12 +1,13 @@
-//! From a hash to the place of what has it.
+//! Index from a hash to the place of its item.
 //!
-//! The index is cut into segments by high bits of the hash; each is an open-addressing table of
-//! its own with linear probing and deletion by shifting back (no tombstones), which doubles when it
-//! is three quarters full. So no call rehashes more than one segment, and as many bits of the hash
-//! as a place may need lie beside the number of the item: growing and deleting do not touch items.
+//! The index is cut into segments by high bits of the hash; each is an open-addressing table of its
+//! own with linear probing and deletion by shifting back (no tombstones), which doubles when it is
+//! three quarters full. So no call rehashes more than one segment. The bits of the hash that a
+//! place may need lie beside the number of the item, so that growth and deletion do not touch
+//! items.
 //!
 //! ```text
-//!   hash:  | high word: which segment | low word, the tag: home in the segment |
+//!   hash:  | high word: which segment | low word, the tag: first place in the segment |
 //! ```
 
 use alloc::boxed::Box;
@@ -18,18 +19,18 @@ use super::arena::NONE;
 #[derive(Clone, Copy, Debug)]
 struct Place {
     tag: u32,
-    /// [`NONE`] if the place is free.
+    /// The item; [`NONE`] if the place is free.
     item: u32,
 }
 
 const FREE: Place = Place { tag: 0, item: NONE };
 
-/// Places of a segment that has any.
+/// Smallest number of places of a segment that has any.
 const PLACES_MIN: usize = 8;
 
 #[derive(Debug)]
 struct Segment {
-    /// None, or a power of two of them of which at least a quarter are free.
+    /// No place, or a power of two of them, at least a quarter free.
     places: Box<[Place]>,
     count: usize,
 }
@@ -44,20 +45,20 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// An index whose segments are made for `limit` items; it takes more.
+    /// Creates an index whose segments are made for `limit` items; it takes more.
     pub(super) fn new(limit: u32) -> Self {
         let count = (limit / SEGMENT_ITEMS).max(1).next_power_of_two();
         let segments = (0..count).map(|_| Segment { places: Box::default(), count: 0 }).collect();
         Self { segments }
     }
 
-    /// The segment and the tag of a hash.
+    /// Returns the segment and the tag of a hash.
     #[expect(clippy::cast_possible_truncation, reason = "the two words of a hash")]
     fn split(&self, hash: u64) -> (usize, u32) {
         ((hash >> 32) as usize & (self.segments.len() - 1), hash as u32)
     }
 
-    /// The item with this hash of which `is_it` says yes.
+    /// Returns the item with this hash for which `is_it` returns true.
     #[inline]
     pub(super) fn find(&self, hash: u64, is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let (segment, tag) = self.split(hash);
@@ -66,13 +67,13 @@ impl Index {
         Some(segment.places[at].item)
     }
 
-    /// Adds an item that is not there.
+    /// Adds an item that is not in the index.
     pub(super) fn insert(&mut self, hash: u64, item: u32) {
         let (segment, tag) = self.split(hash);
         self.segments[segment].insert(Place { tag, item });
     }
 
-    /// Puts one item into another's place. Panics if it is not there.
+    /// Puts one item into another's place. Panics if the old item is not there.
     pub(super) fn replace(&mut self, hash: u64, old: u32, new: u32) {
         let (segment, tag) = self.split(hash);
         let segment = &mut self.segments[segment];
@@ -86,19 +87,19 @@ impl Index {
         self.segments[segment].remove(tag, item);
     }
 
-    /// Bytes of memory.
+    /// Number of bytes of memory.
     pub(super) fn bytes(&self) -> usize {
         let places: usize = self.segments.iter().map(|segment| segment.places.len()).sum();
         places * size_of::<Place>() + self.segments.capacity() * size_of::<Segment>()
     }
 
-    /// Items of the largest segment: what one call rehashes at most.
+    /// Number of items of the largest segment: the most that one call rehashes.
     #[cfg(test)]
     pub(super) fn segment_items_max(&self) -> usize {
         self.segments.iter().map(|segment| segment.count).max().unwrap_or(0)
     }
 
-    /// Items of all segments.
+    /// Number of items of all segments.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.segments.iter().map(|segment| segment.count).sum()
@@ -156,7 +157,7 @@ impl Segment {
             if place.item == NONE {
                 break;
             }
-            // A place may move back only to where its own probing passes.
+            // A place may move back only to a place that its own probing passes.
             let home = place.tag as usize & self.mask();
             let to_hole = hole.wrapping_sub(home) & self.mask();
             let to_place = at.wrapping_sub(home) & self.mask();

@@ -1,4 +1,4 @@
-//! The hosts that claim: their states, their snapshots, their end.
+//! Hosts that claim endpoints: their states, their snapshots, their end.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -14,9 +14,10 @@ use crate::digest::Digest;
 pub(super) struct Owner {
     pub(super) claims: List,
     pub(super) digest: Digest,
-    /// Counts its snapshots. A claim that is as new lies before all that are older in `claims`.
+    /// Number of the host's snapshots. A claim of this epoch lies before all older ones in
+    /// `claims`.
     pub(super) epoch: u32,
-    /// Whether a snapshot is open.
+    /// True if a snapshot is open.
     in_snapshot: bool,
     pub(super) state: OwnerState,
 }
@@ -29,7 +30,7 @@ const UNKNOWN: Owner = Owner {
     state: OwnerState::Live,
 };
 
-/// The record of a host, made when it is first named.
+/// Returns the record of a host, made when the host is first named.
 pub(super) fn of(owners: &mut Vec<Owner>, owner: HostId) -> &mut Owner {
     if owners.len() <= owner.index() {
         owners.resize(owner.index() + 1, UNKNOWN);
@@ -38,14 +39,13 @@ pub(super) fn of(owners: &mut Vec<Owner>, owner: HostId) -> &mut Owner {
 }
 
 impl Table {
-    /// What is thought of a host; [`OwnerState::Live`] until somebody says otherwise.
+    /// Returns the state of a host; [`OwnerState::Live`] if it was never set.
     #[must_use]
     pub fn owner(&self, owner: HostId) -> OwnerState {
         self.owners.get(owner.index()).map_or(OwnerState::Live, |owner| owner.state)
     }
 
-    /// Says what is thought of a host. `each` is told every endpoint that another host wins by
-    /// that.
+    /// Sets the state of a host. `each` is called with every change of an endpoint's winner.
     pub fn set_owner(
         &mut self,
         now: Nanos,
@@ -61,7 +61,7 @@ impl Table {
         if record.digest.count == 0 {
             return;
         }
-        // No other order than that of this host's claims among the others' depends on its state.
+        // The state decides only the order of this host's claims among the claims of others.
         let mut last = Bound::Unbounded;
         while let Some(&key) = self.contested.range((last, Bound::Unbounded)).next() {
             last = Bound::Excluded(key);
@@ -78,8 +78,8 @@ impl Table {
         }
     }
 
-    /// Forgets a host, up to `count` claims in one call. `each` is told what became of every
-    /// endpoint that it claimed. The host counts as live again when it is done.
+    /// Forgets a host, up to `count` claims in one call. `each` is called with the change of every
+    /// endpoint that the host claimed. The host counts as live again when it is done.
     pub fn evict(
         &mut self,
         now: Nanos,
@@ -97,20 +97,21 @@ impl Table {
         progress
     }
 
-    /// Begins a snapshot of all that a host claims. One that is open ends without effect.
+    /// Begins a snapshot of all claims of a host. An open snapshot ends without effect.
     pub fn begin_snapshot(&mut self, owner: HostId) {
         let record = of(&mut self.owners, owner);
         record.epoch = record.epoch.wrapping_add(1);
         record.in_snapshot = true;
     }
 
-    /// Gives an open snapshot up: nothing goes.
+    /// Gives up an open snapshot: no claim goes.
     pub fn abort_snapshot(&mut self, owner: HostId) {
         of(&mut self.owners, owner).in_snapshot = false;
     }
 
-    /// Ends the snapshot of a host and takes out what was not named since it began, up to `count`
-    /// claims in one call; the snapshot is open until all have gone. Nothing goes if none is open.
+    /// Ends the snapshot of a host and takes out the claims that were not named since it began, up
+    /// to `count` in one call; the snapshot is open until all have gone. No claim goes if no
+    /// snapshot is open.
     pub fn end_snapshot(
         &mut self,
         now: Nanos,
@@ -130,7 +131,8 @@ impl Table {
         progress
     }
 
-    /// Removes from the tail of a host's list as long as `goes` says so of the claim's snapshot.
+    /// Removes claims from the tail of a host's list as long as `goes` returns true for a claim's
+    /// snapshot.
     fn take_off_tail(
         &mut self,
         now: Nanos,
@@ -152,7 +154,7 @@ impl Table {
         Progress::Done
     }
 
-    /// A claim was named again: if a snapshot began since, it goes to the front.
+    /// Notes that a claim was named again: if a snapshot began since, it goes to the front.
     pub(super) fn refresh(&mut self, at: u32) {
         let owner = self.slots[at].owner;
         let record = of(&mut self.owners, owner);

@@ -1,4 +1,4 @@
-//! What the table keeps of a claim, and of an address of a claim, in as few bytes as it can.
+//! Storage of a claim, and of an address of a claim, in as few bytes as possible.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,14 +10,14 @@ use crate::vport::{Claim, Ips, Key, Origin};
 /// A claim. Its addresses are a list of [`IpSlot`]s.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    /// When it came to be the winner, or came at all.
+    /// Time when the claim won, or came.
     pub(super) since: Nanos,
-    /// When it was used last.
+    /// Time of the last use.
     pub(super) used: Nanos,
     pub(super) frames: u64,
     pub(super) vni: Vni,
     pub(super) moves: u32,
-    /// The snapshot of its owner in which it was named last.
+    /// The snapshot of its owner in which the claim was named last.
     pub(super) epoch: u32,
     /// The next claim for the same endpoint.
     pub(super) chain_next: u32,
@@ -27,7 +27,7 @@ pub(super) struct Slot {
     pub(super) port: PortId,
     pub(super) owner: HostId,
     pub(super) origin: Origin,
-    /// Whether it is the first of its chain; only then are its addresses in the index.
+    /// True if the claim is the first of its chain; only then are its addresses in the index.
     pub(super) winner: bool,
 }
 
@@ -57,7 +57,7 @@ impl Slot {
         Key { vni: self.vni, mac: self.mac }
     }
 
-    /// The claim without its addresses.
+    /// Returns the claim without its addresses.
     pub(super) fn bare_claim(&self) -> Claim {
         Claim {
             key: self.key(),
@@ -75,18 +75,18 @@ impl Item for Slot {
     }
 }
 
-/// An address of a claim. Those of winners with one address and one network form a chain.
+/// An address of a claim. Slots of winners with the same address and network form a chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IpSlot {
     bytes: [u8; 16],
-    /// How often it went from one endpoint to another, in sum.
+    /// Number of times that the address went from one endpoint to another, in sum.
     pub(super) sequence: u32,
     is_v4: bool,
-    /// Whose it is.
+    /// The claim of the address.
     pub(super) slot: u32,
-    /// The next one of the same claim.
+    /// The next address of the same claim.
     pub(super) next_of_claim: u32,
-    /// Those of other claims with the same address.
+    /// The addresses of other claims that are the same.
     pub(super) prev_same: u32,
     pub(super) next_same: u32,
 }
@@ -127,12 +127,12 @@ struct Links {
     next: u32,
 }
 
-/// Which list a claim hangs in.
+/// The two lists of a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Of {
-    /// Its owner's.
+    /// The list of its owner.
     Owner = 0,
-    /// Its network's.
+    /// The list of its network.
     Vnet = 1,
 }
 
@@ -171,7 +171,7 @@ impl List {
         }
     }
 
-    /// The places of the list.
+    /// Iterates over the places of the list.
     pub(super) fn iter(self, slots: &Arena<Slot>, of: Of) -> impl Iterator<Item = u32> + '_ {
         let next = move |at: u32| (at != NONE).then_some(at);
         core::iter::successors(next(self.head), move |at| next(slots[*at].links[of as usize].next))

@@ -43,7 +43,7 @@ fn put(table: &mut Table, owner: HostId, claim: &Claim) -> Change {
     table.claim(NOW, owner, claim).unwrap()
 }
 
-/// What the table holds of endpoint 1 before an event.
+/// Claims of endpoint 1 in the table before an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Had {
     Nothing,
@@ -110,7 +110,7 @@ fn happen(table: &mut Table, event: Event) -> Option<Change> {
     told
 }
 
-/// For each state, the winner after each event in the order of [`Event`]: 2, 5, 9 or nobody.
+/// The winner after each event in the order of [`Event`], for each state: 2, 5, 9 or none.
 #[rustfmt::skip]
 const EXPECTED: [(Had, &str); 8] = [
     //                        claim   withdraw  lower    evict snapshot
@@ -443,7 +443,7 @@ fn the_seed_changes_nothing_that_is_seen() {
 }
 
 impl Table {
-    /// Requires what always holds between the parts of a table.
+    /// Checks the invariants between the parts of a table.
     pub(super) fn check(&self) {
         let mut claims = 0;
         for (index, owner) in self.owners.iter().enumerate() {

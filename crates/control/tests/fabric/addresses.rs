@@ -1,4 +1,4 @@
-//! Addresses that go from one endpoint to another, and owners that are asked again.
+//! Addresses that go from one endpoint to another, and questions to their owners.
 
 use std::net::Ipv4Addr;
 
@@ -9,7 +9,7 @@ use crate::frames;
 use crate::host::millis;
 use crate::world::{World, vni};
 
-/// Endpoints 0 to 2 at hosts 1 to 3, all of whom know them.
+/// Endpoints 0 to 2 at hosts 1 to 3, which all know them.
 fn three() -> World {
     let mut world = World::of(21, 3);
     for host in 1..=3 {
@@ -28,7 +28,8 @@ fn announce(world: &mut World, at: usize) {
     world.emit(at, frames::announcement((vm.key.mac, vm.ip)));
 }
 
-/// Whether all hosts think that the endpoint has its address, and that nobody else claims it.
+/// Returns true if all hosts agree that the endpoint has its address, and that no other one claims
+/// it.
 fn all_agree(world: &World, at: usize) -> bool {
     let vm = world.vms[at];
     world.hosts.values().all(|host| {
@@ -63,7 +64,7 @@ fn newest_announcement_wins_everywhere() {
 fn claim_of_a_silent_owner_ends_when_another_uses_its_address() {
     for host in 0..3 {
         let mut world = three();
-        // Its MAC is another now; or another endpoint has its address. Neither announces it.
+        // Its MAC changes; or another endpoint has its address. Neither announces it.
         let before = world.vms[0].key;
         if host == 0 {
             world.vms[0].key = Key { mac: Mac::from_u64(0x02ff_0000_0001), ..before };
@@ -74,7 +75,7 @@ fn claim_of_a_silent_owner_ends_when_another_uses_its_address() {
         assert!(world.until(millis(1_400), |world| all_agree(world, host)), "endpoint {host}");
         let left = world.hosts[&HostId(1)].mac_events(before.mac);
         assert!(left.contains(&"address-silent"), "it was asked: {left:?}");
-        // Who sent to the one before hears of it.
+        // A sender to the old MAC hears of it.
         world.run_for(millis(10));
         let new = world.vms[host].key.mac;
         let others = world.vms.iter().map(|vm| vm.key.mac).filter(|mac| *mac != new);
@@ -125,7 +126,7 @@ fn probe_is_answered_by_the_owner_or_by_nobody() {
     world.emit(2, frames::probe(mac, ip));
     assert!(world.until(millis(1_300), |world| is_nowhere(world, ip)));
     assert_eq!(world.replies_to(mac), 0, "nobody spoke for it");
-    // The first use after the probe is as good as an announcement.
+    // The first use after the probe counts as an announcement.
     world.vms[2].ip = ip;
     world.ask(2, 1);
     assert!(world.until(millis(100), |world| all_agree(world, 2)));
@@ -152,7 +153,7 @@ fn owner_is_asked_when_it_was_silent_for_long() {
     world.ask(1, 0);
     world.run_for(millis(50));
     assert_eq!(world.replies_to(mac), 1, "it has said so lately");
-    // It answers itself after a time, although it sends nothing on its own.
+    // The endpoint answers after a time, although it sends nothing on its own.
     world.run_for(millis(2_500));
     world.ask(1, 0);
     world.run_for(millis(50));
@@ -182,7 +183,7 @@ fn binding_keeps_its_address() {
 #[test]
 fn sender_to_a_mac_that_is_gone_is_told_of_the_new_one() {
     let mut world = three();
-    // The address is at another MAC, and nobody claims the old one any more.
+    // The address is at another MAC, and no host claims the old one any more.
     let (old, sender) = (world.vms[0].key, world.vms[1]);
     world.vms[0].key = Key { mac: Mac::from_u64(0x02ff_0000_0001), ..old };
     let vm = world.vms[0];
@@ -212,7 +213,8 @@ fn link_that_goes_down_withdraws_what_was_learned_and_silences_what_is_bound() {
         host.plane.port_link(host.clock, port, false);
     }
     assert!(world.until(millis(100), |world| is_nowhere(world, learned.ip)));
-    // Nobody speaks for the bound one, not even at the other host, and nobody else may have it.
+    // No host answers for the bound endpoint, not even the other one, and no other endpoint may
+    // have the address.
     world.vms[1].ip = Ipv4Addr::new(10, 9, 9, 9);
     world.emit(2, frames::question((other.key.mac, other.ip), bound.ip));
     world.run_for(millis(50));

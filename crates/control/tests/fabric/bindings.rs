@@ -1,4 +1,4 @@
-//! One MAC or address that two hosts are configured with: taken over, or found later.
+//! One MAC or address that is configured at two hosts: taken over, or found later.
 
 use sluice_base::HostId;
 use sluice_control::plane::Plane;
@@ -21,7 +21,7 @@ fn rig(apart: bool) -> World {
     world
 }
 
-/// Has the port of endpoint 1 be bound as endpoint 0 is, or with its address alone.
+/// Binds the port of endpoint 1 as endpoint 0, or with its address alone.
 fn bind_at_second(world: &mut World, mac: bool, takes: bool) -> Key {
     let (first, second) = (world.vms[0], world.vms[1]);
     let key = if mac { first.key } else { second.key };
@@ -32,7 +32,7 @@ fn bind_at_second(world: &mut World, mac: bool, takes: bool) -> Key {
     key
 }
 
-/// Whether all hosts say that the endpoint is at this host and has the address.
+/// Returns true if all hosts agree that the endpoint is at this host and has the address.
 fn agree(world: &World, key: Key, host: HostId) -> bool {
     let ip = world.vms[0].ip;
     world.hosts.values().all(|there| {
@@ -61,7 +61,7 @@ fn binding_of_another_host_is_named_until_that_is_gone() {
     let of_ip = plane.bound_elsewhere(other, &[free, first.ip.into()]).unwrap();
     assert_eq!((of_ip.key, of_ip.ip), (first.key, Some(first.ip.into())));
     assert_eq!(plane.bound_elsewhere(other, &[free]), None);
-    // Its own host does not stand in its own way; and a host that is gone in nobody's.
+    // A host is no rival of itself; a host that is gone is no rival at all.
     assert_eq!(world.hosts[&HostId(1)].plane.bound_elsewhere(first.key, &[first.ip.into()]), None);
     world.host(HostId(1)).is_down = true;
     let gone = world.until(millis(5_000), |world| {
@@ -83,11 +83,11 @@ fn binding_that_is_taken_over_ends_at_the_host_that_had_it() {
         assert!(host.mac_events(first.key.mac).contains(&"binding-taken"));
         assert_eq!(host.unbound, [(first.port, first.key.mac, None)]);
         assert_eq!((rivals(&world, 1), rivals(&world, 2)), (0, 0));
-        // What its port says of it is not believed.
+        // Frames of the old port are not believed.
         world.emit(0, frames::announcement((first.key.mac, first.ip)));
         world.run_for(millis(1_500));
         assert!(agree(&world, key, HostId(2)));
-        // Nor after a restart of the host, whose configuration still has it.
+        // Nor are they after a restart of the host, whose configuration still has the binding.
         world.restart(HostId(1));
         world.run_for(millis(2_000));
         assert!(agree(&world, key, HostId(2)), "MAC: {mac}");
@@ -102,12 +102,12 @@ fn two_bindings_that_were_made_apart_are_told_and_the_lower_one_is_followed() {
         let first = world.vms[0];
         let key = bind_at_second(&mut world, mac, false);
         world.run_for(millis(2_000));
-        // Of one MAC the lower host, of one address the lower MAC.
+        // For one MAC the lower host wins, for one address the lower MAC.
         assert!(agree(&world, first.key, HostId(1)), "MAC: {mac}");
         assert_eq!((rivals(&world, 1), rivals(&world, 2)), (1, 1));
         assert_eq!(rivals(&world, 3), usize::from(mac));
         assert!(world.hosts[&HostId(2)].mac_events(key.mac).contains(&"bound-twice"));
-        // To say it again does not take it over.
+        // A repeated binding does not take it over.
         bind_at_second(&mut world, mac, false);
         world.run_for(millis(300));
         assert!(agree(&world, first.key, HostId(1)));
@@ -135,7 +135,7 @@ fn binding_that_loses_one_of_its_addresses_keeps_the_others() {
     }
     let host = world.host(HostId(1));
     assert_eq!(host.unbound, [(first.port, first.key.mac, Some(first.ip.into()))]);
-    // A link that was down does not bring it back; a new switch is told again.
+    // A link that was down does not bring the binding back; a new switch is told again.
     host.plane.port_link(host.clock, first.port, false);
     host.plane.port_link(host.clock, first.port, true);
     host.plane.chip_lost(host.clock);

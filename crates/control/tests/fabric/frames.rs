@@ -44,7 +44,7 @@ pub(crate) fn announcement(src: (Mac, Ipv4Addr)) -> Vec<u8> {
     arp_frame(Mac::BROADCAST, src.0, &arp::Repr::announcement(src.0, src.1))
 }
 
-/// What an endpoint says to a frame.
+/// Answer of an endpoint to a frame.
 pub(crate) fn answer(own: (Mac, Ipv4Addr), bytes: &[u8]) -> Option<Vec<u8>> {
     let message = arp_of(bytes)?;
     let asked = message.operation == arp::Operation::REQUEST && message.target_ip == own.1;

@@ -1,4 +1,4 @@
-//! What becomes of a receiver that does not take what comes, at the hosts that send to it.
+//! Receivers that do not keep up, at the hosts that send to them.
 
 use sluice_base::{HostId, PriorityMask};
 use sluice_control::hold::{LEASE, RENEW_EVERY};
@@ -10,7 +10,7 @@ use crate::world::{World, vni};
 const A: HostId = HostId(1);
 const B: HostId = HostId(2);
 
-/// Two hosts; an endpoint of the one sends to one of the other, whose key it is.
+/// Two hosts; an endpoint of one sends to an endpoint of the other. Returns their numbers.
 fn talking(seed: u64) -> (World, usize, usize) {
     let mut world = World::of(seed, 3);
     let (near, far) = (world.add_vm(A, vni(10), true), world.add_vm(B, vni(10), true));
@@ -29,7 +29,7 @@ fn sender_holds_while_the_receiver_stands_and_lets_go_with_it() {
     let (mut world, near, far) = talking(1);
     world.press(far, 0b10);
     assert!(world.until(millis(50), |world| held(world, A, far) == Some(PriorityMask(0b10))));
-    // Nobody else sends to it: it is not in their chips.
+    // No other host sends to the endpoint: it is not in their forwarding tables.
     world.run_for(millis(700));
     assert!(held(&world, HostId(3), far).is_none());
     assert_eq!(world.hosts[&HostId(3)].plane.holds().count(), 1, "though they know of it");

@@ -44,7 +44,7 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
         unknown_life: millis(1_000),
         ..config.punt
     };
-    // So low that bursts go beyond it: those frames are flooded.
+    // The rate is so low that bursts go beyond it; their frames are flooded.
     config.punt.cause[Cause::Arp.index()] = Rate { per_second: 2_000, burst: 12 };
     config.resolve = resolve::Config { asks: fast, targets: 64, ..config.resolve };
     config.mobility = mobility::Limits {
@@ -73,7 +73,7 @@ struct Waiting {
     frames: Vec<(PuntFrom, Vec<u8>)>,
 }
 
-/// What became of the frames that the switch took.
+/// Counters of the frames that the switch took, by their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Books {
     pub(crate) taken: u64,
@@ -82,7 +82,7 @@ pub(crate) struct Books {
     pub(crate) refused: u64,
 }
 
-/// Something that leaves a host.
+/// Output of a host.
 pub(crate) enum Out {
     /// A frame out of a port.
     Port(PortId, Vni, Vec<u8>),
@@ -92,7 +92,7 @@ pub(crate) enum Out {
     Datagram(HostId, Vec<u8>),
     /// Bytes to another host.
     Bytes(HostId, Vec<u8>),
-    /// A wish for a connection.
+    /// A request for a connection.
     Connect(HostId),
     /// The end of a connection.
     Close(HostId),
@@ -104,14 +104,14 @@ pub(crate) struct Host {
     pub(crate) plane: Plane,
     pub(crate) clock: Nanos,
     pub(crate) is_down: bool,
-    /// It speaks a version with more fields.
+    /// True if the host speaks a version with more fields.
     pub(crate) newer: bool,
     pub(crate) chip: BTreeMap<Key, Way>,
     pub(crate) tunnels: BTreeSet<HostId>,
     pub(crate) decaps: BTreeSet<(Vni, HostId)>,
-    /// Endpoints that are held, for which host, and when it was told so last.
+    /// Endpoints that are held, each with its host and the time of the last command.
     pub(crate) holds: BTreeMap<Key, (HostId, PriorityMask, Nanos)>,
-    /// What the switch was told to bind no more.
+    /// Bindings that the switch was told to end.
     pub(crate) unbound: Vec<(PortId, Mac, Option<IpAddr>)>,
     peers: Vec<HostId>,
     ports: BTreeMap<PortId, Vni>,
@@ -120,10 +120,10 @@ pub(crate) struct Host {
     used: BTreeSet<Key>,
     polled: Nanos,
     pub(crate) events: Vec<Event>,
-    /// Most rounds that one service took.
+    /// Largest number of rounds of one service.
     pub(crate) rounds_max: usize,
     outs: Vec<Out>,
-    /// Nothing is taken from or given to the connection with this one.
+    /// Peer whose connection takes and gives nothing.
     pub(crate) mute: Option<HostId>,
 }
 
@@ -182,7 +182,7 @@ impl Host {
         }
     }
 
-    /// A frame came in.
+    /// Takes a frame that comes in.
     pub(crate) fn receive(&mut self, from: PuntFrom, vni: Vni, bytes: &[u8]) {
         let frame = ethernet::Frame::new_checked(bytes).unwrap();
         let (src, dst) = (Key { vni, mac: frame.src() }, Key { vni, mac: frame.dst() });
@@ -210,14 +210,15 @@ impl Host {
             self.plane.punt(clock, from, vni, Cause::Snooped, bytes);
         }
         if !dst.mac.is_group() {
-            // What control has installed for this very frame comes first.
+            // Entries that the control plane has installed for this very frame come first.
             self.carry_out();
             self.forward(from, dst, bytes.to_vec());
         }
         self.carry_out();
     }
 
-    /// To the other ports of the network, and, if it is of one, to the other hosts.
+    /// Floods to the other ports of the network and, for a frame of an own port, to the other
+    /// hosts.
     fn flood(&mut self, from: PuntFrom, vni: Vni, bytes: &[u8]) {
         let others =
             self.ports.iter().filter(|(port, of)| **of == vni && from != PuntFrom::Port(**port));
@@ -270,7 +271,7 @@ impl Host {
         }
     }
 
-    /// Does what control wants.
+    /// Carries out the commands of the control plane.
     fn carry_out(&mut self) {
         while let Some(command) = self.plane.command() {
             match command {
@@ -325,7 +326,7 @@ impl Host {
         }
     }
 
-    /// The switch's own timers, and everything that control has to do at this time.
+    /// Runs the switch's own timers, and everything that is due for the control plane.
     pub(crate) fn service(&mut self, room: &BTreeMap<HostId, usize>) -> Vec<Out> {
         let now = self.clock;
         if now.since(self.polled) >= millis(100) || now < self.polled {
@@ -389,14 +390,15 @@ impl Host {
         std::mem::take(&mut self.outs)
     }
 
-    /// The bytes that a peer is to be told although its connection ends.
+    /// Returns the last bytes for a peer whose connection ends.
     pub(crate) fn last_words(&mut self, peer: HostId) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.plane.write(self.clock, peer, 1_000, &mut bytes);
         bytes
     }
 
-    /// Nothing is swallowed: what the switch took was answered, flooded or counted as ended, once.
+    /// Checks that nothing is swallowed: each frame that the switch took was answered, flooded or
+    /// counted as dropped, once.
     fn check_books(&self) {
         let (books, counts) = (self.books, self.plane.counts());
         let given_back = Books {
@@ -409,7 +411,7 @@ impl Host {
         assert_eq!(books.taken, ended, "{:?} swallowed frames: {books:?}, {counts:?}", self.id);
     }
 
-    /// What holds at any moment.
+    /// Checks the invariants.
     pub(crate) fn check(&self) {
         self.check_books();
         let installed: BTreeMap<_, _> =

@@ -1,4 +1,4 @@
-//! One rule each, without faults but the one that it is about.
+//! One rule for each test, without faults but the one of the rule.
 
 use sluice_base::{DropReason, HostId, Mac, Nanos, PortId};
 use sluice_control::directory::{PortRule, State};
@@ -137,7 +137,7 @@ fn what_is_not_answered_is_given_back_as_it_was() {
     assert!(commands.iter().any(answers), "{commands:?}");
 }
 
-/// The policer bounds the work of control; it keeps no frame from its way.
+/// The policer bounds the work of the control plane; every frame is forwarded all the same.
 #[test]
 fn what_the_policer_refuses_is_given_back() {
     let mut world = pair();
@@ -173,7 +173,7 @@ fn what_is_not_believed_and_what_finds_no_room_is_counted_at_its_port() {
         let expected = Some((thief.port, DropReason::RefusedSource));
         assert_eq!(refused(&commands), expected, "{commands:?}");
     }
-    // Nobody takes commands.
+    // The commands are not taken.
     let bytes = frames::announcement((thief.key.mac, thief.ip));
     let host = world.host(A);
     for _ in 0..20_000 {
@@ -191,7 +191,7 @@ fn what_is_not_believed_and_what_finds_no_room_is_counted_at_its_port() {
     assert_eq!((commands.last(), floods > 16_000), (last, true), "{floods}");
 }
 
-/// A gateway after a power cut: nobody claims it, and all ask at once.
+/// A gateway after a power cut: no host claims it, and all ask at once.
 #[test]
 fn sixteen_that_ask_at_once_for_whom_nobody_knows_are_all_answered() {
     let mut world = World::of(13, 3);
@@ -229,7 +229,7 @@ fn what_moves_is_repointed_at_once() {
     assert_eq!(world.hosts[&B].plane.claims(key).count(), 1, "the old host has yielded");
     let info = world.hosts[&A].plane.vport(key).unwrap();
     assert_eq!((info.vport.claim.moves, info.history.len()), (1, 1));
-    // And back, with a word.
+    // The endpoint moves back, and its old port goes down.
     world.move_vm(1, B, true);
     let left = |world: &mut World| world.hosts[&A].chip.get(&key) != Some(&Way::Host(HostId(3)));
     assert!(world.until(millis(300), left));
@@ -245,7 +245,7 @@ fn move_after_link_down_is_counted_and_outdoes_a_withdrawal_that_is_late() {
     world.run_for(millis(1_500));
     introduce(&mut world);
     let (key, port) = (world.vms[at].key, world.vms[at].port);
-    // C hears nothing of B, that the link went down neither.
+    // C hears nothing of B, nor that the link went down.
     world.host(C).mute = Some(B);
     let host = world.host(B);
     host.plane.port_link(host.clock, port, false);
@@ -279,11 +279,12 @@ fn what_came_and_went_in_one_piece_is_where_the_table_has_it() {
         world.emit(at, frames::announcement((key.mac, vm.ip)));
         assert!(world.until(millis(50), |world| owner(world, B, key) == Some(to)));
     };
-    // It goes from C to A, which does not hear that C yields.
+    // The endpoint goes from C to A, which does not hear that C yields.
     world.host(C).mute = Some(A);
     arrive(&mut world, A);
     assert_eq!(world.hosts[&A].chip.get(&key), Some(&Way::Port(world.vms[at].port)));
-    // It goes on to B and leaves it again: A hears of both at once, when it hears of B again.
+    // The endpoint goes on to B and leaves it again: A hears of both at once, when it hears of B
+    // again.
     world.host(A).mute = Some(B);
     arrive(&mut world, B);
     world.run_for(millis(30));
@@ -385,7 +386,7 @@ fn what_is_bound_is_published_and_stays() {
     world.add_vm(B, vni(10), false);
     let key = world.vms[0].key;
     assert!(world.until(millis(1_500), |world| owner(world, B, key) == Some(A)));
-    // Somebody at the other host says that it is the bound one.
+    // An endpoint at the other host pretends to be the bound one.
     let thief = world.vms[1];
     let bytes = frames::announcement((key.mac, thief.ip));
     let host = world.host(B);
@@ -461,7 +462,7 @@ fn a_host_that_has_lost_its_incarnation_asks_for_it() {
     world.run_for(millis(3_000));
     introduce(&mut world);
     assert_eq!(world.disagreement(), None);
-    // It comes back without its disk, and begins to count again.
+    // The host comes back without its disk, and begins to count again.
     let before = world.hosts[&B].incarnation;
     world.host(B).incarnation = 0;
     world.restart(B);

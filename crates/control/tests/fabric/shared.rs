@@ -1,5 +1,5 @@
 //! Addresses that several bound ports may share: they go from one to the other by announcements,
-//! and to nobody else.
+//! and to no other port.
 
 use std::net::Ipv4Addr;
 
@@ -33,7 +33,8 @@ fn announce(world: &mut World, at: usize) {
     world.emit(at, frames::announcement((mac, VIP)));
 }
 
-/// Whether all hosts say that the endpoint has the shared address, and nobody claims it beside it.
+/// Returns true if all hosts agree that the endpoint has the shared address, and no other endpoint
+/// claims it.
 fn has_it(world: &World, at: usize) -> bool {
     let vm = world.vms[at];
     world.hosts.values().all(|host| {
@@ -49,7 +50,7 @@ fn is_nowhere(world: &World) -> bool {
     world.hosts.values().all(|host| host.plane.vport_of_ip(vni(10), VIP.into()).is_none())
 }
 
-/// Whether all hosts say that bound endpoints have their own addresses.
+/// Returns true if all hosts agree that bound endpoints have their own addresses.
 fn bindings_stand(world: &World) -> bool {
     let bound = || world.vms.iter().filter(|vm| vm.bound);
     world.hosts.values().all(|host| {
@@ -85,7 +86,7 @@ fn shared_address_is_taken_only_by_ports_that_allow_it() {
         let mac = world.vms[thief].key.mac;
         assert!(world.hosts[&HostId(3)].mac_events(mac).contains(&"refused"));
     }
-    // The list is worth more than what was heard before.
+    // The list is worth more than earlier frames.
     let mut world = rig();
     announce(&mut world, 4);
     world.run_for(millis(300));
@@ -105,7 +106,8 @@ fn shared_address_goes_with_the_link_and_with_silence() {
         assert!(world.until(millis(300), |world| is_nowhere(world)), "link up: {up}");
     }
     assert!(bindings_stand(&world));
-    // It gave the address up and says nothing. Somebody asks for it when nobody vouches for it.
+    // The endpoint gave the address up silently. Another one asks for it when no confirmation is
+    // left.
     announce(&mut world, 0);
     assert!(world.until(millis(300), |world| has_it(world, 0)));
     world.run_for(millis(2_500));
@@ -113,7 +115,7 @@ fn shared_address_goes_with_the_link_and_with_silence() {
     world.emit(3, frames::question((asker.key.mac, asker.ip), VIP));
     assert!(world.until(millis(1_300), |world| is_nowhere(world)));
     assert!(bindings_stand(&world));
-    // A binding that is said once more keeps what is shared.
+    // A repeated binding keeps its shared addresses.
     announce(&mut world, 1);
     world.run_for(millis(300));
     let (vm, host) = (world.vms[1], world.host(HostId(2)));

@@ -1,4 +1,4 @@
-//! Hosts, endpoints, and what is between them, in one thread and from one seed.
+//! Hosts, endpoints, and the links between them, in one thread and from one seed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@ pub(crate) struct Vm {
     pub(crate) host: HostId,
     pub(crate) port: PortId,
     pub(crate) bound: bool,
-    /// It sends nothing on its own.
+    /// True if the endpoint sends nothing on its own.
     pub(crate) is_silent: bool,
 }
 
@@ -46,9 +46,9 @@ enum Packet {
 struct Pipe {
     bytes: VecDeque<u8>,
     unread: Vec<u8>,
-    /// Its writer has a connection.
+    /// True if the writer has a connection.
     open: bool,
-    /// Its writer has closed: after the last byte, the reader learns of it.
+    /// True if the writer has closed: after the last byte, the reader learns of it.
     ended: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct World {
     packets: BTreeMap<(Nanos, u64), Packet>,
     next: u64,
     pipes: BTreeMap<(HostId, HostId), Pipe>,
-    /// Nothing goes from the one to the other.
+    /// Pairs of hosts of which nothing goes from the first to the second.
     cut_off: BTreeSet<(HostId, HostId)>,
     slow: BTreeSet<HostId>,
     loss: u64,
@@ -70,9 +70,9 @@ pub(crate) struct World {
     tokens: u32,
     sent: BTreeMap<u32, usize>,
     pub(crate) delivered: BTreeSet<u32>,
-    /// Who was told of which address.
+    /// Answers that endpoints got: the asker and the address.
     pub(crate) answers: BTreeSet<(Mac, Ipv4Addr)>,
-    /// How often the first has heard an announcement of the second.
+    /// Number of announcements of the second that the first has heard.
     pub(crate) heard: BTreeMap<(Mac, Mac), u32>,
     next_vm: u32,
     next_ip: u32,
@@ -86,7 +86,7 @@ pub(crate) fn vni(n: u32) -> Vni {
 }
 
 impl World {
-    /// So many hosts, no endpoints, and no faults.
+    /// A world of so many hosts, without endpoints and faults.
     pub(crate) fn of(seed: u64, count: u16) -> Self {
         let ids: Vec<_> = (1..=count).map(HostId).collect();
         let mut world = Self {
@@ -120,7 +120,7 @@ impl World {
         world
     }
 
-    /// Three to six hosts with endpoints, and faults.
+    /// A world of three to six hosts with endpoints, and faults.
     pub(crate) fn new(seed: u64) -> Self {
         let count = Prng::stream(seed, "hosts").below(4);
         let mut world = Self::of(seed, 3 + u16::try_from(count).unwrap());
@@ -158,7 +158,7 @@ impl World {
         self.hosts.get_mut(&id).unwrap()
     }
 
-    /// A host begins anew: nothing is left but its ports and what is configured.
+    /// Restarts a host: only its ports and its configuration are left.
     fn start(&mut self, id: HostId, incarnation: u64, clock: Nanos) {
         let count = self.hosts.len().max(usize::from(id.0));
         let mut peers: Vec<_> = self.ids();
@@ -199,13 +199,13 @@ impl World {
         self.start(id, incarnation, clock);
     }
 
-    /// All hosts begin anew, with other limits of mobility.
+    /// Restarts all hosts, with other limits of mobility.
     pub(crate) fn with_limits(&mut self, limits: Limits) {
         self.limits = Some(limits);
         self.ids().into_iter().for_each(|id| self.restart(id));
     }
 
-    /// How many frames have come out of ports.
+    /// Number of frames that have come out of ports.
     pub(crate) const fn packets_to_ports(&self) -> u64 {
         self.to_ports
     }
@@ -215,12 +215,12 @@ impl World {
         (0..PORTS).map(PortId).find(|port| !taken(*port))
     }
 
-    /// How many ARP replies have come to an endpoint.
+    /// Number of ARP replies that have come to an endpoint.
     pub(crate) fn replies_to(&self, mac: Mac) -> u32 {
         self.replies.get(&mac).copied().unwrap_or(0)
     }
 
-    /// A new endpoint at a host; the number of it.
+    /// Adds an endpoint to a host. Returns its number.
     pub(crate) fn add_vm(&mut self, host: HostId, vni: Vni, bound: bool) -> usize {
         let Some(port) = self.free_port(host) else { return 0 };
         self.next_vm += 1;
@@ -246,7 +246,7 @@ impl World {
         }
     }
 
-    /// An endpoint goes to another host. Its old port goes down, or, if nobody says so, stays.
+    /// Moves an endpoint to another host. Its old port goes down if it `says_so`, else stays.
     pub(crate) fn move_vm(&mut self, at: usize, to: HostId, says_so: bool) {
         let vm = self.vms[at];
         let Some(port) = self.free_port(to).filter(|_| to != vm.host) else { return };
@@ -266,14 +266,14 @@ impl World {
         }
     }
 
-    /// An endpoint has the address of another one from now on, which has a new one. Nobody says so.
+    /// Gives an endpoint the address of another one, which gets a new one. Neither announces it.
     pub(crate) fn take_address(&mut self, from: usize, to: usize) {
         self.next_ip += 1;
         let fresh = Ipv4Addr::from_bits(0x0a01_0000 | self.next_ip);
         self.vms[to].ip = std::mem::replace(&mut self.vms[from].ip, fresh);
     }
 
-    /// Two endpoints exchange their addresses, perhaps, and announce them as they must.
+    /// Exchanges the addresses of two endpoints, perhaps, and announces them as required.
     fn move_address(&mut self) {
         let (from, to) = (self.draw(self.vms.len()), self.draw(self.vms.len()));
         let (a, b) = (self.vms[from], self.vms[to]);
@@ -293,7 +293,7 @@ impl World {
         if !old.is_down {
             old.remove_port(vm.port);
         }
-        // Numbers have changed: what is under way would come from another endpoint.
+        // Numbers have changed: a packet under way would come from another endpoint.
         self.packets.retain(|_, packet| !matches!(packet, Packet::FromVm(..)));
     }
 
@@ -303,12 +303,12 @@ impl World {
         assert!(self.packets.len() < 20_000, "frames multiply");
     }
 
-    /// An endpoint sends a frame.
+    /// Sends a frame of an endpoint.
     pub(crate) fn emit(&mut self, vm: usize, bytes: Vec<u8>) {
         self.put(Nanos(10_000), Packet::FromVm(vm, bytes));
     }
 
-    /// An endpoint sends a packet to another one; its number.
+    /// Sends a packet of an endpoint to another one. Returns its number.
     pub(crate) fn talk(&mut self, from: usize, to: usize) -> u32 {
         self.tokens += 1;
         self.sent.insert(self.tokens, to);
@@ -322,7 +322,7 @@ impl World {
         self.emit(from, frames::question(src, target));
     }
 
-    /// Something is said, perhaps.
+    /// Sends some frame, perhaps.
     pub(crate) fn chat(&mut self) {
         for _ in 0..self.draw(3) {
             if self.vms.len() < 2 {
@@ -340,7 +340,7 @@ impl World {
         }
     }
 
-    /// Both sides lose their connection, wherever in the stream that is; or one does.
+    /// Cuts the connection of two hosts, anywhere in the stream, on both sides or on one.
     pub(crate) fn cut(&mut self, a: HostId, b: HostId, one_side: bool) {
         let sides = [(a, b), (b, a)];
         for (from, to) in sides.into_iter().take(if one_side { 1 } else { 2 }) {
@@ -353,7 +353,7 @@ impl World {
         }
     }
 
-    /// The side of `from` has no connection to `to` any more. The other side learns of it, or not.
+    /// Ends the connection at the side of `from`. The other side learns of it if it `tells`.
     fn close(&mut self, from: HostId, to: HostId, tells: bool) {
         let pipe = self.pipes.get_mut(&(from, to)).unwrap();
         pipe.ended = pipe.open && tells;
@@ -378,7 +378,7 @@ impl World {
         }
     }
 
-    /// Something goes wrong, perhaps.
+    /// Makes some fault, perhaps.
     pub(crate) fn fault(&mut self) {
         let pairs = self.pairs();
         let (a, b) = pairs[self.draw(pairs.len())];
@@ -389,7 +389,7 @@ impl World {
             6..11 => _ = self.cut_off.remove(&(a, b)),
             11 => self.cut_off.clear(),
             12 => {
-                // On its own for a while.
+                // The host is on its own for a while.
                 for (from, to) in pairs.into_iter().filter(|(from, to)| *from == a || *to == a) {
                     self.cut_off.insert((from, to));
                 }
@@ -434,7 +434,7 @@ impl World {
         }
     }
 
-    /// The port of an endpoint holds the other hosts in these priorities from now on.
+    /// Makes the port of an endpoint hold the other hosts in these priorities.
     pub(crate) fn press(&mut self, at: usize, held: u8) {
         let vm = self.vms[at];
         let senders = self.ids().into_iter().filter(|id| *id != vm.host);
@@ -447,7 +447,7 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong from now on.
+    /// Ends all faults.
     pub(crate) fn heal(&mut self) {
         (self.is_calm, self.loss) = (true, 0);
         self.cut_off.clear();
@@ -456,7 +456,7 @@ impl World {
             if self.hosts[&id].is_down {
                 self.restart(id);
             }
-            // Ports that endpoints left without a word: nobody speaks there who would be elsewhere.
+            // Ports that endpoints left silently: no endpoint that is elsewhere speaks there.
             let taken = |port| self.vms.iter().any(|vm| vm.host == id && vm.port == port);
             let orphans: Vec<_> = (0..PORTS).map(PortId).filter(|port| !taken(*port)).collect();
             let host = self.host(id);
@@ -469,11 +469,11 @@ impl World {
         }
     }
 
-    /// Some time passes.
+    /// Lets some time pass.
     pub(crate) fn step(&mut self) {
         let span = Nanos(1 + self.rng.below(12_000_000));
         let until = self.now.after(span);
-        // What arrives within the span arrives at its own time, one after the other.
+        // Messages of the span arrive at their own times, one after the other.
         loop {
             let first = self.packets.first_key_value().map(|((at, _), _)| *at);
             let Some(at) = first.filter(|at| *at <= until) else { break };
@@ -648,14 +648,14 @@ impl World {
         }
     }
 
-    /// What holds at any moment.
+    /// Checks the invariants.
     pub(crate) fn check(&self) {
         for host in self.hosts.values().filter(|host| !host.is_down) {
             host.check();
         }
     }
 
-    /// Why not all agree on who has what; `None` if they do.
+    /// Returns a disagreement of hosts on the place of an endpoint; `None` if there is none.
     pub(crate) fn disagreement(&self) -> Option<String> {
         for host in self.hosts.values() {
             for vm in &self.vms {
@@ -688,15 +688,16 @@ impl World {
         None
     }
 
-    /// The pairs of endpoints in one network.
+    /// Returns the pairs of endpoints in one network.
     fn talkers(&self) -> Vec<(usize, usize)> {
         let count = self.vms.len();
         let all = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
         all.filter(|(a, b)| a != b && self.vms[*a].key.vni == self.vms[*b].key.vni).collect()
     }
 
-    /// No question goes unanswered that a bridge would answer, however many ask at once, also for
-    /// an endpoint that nobody has heard of; and everybody hears every announcement, once.
+    /// Checks that every question is answered that a bridge would answer, for any number of askers
+    /// at once, also for an endpoint that no host has heard of; and that all endpoints hear every
+    /// announcement, once.
     pub(crate) fn converse(&mut self) {
         const TIMES: u32 = 6;
         let (host, which) = (self.some_host(), self.draw(2));
@@ -714,7 +715,7 @@ impl World {
             self.ask(*from, *to);
             self.ask(*from, *to);
         }
-        // An answer may miss a full chip a few times.
+        // An answer may miss a full forwarding table a few times.
         self.run_for(millis(500));
         for (from, to) in &asks {
             let (asker, target) = (self.vms[*from], self.vms[*to]);
@@ -733,7 +734,7 @@ impl World {
         }
     }
 
-    /// All agree soon, every pair can talk, and it stays that way.
+    /// Checks that all hosts agree soon, every pair can talk, and it stays that way.
     pub(crate) fn settle(&mut self) {
         let begin = self.now;
         let mut left = self.talkers();
@@ -747,7 +748,7 @@ impl World {
                     .into_iter()
                     .map(|pair| (self.talk(pair.0, pair.1), pair))
                     .collect();
-                // Who has nobody to talk to says that it is there.
+                // An endpoint without a peer announces itself.
                 for at in 0..self.vms.len() {
                     let own = self.vms[at].own();
                     self.emit(at, frames::announcement(own));
@@ -788,7 +789,7 @@ impl World {
         }
     }
 
-    /// Where everything is, and the last events.
+    /// Returns the places of all endpoints, and the last events.
     fn story(&self) -> String {
         let mut story = String::new();
         for host in self.hosts.values() {
@@ -807,7 +808,7 @@ impl World {
         story
     }
 
-    /// Time passes without faults until something holds, or for so long.
+    /// Lets time pass without faults until a condition holds, or `most` is over.
     pub(crate) fn until(&mut self, most: Nanos, mut holds: impl FnMut(&mut Self) -> bool) -> bool {
         let begin = self.now;
         while self.now.since(begin) < most {
@@ -825,7 +826,7 @@ impl World {
     }
 }
 
-/// Connections end over what `World::fault` does, and over nothing else.
+/// Returns true for errors that `World::fault` makes; no other error may end a connection.
 fn is_planned(error: &Error) -> bool {
     match error {
         Error::StaleIncarnation { .. } => true,

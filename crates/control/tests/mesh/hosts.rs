@@ -21,7 +21,7 @@ const TIMING: Timing = Timing {
     ..Timing::DEFAULT
 };
 
-/// How far apart the incarnations of a host are, so that there are older ones to fall back to.
+/// Distance of the incarnations of a host, so that there are older ones to fall back to.
 const INCARNATION_STEP: u64 = 10;
 
 pub(crate) struct Faults {
@@ -33,7 +33,7 @@ pub(crate) fn key(n: u32) -> Key {
     Key { vni: Vni::new(1 + n % 3).unwrap(), mac: Mac::from_u64(0x0200_0000_0000 | u64::from(n)) }
 }
 
-/// Vports that every host claims all the time, although it changes what it says of them.
+/// Vports that every host claims all the time, although it changes their claims.
 const LASTING: [u32; 3] = [100_000, 100_001, 100_002];
 
 fn is_lasting(key: Key) -> bool {
@@ -45,7 +45,7 @@ fn is_lasting(key: Key) -> bool {
 struct Table {
     claims: BTreeMap<HostId, BTreeMap<Key, (Claim, u64)>>,
     marks: BTreeMap<HostId, u64>,
-    /// One claim in so many is refused, drawn from here.
+    /// Random refusal of one claim in so many.
     refuse: Option<(u64, Prng)>,
 }
 
@@ -95,7 +95,7 @@ impl Table {
 
 struct Host {
     incarnation: u64,
-    /// The highest there ever was.
+    /// The highest incarnation there ever was.
     incarnation_max: u64,
     publisher: Publisher,
     tombstones_max: usize,
@@ -105,9 +105,9 @@ struct Host {
     known: BTreeMap<HostId, u64>,
     table: Table,
     clock: Nanos,
-    /// It speaks a version with more fields.
+    /// True if the host speaks a version with more fields.
     newer: bool,
-    /// Who it says it is.
+    /// The host that it claims to be.
     name: HostId,
 }
 
@@ -115,11 +115,11 @@ struct Host {
 #[derive(Default)]
 struct Pipe {
     bytes: VecDeque<u8>,
-    /// Received, not yet a whole message.
+    /// Received bytes that are not yet a whole message.
     unread: Vec<u8>,
-    /// Its writer has a connection. Bytes without a reader vanish.
+    /// True if the writer has a connection. Bytes without a reader vanish.
     open: bool,
-    /// Its writer has closed: after the last byte, the reader learns of it.
+    /// True if the writer has closed: after the last byte, the reader learns of it.
     ended: bool,
     stalled: bool,
 }
@@ -132,14 +132,14 @@ pub(crate) struct Mesh {
     hosts: BTreeMap<HostId, Host>,
     pipes: BTreeMap<(HostId, HostId), Pipe>,
     capacity: usize,
-    /// Counts of sessions that are no more.
+    /// Counters of former sessions.
     past: Counts,
-    /// A replica has lost something that its session does not know of.
+    /// A replica has lost a claim without its session's knowledge.
     drifted: bool,
     calm: bool,
 }
 
-/// Adds up what sessions have counted.
+/// Adds up the counters of sessions.
 pub(crate) fn add(sum: &mut Counts, counts: Counts) {
     sum.records_sent += counts.records_sent;
     sum.records_received += counts.records_received;
@@ -153,7 +153,7 @@ pub(crate) fn add(sum: &mut Counts, counts: Counts) {
 }
 
 impl Mesh {
-    /// Two to five hosts, and faults.
+    /// A mesh of two to five hosts, and faults.
     pub(crate) fn new(seed: u64, faults: Faults) -> Self {
         let mut rng = Prng::stream(seed, "mesh");
         let count = 2 + u16::try_from(rng.below(4)).unwrap();
@@ -171,7 +171,7 @@ impl Mesh {
         mesh
     }
 
-    /// So many hosts, and no faults.
+    /// A mesh of so many hosts, without faults.
     pub(crate) fn of(seed: u64, count: u16) -> Self {
         let host = |n| Host {
             incarnation: 1,
@@ -233,7 +233,7 @@ impl Mesh {
         self.now
     }
 
-    /// The process of a host is another one: nothing is left but some of what it claims.
+    /// Restarts the process of a host: only some of its claims are left.
     fn restart(&mut self, id: HostId, incarnation: u64) {
         for other in self.ids().into_iter().filter(|other| *other != id) {
             let tells = self.rng.chance(1, 2);
@@ -263,7 +263,7 @@ impl Mesh {
         }
     }
 
-    /// The side of `from` has no connection to `to` any more. The other side learns of it, or not.
+    /// Ends the connection at the side of `from`. The other side learns of it if it `tells`.
     fn close(&mut self, from: HostId, to: HostId, tells: bool) {
         let pipe = self.pipes.get_mut(&(from, to)).unwrap();
         pipe.ended = pipe.open && tells;
@@ -274,7 +274,7 @@ impl Mesh {
         self.pipes.get_mut(&(to, from)).unwrap().bytes.clear();
     }
 
-    /// Both sides lose their connection, wherever in the stream that is.
+    /// Cuts the connection of two hosts on both sides, anywhere in the stream.
     pub(crate) fn cut(&mut self, a: HostId, b: HostId) {
         for (from, to) in [(a, b), (b, a)] {
             let (open, clock) = (self.pipes[&(from, to)].open, self.hosts[&from].clock);
@@ -285,7 +285,7 @@ impl Mesh {
         }
     }
 
-    /// What is sent between two hosts stays on its way.
+    /// Stalls the connection of two hosts: bytes stay on their way.
     pub(crate) fn stall(&mut self, a: HostId, b: HostId, stalled: bool) {
         for pair in [(a, b), (b, a)] {
             self.pipes.get_mut(&pair).unwrap().stalled = stalled;
@@ -294,7 +294,7 @@ impl Mesh {
 
     pub(crate) fn claim(&mut self, id: HostId, key: Key, moves: u32) {
         let ip = IpAddr::from(Ipv4Addr::from_bits(moves % 7));
-        // The port says who published it.
+        // The port names the publisher.
         let ips = [ip].into_iter().collect();
         let claim = Claim { key, port: PortId(id.0), ips, origin: Origin::Learned, moves };
         let host = self.host(id);
@@ -308,7 +308,7 @@ impl Mesh {
         host.publisher.withdraw(key);
     }
 
-    /// Something happens to vports.
+    /// Changes some vports.
     pub(crate) fn change(&mut self) {
         for id in self.ids() {
             let changes = [0, 0, 1, 3, 60][self.draw(5)];
@@ -329,7 +329,7 @@ impl Mesh {
         }
     }
 
-    /// Something goes wrong, perhaps.
+    /// Makes some fault, perhaps.
     pub(crate) fn fault(&mut self) {
         let (a, b) = self.some_pair();
         match self.draw(120) {
@@ -381,7 +381,7 @@ impl Mesh {
         }
     }
 
-    /// Some milliseconds pass: bytes arrive, and hosts answer.
+    /// Lets some milliseconds pass: bytes arrive, and hosts answer.
     pub(crate) fn step(&mut self) {
         let span = Nanos(1 + self.rng.below(20_000_000));
         self.now = self.now.after(span);
@@ -481,7 +481,7 @@ impl Mesh {
         }
     }
 
-    /// What holds at any moment.
+    /// Checks the invariants.
     pub(crate) fn check(&self) {
         for (id, peer) in self.pairs() {
             let (host, owner) = (&self.hosts[&id], &self.hosts[&peer]);
@@ -494,7 +494,7 @@ impl Mesh {
             if last.sequence > 0 && session.have() == last && !self.drifted {
                 assert!(self.agree(peer, id), "{id:?} says it has all of {peer:?}");
             }
-            // Acknowledged by this very process of the peer.
+            // The acknowledgement is from this very process of the peer.
             let same = owner.sessions[&id].incarnation() == host.incarnation;
             let acked = owner.publisher.acked_by(id) == Some(last.sequence);
             if last.sequence > 0 && same && acked && !self.drifted {
@@ -508,12 +508,12 @@ impl Mesh {
         }
     }
 
-    /// Whether a host has exactly what another claims.
+    /// Returns true if a host has exactly the claims of another.
     pub(crate) fn agree(&self, owner: HostId, id: HostId) -> bool {
         self.hosts[&id].table.equals(owner, &self.hosts[&owner].claims)
     }
 
-    /// Nothing goes wrong from now on.
+    /// Ends all faults.
     pub(crate) fn heal(&mut self) {
         self.calm = true;
         for (a, b) in self.pairs() {
@@ -539,7 +539,7 @@ impl Mesh {
         })
     }
 
-    /// All agree soon, and it stays that way.
+    /// Checks that all hosts agree soon, and that it stays that way.
     pub(crate) fn settle(&mut self) {
         let begin = self.now;
         while !self.settled() {
@@ -568,7 +568,7 @@ impl Mesh {
         }
     }
 
-    /// What has happened in all sessions.
+    /// Returns the counters of all sessions.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = self.past;
         for session in self.hosts.values().flat_map(|host| host.sessions.values()) {
@@ -578,7 +578,7 @@ impl Mesh {
     }
 }
 
-/// Connections end over what `Mesh::fault` does, and over nothing else.
+/// Returns true for errors that `Mesh::fault` makes; no other error may end a connection.
 fn is_planned(error: &Error) -> bool {
     use Reason::{Leaving, StaleIncarnation, WrongHost};
     match error {

@@ -1,14 +1,14 @@
-//! Nothing is lost, nothing is made: where every frame is, counted by looking.
+//! Conservation: no frame is lost or made. Every frame is located by a walk.
 //!
-//! `sent = delivered + dropped + resident`, over the whole world. Between hosts `resident` is what
-//! the network holds; between VMs it is the packets with a handle, and those are the frames in the
-//! VMs' rings, in the virtual switches, in the network, and on their way to a VM's TCP. Further,
-//! frame by frame: a frame is in one place; it is in the queue of the link that its path says; a
-//! queue's bytes are those of its frames; a buffer holds the bytes of the frames that came through
-//! it and have not left; a path knows how many frames are on it.
+//! `sent = delivered + dropped + resident`, over the whole world. Between hosts `resident` is the
+//! number of frames in the network. Between VMs it is the number of packets with a handle: the
+//! frames in the VMs' rings, in the virtual switches, in the network, and on their way to a VM's
+//! TCP. Further, frame by frame: a frame is in one place; it is in the queue of the link on its
+//! path; a queue's bytes are the bytes of its frames; a buffer holds the bytes of the frames that
+//! came through it and have not left; a path knows how many frames are on it.
 //!
 //! A frame that is on its way to be counted by an event of its own is not in the buffer's bytes
-//! yet. Frames of one link are counted in their order, so those are its latest ones.
+//! yet. Frames of one link are counted in their order, so the uncounted frames are its latest ones.
 
 use std::collections::BTreeMap;
 

@@ -17,7 +17,7 @@ use super::Violation;
 use crate::net::{self, Whereabouts};
 use crate::world::Census;
 
-/// How long a ring may stand still: longer than any buffer takes to drain.
+/// Longest time that a ring may stand still: longer than any buffer takes to drain.
 const PATIENCE: Nanos = Nanos::from_millis(5);
 
 /// A ring that was seen.
@@ -25,7 +25,7 @@ const PATIENCE: Nanos = Nanos::from_millis(5);
 struct Ring {
     since: Nanos,
     links: Vec<usize>,
-    /// Frames that they had sent.
+    /// Number of frames that its links had sent.
     sent: u64,
 }
 
@@ -61,7 +61,7 @@ impl Watch {
     }
 }
 
-/// Per (link, priority): those that it waits for.
+/// Returns, for each (link, priority), the ones that it waits for.
 fn waits(census: &net::Census) -> Vec<Vec<usize>> {
     let mut waits = vec![Vec::new(); census.links.len() * Priority::COUNT];
     for seen in &census.frames {
@@ -78,8 +78,8 @@ fn waits(census: &net::Census) -> Vec<Vec<usize>> {
     waits
 }
 
-/// The nodes of a ring, if there is one: nodes that wait for nothing are taken away until none is
-/// left; from what remains every walk ends in a ring.
+/// Returns the nodes of a ring, if there is one. Nodes that wait for nothing are taken away until
+/// none is left; from the rest every walk ends in a ring.
 fn find(waits: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut alive: Vec<bool> = waits.iter().map(|next| !next.is_empty()).collect();
     loop {

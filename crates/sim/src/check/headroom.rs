@@ -1,10 +1,10 @@
-//! Flow control between neighbours: no lossless buffer beyond its limit, XOFF at its threshold and
-//! XON at its own, what was said was heard, and what was heard is obeyed.
+//! Flow control between neighbours: no lossless buffer beyond its limit, XOFF and XON at their
+//! thresholds, every pause frame received, and every pause obeyed.
 //!
-//! The thresholds are those of 802.1Q clause 36 as the product's sender has them: from XOFF bytes
-//! on a priority is paused, at XON bytes or fewer it is not. The two ends may differ while a pause
-//! frame waits or travels. A pause is renewed before it lapses, so that it never ends by itself
-//! while it is wanted.
+//! The thresholds follow 802.1Q clause 36 as in the product's sender: from XOFF bytes on a priority
+//! is paused, at XON bytes or fewer it is not. The two ends may differ while a pause frame waits or
+//! travels. A pause is renewed before it lapses, so that it never ends by itself while it is
+//! wanted.
 
 use sluice_base::Priority;
 

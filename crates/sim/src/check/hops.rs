@@ -1,15 +1,15 @@
-//! Every frame that a link has sent is a link that a frame has passed.
+//! The number of frames sent by links equals the number of links passed by frames.
 //!
-//! The frames that are no more have passed the links up to where they ended, which the network
-//! adds up as they end. The others have passed as many as their hop says, and one more if they are
-//! on the cable to their host: hops are counted at the beginning of a cable to a switch.
+//! Ended frames have passed the links up to the place of their end; the network adds these up. Each
+//! other frame has passed as many links as its hop says, and one more if it is on the cable to its
+//! host: hops are counted at the beginning of a cable to a switch.
 
 use super::Violation;
 use crate::net::{Census, Seen, Whereabouts};
 
 pub(super) fn check(census: &Census) -> Result<(), Violation> {
     let passed = |seen: &Seen| match seen.whereabouts {
-        // It has ended where it stands.
+        // The frame has ended where it stands.
         Whereabouts::Dropped => 0,
         Whereabouts::Travelling if !census.enters(seen) => u64::from(seen.hop) + 1,
         _ => u64::from(seen.hop),

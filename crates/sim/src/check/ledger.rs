@@ -1,14 +1,14 @@
-//! What was sent and what arrived, written down at the ends: order, and nothing sooner than it can
-//! be.
+//! Ledger of sent and received packets, kept at the ends: checks their order, and that none arrives
+//! too early.
 //!
 //! Packets of a sender are numbered. At the receiver the numbers rise: a packet that comes after a
-//! later one, or for a second time, is found at once; one that never comes was dropped, or is
+//! later one, or for a second time, is found at once. A packet that never comes was dropped, or is
 //! missing in the balance. (One connection has one priority, so that its packets may not overtake
 //! each other anywhere.) A place among the endpoints that is used again has another generation.
 //! Between VMs it may be used again only when the last packet of the earlier connection is gone.
 //!
-//! Two bounds hold for times. Frames arrive at a host no closer to each other than its link takes
-//! for the later one, whoever sent them. A message takes at least as long as its bytes take on the
+//! Two bounds hold for times. Frames of any senders arrive at a host no closer to each other than
+//! the time of the later one on its link. A message takes at least as long as its bytes take on the
 //! slowest link of its path and the delays on the way.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,18 +18,18 @@ use sluice_base::Nanos;
 use super::Violation;
 use crate::world::{Body, EndpointId, Packet};
 
-/// What the ledger knows of a receiving endpoint.
+/// Account of a receiving endpoint.
 #[derive(Debug, Default)]
 struct Account {
     generation: u32,
-    /// The number of the packet that arrived last.
+    /// Number of the packet that arrived last.
     last: u32,
-    /// Bytes of the stream that were sent, up to here.
+    /// End of the bytes of the stream that were sent.
     sent_end: u64,
-    /// Bytes that arrived, up to here without a gap; further pieces, end by begin.
+    /// End of the bytes that arrived without a gap; further pieces, end by begin.
     brought: u64,
     pieces: BTreeMap<u64, u64>,
-    /// Messages on their way: since when, and their bytes.
+    /// Messages on their way: the time of their begin, and their bytes.
     messages: VecDeque<(Nanos, u64)>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Ledger {
     dropped: u64,
     messages: u64,
     accounts: Vec<Account>,
-    /// Per host: when its last frame arrived.
+    /// Per host: time at which its last frame arrived.
     arrivals: Vec<Nanos>,
     violation: Option<Violation>,
     digest: u64,
@@ -63,7 +63,7 @@ impl Ledger {
         }
     }
 
-    /// Keeps the first thing that was found.
+    /// Keeps the first violation.
     pub(crate) fn found(&mut self, violation: Violation) {
         self.violation.get_or_insert(violation);
     }
@@ -76,7 +76,7 @@ impl Ledger {
         self.violation.take()
     }
 
-    /// Packets sent, delivered, and dropped by physical switches.
+    /// Numbers of packets sent, delivered, and dropped by physical switches.
     pub(crate) const fn totals(&self) -> (u64, u64, u64) {
         (self.sent, self.delivered, self.dropped)
     }
@@ -85,7 +85,7 @@ impl Ledger {
         self.digest
     }
 
-    /// Messages that have arrived whole.
+    /// Number of messages that have arrived whole.
     pub(crate) const fn messages(&self) -> u64 {
         self.messages
     }
@@ -94,12 +94,12 @@ impl Ledger {
         self.accounts.iter().map(|account| account.messages.len()).sum()
     }
 
-    /// Bytes that were brought to an endpoint without a gap.
+    /// Number of bytes that were brought to an endpoint without a gap.
     pub(crate) fn brought(&self, to: EndpointId) -> u64 {
         self.accounts.get(to.0 as usize).map_or(0, |account| account.brought)
     }
 
-    /// The account of an endpoint; a new connection begins a new one.
+    /// Returns the account of an endpoint; a new connection begins a new one.
     fn account(&mut self, (to, generation): (EndpointId, u32)) -> &mut Account {
         let at = to.0 as usize;
         if at >= self.accounts.len() {
@@ -112,14 +112,14 @@ impl Ledger {
         account
     }
 
-    /// FNV-1a in words of eight bytes.
+    /// Adds words of eight bytes to the digest (FNV-1a).
     fn digest_of(&mut self, words: [u64; 3]) {
         for word in words {
             self.digest = (self.digest ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
         }
     }
 
-    /// A packet begins its way.
+    /// Notes that a packet begins its way.
     #[cold]
     pub(crate) fn sent(&mut self, packet: &Packet) {
         self.sent += 1;
@@ -129,7 +129,7 @@ impl Ledger {
         }
     }
 
-    /// A packet has reached its endpoint.
+    /// Notes that a packet has reached its endpoint.
     #[cold]
     pub(crate) fn delivered(&mut self, now: Nanos, packet: &Packet) {
         self.delivered += 1;
@@ -162,14 +162,14 @@ impl Ledger {
         }
     }
 
-    /// A physical switch had no room for a packet.
+    /// Notes that a physical switch had no room for a packet.
     #[cold]
     pub(crate) fn dropped(&mut self, packet: &Packet) {
         self.dropped += 1;
         self.digest_of([u64::MAX, u64::from(packet.to.0), u64::from(packet.number)]);
     }
 
-    /// A frame that takes `span` on the link has come in at a host.
+    /// Notes that a frame that takes `span` on the link has come in at a host.
     #[cold]
     pub(crate) fn arrived(&mut self, now: Nanos, host: u32, span: Nanos) {
         let last = std::mem::replace(&mut self.arrivals[host as usize], now);
@@ -181,13 +181,14 @@ impl Ledger {
         }
     }
 
-    /// A message of so many bytes begins its way to an endpoint.
+    /// Notes that a message of so many bytes begins its way to an endpoint.
     #[cold]
     pub(crate) fn message_sent(&mut self, now: Nanos, to: (EndpointId, u32), bytes: u64) {
         self.account(to).messages.push_back((now, bytes));
     }
 
-    /// The oldest message to an endpoint, which ends at byte `end` of its stream, has arrived.
+    /// Notes that the oldest message to an endpoint, which ends at byte `end` of its stream, has
+    /// arrived.
     #[cold]
     pub(crate) fn message_arrived(
         &mut self,
@@ -211,7 +212,7 @@ impl Ledger {
 }
 
 impl Account {
-    /// Bytes of the stream have come.
+    /// Notes that bytes of the stream have come.
     fn bring(&mut self, begin: u64, end: u64) {
         let piece = self.pieces.entry(begin).or_default();
         *piece = end.max(*piece);

@@ -1,8 +1,8 @@
 //! In the end nothing is left: no frame anywhere, no byte in a buffer, no link paused, and every
 //! byte that was written is delivered and acknowledged.
 //!
-//! It is what liveness comes to when the workloads have stopped and no event is left: something
-//! that waits then waits for ever.
+//! This is the check of liveness when the workloads have stopped and no event is left: a frame that
+//! waits then waits for ever.
 
 use super::{Ledger, Violation};
 use crate::world::Census;

@@ -1,8 +1,8 @@
-//! TCP delivers what was written: every byte once and in order.
+//! TCP delivers all written bytes, each once and in order.
 //!
-//! Bytes have no content here, so that a stream is a range of numbers. What the receiver's TCP has
-//! delivered can be no more than what packets brought without a gap, which the ledger puts together
-//! by itself; what the sender's TCP believes to be acknowledged, no more than what was delivered.
+//! Bytes have no content here, so that a stream is a range of numbers. The receiver's TCP can
+//! deliver no more bytes than packets brought without a gap, which the ledger puts together by
+//! itself. The sender's TCP can count no more bytes as acknowledged than were delivered.
 
 use super::{Ledger, Violation};
 use crate::world::{Census, Stream};
@@ -11,7 +11,7 @@ pub(super) fn check(census: &Census, ledger: &Ledger) -> Result<(), Violation> {
     census.streams.iter().try_for_each(|s| stream(s, ledger))
 }
 
-/// Judges one way of a connection.
+/// Checks one way of a connection.
 pub(crate) fn stream(s: &Stream, ledger: &Ledger) -> Result<(), Violation> {
     let brought = ledger.brought(s.to);
     let in_order = s.acknowledged <= s.delivered && s.delivered <= s.written.0;

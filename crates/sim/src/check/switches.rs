@@ -1,5 +1,5 @@
-//! The virtual switches: their audits close, and where flow control reaches from end to end nothing
-//! is dropped for congestion, in virtual switches or in physical ones.
+//! The virtual switches: their audits close, and if flow control reaches from end to end nothing is
+//! dropped for congestion, in virtual switches or in physical ones.
 
 use super::Violation;
 use crate::world::Census;

@@ -1,4 +1,4 @@
-//! A core: its queue of softirq work, what it does now, where its time went.
+//! A core: its queue of softirq work, its present work, and its accounts of time.
 //!
 //! ```text
 //!                 arrival                      queue empty
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use super::params::Params;
 use super::work::Item;
 
-/// What a core does.
+/// Present work of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
     Idle,
@@ -23,7 +23,7 @@ pub(crate) enum Doing {
     Thread(usize),
 }
 
-/// Where the time of a core went, in nanoseconds, and how many pieces of softirq work it did.
+/// Times of a core by kind of work, in nanoseconds, and its number of pieces of softirq work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
     pub(crate) softirq: u64,
@@ -36,20 +36,20 @@ pub(crate) struct Times {
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub(crate) queue: VecDeque<Item>,
-    /// Descriptors that hold a segment or were not given back yet.
+    /// Number of descriptors that hold a segment or were not given back yet.
     taken: u64,
-    /// Of these, those whose segment is done.
+    /// Number of these descriptors whose segment is done.
     used: u64,
     pub(crate) doing: Doing,
-    /// Up to when its time is accounted for.
+    /// Time up to which its time is accounted for.
     since: u64,
-    /// When it is done with what it does; the maximum when idle.
+    /// Time at which its present work ends; the maximum when idle.
     pub(crate) ends: u64,
-    /// Since when softirq work goes on without a pause.
+    /// Time since which softirq work goes on without a pause.
     pub(crate) busy_since: u64,
-    /// Until when an arrival does not take the core from a vCPU.
+    /// Time until which an arrival does not take the core from a vCPU.
     pub(crate) protected_until: u64,
-    /// Since when this vCPU runs, and which one ran last.
+    /// Time since which the last vCPU runs, and the number of that vCPU.
     pub(crate) turn_since: u64,
     pub(crate) last_vm: usize,
     pub(crate) times: Times,
@@ -72,23 +72,24 @@ impl Core {
         }
     }
 
-    /// Whether a segment finds a descriptor.
+    /// Returns true if a segment finds a descriptor.
     pub(crate) const fn has_room(&self, params: &Params) -> bool {
         self.taken < params.descriptors
     }
 
-    /// Whether a datagram of another core finds a place. The bound is that of the descriptors.
+    /// Returns true if a datagram of another core finds a place. The bound is twice the number of
+    /// descriptors.
     pub(crate) fn has_room_to_deliver(&self, params: &Params) -> bool {
         self.queue.len() as u64 <= params.descriptors * 2
     }
 
-    /// A segment takes a descriptor.
+    /// Takes a descriptor for a segment.
     pub(crate) fn take(&mut self, item: Item) {
         self.taken += 1;
         self.queue.push_back(item);
     }
 
-    /// A segment is done. True if descriptors were given back.
+    /// Notes that a segment is done. True if descriptors were given back.
     pub(crate) fn give_back(&mut self, params: &Params) -> bool {
         self.used += 1;
         let is_due = self.used >= params.refill || self.used == self.taken;
@@ -111,7 +112,7 @@ impl Core {
         spent
     }
 
-    /// Begins something else; what it did before is accounted for.
+    /// Begins other work; the work before is accounted for.
     pub(crate) fn begin(&mut self, now: u64, doing: Doing, takes: u64) {
         debug_assert_eq!(self.since, now, "settled before");
         self.doing = doing;

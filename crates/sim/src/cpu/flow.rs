@@ -1,4 +1,4 @@
-//! A sender and what of it is under way.
+//! A sender and its datagrams under way.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ impl Counts {
         self.lost_descriptor + self.lost_delivery + self.lost_guest
     }
 
-    /// Sent, and neither received nor lost.
+    /// Returns the number of datagrams that were sent, and neither received nor lost.
     pub(crate) const fn under_way(&self) -> u64 {
         self.offered - self.delivered - self.lost()
     }
@@ -35,15 +35,15 @@ pub(crate) struct Sender {
     pub(crate) segments: u64,
     pub(crate) gap: u64,
     pub(crate) counts: Counts,
-    /// On the wire, the first one first.
+    /// Segments on the wire, the first one first.
     pub(crate) wire: VecDeque<Segment>,
-    /// The first one on the wire waits for room, or for its entry's move.
+    /// True if the first segment on the wire waits for room, or for its entry's move.
     pub(crate) is_blocked: bool,
-    /// The next datagram waits in the sender.
+    /// True if the next datagram waits in the sender.
     pub(crate) is_held: bool,
     /// The datagram of which a segment was lost last, plus one.
     pub(crate) broken: u64,
-    /// The datagram that is put together, and how many of its segments are there.
+    /// The datagram that is being reassembled, and its number of segments so far.
     pub(crate) partial: (u64, u64),
     interval: u64,
     random: Prng,
@@ -66,18 +66,18 @@ impl Sender {
         }
     }
 
-    /// Time until the next datagram: even over the mean and the jitter around it.
+    /// Returns the time until the next datagram: uniform over the mean and the jitter around it.
     pub(crate) const fn next_in(&mut self, jitter_percent: u64) -> u64 {
         let width = self.interval * jitter_percent / 100;
         self.interval - width + self.random.below(2 * width + 1)
     }
 
-    /// When the first datagram comes: anywhere in the first interval.
+    /// Returns the time of the first datagram: anywhere in the first interval.
     pub(crate) const fn first_in(&mut self) -> u64 {
         self.random.below(self.interval + 1)
     }
 
-    /// A segment was received. True if its datagram is complete.
+    /// Takes a received segment. True if its datagram is complete.
     pub(crate) const fn receive(&mut self, segment: Segment) -> bool {
         let (datagram, count) = self.partial;
         let is_next = datagram == segment.datagram && count == segment.index;
@@ -89,7 +89,7 @@ impl Sender {
         self.partial.1 == self.segments
     }
 
-    /// A segment found no descriptor. True if it is the first one of its datagram.
+    /// Notes a segment that found no descriptor. True if it is the first one of its datagram.
     pub(crate) const fn is_first_loss(&mut self, datagram: u64) -> bool {
         let is_first = self.broken != datagram + 1;
         self.broken = datagram + 1;

@@ -7,11 +7,11 @@ pub(crate) struct Guest {
     pub(crate) pin: Option<usize>,
     /// Datagrams that wait in its ring, with the one at work: (flow, number).
     pub(crate) ring: std::collections::VecDeque<(usize, u64)>,
-    /// What the datagram at work still takes; zero if it was not begun.
+    /// Remaining time of the datagram at work; zero if it was not begun.
     pub(crate) remaining: u64,
     /// The core on which it runs or was interrupted.
     pub(crate) on: Option<usize>,
-    /// Since when it waits for a core though it has something to do.
+    /// Time since which it waits for a core with work to do.
     pub(crate) waits_since: Option<u64>,
 }
 
@@ -21,8 +21,8 @@ impl Guest {
         Self { pin: pin.map(usize::from), ring, remaining: 0, on: None, waits_since: None }
     }
 
-    /// Notes whether it waits now. What it has waited until now, if a wait is over, with the core
-    /// to which it is pinned.
+    /// Notes whether the machine waits now. Returns the core to which it is pinned and the time
+    /// that it has waited, if a wait is over.
     pub(crate) fn note_wait(&mut self, now: u64) -> Option<(usize, u64)> {
         let waits = !self.ring.is_empty() && self.on.is_none();
         match (self.waits_since, waits) {
@@ -36,14 +36,15 @@ impl Guest {
         None
     }
 
-    /// What it has waited until now, though it waits on.
+    /// Returns the core to which the machine is pinned and the time that it has waited until now,
+    /// in a wait that goes on.
     pub(crate) fn waited(&mut self, now: u64) -> Option<(usize, u64)> {
         let since = self.waits_since?;
         self.waits_since = Some(now);
         Some((self.pin?, now - since))
     }
 
-    /// Whether a core may run it now.
+    /// Returns true if a core may run the machine now.
     pub(crate) fn may_run(&self, core: usize) -> bool {
         !self.ring.is_empty() && self.on.is_none() && self.pin.is_none_or(|pin| pin == core)
     }

@@ -1,4 +1,4 @@
-//! The host as a whole: events, and what follows of each.
+//! The host as a whole: events and their consequences.
 
 use core::fmt;
 
@@ -20,11 +20,11 @@ use crate::events::{EventQueue, Ties};
 pub enum Error {
     /// The configuration of the placement.
     Steering(ConfigError),
-    /// A parameter of this name.
+    /// The parameter of this name.
     Parameter(&'static str),
     /// A vCPU or an exclusion names a core that the host does not have.
     Core(u16),
-    /// This flow names a machine or an entry that is not there, or offers nothing.
+    /// This flow names a machine or an entry that does not exist, or offers nothing.
     Flow(usize),
 }
 
@@ -65,7 +65,7 @@ struct Snapshot {
     cores: Vec<Times>,
 }
 
-/// What happens.
+/// An event.
 enum Event {
     Send(usize),
     Arrive(usize),
@@ -81,7 +81,7 @@ pub(super) struct Host<'a> {
     pub(super) steering: Steering,
     events: EventQueue,
     now: u64,
-    /// Who is asked first when there is room again.
+    /// The sender that is asked first when there is room again.
     rotor: usize,
 }
 
@@ -181,7 +181,7 @@ impl<'a> Host<'a> {
         (0..self.cores.len()).for_each(|core| self.settle(core));
     }
 
-    /// A vCPU began or ceased to wait.
+    /// Notes that a vCPU began or ceased to wait.
     fn note_wait(&mut self, vm: usize) {
         if let Some((core, ns)) = self.guests[vm].note_wait(self.now) {
             self.steering.waited(core, ns);
@@ -197,12 +197,12 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// A datagram is due.
+    /// Sends a datagram that is due.
     fn send(&mut self, flow: usize) {
         let params = &self.scenario.params;
         let sender = &mut self.senders[flow];
         sender.is_held = match self.scenario.policy {
-            // What waits for its entry's move waits in the card.
+            // A segment that waits for its entry's move waits in the card.
             Policy::Drop => false,
             Policy::Hold => {
                 !sender.wire.is_empty() || sender.counts.under_way() >= params.guest_ring
@@ -226,7 +226,7 @@ impl<'a> Host<'a> {
         self.push(next, &Event::Send(flow));
     }
 
-    /// The first segment on a flow's wire has come.
+    /// Takes the first segment on a flow's wire.
     fn arrive(&mut self, flow: usize) {
         let sender = &self.senders[flow];
         let Some(&segment) = sender.wire.front() else { return };
@@ -265,14 +265,14 @@ impl<'a> Host<'a> {
         self.interrupt(at);
     }
 
-    /// A sender that was held may have room now.
+    /// Releases a sender that was held and may have room now.
     fn let_go(&mut self, flow: usize) {
         if std::mem::take(&mut self.senders[flow].is_held) {
             self.push(self.now, &Event::Send(flow));
         }
     }
 
-    /// Descriptors or an entry are free again: who waits on the wire tries anew, in turn.
+    /// Lets segments on the wire try anew, in turn: descriptors or an entry are free again.
     fn wake(&mut self) {
         let count = self.senders.len();
         for nth in 0..count {
@@ -284,7 +284,7 @@ impl<'a> Host<'a> {
         self.rotor = (self.rotor + 1) % count.max(1);
     }
 
-    /// Work has come to a core.
+    /// Interrupts a core for new work.
     fn interrupt(&mut self, at: usize) {
         let is_free = match self.cores[at].doing {
             Doing::Idle => true,
@@ -299,7 +299,7 @@ impl<'a> Host<'a> {
         self.begin_softirq(at, self.scenario.params.interrupt_ns);
     }
 
-    /// Takes a core from what it does. A vCPU that floats may go on elsewhere.
+    /// Takes a core from its work. A vCPU that floats may go on elsewhere.
     fn leave(&mut self, at: usize) {
         self.settle(at);
         let Doing::Thread(vm) = self.cores[at].doing else { return };
@@ -365,7 +365,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// A piece of softirq work is done.
+    /// Ends a piece of softirq work.
     fn finish(&mut self, at: usize, item: Item) {
         self.cores[at].times.pieces += 1;
         let segment = item.segment();
@@ -399,7 +399,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// A datagram goes to the core that delivers it. False if it was lost.
+    /// Hands a datagram to the core that delivers it. False if it was lost.
     fn hand_over(&mut self, other: usize, segment: Segment) -> bool {
         let is_lost = self.scenario.policy == Policy::Drop
             && !self.cores[other].has_room_to_deliver(&self.scenario.params);
@@ -412,7 +412,7 @@ impl<'a> Host<'a> {
         true
     }
 
-    /// A datagram goes into its guest's ring.
+    /// Puts a datagram into its guest's ring.
     fn deliver(&mut self, segment: Segment) {
         let sender = &mut self.senders[segment.flow];
         let vm = sender.flow.vm;
@@ -432,7 +432,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// A guest's program has taken a datagram.
+    /// Notes that a guest's program has taken a datagram.
     fn taken_by_program(&mut self, vm: usize) {
         let Some((flow, _)) = self.guests[vm].ring.pop_front() else { return };
         self.senders[flow].counts.delivered += 1;
@@ -441,7 +441,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Chooses what a core does next.
+    /// Chooses the next work of a core.
     fn next(&mut self, at: usize) {
         self.settle(at);
         let params = &self.scenario.params;
@@ -470,7 +470,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// The vCPU that has its turn: the last one while its quantum lasts, else the next one.
+    /// Returns the vCPU that has its turn: the last one while its quantum lasts, else the next one.
     fn runnable(&self, at: usize) -> Option<usize> {
         let (core, count) = (&self.cores[at], self.guests.len());
         let is_over = self.now - core.turn_since >= self.scenario.params.quantum_ns;

@@ -1,4 +1,4 @@
-//! What work costs, and how much waits where.
+//! Costs of work, and bounds of queues.
 
 /// Costs in nanoseconds and bounds in items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -7,32 +7,32 @@ pub struct Params {
     pub segment_ns: u64,
     /// Softirq work per datagram: the bridge, delivery into the guest's ring.
     pub datagram_ns: u64,
-    /// One copy of a byte, in the host's delivery and again in the guest, in picoseconds.
+    /// Copy of a byte, in the host's delivery and again in the guest, in picoseconds.
     pub byte_ps: u64,
     /// A vCPU's work per datagram.
     pub guest_ns: u64,
-    /// An interrupt, with the switch away from what ran and back.
+    /// An interrupt, with the switch away from the running vCPU and back.
     pub interrupt_ns: u64,
-    /// How long softirq work goes on before a vCPU that waits gets a turn.
+    /// Time of softirq work after which a vCPU that waits gets a turn.
     pub softirq_run_ns: u64,
-    /// How long that turn is.
+    /// Length of that turn.
     pub thread_run_ns: u64,
-    /// How long a vCPU runs before another one of its core has its turn.
+    /// Time of a vCPU after which another one of its core has its turn.
     pub quantum_ns: u64,
     /// Receive descriptors of a core, in segments.
     pub descriptors: u64,
-    /// How many descriptors are given back to the card at a time.
+    /// Number of descriptors that are given back to the card at a time.
     pub refill: u64,
     /// Datagrams that a guest's ring holds.
     pub guest_ring: u64,
-    /// By how many hundredths of the mean the time between two datagrams differs at most.
+    /// Largest jitter of the time between two datagrams, in hundredths of the mean.
     pub jitter_percent: u64,
 }
 
 /// A parameter, by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// Its name, that of the field of [`Params`].
+    /// Its name, as the field of [`Params`].
     pub name: &'static str,
     /// Reads it.
     pub get: fn(&Params) -> u64,
@@ -47,7 +47,7 @@ macro_rules! field {
 }
 
 impl Params {
-    /// All of them, in the order in which they are shown.
+    /// All parameters, in the order in which they are shown.
     pub const FIELDS: [Field; 12] = [
         field!(segment_ns),
         field!(datagram_ns),
@@ -63,7 +63,7 @@ impl Params {
         field!(jitter_percent),
     ];
 
-    /// The name of the first one that cannot work.
+    /// Returns the name of the first parameter that cannot work.
     #[must_use]
     pub fn wrong(&self) -> Option<&'static str> {
         let positive = ["segment_ns", "guest_ns", "quantum_ns", "descriptors", "refill"];
@@ -76,17 +76,17 @@ impl Params {
             .or((self.jitter_percent > 100).then_some("jitter_percent"))
     }
 
-    /// Copying so many bytes once.
+    /// Time of one copy of so many bytes.
     pub(crate) const fn copy_ns(&self, bytes: u64) -> u64 {
         bytes * self.byte_ps / 1000
     }
 
-    /// Delivering a datagram of so many bytes.
+    /// Time of the delivery of a datagram of so many bytes.
     pub(crate) const fn deliver_ns(&self, bytes: u64) -> u64 {
         self.datagram_ns + self.copy_ns(bytes)
     }
 
-    /// What a datagram of so many bytes takes in its guest.
+    /// Time of a datagram of so many bytes in its guest.
     pub(crate) const fn guest_work_ns(&self, bytes: u64) -> u64 {
         self.guest_ns + self.copy_ns(bytes)
     }

@@ -1,32 +1,32 @@
-//! What came out.
+//! Result of a run.
 
 /// A flow in the measured span. Counts are of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowReport {
-    /// Sent.
+    /// Datagrams sent.
     pub offered: u64,
-    /// Taken by the guest's program.
+    /// Datagrams that the guest's program has taken.
     pub delivered: u64,
-    /// A segment found no descriptor of its core.
+    /// Datagrams of which a segment found no descriptor of its core.
     pub lost_descriptor: u64,
-    /// Put together, and found no place on the core that was to deliver it.
+    /// Datagrams that were reassembled, and found no place on the core that was to deliver them.
     pub lost_delivery: u64,
-    /// Found the guest's ring full.
+    /// Datagrams that found the guest's ring full.
     pub lost_guest: u64,
-    /// Under way at the end, less those at the begin.
+    /// Datagrams under way at the end, less the ones at the begin.
     pub queued: i64,
     /// Payload delivered, in bit/s.
     pub throughput_bps: u64,
 }
 
 impl FlowReport {
-    /// Lost for any reason.
+    /// Number of datagrams lost for any reason.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost_descriptor + self.lost_delivery + self.lost_guest
     }
 
-    /// Lost of those whose end is known, in millionths.
+    /// Share of lost datagrams among the ones whose end is known, in millionths.
     #[must_use]
     pub fn loss_ppm(&self) -> u64 {
         let ended = self.lost() + self.delivered;
@@ -37,24 +37,25 @@ impl FlowReport {
 /// A core in the measured span; times in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreReport {
-    /// Tunnel work, with its interrupts.
+    /// Time of tunnel work, with its interrupts.
     pub softirq_ns: u64,
-    /// Its pieces: segments that it received, and datagrams that it delivered for another core.
+    /// Pieces of tunnel work: segments that it received, and datagrams that it delivered for
+    /// another core.
     pub softirq_pieces: u64,
-    /// vCPUs.
+    /// Time of vCPUs.
     pub user_ns: u64,
-    /// Neither.
+    /// Idle time.
     pub idle_ns: u64,
 }
 
-/// A run.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// In the order of the scenario.
+    /// Flows in the order of the scenario.
     pub flows: Vec<FlowReport>,
-    /// In the order of their numbers.
+    /// Cores in the order of their numbers.
     pub cores: Vec<CoreReport>,
-    /// How many entries moved, the warm-up included.
+    /// Number of entries that moved, the warm-up included.
     pub moves: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is simulated.
+//! A scenario: a host, its load and its settings.
 
 use sluice_base::{BitRate, Nanos, Priority};
 use sluice_placement::Config;
@@ -8,15 +8,15 @@ use super::params::Params;
 /// Bytes that the tunnel adds to a datagram's payload before the outer IP header: outer UDP and
 /// VXLAN, inner Ethernet, IP and UDP (RFC 7348 section 5).
 const HEADERS: u64 = 8 + 8 + 14 + 20 + 8;
-/// What an outer IP packet carries with an MTU of 1,500.
+/// Payload of an outer IP packet with an MTU of 1,500.
 const OUTER_PAYLOAD: u64 = 1480;
 /// A segment's share of the wire beside its payload: outer IP and Ethernet, preamble, gap.
 const WIRE_OVERHEAD: u64 = 20 + 38;
 
-/// What becomes of a segment for which there is no room.
+/// Fate of a segment for which there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// It is dropped, as the kernel does.
+    /// The segment is dropped, as the kernel does.
     Drop,
     /// Its sender is held back, as behind a network that pauses; nothing is lost.
     Hold,
@@ -25,7 +25,7 @@ pub enum Policy {
 /// A stream of datagrams to one virtual machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    /// Which machine.
+    /// Number of the machine.
     pub vm: usize,
     /// Payload of a datagram in bytes.
     pub bytes: u64,
@@ -57,28 +57,28 @@ impl Flow {
     }
 }
 
-/// A host, what runs on it, what is sent to it.
+/// A host, its virtual machines, and its traffic.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// How many cores it has, 4 to 64 as a rule.
+    /// Number of cores, 4 to 64 as a rule.
     pub cores: u16,
     /// Cores that do no tunnel work.
     pub excluded: Vec<u16>,
-    /// One virtual machine with one vCPU each: the core to which it is pinned, or none.
+    /// The core to which each virtual machine is pinned, or none. Each has one vCPU.
     pub vms: Vec<Option<u16>>,
-    /// What is sent.
+    /// Traffic to the host.
     pub flows: Vec<Flow>,
-    /// How cores are chosen.
+    /// Choice of cores.
     pub steering: Config,
-    /// Without room.
+    /// Fate of segments without room.
     pub policy: Policy,
     /// The receiving link.
     pub link: BitRate,
-    /// Of everything that is drawn.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// Not measured.
+    /// Time before the measurement.
     pub warm_up: Nanos,
-    /// Measured.
+    /// Time of the measurement.
     pub span: Nanos,
     /// Costs and bounds.
     pub params: Params,

@@ -1,4 +1,4 @@
-//! The product's placement and its table, fed with what the simulated cores measure.
+//! The product's placement and its table, fed with the measurements of the simulated cores.
 
 use sluice_base::{Nanos, Priority};
 use sluice_placement::{
@@ -6,21 +6,21 @@ use sluice_placement::{
     Placement, Share, Table,
 };
 
-/// How often is decided: what `sluice steer` does.
+/// Period of decisions, as in `sluice steer`.
 pub(crate) const PERIOD_NS: u64 = 100_000_000;
-/// How long an entry that is to move may take for it before it is held back.
+/// Longest time that an entry waits for its move before it is held back.
 const PATIENCE: Nanos = Nanos(1_000_000);
 
-/// Who decides, and who dispatches.
+/// The placement, which decides, and the table, which dispatches.
 #[derive(Debug)]
 pub(crate) struct Steering {
     placement: Placement,
     table: Table,
-    /// What each entry took in this period, in nanoseconds: receiving, delivery.
+    /// Work of each entry in this period, in nanoseconds: receiving, delivery.
     work: Vec<(u64, u64)>,
-    /// What vCPUs took of each core in this period.
+    /// Time of vCPUs on each core in this period.
     user: Vec<u64>,
-    /// How long vCPUs that are pinned to it waited for it.
+    /// Time that vCPUs that are pinned to each core waited for it.
     wait: Vec<u64>,
     moves: Vec<Move>,
     moved: u64,
@@ -39,7 +39,8 @@ impl Steering {
         })
     }
 
-    /// Where a segment goes: receiving, delivery. None: it has to wait for what is before it.
+    /// Returns the cores of a segment: receiving, delivery. `None`: it has to wait for the segments
+    /// before it.
     pub(crate) fn dispatch(
         &mut self,
         now: u64,
@@ -61,7 +62,7 @@ impl Steering {
         }
     }
 
-    /// A segment that was dispatched is done, or was not taken.
+    /// Notes that a segment that was dispatched is done, or was not taken.
     pub(crate) fn done(&mut self, entry: u32) {
         self.table.done(EntryId(entry), 1);
     }
@@ -76,23 +77,23 @@ impl Steering {
         self.user[core] += ns;
     }
 
-    /// The machine that receives an entry is pinned to a core.
+    /// Notes that the machine that receives an entry is pinned to a core.
     pub(crate) fn received_on(&mut self, entry: u32, core: u16) {
         self.placement.set_receiver(EntryId(entry), Some(CoreIndex(core)));
     }
 
-    /// A vCPU that is pinned to a core had to wait for it.
+    /// Notes that a vCPU that is pinned to a core had to wait for it.
     pub(crate) fn waited(&mut self, core: usize, ns: u64) {
         self.wait[core] += ns;
     }
 
-    /// What vCPUs took of a core and waited for it in this period until now.
+    /// Returns the time of vCPUs on a core, and their wait for it, in this period until now.
     #[cfg(test)]
     pub(crate) fn of_vcpus(&self, core: usize) -> (u64, u64) {
         (self.user[core], self.wait[core])
     }
 
-    /// A period is over.
+    /// Ends a period.
     pub(crate) fn period(&mut self, now: u64) {
         let share = |ns: u64| Share::of_period(ns, PERIOD_NS);
         let core = |(&user, &wait): (&u64, &u64)| CoreLoad {
@@ -114,7 +115,7 @@ impl Steering {
         self.wait.fill(0);
     }
 
-    /// How many entries have moved.
+    /// Number of entries that have moved.
     pub(crate) const fn moved(&self) -> u64 {
         self.moved
     }

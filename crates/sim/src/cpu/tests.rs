@@ -66,7 +66,7 @@ fn overload(mode: Mode, policy: Policy) -> Scenario {
     scenario
 }
 
-/// Datagrams of each flow that are somewhere, whole, found by looking at every place.
+/// Number of whole datagrams of each flow, found by a look at every place.
 fn walk(host: &Host<'_>) -> Vec<u64> {
     let mut waiting: BTreeMap<(usize, u64), BTreeSet<u64>> = BTreeMap::new();
     let mut whole: BTreeSet<(usize, u64)> = BTreeSet::new();
@@ -100,7 +100,7 @@ fn walk(host: &Host<'_>) -> Vec<u64> {
     }
     for ((flow, datagram), indexes) in waiting {
         let sender = &host.senders[flow];
-        // What misses a segment in the middle counts as no number of segments.
+        // A datagram that misses a segment in the middle counts as no number of segments.
         let received = if sender.partial.0 == datagram { sender.partial.1 } else { 0 };
         let rest: BTreeSet<u64> = (received..sender.segments).collect();
         if !rest.is_empty() && indexes == rest {
@@ -159,7 +159,8 @@ fn one_seed_one_result() {
 
 #[test]
 fn where_senders_are_held_nothing_is_lost() {
-    // On the cores of their own machines, and on those of others, where nothing stops with them.
+    // On the cores of their own machines, and on the cores of others, where no work stops with
+    // them.
     for (mode, shift) in [(Mode::Rss, 0), (Mode::Rss, 1), (Mode::Adaptive, 0)] {
         let run_with = |policy| {
             let mut scenario = overload(mode, policy);
@@ -193,7 +194,7 @@ fn a_flow_on_the_core_of_its_machine_gets_less() {
 #[test]
 fn softirq_work_takes_the_core_from_a_vcpu() {
     let mut scenario = host(Mode::Rss, vec![flow(0, 1400, 750)], Policy::Drop);
-    // In one turn of the guest more segments come than there are descriptors.
+    // During one turn of the guest more segments come than there are descriptors.
     scenario.params.guest_ns = 5_000_000;
     let report = run(&scenario).unwrap();
     assert_eq!(report.flows[0].lost_descriptor, 0);
@@ -214,7 +215,7 @@ fn a_datagram_that_misses_a_segment_is_lost() {
     let segments = report.cores[3].softirq_ns / PARAMS.segment_ns;
     let flow = report.flows[0];
     assert!(flow.lost_descriptor > 0 && flow.delivered > 0);
-    // The core was always busy, and not all of its work was of use.
+    // The core was always busy, and a part of its work was of no use.
     assert!(flow.delivered * 6 < segments * 9 / 10, "{} of {segments}", flow.delivered * 6);
 }
 
@@ -249,7 +250,7 @@ fn two_machines_of_a_core_have_equal_turns() {
     assert_eq!(report.cores[0].idle_ns, 0);
 }
 
-/// What vCPUs took of core 0 and waited for it within 99 ms.
+/// Time of vCPUs on core 0, and their wait for it, within 99 ms.
 fn took_and_waited(mode: Mode, bytes: u64, mbps: u64) -> (u64, u64) {
     let mut scenario = host(mode, vec![flow(0, bytes, mbps)], Policy::Drop);
     scenario.excluded = if mode == Mode::Rss { vec![1, 2, 3] } else { vec![0] };

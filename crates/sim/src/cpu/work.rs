@@ -4,18 +4,18 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) flow: usize,
-    /// Counted per flow.
+    /// Number of the datagram in its flow.
     pub(crate) datagram: u64,
-    /// Counted per datagram.
+    /// Number of the segment in its datagram.
     pub(crate) index: u64,
 }
 
-/// What a core does for the tunnel.
+/// Work of a core for the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// Receives a segment, and delivers the datagram that it completes, here or on another core.
     Receive(Segment, Option<usize>),
-    /// Delivers a datagram that another core put together.
+    /// Delivers a datagram that another core reassembled.
     Deliver(Segment),
 }
 

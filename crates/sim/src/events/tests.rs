@@ -3,7 +3,7 @@ use sluice_base::{Nanos, Prng};
 
 use super::{EventQueue, Ties};
 
-/// What a sorted list would give: by time, then in the order of pushing.
+/// The order of a sorted list: by time, then in the order of pushing.
 fn expected(pushed: &[(u64, u32)]) -> Vec<(u64, u32)> {
     let mut sorted = pushed.to_vec();
     sorted.sort_by_key(|(at, _)| *at);

@@ -1,4 +1,4 @@
-//! The receiving end of a link: the buffer, and the way into the next queue.
+//! The receiving end of a link: the buffer, and the enqueue into the next queue.
 
 use sluice_base::{DropReason, Nanos, Priority, PriorityMask};
 
@@ -7,8 +7,8 @@ use super::{Buffering, Net, NetConfig, Overflow, Payload};
 use crate::event::{Event, Events};
 use crate::topology::{LinkId, Node, Topology};
 
-/// Per switch: whether all links into it have the same delay, so that frames arrive in the order
-/// in which they were sent.
+/// Returns, for each switch, true if all links into it have the same delay, so that frames arrive
+/// in the order in which they were sent.
 pub(super) fn uniform_inputs(topology: &Topology) -> Vec<bool> {
     let mut delay: Vec<Option<Nanos>> = vec![None; topology.switches as usize];
     let mut uniform = vec![true; topology.switches as usize];
@@ -21,15 +21,16 @@ pub(super) fn uniform_inputs(topology: &Topology) -> Vec<bool> {
     uniform
 }
 
-/// Whether what a queue holds at the time of an arrival matters to frames that pass no threshold
-/// themselves. Then it must not hold what is still on a cable: a queue that marks, and a queue with
-/// lossless frames, which are in it however long it is, whose lossy ones find it full.
+/// Returns true if the length of a queue at an arrival matters to frames that pass no threshold
+/// themselves. Then the queue must not count frames that are still on a cable. That holds for a
+/// queue that marks, and for a queue of lossless and lossy frames: lossless ones always fit, and
+/// lossy ones may find it full.
 pub(super) fn queues_are_measured(config: &NetConfig) -> bool {
     let mixed = !config.lossless.is_empty() && config.lossless != PriorityMask::ALL;
     config.mark.is_some() || (mixed && config.buffering == Buffering::Output)
 }
 
-/// Per switch: the bytes that may be on their way into it at a time.
+/// Returns, for each switch, the number of bytes that may be on their way into it at a time.
 pub(super) fn bytes_on_links(topology: &Topology, frame_max: u32) -> Vec<u32> {
     let mut sums = vec![0_u32; topology.switches as usize];
     for (link, cable) in topology.links() {
@@ -43,7 +44,7 @@ pub(super) fn bytes_on_links(topology: &Topology, frame_max: u32) -> Vec<u32> {
 }
 
 impl<P: Payload> Net<P> {
-    /// The last bit of a frame has left: its place in the buffer behind it is free.
+    /// Frees the place of a frame in the buffer behind it, when its last bit has left.
     #[inline]
     pub(super) fn release(&mut self, events: &mut Events, id: FrameId) {
         let Frame { input: Some(index), priority, size, .. } = *self.frames.get(id) else {
@@ -65,7 +66,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// A frame has left a link and goes to its end.
+    /// Sends a frame that has left a link on to the end of that link.
     #[inline]
     pub(super) fn go_on(&mut self, events: &mut Events, id: LinkId, frame: FrameId) {
         let link = &self.links[id.index()];
@@ -87,13 +88,13 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// A frame enters a switch whose cables differ in delay, at its time.
+    /// Lets a frame enter a switch whose cables differ in delay, at its time.
     pub(super) fn enter(&mut self, events: &mut Events, frame: FrameId) {
         self.enter_at(events, frame, events.now());
     }
 
-    /// A frame enters a switch at `there`, which may be later than now: it is put into its queue,
-    /// and counted now if that cannot be told from counting it then.
+    /// Lets a frame enter a switch at `there`, which may be later than now: it is put into its
+    /// queue, and counted now if the result is the same as at that time.
     #[inline]
     fn enter_at(&mut self, events: &mut Events, id: FrameId, there: Nanos) {
         let f = *self.frames.get(id);
@@ -122,8 +123,9 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// Whether counting this frame now comes to the same as counting it when it is there: bytes
-    /// can only become fewer until then, so what passes no threshold now passes none then.
+    /// Returns true if counting this frame now gives the same result as counting it at its arrival:
+    /// bytes can only become fewer until then, so a frame that passes no threshold now passes none
+    /// then.
     #[inline]
     fn counts_at_once(&self, from: LinkId, to: LinkId, f: &Frame, lossless: bool) -> bool {
         let input = &self.inputs[from.index()];
@@ -136,8 +138,8 @@ impl<P: Payload> Net<P> {
         }
         match self.config.buffering {
             Buffering::Input => input.held_lossy + u32::from(f.size) <= input.limit,
-            // Other inputs send to this queue as well: what they may bring until then must not
-            // matter either.
+            // Other inputs send to this queue as well: their frames until then must not matter
+            // either.
             Buffering::Output => {
                 let link = &self.links[to.index()];
                 u64::from(link.queued) + u64::from(link.may_come) <= self.config.buffer.0
@@ -145,7 +147,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// A frame is counted at its time; what it carries comes back if it is dropped.
+    /// Counts a frame at its arrival; returns its payload if it is dropped.
     #[cold]
     pub(super) fn settle(&mut self, events: &mut Events, id: FrameId) -> Option<P> {
         let f = *self.frames.get(id);
@@ -170,7 +172,7 @@ impl<P: Payload> Net<P> {
         };
         if let Some(reason) = full {
             let payload = self.drop_frame(id, from, reason);
-            // What stands behind it may go.
+            // Frames behind it may go.
             self.choose_again(events, to);
             return Some(payload);
         }
@@ -212,7 +214,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// What one link did.
+    /// Returns the counters of one link.
     pub(crate) fn counters(&self, id: LinkId, now: Nanos) -> super::LinkCounters {
         let input = &self.inputs[id.index()];
         let sum = |of: fn((u64, u64)) -> u64| -> u64 {

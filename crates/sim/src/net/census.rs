@@ -1,5 +1,5 @@
-//! What the network holds, found by walking its queues and links: for the checkers. It changes
-//! nothing, takes time, and believes no counter.
+//! Content of the network, found by a walk through its queues and links: for the checkers. The walk
+//! changes nothing, takes time, and trusts no counter.
 
 use sluice_base::{Nanos, Priority, PriorityMask};
 
@@ -8,18 +8,18 @@ use super::link::Link;
 use super::{Net, PathId, Payload};
 use crate::topology::{LinkId, Node, Path};
 
-/// Where a frame was found.
+/// Place where a frame was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
-    /// In a queue, counted or sure to be.
+    /// In a queue, counted or sure to be counted.
     Queued,
-    /// In a queue, from which it may be taken when it is counted.
+    /// In a queue, from which the frame may be dropped when it is counted.
     Open,
     /// In a queue, and dropped.
     Dropped,
     /// Chosen by a link, or being sent.
     Sending,
-    /// Nowhere else: on its way along a cable.
+    /// In no queue and at no link: on its way along a cable.
     Travelling,
 }
 
@@ -28,29 +28,30 @@ pub(crate) enum Whereabouts {
 pub(crate) struct Seen {
     pub(crate) id: FrameId,
     pub(crate) whereabouts: Whereabouts,
-    /// The link that it waits for or is on, by its path.
+    /// The link that the frame waits for or is on, by its path.
     pub(crate) link: LinkId,
-    /// The link whose queue it was found in or that sends it.
+    /// The link in whose queue the frame was found, or that sends it.
     pub(crate) at: LinkId,
     pub(crate) path: PathId,
     pub(crate) hop: u8,
     pub(crate) priority: Priority,
     pub(crate) size: u32,
     pub(crate) ready: Nanos,
-    /// The link behind which it occupies a buffer, or will.
+    /// The link behind which the frame occupies a buffer, or will.
     pub(crate) input: Option<LinkId>,
 }
 
-/// What a link says of itself.
+/// State of a link by its own account.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkState {
-    /// Whether a switch of the network, or a host that is none, is at its beginning: it obeys.
+    /// True if the link begins at a switch of the network, or at a host without a virtual switch:
+    /// it obeys pause frames.
     pub(crate) obeys: bool,
-    /// Whether the buffer at its end is one of the network, rather than a virtual switch's.
+    /// True if the buffer at its end is part of the network, rather than of a virtual switch.
     pub(crate) ends_in_buffer: bool,
     pub(crate) queued: u32,
     pub(crate) backlog: PriorityMask,
-    /// What it does not send, and what it was told not to send.
+    /// Priorities that the link does not send; `told`: the ones that it was told not to send.
     pub(crate) paused: PriorityMask,
     pub(crate) told: PriorityMask,
     /// The priority of a frame that was chosen and has not begun.
@@ -59,7 +60,7 @@ pub(crate) struct LinkState {
     pub(crate) sent_frames: u64,
 }
 
-/// What the buffer at the end of a link says of itself.
+/// State of the buffer at the end of a link by its own account.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InputState {
     pub(crate) held: [u32; Priority::COUNT],
@@ -72,19 +73,19 @@ pub(crate) struct InputState {
     pub(crate) drops: u64,
 }
 
-/// All of it.
+/// The whole census.
 #[derive(Debug)]
 pub(crate) struct Census {
     now: Nanos,
     pub(crate) frames: Vec<Seen>,
     /// A frame that was found in two places, or whose queue never ends.
     pub(crate) twice: Option<FrameId>,
-    /// A queue whose links are wrong: a last frame that is not the last one.
+    /// A queue whose list is broken: its last frame is not the last one of the list.
     pub(crate) torn: Option<(LinkId, Priority)>,
     pub(crate) links: Vec<LinkState>,
-    /// By the link that leads into it.
+    /// Buffers by the link that leads into them.
     pub(crate) inputs: Vec<InputState>,
-    /// Per way: the frames that it says are on it.
+    /// Number of frames on each path, by its own account.
     pub(crate) ways: Vec<u32>,
     pub(crate) dropped: u64,
     pub(crate) hops_ended: u64,
@@ -94,21 +95,21 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Links by their number.
+    /// Iterates over the links by number.
     pub(crate) fn links(&self) -> impl Iterator<Item = (LinkId, &LinkState, &InputState)> {
         let both = self.links.iter().zip(&self.inputs);
         (0_u32..).map(LinkId).zip(both).map(|(id, (link, input))| (id, link, input))
     }
 
-    /// Whether a frame on a cable is on its way into a switch, rather than to its host: then it
-    /// may leave that switch later than now; one on its way to a host has left its last one.
+    /// Returns true if a frame on a cable is on its way into a switch, which it may leave later. A
+    /// frame on its way to a host has left its last switch.
     pub(crate) fn enters(&self, seen: &Seen) -> bool {
         seen.whereabouts == Whereabouts::Travelling && seen.ready >= self.now
     }
 }
 
 impl<P: Payload> Net<P> {
-    /// Walks everything.
+    /// Walks the network.
     pub(crate) fn census(&self, now: Nanos) -> Census {
         let mut frames = Vec::new();
         let mut marks = vec![false; self.frames.places()];
@@ -216,8 +217,8 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// The least time in which so many bytes of payload get from the first bit of the first frame
-    /// to the end of a path: at the rate of its slowest link, without any header.
+    /// Returns the least time in which so many bytes of payload get from the first bit of the first
+    /// frame to the end of a path: at the rate of its slowest link, without any header.
     pub(crate) fn time_min(&self, path: PathId, bytes: u64) -> Nanos {
         let path: Path = self.ways[path.0 as usize].path;
         let (mut slowest, mut delays) = (0, 0);
@@ -232,7 +233,7 @@ impl<P: Payload> Net<P> {
         Nanos(delays + bytes * slowest / 1000)
     }
 
-    /// How long a frame of this size takes on a link.
+    /// Returns the time of a frame of this size on a link.
     pub(crate) fn time_on(&self, link: LinkId, size: u16) -> Nanos {
         self.links[link.index()].time_for(size)
     }

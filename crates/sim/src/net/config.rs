@@ -1,14 +1,14 @@
-//! What the physical network does when a buffer fills.
+//! Configuration of the physical network: its reaction to a full buffer.
 
 use sluice_base::{BitRate, ByteCount, Nanos, PriorityMask};
 
-/// Where a lossy frame finds no room.
+/// Buffer in which a lossy frame may find no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Buffering {
-    /// In the buffer of the input it came through.
+    /// The buffer of the input it came through.
     #[default]
     Input,
-    /// In the queue of the output it goes to.
+    /// The queue of the output it goes to.
     Output,
 }
 
@@ -19,17 +19,17 @@ pub struct NetConfig {
     pub lossless: PriorityMask,
     /// The buffer of each port.
     pub buffer: ByteCount,
-    /// What it is a buffer of, for lossy priorities.
+    /// Kind of buffer, for lossy priorities.
     pub buffering: Buffering,
     /// XOFF at this many bytes of one priority.
     pub xoff: ByteCount,
     /// XON at this many bytes or fewer.
     pub xon: ByteCount,
-    /// Frames that may be marked are, from this many bytes in their output queue; none: never.
+    /// Length of an output queue in bytes from which ECN-capable frames are marked; `None`: never.
     pub mark: Option<ByteCount>,
-    /// How long a switch takes from a frame's last bit to the moment it may leave.
+    /// Time of a switch from a frame's last bit to the moment it may leave.
     pub latency: Nanos,
-    /// From the arrival of a pause frame to its effect.
+    /// Time from the arrival of a pause frame to its effect.
     pub pause_response: Nanos,
     /// Bytes on the wire beside a frame's own: preamble, check sequence, gap (24 on Ethernet).
     pub overhead: u16,
@@ -40,10 +40,10 @@ pub struct NetConfig {
 /// The hosts at the ends of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
-    /// From the last bit of a frame to the host's hearing of it.
+    /// Time from the last bit of a frame to its delivery to the host.
     pub(crate) latency: Nanos,
-    /// Whether hosts are asked for the next frame when their card is free, and handle pause
-    /// frames themselves: a virtual switch feeds the card. Otherwise frames queue at the card.
+    /// True if hosts are asked for the next frame when their card is free, and handle pause frames
+    /// themselves: a virtual switch feeds the card. False if frames queue at the card.
     pub(crate) are_switches: bool,
 }
 
@@ -58,11 +58,11 @@ pub enum NetConfigError {
         /// XON.
         xon: ByteCount,
     },
-    /// The buffer does not hold what still comes after XOFF.
+    /// The buffer does not hold the bytes that still come after XOFF.
     Headroom {
-        /// What is needed above XOFF.
+        /// Bytes needed above XOFF.
         needed: ByteCount,
-        /// What is there.
+        /// Bytes that there are above XOFF.
         there: ByteCount,
     },
     /// The buffer does not hold one frame.
@@ -94,10 +94,10 @@ impl std::fmt::Display for NetConfigError {
 impl std::error::Error for NetConfigError {}
 
 impl NetConfig {
-    /// What may still arrive in a priority after XOFF was reached, on a link of this rate and
-    /// delay: the frame that reached it, what was sent while the pause frame waited for a frame of
-    /// its own direction, travelled and took effect, the frame that had begun then, and what was
-    /// on the link (802.1Q annex N).
+    /// Returns the bytes that may still arrive in a priority after XOFF was reached, on a link of
+    /// this rate and delay: the frame that reached it, bytes sent while the pause frame waited for
+    /// a frame of its own direction, travelled and took effect, the frame that had begun then, and
+    /// bytes on the link (802.1Q annex N).
     #[must_use]
     pub fn headroom(&self, rate: BitRate, delay: Nanos) -> ByteCount {
         let frame = u64::from(self.frame_max);
@@ -110,7 +110,7 @@ impl NetConfig {
     /// Checks the thresholds for links of this rate and delay.
     ///
     /// # Errors
-    /// What would lose a frame.
+    /// The error that would lose a frame.
     pub fn check(&self, rate: BitRate, delay: Nanos) -> Result<(), NetConfigError> {
         if self.buffer.0 < u64::from(self.frame_max) {
             return Err(NetConfigError::Buffer { buffer: self.buffer });

@@ -1,11 +1,11 @@
-//! The frames: what every hop touches in 32 bytes, what only the ends touch beside it.
+//! The frames: data for every hop in 32 bytes, data for the ends beside it.
 
 use sluice_base::{Nanos, Priority};
 
 use super::PathId;
 use crate::topology::LinkId;
 
-/// What a frame carries from end to end. The network never looks at it.
+/// Content of a frame from end to end. The network never looks at it.
 pub(crate) trait Payload: std::fmt::Debug {}
 
 impl<P: std::fmt::Debug> Payload for P {}
@@ -18,14 +18,14 @@ impl FrameId {
     pub(super) const NIL: Self = Self(u32::MAX);
 }
 
-/// What the network needs to know of a frame.
+/// Properties of a frame that the network needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Its size in bytes, from the destination address to the end of the payload.
     pub size: u16,
     /// Its priority.
     pub priority: Priority,
-    /// Whether switches may mark it (ECT), and whether one did (CE).
+    /// ECN state: if switches may mark the frame (ECT), and if one did (CE).
     pub ecn: Ecn,
 }
 
@@ -35,34 +35,34 @@ pub enum Ecn {
     /// The ends do not speak ECN.
     #[default]
     NotCapable,
-    /// They do, and no switch marked it.
+    /// The ends speak ECN, and no switch marked the frame.
     Capable,
     /// A switch saw congestion.
     Marked,
 }
 
-/// Whether it is decided that a frame stays in the queue it stands in.
+/// Certainty that a frame stays in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It does.
+    /// The frame stays.
     Settled,
-    /// It was not counted yet; it may find no room then.
+    /// The frame was not counted yet; it may find no room then.
     Open,
-    /// It found none; it is taken out when its turn comes.
+    /// The frame found no room; it is taken out when its turn comes.
     Dropped,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Frame {
-    /// From when it may leave the node where it is.
+    /// Time from which the frame may leave the node where it is.
     pub(super) ready: Nanos,
-    /// The next one in its queue, or in the list of free places.
+    /// The next frame in its queue, or in the list of free places.
     pub(super) next: FrameId,
     pub(super) path: PathId,
-    /// The link behind which it occupies a buffer; none while it is at its sender.
+    /// The link behind which the frame occupies a buffer; `None` while it is at its sender.
     pub(super) input: Option<LinkIndex>,
     pub(super) size: u16,
-    /// The link of its path that it waits for or is on.
+    /// The hop of its path that the frame waits for or is on.
     pub(super) hop: u8,
     pub(super) priority: Priority,
     pub(super) ecn: Ecn,
@@ -71,7 +71,7 @@ pub(super) struct Frame {
 
 const _: () = assert!(size_of::<Frame>() == 32);
 
-/// A link number that fits into four bytes even when it may be none.
+/// A link number that fits into four bytes even when it is optional.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkIndex(std::num::NonZeroU32);
 
@@ -141,12 +141,12 @@ impl<P> Frames<P> {
         self.end(id)
     }
 
-    /// Takes out what a frame carries; its place stays.
+    /// Takes out the payload of a frame; its place stays.
     pub(super) fn end(&mut self, id: FrameId) -> P {
         self.payloads[id.0 as usize].take().expect("a frame that is there has its payload")
     }
 
-    /// The place of a frame that has ended is for another one.
+    /// Frees the place of a frame that has ended.
     pub(super) fn free_place(&mut self, id: FrameId) {
         self.hot[id.0 as usize].next = self.free;
         self.free = id;
@@ -162,12 +162,12 @@ impl<P> Frames<P> {
         &mut self.hot[id.0 as usize]
     }
 
-    /// How many places there are, free ones included.
+    /// Number of places, free ones included.
     pub(super) fn places(&self) -> usize {
         self.hot.len()
     }
 
-    /// Frames that have not ended, by looking at every place.
+    /// Iterates over the frames that have not ended, by a look at every place.
     pub(super) fn resident(&self) -> impl Iterator<Item = (FrameId, &Frame)> {
         let frames = (0_u32..).map(FrameId).zip(&self.hot).zip(&self.payloads);
         frames.filter(|(_, payload)| payload.is_some()).map(|(frame, _)| frame)

@@ -6,8 +6,8 @@ use sluice_switch::{Limit, PauseConfig, PauseSender};
 use super::config::NetConfig;
 use crate::topology::Cable;
 
-/// What came through one link and has not left its switch. Its fields stand in this order so that
-/// what every frame touches is one cache line: of the sender that is what comes first.
+/// Bytes that came through one link and have not left its switch. The fields stand in this order so
+/// that data used for every frame is one cache line: of the sender that is its beginning.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Input {
@@ -20,13 +20,13 @@ pub(super) struct Input {
     pub(super) open: u32,
     pub(super) limit: u32,
     pub(super) held_max: u32,
-    /// A renewal of the pauses has its event.
+    /// True if a renewal of the pauses has its event.
     pub(super) renewing: bool,
     pub(super) sender: PauseSender,
     pub(super) drops: Drops,
 }
 
-/// Frames dropped, by the reasons that a physical switch has.
+/// Numbers of frames dropped, by the reasons that a physical switch has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drops {
     pub(super) input_full: u64,
@@ -51,7 +51,7 @@ impl Input {
             link: cable.rate,
             source: Mac([2, 0, 0, 0, 0, 1]),
         };
-        // The buffer counts bytes, whatever the number of frames.
+        // The buffer counts bytes, not frames.
         let limit = Limit { frames: u32::MAX, bytes: config.buffer };
         Self {
             held: [0; Priority::COUNT],

@@ -6,45 +6,46 @@ use super::config::NetConfig;
 use super::frames::FrameId;
 use crate::topology::{Cable, Node};
 
-/// What the sending end of a link needs at every frame, in one cache line.
+/// Data that the sending end of a link needs for every frame, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Link {
-    /// When the last bit of the frame in transmission leaves; [`Nanos::MAX`] if there is none.
+    /// Time at which the last bit of the frame in transmission leaves; [`Nanos::MAX`] if there is
+    /// none.
     pub(super) end_at: Nanos,
-    /// When its first bit leaves: it may be later than now.
+    /// Time at which its first bit leaves: it may be later than now.
     pub(super) start_at: Nanos,
     /// The frame in transmission, [`Link::PAUSE`] for a pause frame.
     pub(super) current: FrameId,
-    /// The time of a byte in picoseconds.
+    /// Time of a byte in picoseconds.
     byte_ps: u32,
     overhead: u16,
-    /// From the last bit sent to the last bit there.
+    /// Time from the last bit sent to the last bit received.
     pub(super) delay: u32,
-    /// From there to the moment when the frame may leave the node.
+    /// Time from there to the moment when the frame may leave the node.
     pub(super) latency: u32,
-    /// Bytes of settled frames in its queues.
+    /// Number of bytes of settled frames in its queues.
     pub(super) queued: u32,
-    /// The most bytes that can be on their way into the switch that it leaves.
+    /// Largest number of bytes that can be on their way into the switch that it leaves.
     pub(super) may_come: u32,
     pub(super) to: Node,
     /// Priorities with frames in their queue.
     pub(super) backlog: PriorityMask,
     pub(super) paused: PriorityMask,
-    /// A pause frame has to go before the next frame.
+    /// True if a pause frame has to go before the next frame.
     pub(super) pause_due: bool,
-    /// An arrival at the end of this link has an event of its own.
+    /// True if an arrival at the end of this link has an event of its own.
     pub(super) late: bool,
-    /// The sender is asked for its frames.
+    /// True if the sender is asked for its frames.
     pub(super) asks: bool,
-    /// The sender has something, so that it is worth asking.
+    /// True if the sender has a frame, so that it is worth asking.
     pub(super) is_wanted: bool,
     pub(super) sent_frames: u64,
 }
 
 const _: () = assert!(size_of::<Link>() == 64, "a link is one cache line");
 
-/// What a link did.
+/// Counters of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkCounters {
     /// Frames sent, without pause frames.
@@ -55,16 +56,15 @@ pub struct LinkCounters {
     pub output_full: u64,
     /// XOFF and XON sent for the buffer at its end.
     pub pauses: (u64, u64),
-    /// The most bytes that the buffer at its end held, in one priority. Where they were too few to
-    /// pass a threshold, those that were still on the cable count as well; from XOFF on it is
-    /// exact.
+    /// The most bytes that the buffer at its end held, in one priority. Below the thresholds, bytes
+    /// that were still on the cable may count as well; from XOFF on the value is exact.
     pub held_max: ByteCount,
-    /// How long the link was paused in all, in any priority.
+    /// Time for which the link was paused in all, in any priority.
     pub paused: Nanos,
 }
 
 impl LinkCounters {
-    /// Frames dropped at its end, by reason.
+    /// Returns the frames dropped at its end, by reason.
     #[must_use]
     pub const fn drops(&self) -> [(DropReason, u64); 2] {
         [(DropReason::InputFull, self.input_full), (DropReason::OutputFull, self.output_full)]
@@ -85,7 +85,7 @@ impl Queue {
 impl Link {
     pub(super) const PAUSE: FrameId = FrameId(u32::MAX - 1);
 
-    /// A link that ends at `to`; for the rest see the fields.
+    /// Creates a link that ends at `to`; for the rest see the fields.
     pub(super) fn new(
         to: Node,
         cable: &Cable,
@@ -123,24 +123,24 @@ impl Link {
         self.current == FrameId::NIL
     }
 
-    /// Whether its next frame has been chosen but has not begun.
+    /// Returns true if its next frame has been chosen but has not begun.
     #[inline]
     pub(super) fn has_not_begun(&self, now: Nanos) -> bool {
         !self.is_idle() && self.start_at > now
     }
 
-    /// Whether a frame has been chosen of which no bit has left, even if it begins now.
+    /// Returns true if a frame has been chosen of which no bit has left, even if it begins now.
     #[inline]
     pub(super) fn has_sent_nothing(&self, now: Nanos) -> bool {
         !self.is_idle() && self.current != Self::PAUSE && self.start_at >= now
     }
 
-    /// The time of a byte in picoseconds.
+    /// Returns the time of a byte in picoseconds.
     pub(super) const fn byte_ps(&self) -> u32 {
         self.byte_ps
     }
 
-    /// How long a frame takes, rounded up to whole nanoseconds.
+    /// Returns the time of a frame, rounded up to whole nanoseconds.
     #[inline]
     pub(super) fn time_for(&self, size: u16) -> Nanos {
         let bytes = u64::from(size) + u64::from(self.overhead);

@@ -9,7 +9,7 @@ use crate::event::{Event, Events};
 use crate::topology::{LinkId, Node};
 
 impl<P: Payload> Net<P> {
-    /// The buffer behind `input` has something to tell its neighbour.
+    /// Takes note that the buffer behind `input` has a pause frame for its neighbour.
     #[cold]
     pub(super) fn pause_is_due(&mut self, events: &mut Events, input: LinkId) {
         let back = input.reverse();
@@ -51,14 +51,14 @@ impl<P: Payload> Net<P> {
         Outcome::Nothing
     }
 
-    /// A pause has run out, unless it was renewed.
+    /// Ends a pause that has run out, unless it was renewed.
     #[inline(never)]
     pub(super) fn pause_ends(&mut self, events: &mut Events, link: LinkId) {
         self.receivers[link.index()].expire(events.now());
         self.obey(events, link);
     }
 
-    /// The set of paused priorities of a link may have changed.
+    /// Follows the set of paused priorities of a link, if it has changed.
     fn obey(&mut self, events: &mut Events, id: LinkId) {
         let paused = self.receivers[id.index()].paused();
         let link = &mut self.links[id.index()];
@@ -66,7 +66,7 @@ impl<P: Payload> Net<P> {
             return;
         }
         link.paused = paused;
-        // A frame that has begun goes on; one that was only chosen does not begin. A higher
+        // A frame that has begun goes on; a frame that was only chosen does not begin. A higher
         // priority that may send again goes before it, too.
         if link.has_not_begun(events.now()) && link.current != Link::PAUSE {
             self.put_back(id);
@@ -76,7 +76,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// Sees to it that standing pauses are renewed before they lapse.
+    /// Schedules the renewal of standing pauses before they lapse.
     pub(super) fn renew_later(&mut self, events: &mut Events, on: LinkId) {
         let input = &mut self.inputs[on.reverse().index()];
         if !input.renewing
@@ -87,7 +87,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// The time to renew pauses, if they still stand.
+    /// Renews pauses, if they still stand.
     #[inline(never)]
     pub(super) fn pause_again(&mut self, events: &mut Events, on: LinkId) {
         let input = &mut self.inputs[on.reverse().index()];

@@ -1,4 +1,4 @@
-//! The sending end of a link: which frame is next, and when.
+//! The sending end of a link: the choice of the next frame, and its time.
 
 use sluice_base::{Nanos, Priority};
 
@@ -9,7 +9,7 @@ use crate::event::{Event, Events};
 use crate::topology::{LinkId, Node};
 
 impl<P: Payload> Net<P> {
-    /// Where the queue of a (link, priority) is.
+    /// Returns the index of the queue of a (link, priority).
     #[inline]
     pub(super) fn queue_of(&self, link: LinkId, priority: Priority) -> usize {
         priority.index() * self.links.len() + link.index()
@@ -29,7 +29,7 @@ impl<P: Payload> Net<P> {
         self.links[link.index()].backlog.insert(shape.priority);
     }
 
-    /// A link may have sent its frame.
+    /// Handles the event that a link may have sent its frame.
     #[inline]
     pub(super) fn link_end(&mut self, events: &mut Events, id: LinkId) -> Outcome<P> {
         let link = &mut self.links[id.index()];
@@ -51,8 +51,8 @@ impl<P: Payload> Net<P> {
         self.ask(id)
     }
 
-    /// Whether the host at the beginning of an idle link is to be asked for a frame: it has said
-    /// that it has one ([`Self::want`]).
+    /// Asks the host at the beginning of an idle link for a frame, if it has said that it has one
+    /// ([`Self::want`]).
     #[inline]
     fn ask(&mut self, id: LinkId) -> Outcome<P> {
         let link = &mut self.links[id.index()];
@@ -66,7 +66,7 @@ impl<P: Payload> Net<P> {
         Outcome::Nothing
     }
 
-    /// Starts the next frame of an idle link, or settles when it will.
+    /// Starts the next frame of an idle link, or schedules it.
     pub(super) fn start_next(&mut self, events: &mut Events, id: LinkId) {
         if self.links[id.index()].pause_due && self.start_pause(events, id) {
             return;
@@ -85,7 +85,7 @@ impl<P: Payload> Net<P> {
         events.push(link.end_at, Event::LinkEnd(id));
     }
 
-    /// Starts the pause frame that an idle link was told of, if it is still due.
+    /// Starts the pause frame that an idle link owes, if it is still due.
     #[cold]
     fn start_pause(&mut self, events: &mut Events, id: LinkId) -> bool {
         self.links[id.index()].pause_due = false;
@@ -100,9 +100,8 @@ impl<P: Payload> Net<P> {
         true
     }
 
-    /// A frame may go on `id` that could not before. It may go before the one that was chosen: of
-    /// frames that may leave at the same moment the highest priority goes first, whichever came
-    /// first to its queue.
+    /// Takes note of a frame that may go on `id` now. It may go before the chosen one: of frames
+    /// that may leave at the same moment the highest priority goes first, in any order of arrival.
     #[inline]
     pub(super) fn reconsider(&mut self, events: &mut Events, id: LinkId, new: FrameId) {
         let link = &self.links[id.index()];
@@ -118,7 +117,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// What was chosen and has sent nothing may not be what goes first any more.
+    /// Chooses again if the chosen frame has sent nothing: another frame may go first now.
     pub(super) fn choose_again(&mut self, events: &mut Events, id: LinkId) {
         if self.links[id.index()].has_sent_nothing(events.now()) {
             self.put_back(id);
@@ -128,7 +127,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// The highest priority that may send now; else the frame that may leave first.
+    /// Returns the highest priority that may send now; else the frame that may leave first.
     #[inline]
     fn choose(&mut self, id: LinkId, now: Nanos) -> Option<(Priority, FrameId)> {
         let link = &self.links[id.index()];
@@ -152,7 +151,7 @@ impl<P: Payload> Net<P> {
         best
     }
 
-    /// The first frame of a queue, if it is decided that it goes; dropped ones before it end here.
+    /// Returns the first frame of a queue, if it is settled; dropped ones before it end here.
     #[inline]
     fn settled_head(&mut self, link: LinkId, priority: Priority) -> Option<FrameId> {
         loop {
@@ -168,7 +167,7 @@ impl<P: Payload> Net<P> {
         }
     }
 
-    /// A frame that was dropped has come to its turn.
+    /// Ends a dropped frame whose turn has come.
     #[cold]
     fn end_dropped(&mut self, link: LinkId, priority: Priority, head: FrameId) {
         self.dequeue(link, priority, head);
@@ -191,7 +190,7 @@ impl<P: Payload> Net<P> {
         self.frames.get_mut(id).next = FrameId::NIL;
     }
 
-    /// Puts back the frame that was chosen but has not begun: something else comes first.
+    /// Puts back the frame that was chosen but has not begun: another frame comes first.
     pub(super) fn put_back(&mut self, id: LinkId) {
         let link = &mut self.links[id.index()];
         let frame = std::mem::replace(&mut link.current, FrameId::NIL);

@@ -43,14 +43,14 @@ fn config(lossless: PriorityMask) -> NetConfig {
     }
 }
 
-/// A network, and what has happened in it.
+/// A network, and its events.
 struct Rig {
     net: Net<u32>,
     events: Events,
     routes: Routes,
-    /// When which frame was heard of.
+    /// Arrivals: the time and the frame.
     arrived: Vec<(u64, u32)>,
-    /// When a link had sent a frame, or a pause frame.
+    /// Transmissions: the time, the link, and true for a pause frame.
     sent: Vec<(u64, LinkId, bool)>,
 }
 
@@ -95,7 +95,7 @@ impl Rig {
         true
     }
 
-    /// When a link had sent frames, or pause frames.
+    /// Times at which a link had sent frames, or pause frames.
     fn times(&self, link: LinkId, pause: bool) -> Vec<u64> {
         let of = |sent: &&(u64, LinkId, bool)| sent.1 == link && sent.2 == pause;
         self.sent.iter().filter(of).map(|sent| sent.0).collect()
@@ -121,25 +121,27 @@ fn a_pause_takes_effect_to_the_nanosecond() {
     let path = rig.path(0, 1);
     (0..10).for_each(|name| rig.send(path, 0, 1_000, 3, name));
     assert!(rig.run(u64::MAX));
-    // A frame takes 800 ns on the fast links and 8 us on the last one. The first one is at the
-    // second switch at 2 * (800 + 1000), the third one makes 3,000 bytes of it 1,600 later.
+    // A frame takes 800 ns on the fast links and 8 us on the last one. The first frame is at the
+    // second switch at 2 * (800 + 1000); the third one makes the buffer hold 3,000 bytes 1,600
+    // later.
     let xoff = 3_600 + 1_600;
     let pause = FRAME_SIZE as u64 * 8 / 10;
     let pauses = rig.times(LINE[1].reverse(), true);
     assert_eq!(pauses[0], xoff + pause);
-    // It takes effect 1,000 + 200 later, amid the sixth frame, which goes on: 1,800 + 6 * 800.
+    // The pause takes effect 1,000 + 200 later, amid the sixth frame, which goes on: 1,800 + 6 *
+    // 800.
     let effect = xoff + pause + 1_200;
     let sent = rig.times(LINE[1], false);
     assert!((sent[4]..sent[5]).contains(&effect), "{effect} {sent:?}");
     assert_eq!(sent[5], 6_600);
-    // Six frames are there, until one is left: the fifth one has gone after 5 * 8 us.
+    // The buffer holds six frames, until one is left: the fifth one has gone after 5 * 8 us.
     let held_max = rig.net.counters(LINE[1], rig.events.now()).held_max;
     assert_eq!(held_max, ByteCount(6_000));
     let xon = 3_600 + 5 * 8_000;
     assert_eq!(pauses[1], xon + pause);
     assert_eq!(sent[6], xon + pause + 1_200 + 800);
     assert_eq!(rig.arrived.len(), 10);
-    // With the last four it fills once more.
+    // With the last four frames it fills once more.
     assert_eq!(rig.net.counters(LINE[1], rig.events.now()).pauses, (2, 2));
 }
 
@@ -163,7 +165,7 @@ fn a_pause_that_comes_while_a_frame_is_only_chosen_stops_it() {
     assert_eq!(rig.times(LINE[1], false), [effect + 51_200 + 800]);
 }
 
-/// How many of ten frames pass a link of a tenth of the rate, and the drops by reason.
+/// Number of ten frames that pass a link of a tenth of the rate, and the drops by reason.
 fn passed(buffering: Buffering, buffer: u64) -> (usize, u64, u64) {
     let config = NetConfig { buffering, buffer: ByteCount(buffer), ..config(PriorityMask::NONE) };
     let mut rig = Rig::new(&line(BitRate(GIGABIT), 1_000), config, 0);
@@ -177,8 +179,8 @@ fn passed(buffering: Buffering, buffer: u64) -> (usize, u64, u64) {
 
 #[test]
 fn a_lossy_frame_is_dropped_exactly_beyond_the_limit() {
-    // The ten come within the time of the first one. In the input's buffer the frame that is being
-    // sent counts; in the output's queue it does not.
+    // The ten frames come within the time of the first one. The frame that is being sent counts in
+    // the input's buffer; in the output's queue it does not.
     assert_eq!(passed(Buffering::Input, 3_000), (3, 7, 0));
     assert_eq!(passed(Buffering::Input, 2_999), (2, 8, 0));
     assert_eq!(passed(Buffering::Output, 3_000), (4, 0, 6));
@@ -216,7 +218,7 @@ fn a_smaller_headroom_is_refused() {
     assert!(matches!(config.check(rate, delay), Err(NetConfigError::Thresholds { .. })));
 }
 
-/// The most that the second switch holds, when its way on is as good as blocked and a frame
+/// Bytes that the second switch holds at most, when its egress is as good as blocked and a frame
 /// against the traffic has begun at any time before XOFF.
 #[test]
 fn the_worst_case_reaches_at_most_the_limit() {

@@ -1,4 +1,4 @@
-//! Makes the virtual switches of a data centre: every VM in one network, every host a tunnel end.
+//! Builds the virtual switches of a data centre: every VM in one network, every host a tunnel end.
 
 use std::net::Ipv4Addr;
 
@@ -20,21 +20,21 @@ use super::{Head, Parcel};
 pub struct OverlayConfig {
     /// Virtual machines of a host.
     pub vms_per_host: u32,
-    /// Whether a full output of the virtual switch holds frames back; else it drops them.
+    /// True if a full output of the virtual switch holds frames back; else it drops them.
     pub lossless: bool,
     /// Layer-3 MTU of the tenants: 50 bytes less than the underlay's.
     pub mtu: u16,
-    /// What a VM's input may hold.
+    /// Bound of a VM's input.
     pub vm_in: Limit,
-    /// What may wait for a VM, if the virtual switch drops.
+    /// Bound of the queue to a VM, if the virtual switch drops.
     pub vm_out: Limit,
-    /// What a VM takes, if that is limited: bits of its frames per second.
+    /// Rate of a VM's receiver, if it is limited: bits of its frames per second.
     pub vm_rate: Option<BitRate>,
-    /// What the network card's receive buffer may hold.
+    /// Bound of the network card's receive buffer.
     pub card_in: Limit,
-    /// What may wait for the network card in each tunnel, if the virtual switch drops.
+    /// Bound of the queue to the network card in each tunnel, if the virtual switch drops.
     pub card_out: Limit,
-    /// Each half of the host pool.
+    /// Bound of each half of the host pool.
     pub pool: Limit,
     /// XOFF and XON of the network card's buffer, if the physical network is paused.
     pub card_pause: Option<(ByteCount, ByteCount)>,
@@ -43,13 +43,13 @@ pub struct OverlayConfig {
 /// A virtual switch that cannot be made.
 pub type OverlayError = ConfigError;
 
-/// How many addresses the chip of a host holds at most: where there are fewer, it has room for all
-/// of them and is no larger than that, for the caches' sake.
+/// Largest number of addresses in the forwarding table of a host. If there are fewer addresses, the
+/// table has room for exactly these, for the caches' sake.
 const CHIP_MACS_MAX: u32 = 1024;
 
 const VNET: VnetId = VnetId(0);
 
-/// The address of a VM, by its number among all VMs.
+/// Returns the address of a VM, by its number among all VMs.
 fn vm_mac(vm: u32) -> Mac {
     Mac::from_u64(0x0201_0000_0000 | u64::from(vm))
 }
@@ -66,7 +66,7 @@ fn card_ip(host: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(0xac10_0000 + host + 1)
 }
 
-/// The headers of the frames of a connection, as its VM writes them.
+/// Returns the headers of the frames of a connection, as its VM writes them.
 pub(crate) fn vm_head(from: u32, to: u32, priority: Priority, ports: (u16, u16)) -> Head {
     let mut bytes = [0; ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + 4];
     ethernet::Repr { dst: vm_mac(to), src: vm_mac(from), ethertype: EtherType::IPV4 }
@@ -89,7 +89,7 @@ pub(crate) fn vm_head(from: u32, to: u32, priority: Priority, ports: (u16, u16))
     Head::new(&bytes)
 }
 
-/// The host of this number, of so many. Its ports are its VMs' and then the underlay's.
+/// Creates a host by number, out of so many. Its ports are its VMs' and then the underlay's.
 pub(crate) fn make_host(
     config: &OverlayConfig,
     host: u32,
@@ -157,7 +157,7 @@ fn switch_config(
             timeout: Nanos::from_millis(1000),
             punt_gap: Nanos::ZERO,
         },
-        // Nobody attaches.
+        // No control process attaches.
         control: ControlConfig { punts: 0, ..ControlConfig::default() },
         spare: None,
         crossing: CrossingConfig::default(),
@@ -169,7 +169,7 @@ fn vm_port(config: &OverlayConfig) -> PortConfig {
     let frame = u64::from(config.mtu) + 14;
     let rate = config.vm_rate.map(|rate| RateLimit {
         rate,
-        // Two frames of burst: a machine takes one while the next one comes.
+        // Two frames of burst: a VM takes one while the next one comes.
         catch_up: rate.time_for(ByteCount(2 * frame)),
         overhead: 0,
     });

@@ -1,7 +1,7 @@
-//! The first bytes of frames. The frames of a connection differ in what the switch does not read,
-//! so that they share one head; one with outer headers is made for each size of frame. It is the
-//! tenant's frame as well, behind them: the less there is of a connection, the more of it stays in
-//! cache.
+//! The first bytes of frames. The frames of a connection differ only in bytes that the switch does
+//! not read, so that they share one head; a head with outer headers is made for each size of frame.
+//! The tenant's frame is behind them in the same head: the less memory a connection has, the more
+//! of it stays in cache.
 
 use std::rc::Rc;
 
@@ -9,9 +9,9 @@ use sluice_base::Mac;
 use sluice_wire::ethernet;
 use sluice_wire::mac_control::Message;
 
-/// How many bytes a switch is shown of a frame.
+/// Number of bytes of a frame that a switch is shown.
 const SHOWN: usize = 128;
-/// Ethernet, IPv4, UDP, VXLAN: of a known size, so that comparing them is a few instructions.
+/// Ethernet, IPv4, UDP, VXLAN: of a known size, so that a comparison is a few instructions.
 const OUTER: usize = 14 + 20 + 8 + 8;
 
 /// The first bytes of a tenant's frame, and in front of them its outer headers; behind its own
@@ -22,12 +22,13 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Of a tenant's frame with these headers, whose outer headers are not known yet.
+    /// Creates the head of a tenant's frame with these headers, whose outer headers are not known
+    /// yet.
     pub(crate) fn new(headers: &[u8]) -> Self {
         Self::behind(&[0; OUTER], headers)
     }
 
-    /// Of a frame of the underlay that carries no tenant's.
+    /// Creates the head of a frame of the underlay that carries no tenant's frame.
     pub(crate) fn bare(headers: &[u8]) -> Self {
         let mut bytes = [0; OUTER + SHOWN];
         bytes[..headers.len()].copy_from_slice(headers);
@@ -41,25 +42,26 @@ impl Head {
         Self { bytes }
     }
 
-    /// What a tenant's frame of this size shows.
+    /// Returns the shown bytes of a tenant's frame of this size.
     #[inline]
     pub(crate) fn inner(&self, size: u16) -> &[u8] {
         &self.bytes[OUTER..OUTER + SHOWN.min(size.into())]
     }
 
-    /// What it shows with its outer headers.
+    /// Returns the shown bytes with the outer headers.
     #[inline]
     pub(crate) fn outer(&self, size: u16) -> &[u8] {
         &self.bytes[..SHOWN.min(size.into())]
     }
 
-    /// What a physical switch hashes to choose among equal paths: addresses and ports.
+    /// Returns the hash by which a physical switch chooses among equal paths: of addresses and
+    /// ports.
     pub(crate) fn flow(&self) -> u64 {
         u64::from(sluice_wire::flow::hash(&self.bytes[..SHOWN]))
     }
 
-    /// Whether these are its first bytes. In words, of which the last two overlap: a call would
-    /// cost more than it compares.
+    /// Returns true if these are its first bytes. Compares by words, of which the last two overlap:
+    /// a call would cost more than the comparison.
     #[inline]
     fn is_behind(&self, header: &[u8; OUTER]) -> bool {
         const WORDS: [usize; 7] = [0, 8, 16, 24, 32, 40, OUTER - 8];
@@ -73,7 +75,7 @@ impl Head {
 /// now and then another.
 #[derive(Debug)]
 pub(crate) struct Heads {
-    /// The one made last first.
+    /// The last two heads, the newest first.
     kept: [Rc<Head>; 2],
 }
 
@@ -83,16 +85,16 @@ impl Heads {
         Self { kept: [Rc::clone(&head), head] }
     }
 
-    /// For a tenant's frame: they all show the same.
+    /// Returns the head for a tenant's frame: the same for all.
     #[inline]
     pub(crate) fn inner(&self) -> Rc<Head> {
         Rc::clone(&self.kept[0])
     }
 
-    /// The head with these outer headers.
+    /// Returns the head with these outer headers.
     ///
     /// # Panics
-    /// If they are not those of VXLAN over IPv4 without options.
+    /// If the headers are not VXLAN over IPv4 without options.
     #[inline]
     pub(crate) fn behind(&mut self, header: &[u8]) -> Rc<Head> {
         let header: &[u8; OUTER] = header.try_into().expect("the switch's outer headers");
@@ -113,7 +115,7 @@ impl Heads {
     }
 }
 
-/// What a pause frame made by the switch says.
+/// Returns the content of a pause frame that the switch made.
 #[cold]
 pub(crate) fn pause_of(frame: &[u8]) -> Message {
     let frame = ethernet::Frame::new_checked(frame).expect("the switch makes whole frames");

@@ -1,4 +1,4 @@
-//! When a process begins again.
+//! Conditions under which a process begins again.
 
 use std::ffi::OsStr;
 

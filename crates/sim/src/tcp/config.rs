@@ -1,10 +1,10 @@
-//! What an endpoint is told: algorithms, buffers and timers, with two profiles of real stacks.
+//! Settings of an endpoint: algorithms, buffers and timers, with two profiles of real stacks.
 //!
 //! Many connections share one configuration, so it is kept behind an `Arc` and only read.
 
 use sluice_base::Nanos;
 
-/// Which congestion control an endpoint runs.
+/// Congestion control of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// RFC 5681 and RFC 6582, the window counted in bytes (RFC 3465).
@@ -15,7 +15,7 @@ pub enum Algorithm {
     Vegas,
 }
 
-/// How a connection begins.
+/// Beginning of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Sends the SYN at once.
@@ -26,7 +26,7 @@ pub enum Role {
     Established,
 }
 
-/// How the retransmission time-out follows from the round trip time.
+/// Rule by which the retransmission time-out follows from the round trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtoRule {
     /// `max(rto_min, SRTT + max(tick, 4 RTTVAR)) + rto_slop` (RFC 6298 clause 2.3; the slop is
@@ -37,7 +37,7 @@ pub enum RtoRule {
     Linux,
 }
 
-/// What gives a sample of the round trip time.
+/// Source of samples of the round trip time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RttSampling {
     /// One segment at a time is timed, never a retransmitted one (Karn; RFC 6298 clause 3).
@@ -57,31 +57,31 @@ pub struct Config {
     pub initial_window: u32,
     /// The slow start threshold before the first loss, in bytes.
     pub initial_ssthresh: u64,
-    /// How many segments' worth of bytes one acknowledgement may add to the window in slow start
-    /// (L of RFC 3465 clause 2.2).
+    /// Largest number of segments' worth of bytes that one acknowledgement may add to the window in
+    /// slow start (L of RFC 3465 clause 2.2).
     pub abc_limit: u32,
     /// Selective acknowledgements (RFC 2018, RFC 6675) instead of partial ones (RFC 6582).
     pub sack: bool,
     /// Limited transmit (RFC 3042).
     pub limited_transmit: bool,
-    /// Whether the window grows only while it is the limit (RFC 7661 clause 4.3 in the simple form
+    /// True if the window grows only while it is the limit (RFC 7661 clause 4.3 in the simple form
     /// of Linux). Without it the window grows up to the peer's.
     pub window_validation: bool,
-    /// Whether a time-out that turns out to be early is taken back: the first acknowledgement after
-    /// it answers the first copy, by its time stamp (Eifel, RFC 3522 and RFC 4015) or, without
-    /// stamps, because it comes within half of SRTT (FreeBSD's bad retransmit window).
+    /// True if a time-out that turns out to be early is undone: the first acknowledgement after it
+    /// answers the first copy, by its time stamp (Eifel, RFC 3522 and RFC 4015) or, without stamps,
+    /// because it comes within half of SRTT (FreeBSD's bad retransmit window).
     pub undo: bool,
-    /// Whether the window falls back to the initial one after an idle RTO (RFC 5681 clause 4.1).
+    /// True if the window falls back to the initial one after an idle RTO (RFC 5681 clause 4.1).
     pub idle_restart: bool,
-    /// Whether a short segment waits while data is in flight (RFC 896).
+    /// True if a short segment waits while data is in flight (RFC 896).
     pub nagle: bool,
-    /// How the time-out is computed.
+    /// Computation of the time-out.
     pub rto_rule: RtoRule,
     /// The time-out before the first sample (RFC 6298 clause 2.1).
     pub rto_initial: Nanos,
     /// The lower bound of the time-out, by `rto_rule`.
     pub rto_min: Nanos,
-    /// The least time-out of the first data after a SYN that timed out (RFC 6298 clause 5.7).
+    /// Least time-out of the first data after a SYN that timed out (RFC 6298 clause 5.7).
     pub rto_fallback: Nanos,
     /// The upper bound of the time-out.
     pub rto_max: Nanos,
@@ -89,24 +89,24 @@ pub struct Config {
     pub rto_slop: Nanos,
     /// Granularity of the clock (G of RFC 6298 clause 2.3).
     pub tick: Nanos,
-    /// What gives a sample of the round trip time.
+    /// Source of samples of the round trip time.
     pub rtt_sampling: RttSampling,
-    /// How many segments one acknowledgement covers; 1 acknowledges each (RFC 1122 clause 4.2.3.2
-    /// allows 2).
+    /// Number of segments that one acknowledgement covers; 1 acknowledges each (RFC 1122 clause
+    /// 4.2.3.2 allows 2).
     pub ack_every: u8,
-    /// How many segments at the start of a connection are acknowledged at once (Linux's quick
+    /// Number of segments at the start of a connection that are acknowledged at once (Linux's quick
     /// ACKs).
     pub quick_acks: u8,
-    /// How long an acknowledgement is delayed at most.
+    /// Longest delay of an acknowledgement.
     pub ack_delay: Nanos,
     /// Bytes that the sender may have unacknowledged.
     pub send_buffer: u32,
-    /// Bytes that the receiver holds for the application; what it advertises.
+    /// Bytes that the receiver holds for the application, and so advertises.
     pub receive_buffer: u32,
     /// Shift of the window scale option (RFC 7323 clause 2): the advertised window is at most
     /// `65535 << window_scale`. The loss of low bits is not modelled.
     pub window_scale: u8,
-    /// Whether the application takes every byte at once. Otherwise it calls
+    /// True if the application takes every byte at once. Otherwise it calls
     /// [`super::Connection::read`].
     pub auto_read: bool,
     /// CUBIC's multiplicative decrease in 1024ths (RFC 9438 clause 4.6 has 0.7).
@@ -199,7 +199,7 @@ impl Config {
         }
     }
 
-    /// Whether segments carry time stamps.
+    /// Returns true if segments carry time stamps.
     #[must_use]
     pub const fn stamps(&self) -> bool {
         matches!(self.rtt_sampling, RttSampling::EveryAck)

@@ -1,4 +1,4 @@
-//! Congestion control: how the window answers to acknowledgements and losses.
+//! Congestion control: the reaction of the window to acknowledgements and losses.
 //!
 //! ```text
 //!   acknowledgement --> acknowledged --> cwnd grows (slow start below ssthresh, else avoidance)
@@ -38,9 +38,9 @@ pub(super) struct Window {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     pub(super) now: Nanos,
-    /// Bytes that it acknowledges.
+    /// Bytes that the acknowledgement covers.
     pub(super) acked: u64,
-    /// The first byte not acknowledged, with it.
+    /// The first byte not acknowledged, after this acknowledgement.
     pub(super) una: u64,
     /// The first byte not sent.
     pub(super) nxt: u64,
@@ -65,7 +65,7 @@ impl Control {
         }
     }
 
-    /// The window may grow.
+    /// Lets the window grow.
     #[inline]
     pub(super) fn acknowledged(&mut self, window: &mut Window, ack: &Progress, config: &Config) {
         match self {
@@ -75,7 +75,7 @@ impl Control {
         }
     }
 
-    /// A round trip time was measured.
+    /// Takes a measured round trip time.
     #[inline]
     pub(super) fn sampled(&mut self, rtt: Nanos) {
         if let Self::Vegas(vegas) = self {
@@ -83,7 +83,8 @@ impl Control {
         }
     }
 
-    /// Data was lost: the new slow start threshold. `flight` is what was outstanding.
+    /// Returns the new slow start threshold after a loss. `flight` is the number of outstanding
+    /// bytes.
     pub(super) fn reduce(&mut self, window: &Window, flight: u64, config: &Config) -> u64 {
         match self {
             Self::NewReno(reno) => reno.reduce(flight, config),
@@ -92,14 +93,14 @@ impl Control {
         }
     }
 
-    /// Everything lost is repaired; `nxt` is the first byte not sent.
+    /// Notes that all losses are repaired; `nxt` is the first byte not sent.
     pub(super) fn reopened(&mut self, nxt: u64) {
         if let Self::Vegas(vegas) = self {
             vegas.reopened(nxt);
         }
     }
 
-    /// Nothing was sent for `span`.
+    /// Notes that nothing was sent for `span`.
     pub(super) fn idle(&mut self, span: Nanos) {
         if let Self::Cubic(cubic) = self {
             cubic.idle(span);
@@ -107,8 +108,8 @@ impl Control {
     }
 }
 
-/// Slow start (RFC 5681 clause 3.1, byte counting by RFC 3465): the window grows by what is
-/// acknowledged, to the threshold at most. Gives the bytes that are left for avoidance.
+/// Slow start (RFC 5681 clause 3.1, byte counting by RFC 3465): the window grows by the
+/// acknowledged bytes, to the threshold at most. Returns the bytes that are left for avoidance.
 #[inline]
 fn slow_start(window: &mut Window, acked: u64, config: &Config) -> u64 {
     let counted = acked.min(u64::from(config.abc_limit) * u64::from(config.mss));
@@ -118,7 +119,7 @@ fn slow_start(window: &mut Window, acked: u64, config: &Config) -> u64 {
     left
 }
 
-/// The least threshold: two segments (RFC 5681 equation 4).
+/// Returns the least threshold: two segments (RFC 5681 equation 4).
 fn threshold(bytes: u64, config: &Config) -> u64 {
     bytes.max(2 * u64::from(config.mss))
 }

@@ -13,7 +13,7 @@ use sluice_base::Nanos;
 use super::segment::{Flags, Segment};
 use super::{Connection, Role};
 
-/// How far the handshake is.
+/// Progress of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handshake {
     Listen,
@@ -39,7 +39,7 @@ impl Handshake {
 }
 
 impl Connection {
-    /// A segment arrives before the connection is open. Gives whether it is open now.
+    /// Takes a segment before the connection is open. Returns true if the connection is open now.
     #[inline(never)]
     pub(super) fn receive_opening(&mut self, now: Nanos, segment: &Segment) -> bool {
         let syn = segment.flags.contains(Flags::SYN);
@@ -63,7 +63,7 @@ impl Connection {
         self.handshake == Handshake::Done
     }
 
-    /// The peer answered.
+    /// Opens the connection: the peer has answered.
     fn open(&mut self, now: Nanos) {
         self.handshake = Handshake::Done;
         let sender = &mut self.sender;
@@ -81,7 +81,7 @@ impl Connection {
         sender.last_send = now;
     }
 
-    /// The SYN or SYN-ACK that is due.
+    /// Returns the SYN or SYN-ACK that is due.
     #[inline(never)]
     pub(super) fn poll_opening(&mut self, now: Nanos) -> Option<Segment> {
         let flags = match &mut self.handshake {
@@ -100,7 +100,7 @@ impl Connection {
         Some(self.emit(now, 0, 0, flags))
     }
 
-    /// The timer passed before the connection is open.
+    /// Handles the timer before the connection is open.
     pub(super) fn expire_opening(&mut self, now: Nanos) {
         if self.sender.deadline > now {
             return;

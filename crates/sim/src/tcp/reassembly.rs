@@ -1,24 +1,23 @@
-//! What a receiver holds beyond a gap, and the SACK blocks that tell of it.
+//! Bytes that a receiver holds beyond a gap, and the SACK blocks that report them.
 //!
-//! Ranges are kept with the one that changed last in front: that is the order in which RFC 2018
-//! clause 4 wants the blocks.
+//! The range that changed last is in front: RFC 2018 clause 4 wants the blocks in this order.
 
 use super::segment::SackBlocks;
 
 /// Bytes held beyond a gap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reassembly {
-    /// Apart from each other; the one that changed last first.
+    /// Ranges that do not touch; the one that changed last first.
     ranges: Vec<(u64, u64)>,
 }
 
 impl Reassembly {
-    /// Whether nothing is held.
+    /// Returns true if no bytes are held.
     pub(super) const fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Bytes `start..end` arrive. Gives whether any of them is new.
+    /// Adds the bytes `start..end`. Returns true if any of them is new.
     pub(super) fn insert(&mut self, start: u64, end: u64) -> bool {
         let mut merged = (start, end);
         let mut known = false;
@@ -35,11 +34,12 @@ impl Reassembly {
         !known
     }
 
-    /// Everything below `next` is in order: gives the first byte that is still missing.
+    /// Notes that everything below `next` is in order. Returns the first byte that is still
+    /// missing.
     pub(super) fn advance(&mut self, next: u64) -> u64 {
         let mut reached = next;
         // A range that begins at or below `next` can end above it; no second one can follow at
-        // once, as ranges do not touch.
+        // once, because ranges do not touch.
         self.ranges.retain(|&(start, end)| {
             let joins = start <= next;
             if joins {
@@ -50,7 +50,7 @@ impl Reassembly {
         reached
     }
 
-    /// The blocks to report beside the acknowledgement `ack`.
+    /// Returns the blocks to report beside the acknowledgement `ack`.
     pub(super) fn blocks(&self, ack: u64) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
         for &(start, end) in self.ranges.iter().take(super::segment::SACK_BLOCKS_MAX) {

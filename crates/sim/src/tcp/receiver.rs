@@ -27,16 +27,16 @@ pub(super) struct Receiver {
     edge: u64,
     /// The acknowledgement sent last (`Last.ACK.sent` of RFC 7323).
     acked: u64,
-    /// When a delayed acknowledgement is due, `MAX` if none is.
+    /// Time at which a delayed acknowledgement is due, `MAX` if none is.
     pub(super) deadline: Nanos,
     held: Option<Box<Reassembly>>,
     /// The time stamp to echo (`TS.Recent`).
     pub(super) echo: u32,
-    /// Segments in order that are not acknowledged.
+    /// Number of segments in order that are not acknowledged.
     unacked: u8,
-    /// Segments that are still to be acknowledged at once.
+    /// Number of segments that are still to be acknowledged at once.
     quick: u8,
-    /// Whether an acknowledgement is due now.
+    /// True if an acknowledgement is due now.
     pub(super) ack_now: bool,
 }
 
@@ -68,7 +68,7 @@ impl Receiver {
         }
     }
 
-    /// A segment with payload arrives.
+    /// Takes a segment with payload.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -86,7 +86,7 @@ impl Receiver {
         }
     }
 
-    /// Bytes came in order.
+    /// Notes that bytes came in order.
     #[inline]
     fn accepted(&mut self, now: Nanos, config: &Config) {
         if config.auto_read {
@@ -138,7 +138,7 @@ impl Receiver {
         self.accepted(now, config);
     }
 
-    /// The application takes `bytes`, at most what is there.
+    /// Takes `bytes` for the application, at most the delivered ones.
     pub(super) fn take(&mut self, bytes: u64, config: &Config) {
         self.taken = self.taken.saturating_add(bytes).min(self.next);
         // A window update is worth a segment of its own when it lets the peer send two full
@@ -149,14 +149,14 @@ impl Receiver {
         }
     }
 
-    /// The right edge that the buffer allows.
+    /// Returns the right edge that the buffer allows.
     fn room(&self, config: &Config) -> u64 {
         let waiting = self.next - self.taken;
         let free = u64::from(config.receive_buffer).saturating_sub(waiting);
         self.next + free.min(u64::from(config.window_max()))
     }
 
-    /// The window to advertise; moves the edge on.
+    /// Returns the window to advertise, and moves the edge on.
     #[inline]
     pub(super) fn advertise(&mut self, config: &Config) -> u32 {
         if !config.auto_read {
@@ -170,7 +170,7 @@ impl Receiver {
         u32::try_from(self.edge - self.next).unwrap_or(u32::MAX)
     }
 
-    /// An acknowledgement leaves with a segment.
+    /// Notes that an acknowledgement leaves with a segment.
     #[inline]
     pub(super) const fn sent(&mut self) {
         self.acked = self.next;
@@ -179,13 +179,13 @@ impl Receiver {
         self.deadline = Nanos::MAX;
     }
 
-    /// Whether something has arrived beyond a gap.
+    /// Returns true if bytes have arrived beyond a gap.
     #[inline]
     pub(super) fn has_gap(&self) -> bool {
         self.held.is_some() && !self.blocks().is_empty()
     }
 
-    /// The blocks for an acknowledgement that leaves now.
+    /// Returns the blocks for an acknowledgement that leaves now.
     #[inline]
     pub(super) fn blocks(&self) -> SackBlocks {
         if self.held.is_some() { self.blocks_held() } else { SackBlocks::NONE }
@@ -205,12 +205,12 @@ impl Receiver {
     }
 }
 
-/// Half of the receive buffer, at least a byte.
+/// Returns half of the receive buffer, at least a byte.
 fn half_buffer(config: &Config) -> u64 {
     u64::from(config.receive_buffer / 2).max(1)
 }
 
-/// Whether a segment carries time stamps.
+/// Returns true if a segment carries time stamps.
 #[inline]
 pub(super) const fn is_stamped(segment: &Segment) -> bool {
     segment.flags.contains(Flags::STAMPED)

@@ -1,18 +1,18 @@
 //! Loss recovery: with SACK by RFC 6675, without by RFC 6582 (NewReno), after a time-out by
 //! RFC 5681 clause 3.1 and RFC 6298 clause 5.
 //!
-//! With SACK, what may be sent is `cwnd - pipe`, and `NextSeg` says which bytes. Without, every
-//! duplicate lets one more segment into the network: the window is inflated by it, and a partial
-//! acknowledgement deflates it again. After a time-out both are alike: everything that was
-//! outstanding and is not held by the peer counts as lost and is sent again in slow start.
+//! With SACK, `cwnd - pipe` bytes may be sent, and `NextSeg` chooses them. Without, every duplicate
+//! lets one more segment into the network: the window is inflated by it, and a partial
+//! acknowledgement deflates it again. After a time-out both are alike: outstanding bytes that the
+//! peer does not hold count as lost and are sent again in slow start.
 //!
 //! The timer restarts with every acknowledgement that moves `una`, also with partial ones: the
 //! "slow but steady" variant of RFC 6582 clause 4, as in FreeBSD. A repair that began with a
 //! time-out ends before a new fast recovery can begin (RFC 6582 clause 3.2 step 4).
 //!
 //! A time-out can be early, above all in a lossless network: the path was paused. Then the first
-//! acknowledgement after it answers the first copy; that is seen, and window and control are put
-//! back to where they were (RFC 4015, without its second reading of the RTT).
+//! acknowledgement after it answers the first copy. The sender detects that, and restores window
+//! and control (RFC 4015, without its second reading of the RTT).
 //!
 //! Not modelled: D-SACK, undo of fast recoveries, proportional rate reduction, RACK.
 
@@ -26,10 +26,10 @@ use super::scoreboard::{Assessment, DUP_THRESHOLD, Outstanding};
 use super::segment::{Segment, stamp_of};
 use super::sender::{Phase, Sender, length};
 
-/// How many segments limited transmit sends at most without SACK (RFC 3042).
+/// Largest number of segments that limited transmit sends without SACK (RFC 3042).
 const LIMITED_TRANSMIT_MAX: u8 = 2;
 
-/// What a time-out changed, until it is known whether it was right.
+/// State before a time-out, until it is known if the time-out was right.
 #[derive(Clone, Debug)]
 pub(super) struct Undo {
     at: Nanos,
@@ -38,7 +38,8 @@ pub(super) struct Undo {
 }
 
 impl Sender {
-    /// An acknowledgement that is not the common case: no news, SACK blocks, or a repair runs.
+    /// Handles an acknowledgement that is not the common case: no news, SACK blocks, or a running
+    /// repair.
     #[cold]
     pub(super) fn acknowledged_disordered(
         &mut self,
@@ -52,8 +53,8 @@ impl Sender {
         if segment.ack > self.una {
             self.advance(now, segment, config, stats);
         } else if segment.ack == self.una && self.nxt > self.una {
-            // RFC 6675 clause 2 counts what brings new SACK information, RFC 5681 clause 2 what
-            // brings nothing at all.
+            // RFC 6675 clause 2 counts acknowledgements with new SACK information, RFC 5681 clause
+            // 2 the ones without any news.
             let duplicate = if config.sack { news } else { segment.len == 0 && !opened };
             if duplicate {
                 stats.duplicate_acks += 1;
@@ -65,7 +66,7 @@ impl Sender {
         }
     }
 
-    /// Takes the SACK blocks over. Gives whether one of them is news.
+    /// Takes the SACK blocks over. Returns true if one of them is news.
     fn absorb(&mut self, segment: &Segment) -> bool {
         let mut news = false;
         for &(start, end) in segment.sack.as_slice() {
@@ -79,7 +80,7 @@ impl Sender {
         news
     }
 
-    /// `una` moves on while the connection is not calm.
+    /// Moves `una` on while the connection is not calm.
     fn advance(&mut self, now: Nanos, segment: &Segment, config: &Config, stats: &mut Stats) {
         let acked = segment.ack - self.una;
         let flight = self.nxt - self.una;
@@ -119,7 +120,8 @@ impl Sender {
         self.restart_timer(now, config);
     }
 
-    /// Whether the first acknowledgement after a time-out at `then` answers what was sent before.
+    /// Returns true if the first acknowledgement after a time-out at `then` answers a segment that
+    /// was sent before it.
     fn was_early(&self, now: Nanos, segment: &Segment, then: Nanos) -> bool {
         if is_stamped(segment) {
             let ahead = stamp_of(then).wrapping_sub(segment.echo);
@@ -128,7 +130,7 @@ impl Sender {
         self.rtt.srtt().is_some_and(|srtt| now.since(then).0 < srtt.0 / 2)
     }
 
-    /// RFC 6582 clause 3.2 step 3, partial acknowledgement. With SACK the pipe says it all.
+    /// RFC 6582 clause 3.2 step 3, partial acknowledgement. With SACK the pipe is enough.
     fn partial(&mut self, acked: u64, config: &Config) {
         if config.sack {
             return;
@@ -141,7 +143,7 @@ impl Sender {
         }
     }
 
-    /// Everything that was outstanding when the recovery began has arrived.
+    /// Ends the recovery: everything that was outstanding when it began has arrived.
     fn leave_recovery(&mut self, config: &Config) {
         let mss = u64::from(config.mss);
         self.window.cwnd = if config.sack {
@@ -161,7 +163,7 @@ impl Sender {
         self.control.reopened(self.nxt);
     }
 
-    /// A duplicate acknowledgement.
+    /// Handles a duplicate acknowledgement.
     fn duplicate(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
         self.calm = false;
         self.duplicates = self.duplicates.saturating_add(1);
@@ -184,10 +186,10 @@ impl Sender {
         }
     }
 
-    /// RFC 6675 clause 5 step 4, RFC 6582 clause 3.2 step 2.
+    /// Enters fast recovery (RFC 6675 clause 5 step 4, RFC 6582 clause 3.2 step 2).
     fn enter_recovery(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
         stats.fast_recoveries += 1;
-        // What limited transmit sent beyond the window does not count (RFC 5681 clause 3.2).
+        // Segments that limited transmit sent beyond the window do not count (RFC 5681 clause 3.2).
         let flight = (self.nxt - self.una).min(self.window.cwnd);
         self.window.ssthresh = self.control.reduce(&self.window, flight, config);
         self.window.cwnd = self.window.ssthresh;
@@ -202,11 +204,11 @@ impl Sender {
         self.restart_timer(now, config);
     }
 
-    /// The retransmission timer expired with data in flight.
+    /// Handles the expiry of the retransmission timer with data in flight.
     pub(super) fn timed_out(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
         stats.timeouts += 1;
-        // Only a first time-out can be taken back, not one amid another repair, and not one of a
-        // timer that was backed off: that SRTT is old, and every answer would look early.
+        // Only a first time-out can be undone, not one amid another repair, and not one of a timer
+        // that was backed off: its SRTT is old, and every answer would look early.
         let first = self.timeouts == 0 && self.phase == Phase::Open && !self.rtt.is_backed_off();
         self.undo = (config.undo && first).then(|| {
             Box::new(Undo { at: now, window: self.window, control: self.control.clone() })
@@ -231,7 +233,7 @@ impl Sender {
         self.settle(config);
     }
 
-    /// Brings what follows from the scoreboard up to date; finds out whether all is calm again.
+    /// Updates the values that follow from the scoreboard, and checks if all is calm again.
     fn settle(&mut self, config: &Config) {
         let held = self.board.as_ref().map_or(0, |board| board.held());
         if self.phase == Phase::Open {
@@ -240,7 +242,7 @@ impl Sender {
                 self.inflation = 0;
                 return;
             }
-            // Limited transmit: what the peer has beyond the gap left the network (RFC 6675
+            // Limited transmit: bytes that the peer has beyond the gap left the network (RFC 6675
             // clause 5 step 3, RFC 3042).
             self.inflation = if !config.limited_transmit {
                 0
@@ -269,7 +271,7 @@ impl Sender {
         }
     }
 
-    /// The next bytes to send while a repair runs.
+    /// Returns the next bytes to send while a repair runs.
     #[cold]
     pub(super) fn poll_repair(
         &mut self,
@@ -291,7 +293,7 @@ impl Sender {
             return None;
         }
         let from = self.high_rxt.max(self.una);
-        // NextSeg rule 1: what is lost.
+        // NextSeg rule 1: lost bytes.
         if let Some(hole) = self.hole(from, self.lost_edge) {
             return Some(self.send_again(now, hole, config, stats));
         }
@@ -302,7 +304,7 @@ impl Sender {
         if self.phase == Phase::Loss {
             return None;
         }
-        // Rule 3: what may be lost.
+        // Rule 3: bytes that may be lost.
         let highest = self.board.as_ref().map_or(0, |board| board.highest());
         if let Some(hole) = self.hole(from, highest) {
             return Some(self.send_again(now, hole, config, stats));
@@ -310,7 +312,8 @@ impl Sender {
         self.rescue(now, config, stats)
     }
 
-    /// Rule 4: once per recovery, the last segment that the peer does not hold.
+    /// Returns the rescue of rule 4: once per recovery, the last segment that the peer does not
+    /// hold.
     fn rescue(&mut self, now: Nanos, config: &Config, stats: &mut Stats) -> Option<(u64, u32)> {
         if self.rescued {
             return None;

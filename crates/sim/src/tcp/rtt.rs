@@ -7,7 +7,7 @@ use sluice_base::Nanos;
 
 use super::config::{Config, RtoRule};
 
-/// Doublings after which the time-out no longer grows: beyond any sensible upper bound.
+/// Number of doublings after which the time-out no longer grows: beyond any sensible upper bound.
 const BACKOFF_MAX: u8 = 16;
 
 /// The estimator of one direction.
@@ -22,12 +22,12 @@ pub(super) struct Rtt {
 }
 
 impl Rtt {
-    /// Clause 2.1: no sample yet.
+    /// Creates an estimator without samples (clause 2.1).
     pub(super) const fn new(config: &Config) -> Self {
         Self { srtt_by_8: 0, rttvar_by_4: 0, base: config.rto_initial, backoff: 0, sampled: false }
     }
 
-    /// Clauses 2.2 and 2.3; ends the backoff (clause 5.7).
+    /// Takes a sample by clauses 2.2 and 2.3; ends the backoff (clause 5.7).
     #[inline]
     pub(super) fn sample(&mut self, rtt: Nanos, config: &Config) {
         // A time of zero would make the first sample look like none.
@@ -51,7 +51,7 @@ impl Rtt {
         self.base = Nanos((bounded + config.rto_slop.0).min(config.rto_max.0));
     }
 
-    /// The time-out that holds now.
+    /// The present time-out.
     #[inline]
     pub(super) fn rto(&self, config: &Config) -> Nanos {
         if self.backoff == 0 {
@@ -60,22 +60,22 @@ impl Rtt {
         Nanos(self.base.0.saturating_mul(1 << self.backoff).min(config.rto_max.0))
     }
 
-    /// Whether the timer expired and no sample came since.
+    /// Returns true if the timer expired and no sample came since.
     pub(super) const fn is_backed_off(&self) -> bool {
         self.backoff > 0
     }
 
-    /// Clause 5.5: the timer expired.
+    /// Doubles the time-out after the timer expired (clause 5.5).
     pub(super) fn back_off(&mut self) {
         self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
     }
 
-    /// The peer answers again, although no sample came of it.
+    /// Ends the backoff: the peer answers again, although the answer gave no sample.
     pub(super) const fn clear_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// Clause 5.7: the SYN timed out, so the first data waits longer.
+    /// Raises the time-out of the first data after a SYN that timed out (clause 5.7).
     pub(super) fn after_syn_timeout(&mut self, config: &Config) {
         self.backoff = 0;
         if !self.sampled {
@@ -83,7 +83,7 @@ impl Rtt {
         }
     }
 
-    /// SRTT, once there is a sample.
+    /// Returns SRTT, once there is a sample.
     #[inline]
     pub(super) const fn srtt(&self) -> Option<Nanos> {
         if self.sampled { Some(Nanos(self.srtt_by_8 >> 3)) } else { None }

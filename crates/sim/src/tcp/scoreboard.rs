@@ -1,9 +1,9 @@
-//! What the peer holds beyond the cumulative acknowledgement (RFC 6675 clause 4).
+//! Bytes that the peer holds beyond the cumulative acknowledgement (RFC 6675 clause 4).
 //!
 //! Ranges of bytes are kept sorted and apart. `IsLost` of clause 4 only ever turns true towards
-//! lower offsets, so one number, the lost edge, stands for it: every byte below it that is not
-//! held by the peer is lost. The peer does not give back what it has acknowledged (no reneging,
-//! RFC 2018 clause 8): a simulated receiver never does.
+//! lower offsets, so one number, the lost edge, stands for it: every byte below it that is not held
+//! by the peer is lost. The peer does not discard bytes that it has acknowledged (no reneging, RFC
+//! 2018 clause 8): a simulated receiver never does.
 
 /// Duplicate acknowledgements, or ranges, that mean a loss (RFC 6675 clause 2).
 pub(super) const DUP_THRESHOLD: u8 = 3;
@@ -14,10 +14,10 @@ pub(super) struct Scoreboard {
     ranges: Vec<(u64, u64)>,
 }
 
-/// What follows from the scoreboard for the bytes in flight.
+/// Values that follow from the scoreboard for the bytes in flight.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Assessment {
-    /// Bytes below this that are not held are lost.
+    /// Edge below which bytes that are not held are lost.
     pub(super) lost_edge: u64,
     /// Bytes thought to be on their way (`pipe` of RFC 6675 clause 4).
     pub(super) pipe: u64,
@@ -28,15 +28,15 @@ pub(super) struct Assessment {
 pub(super) struct Outstanding {
     pub(super) una: u64,
     pub(super) nxt: u64,
-    /// Everything below was retransmitted (`HighRxt`, as the byte after).
+    /// Edge below which all bytes were retransmitted (`HighRxt`, as the byte after).
     pub(super) high_rxt: u64,
-    /// Everything below counts as lost, because the timer expired.
+    /// Edge below which all bytes count as lost, because the timer expired.
     pub(super) lost_floor: u64,
     pub(super) mss: u64,
 }
 
 impl Outstanding {
-    /// The assessment of an empty scoreboard.
+    /// Returns the assessment of an empty scoreboard.
     pub(super) fn assess(&self) -> Assessment {
         let lost_edge = self.lost_floor.max(self.una);
         let high_rxt = self.high_rxt.clamp(self.una, self.nxt);
@@ -45,17 +45,17 @@ impl Outstanding {
 }
 
 impl Scoreboard {
-    /// The bytes that the peer holds out of order.
+    /// Number of bytes that the peer holds out of order.
     pub(super) fn held(&self) -> u64 {
         self.ranges.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// The byte after the highest one held, zero if there is none.
+    /// Returns the byte after the highest one held, zero if there is none.
     pub(super) fn highest(&self) -> u64 {
         self.ranges.last().map_or(0, |range| range.1)
     }
 
-    /// The peer holds `start..end`. Gives whether that is news.
+    /// Notes that the peer holds `start..end`. Returns true if that is news.
     pub(super) fn insert(&mut self, start: u64, end: u64) -> bool {
         if start >= end {
             return false;
@@ -74,7 +74,7 @@ impl Scoreboard {
         news
     }
 
-    /// Everything below `una` is acknowledged.
+    /// Forgets everything below `una`, which is acknowledged.
     pub(super) fn trim(&mut self, una: u64) {
         let gone = self.ranges.partition_point(|range| range.1 <= una);
         self.ranges.drain(..gone);
@@ -83,7 +83,7 @@ impl Scoreboard {
         }
     }
 
-    /// `IsLost` and `SetPipe` of RFC 6675 clause 4.
+    /// Computes `IsLost` and `SetPipe` of RFC 6675 clause 4.
     pub(super) fn assess(&self, o: &Outstanding) -> Assessment {
         let lost_floor = self.lost_edge(o.mss).max(o.lost_floor);
         let Assessment { lost_edge, mut pipe } = Outstanding { lost_floor, ..*o }.assess();
@@ -95,7 +95,8 @@ impl Scoreboard {
         Assessment { lost_edge, pipe }
     }
 
-    /// The start of the highest range that has, with those above, enough ranges or bytes.
+    /// Returns the start of the highest range that has, with the ranges above, enough ranges or
+    /// bytes.
     fn lost_edge(&self, mss: u64) -> u64 {
         let mut bytes = 0;
         for (count, &(start, end)) in (1..).zip(self.ranges.iter().rev()) {
@@ -107,7 +108,7 @@ impl Scoreboard {
         0
     }
 
-    /// The first bytes from `from` up to `limit` that are not held.
+    /// Returns the first bytes from `from` up to `limit` that are not held.
     pub(super) fn hole(&self, from: u64, limit: u64) -> Option<(u64, u64)> {
         let mut start = from;
         let first = self.ranges.partition_point(|range| range.1 <= from);

@@ -1,13 +1,13 @@
-//! What travels between two endpoints: the fields of a TCP header that the state machine reads.
+//! A segment between two endpoints: the fields of a TCP header that the state machine reads.
 //!
-//! No payload is carried, only its length. Offsets are 64 bit and never wrap, which is a
-//! simulator's freedom: byte 0 is the first byte that the application writes, SYN takes no offset.
-//! Time stamps (RFC 7323) are 32 bit in units of 64 ns and wrap after 275 s.
+//! No payload is carried, only its length. Offsets are 64 bit and never wrap, as a simulator may
+//! choose: byte 0 is the first byte that the application writes, and SYN takes no offset. Time
+//! stamps (RFC 7323) are 32 bit in units of 64 ns and wrap after 275 s.
 
 use sluice_base::Nanos;
 
-/// The largest number of SACK blocks in a segment: what fits beside time stamps (RFC 2018
-/// clause 3).
+/// Largest number of SACK blocks in a segment: as many as fit beside time stamps (RFC 2018 clause
+/// 3).
 pub const SACK_BLOCKS_MAX: usize = 3;
 
 /// Bytes of a TCP header without options.
@@ -37,13 +37,13 @@ impl Flags {
     /// The fields `stamp` and `echo` are valid.
     pub const STAMPED: Self = Self(32);
 
-    /// Whether all bits of `other` are set.
+    /// Returns true if all bits of `other` are set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The bits of both.
+    /// Returns the bits of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -63,7 +63,7 @@ impl SackBlocks {
     pub const NONE: Self = Self { blocks: [(0, 0); SACK_BLOCKS_MAX], count: 0 };
 
     /// Appends the block of bytes from `start` up to but without `end`, relative to `ack`. A block
-    /// that does not fit is left out, as the option has no more room.
+    /// that does not fit is left out, because the option has no more room.
     pub fn push(&mut self, start: u32, end: u32) {
         debug_assert!(start < end, "an empty block");
         if let Some(slot) = self.blocks.get_mut(usize::from(self.count)) {
@@ -72,13 +72,13 @@ impl SackBlocks {
         }
     }
 
-    /// The blocks that are there.
+    /// Returns the blocks.
     #[must_use]
     pub fn as_slice(&self) -> &[(u32, u32)] {
         &self.blocks[..usize::from(self.count)]
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no block.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
@@ -94,9 +94,10 @@ pub struct Segment {
     pub ack: u64,
     /// The advertised window: bytes after `ack` that may be sent.
     pub window: u32,
-    /// Bytes of payload.
+    /// Number of payload bytes.
     pub len: u32,
-    /// When the segment was sent, by its sender's clock in units of 64 ns (RFC 7323 TSval).
+    /// Time at which the segment was sent, by its sender's clock in units of 64 ns (RFC 7323
+    /// TSval).
     pub stamp: u32,
     /// The stamp of the segment that this one answers (RFC 7323 TSecr).
     pub echo: u32,
@@ -109,14 +110,14 @@ pub struct Segment {
 const _: () = assert!(size_of::<Segment>() <= 64, "a segment is one cache line");
 
 impl Segment {
-    /// The offset after the last byte.
+    /// Returns the offset after the last byte.
     #[must_use]
     pub const fn end(&self) -> u64 {
         self.seq + self.len as u64
     }
 
-    /// Bytes of the TCP header with the options that this segment carries, as on a wire: time
-    /// stamps with their padding, SACK blocks with two bytes of padding (RFC 7323 appendix A,
+    /// Number of bytes of the TCP header with the options that this segment carries, as on a wire:
+    /// time stamps with their padding, SACK blocks with two bytes of padding (RFC 7323 appendix A,
     /// RFC 2018 clause 3).
     #[must_use]
     pub const fn header_bytes(&self) -> u32 {
@@ -126,7 +127,7 @@ impl Segment {
     }
 }
 
-/// The time stamp of a moment.
+/// Returns the time stamp of a moment.
 #[inline]
 pub(crate) const fn stamp_of(now: Nanos) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "a time stamp wraps")]
@@ -134,7 +135,7 @@ pub(crate) const fn stamp_of(now: Nanos) -> u32 {
     stamp
 }
 
-/// The span from a time stamp to a moment, if it is below 275 s.
+/// Returns the span from a time stamp to a moment, if it is below 275 s.
 #[inline]
 pub(crate) const fn since_stamp(now: Nanos, stamp: u32) -> Nanos {
     Nanos((stamp_of(now).wrapping_sub(stamp) as u64) << STAMP_SHIFT)

@@ -1,4 +1,4 @@
-//! The sending half: windows, timers and new data. What follows a loss is in `recovery.rs`.
+//! The sending half: windows, timers and new data. Loss recovery is in `recovery.rs`.
 //!
 //! ```text
 //!            una          high_rxt        nxt                     edge        end
@@ -27,10 +27,10 @@ use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::segment::{Segment, since_stamp};
 
-/// Where the sending half is between losses.
+/// Phase of the sending half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// Nothing is being repaired.
+    /// No repair runs.
     Open,
     /// Fast recovery.
     Recovery,
@@ -45,18 +45,18 @@ pub(super) struct Sender {
     /// The largest window that the peer offered.
     window_most: u32,
     pub(super) duplicates: u8,
-    /// Time-outs since `una` moved last.
+    /// Number of time-outs since `una` moved last.
     pub(super) timeouts: u8,
     pub(super) phase: Phase,
-    /// Nothing hints at a loss: the fast paths hold.
+    /// True if nothing hints at a loss: the fast paths hold.
     pub(super) calm: bool,
-    /// The first hole is to be sent again whatever the window says.
+    /// True if the first hole is to be sent again regardless of the window.
     pub(super) force: bool,
-    /// This recovery has had its rescue retransmission.
+    /// True if this recovery has had its rescue retransmission.
     pub(super) rescued: bool,
-    /// The deadline is the persist timer's.
+    /// True if the deadline is the persist timer's.
     persisting: bool,
-    /// A window probe is due.
+    /// True if a window probe is due.
     probe: bool,
     /// The first byte not acknowledged.
     pub(super) una: u64,
@@ -67,10 +67,10 @@ pub(super) struct Sender {
     /// The first byte that the peer has no room for.
     pub(super) edge: u64,
     pub(super) window: Window,
-    /// Bytes that may be in flight beyond the window, because duplicates say that others left the
-    /// network.
+    /// Bytes that may be in flight beyond the window, because duplicates show that other bytes left
+    /// the network.
     pub(super) inflation: u64,
-    /// When the retransmission or the persist timer expires, `MAX` if none runs.
+    /// Time at which the retransmission or the persist timer expires, `MAX` if none runs.
     pub(super) deadline: Nanos,
     pub(super) last_send: Nanos,
     pub(super) rtt: Rtt,
@@ -80,11 +80,11 @@ pub(super) struct Sender {
     timed_start: Nanos,
     /// Bytes in flight by the scoreboard; only kept while the connection is not calm.
     pub(super) pipe: u64,
-    /// Bytes below this that are not held are lost; only kept while not calm.
+    /// Edge below which bytes that are not held are lost; only kept while not calm.
     pub(super) lost_edge: u64,
-    /// A repair ends when this is acknowledged.
+    /// The byte whose acknowledgement ends a repair.
     pub(super) recover: u64,
-    /// Everything below was sent again in this repair.
+    /// Edge below which all bytes were sent again in this repair.
     pub(super) high_rxt: u64,
     pub(super) board: Option<Box<Scoreboard>>,
     pub(super) undo: Option<Box<Undo>>,
@@ -123,8 +123,8 @@ impl Sender {
         }
     }
 
-    /// The peer has room for `window` bytes after `ack`. Gives whether that is more than before.
-    /// A late segment tells of less and is not believed: a window never shrinks here.
+    /// Notes that the peer has room for `window` bytes after `ack`. Returns true if that is more
+    /// than before. A late segment reports less and is ignored: a window never shrinks here.
     #[inline]
     pub(super) fn offered(&mut self, ack: u64, window: u32) -> bool {
         let edge = ack + u64::from(window);
@@ -142,7 +142,7 @@ impl Sender {
         true
     }
 
-    /// A segment with a valid `ack` arrives.
+    /// Takes a segment with a valid `ack`.
     #[inline]
     pub(super) fn acknowledged(
         &mut self,
@@ -175,7 +175,8 @@ impl Sender {
         self.restart_timer(now, config);
     }
 
-    /// Whether an acknowledgement says nothing, as those do that come with data of the peer.
+    /// Returns true if an acknowledgement has no news, like the ones that come with data of the
+    /// peer.
     #[inline]
     fn is_without_news(&self, segment: &Segment, config: &Config) -> bool {
         let repeats = segment.ack <= self.una && self.calm && segment.sack.is_empty();
@@ -200,7 +201,8 @@ impl Sender {
         }
     }
 
-    /// Clauses 5.2 and 5.3 of RFC 6298: off when nothing is in flight, else from now on.
+    /// Restarts the timer by clauses 5.2 and 5.3 of RFC 6298: off when nothing is in flight, else
+    /// from now on.
     #[inline]
     pub(super) fn restart_timer(&mut self, now: Nanos, config: &Config) {
         self.deadline =
@@ -228,13 +230,13 @@ impl Sender {
         self.measured(rtt, config);
     }
 
-    /// A round trip took `rtt`.
+    /// Takes a measured round trip time.
     pub(super) fn measured(&mut self, rtt: Nanos, config: &Config) {
         self.rtt.sample(rtt, config);
         self.control.sampled(rtt);
     }
 
-    /// The next bytes to send now: offset and length.
+    /// Returns the next bytes to send now: offset and length.
     #[inline]
     pub(super) fn poll(
         &mut self,
@@ -255,7 +257,7 @@ impl Sender {
         self.poll_new(now, window, config, stats)
     }
 
-    /// New data, up to the byte `window` and what the buffers allow.
+    /// Returns new data, up to the byte `window` and as far as the buffers allow.
     #[inline]
     pub(super) fn poll_new(
         &mut self,
@@ -295,8 +297,8 @@ impl Sender {
         (seq, length(len))
     }
 
-    /// The peer has no room for `len` bytes: sends a shorter segment if it is worth one (RFC 9293
-    /// clause 3.8.6.2.1), or probes (clause 3.8.6.1).
+    /// Handles a peer without room for `len` bytes: sends a shorter segment if it is worth one (RFC
+    /// 9293 clause 3.8.6.2.1), or probes (clause 3.8.6.1).
     #[cold]
     fn poll_narrow(
         &mut self,
@@ -327,8 +329,8 @@ impl Sender {
         None
     }
 
-    /// Nothing is in flight and data waits: after a pause the window may be out of date (RFC 5681
-    /// clause 4.1).
+    /// Checks the window before a burst: nothing is in flight and data waits, and after a pause the
+    /// window may be out of date (RFC 5681 clause 4.1).
     #[cold]
     fn before_burst(&mut self, now: Nanos, config: &Config) {
         let idle = now.since(self.last_send);
@@ -343,7 +345,7 @@ impl Sender {
         self.last_send = now;
     }
 
-    /// The timer passed.
+    /// Handles the expiry of the timer.
     pub(super) fn expire(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
         if self.deadline > now {
             return;
@@ -357,18 +359,18 @@ impl Sender {
         }
     }
 
-    /// Bytes thought to be on their way.
+    /// Number of bytes thought to be on their way.
     pub(super) const fn in_flight(&self) -> u64 {
         if self.calm { self.nxt - self.una } else { self.pipe }
     }
 }
 
-/// The initial window in bytes.
+/// Returns the initial window in bytes.
 pub(super) fn initial_window(config: &Config) -> u64 {
     u64::from(config.initial_window.max(1)) * u64::from(config.mss)
 }
 
-/// A length that is at most a segment's.
+/// Returns a length that is at most a segment's.
 pub(super) fn length(len: u64) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

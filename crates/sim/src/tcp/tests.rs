@@ -1,4 +1,4 @@
-//! Whole connections over a network of two ends: loss, properties and the cases of others.
+//! Whole connections over a network of two ends: loss, properties and cases of other projects.
 
 mod losses;
 mod network;

@@ -7,11 +7,11 @@ use super::{Cable, Node, Topology};
 /// Leaves with hosts, each joined to every spine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafSpine {
-    /// How many leaves.
+    /// Number of leaves.
     pub leaves: u32,
     /// Hosts of each leaf.
     pub hosts_per_leaf: u32,
-    /// How many spines.
+    /// Number of spines.
     pub spines: u32,
     /// The rate of a host's cable.
     pub host_rate: BitRate,
@@ -22,7 +22,7 @@ pub struct LeafSpine {
 }
 
 impl LeafSpine {
-    /// Hosts are numbered leaf by leaf; switches: leaves, then spines.
+    /// Builds the topology. Hosts are numbered leaf by leaf; switches: leaves, then spines.
     #[must_use]
     pub fn build(&self) -> Topology {
         let hosts = self.leaves * self.hosts_per_leaf;
@@ -57,7 +57,7 @@ impl LeafSpine {
 /// so that a core has one cable to each pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FatTree {
-    /// How many pods.
+    /// Number of pods.
     pub pods: u32,
     /// Edge switches of a pod.
     pub edges_per_pod: u32,
@@ -74,7 +74,7 @@ pub struct FatTree {
 }
 
 impl FatTree {
-    /// 256 hosts: 16 racks of 16 in 4 pods, 4 ways up from each rack, 16 cores.
+    /// Returns 256 hosts: 16 racks of 16 in 4 pods, 4 ways up from each rack, 16 cores.
     #[must_use]
     pub const fn racks_256(rate: BitRate, delay: Nanos) -> Self {
         Self {
@@ -88,13 +88,14 @@ impl FatTree {
         }
     }
 
-    /// How many hosts it has.
+    /// Number of hosts.
     #[must_use]
     pub const fn host_count(&self) -> u32 {
         self.pods * self.edges_per_pod * self.hosts_per_edge
     }
 
-    /// Hosts are numbered edge by edge; switches: edges, middles pod by pod, cores.
+    /// Builds the topology. Hosts are numbered edge by edge; switches: edges, middles pod by pod,
+    /// cores.
     #[must_use]
     pub fn build(&self) -> Topology {
         let hosts = self.host_count();

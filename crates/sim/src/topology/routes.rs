@@ -1,15 +1,15 @@
-//! Equal-cost paths: at each switch a flow's hash picks among the links that lead closer.
+//! Equal-cost paths: at each switch a flow's hash picks one of the links that lead closer.
 //!
 //! The table holds, per (switch, switch of the destination), the links of all shortest paths. A
 //! flow's path is looked up once, when the flow begins, and its frames follow it: every switch
-//! picks by the same hash of the same flow, so that looking it up again at each hop would give the
-//! same links.
+//! picks by the same hash of the same flow, so that a look-up at each hop would give the same
+//! links.
 
 use std::collections::VecDeque;
 
 use super::{LinkId, Node, Topology, TopologyError};
 
-/// The most links that a path may have.
+/// Largest number of links of a path.
 pub const HOPS_MAX: usize = 8;
 
 /// The links from one host to another.
@@ -21,7 +21,7 @@ pub struct Path {
 impl Path {
     const NO_LINK: LinkId = LinkId(u32::MAX);
 
-    /// The link of a hop; the first is the sender's own.
+    /// Returns the link of a hop; the first is the sender's own.
     ///
     /// # Panics
     /// If there is no such hop.
@@ -31,7 +31,7 @@ impl Path {
         self.links[usize::from(hop)]
     }
 
-    /// The links in their order.
+    /// Iterates over the links in their order.
     pub fn links(&self) -> impl Iterator<Item = LinkId> + '_ {
         self.links.iter().copied().take_while(|l| *l != Self::NO_LINK)
     }
@@ -40,14 +40,14 @@ impl Path {
 /// The table of shortest paths.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    /// Per host: its link and the number of its switch among those that have hosts.
+    /// Per host: its link and the number of its switch in `leaves`.
     hosts: Vec<(LinkId, u32)>,
     /// The switches that have hosts.
     leaves: Vec<u32>,
     /// Per (switch, leaf): first and count of its links.
     spans: Vec<(u32, u32)>,
     links: Vec<LinkId>,
-    /// Per link: the switch at its end, if it is one.
+    /// Per link: the switch at its end; `None` if it ends at a host.
     ends: Vec<Option<u32>>,
 }
 
@@ -55,7 +55,7 @@ impl Routes {
     /// Finds all shortest paths.
     ///
     /// # Errors
-    /// The first thing in the topology that cannot work.
+    /// The first part of the topology that cannot work.
     pub fn new(topology: &Topology) -> Result<Self, TopologyError> {
         check(topology)?;
         let mut leaf_of = vec![u32::MAX; topology.switches as usize];
@@ -90,7 +90,7 @@ impl Routes {
         Ok(routes)
     }
 
-    /// The links towards one leaf, by breadth-first search from it.
+    /// Adds the links towards one leaf, by breadth-first search from it.
     fn fill(&mut self, topology: &Topology, leaf: usize) {
         let count = topology.switches as usize;
         let mut out: Vec<Vec<(LinkId, u32)>> = vec![Vec::new(); count];
@@ -121,7 +121,7 @@ impl Routes {
         }
     }
 
-    /// The path of a flow between two hosts.
+    /// Returns the path of a flow between two hosts.
     ///
     /// # Errors
     /// There is none, or it is too long.
@@ -153,20 +153,20 @@ impl Routes {
         Ok(Path { links })
     }
 
-    /// How many hosts there are.
+    /// Number of hosts.
     #[must_use]
     pub fn host_count(&self) -> usize {
         self.hosts.len()
     }
 
-    /// The link of a host's own.
+    /// Returns the link from a host to its switch.
     #[must_use]
     pub fn link_of(&self, host: u32) -> LinkId {
         self.hosts[host as usize].0
     }
 }
 
-/// Another number for each (flow, switch), so that two switches in a row do not pick alike.
+/// Returns another number for each (flow, switch), so that two switches in a row do not pick alike.
 fn mix(flow: u64, switch: u32) -> u64 {
     let x = (flow ^ u64::from(switch).wrapping_mul(0xd6e8_feb8_6659_fd93))
         .wrapping_mul(0x9e37_79b9_7f4a_7c15);

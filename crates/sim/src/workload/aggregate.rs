@@ -1,6 +1,6 @@
-//! Partition-Aggregate in two tiers: one asks all workers at once and waits for all answers, over
-//! connections that stay open. The worker that is asked first changes from question to question, as
-//! its frames find the shortest queues.
+//! Partition-Aggregate in two tiers: an aggregator asks all workers at once and waits for all
+//! answers, over connections that stay open. The worker that is asked first changes from question
+//! to question, because its frames find the shortest queues.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use sluice_base::{Nanos, Priority, Prng};
 use crate::tcp::Config;
 use crate::world::{Connect, ConnectionId, Notice, Workload, World};
 
-/// What is asked, how often, of whom.
+/// Plan of the questions.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
     /// The TCP of all connections.
@@ -22,11 +22,11 @@ pub struct Aggregate {
     pub request_bytes: u64,
     /// Bytes of an answer.
     pub response_bytes: u64,
-    /// How many questions.
+    /// Number of questions.
     pub queries: u32,
     /// Questions before the first one that counts.
     pub warm_up: u32,
-    /// From the last answer to the next question.
+    /// Time from the last answer to the next question.
     pub gap: Nanos,
     /// The priority of all frames.
     pub priority: Priority,
@@ -50,7 +50,7 @@ const REQUEST: u32 = 0;
 const RESPONSE: u32 = 1;
 
 impl Aggregating {
-    /// Ready to begin.
+    /// Creates the workload, ready to begin.
     #[must_use]
     pub fn new(plan: Aggregate) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Aggregating {
         }
     }
 
-    /// Completion times of the questions so far that count, in their order.
+    /// Returns the completion times of the questions so far that count, in their order.
     #[must_use]
     pub fn completion_times(&self) -> &[Nanos] {
         &self.fct

@@ -1,10 +1,11 @@
-//! Background traffic: every station sends flows of random sizes to random others at random times,
-//! at a given load.
+//! Background traffic: every station sends flows of random sizes to random other stations at random
+//! times, at a given load.
 //!
 //! Sizes come from a published distribution; flows begin as a Poisson process. A TCP flow has a
 //! connection of its own. A UDP flow has no congestion control: its datagrams leave at a steady
-//! rate until all are sent, unless the station's ring is full. That blocks its socket, which sends
-//! again when the ring is half empty; sockets that are blocked take turns, first come first served.
+//! rate until all are sent, unless the station's ring is full. A full ring blocks the socket, which
+//! sends again when the ring is half empty; sockets that are blocked take turns, first come first
+//! served.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,12 +17,12 @@ use crate::slab::Slab;
 use crate::tcp::Config;
 use crate::world::{Connect, ConnectionId, Notice, Workload, World};
 
-/// How flows are carried.
+/// Transport of flows.
 #[derive(Clone, Debug)]
 pub enum Carrier {
-    /// By TCP with this configuration.
+    /// TCP with this configuration.
     Tcp(Arc<Config>),
-    /// By datagrams of so many bytes, sent at this rate while a flow lasts.
+    /// Datagrams of so many bytes, sent at this rate while a flow lasts.
     Udp {
         /// Payload bytes of a datagram.
         bytes: u32,
@@ -30,16 +31,16 @@ pub enum Carrier {
     },
 }
 
-/// What is sent.
+/// Plan of the traffic.
 #[derive(Clone, Debug)]
 pub struct Background {
-    /// How.
+    /// Transport of its flows.
     pub carrier: Carrier,
-    /// How large flows are.
+    /// Sizes of its flows.
     pub sizes: Sizes,
     /// The stations that send and receive.
     pub stations: Vec<u32>,
-    /// Between two flows of one station, in the mean.
+    /// Mean time between two flows of one station.
     pub gap: Nanos,
     /// The priority of all frames.
     pub priority: Priority,
@@ -48,7 +49,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// The gap that gives each station this part, in percent, of a link.
+    /// Returns the gap that gives each station this part, in percent, of a link.
     #[must_use]
     pub fn gap_for(sizes: &Sizes, link: BitRate, percent: u32) -> Nanos {
         let time = link.time_for(ByteCount(sizes.mean()));
@@ -60,7 +61,7 @@ impl Background {
 #[derive(Debug)]
 struct Stream {
     connection: ConnectionId,
-    /// Which of the stations sends it.
+    /// The station that sends the flow.
     from: u32,
     left: u64,
 }
@@ -76,13 +77,13 @@ pub struct BackgroundTraffic {
     flows: u64,
 }
 
-/// Tokens from here on are streams; below, stations.
+/// First token of a stream; tokens below are stations.
 const STREAMS: u32 = 1 << 24;
 /// Frames that a station's ring holds before its UDP sockets block.
 const RING_FRAMES: usize = 64;
 
 impl BackgroundTraffic {
-    /// Ready to begin.
+    /// Creates the workload, ready to begin.
     #[must_use]
     pub fn new(plan: Background) -> Self {
         let random = plan
@@ -94,13 +95,13 @@ impl BackgroundTraffic {
         Self { plan, random, streams: Slab::default(), blocked, flows: 0 }
     }
 
-    /// Flows that have begun.
+    /// Number of flows that have begun.
     #[must_use]
     pub const fn flows(&self) -> u64 {
         self.flows
     }
 
-    /// UDP flows that have not sent all yet.
+    /// Number of UDP flows that have not sent all datagrams yet.
     #[must_use]
     pub fn flows_open(&self) -> usize {
         self.streams.iter().count()
@@ -140,7 +141,7 @@ impl BackgroundTraffic {
         world.at(world.now().after(gap), at);
     }
 
-    /// It is time for a stream's next datagram. It waits behind the streams that are blocked.
+    /// Sends a stream's next datagram, which is due. It waits behind the streams that are blocked.
     fn datagram(&mut self, world: &mut World, place: u32) {
         let stream = self.streams.get_mut(place);
         let (from, client) = (stream.from, stream.connection.client());
@@ -155,7 +156,7 @@ impl BackgroundTraffic {
         }
     }
 
-    /// The ring of a station is half empty.
+    /// Lets blocked streams send: the ring of a station is half empty.
     fn unblock(&mut self, world: &mut World, from: u32) {
         while let Some(&place) = self.blocked[from as usize].front() {
             let client = self.streams.get_mut(place).connection.client();
@@ -168,7 +169,7 @@ impl BackgroundTraffic {
         }
     }
 
-    /// Sends a stream's next datagram, and ends the stream or asks for the time of the one after.
+    /// Sends a stream's next datagram, and ends the stream or schedules the next one.
     fn send(&mut self, world: &mut World, place: u32) {
         let Carrier::Udp { bytes, rate } = self.plan.carrier else { return };
         let stream = self.streams.get_mut(place);
@@ -180,7 +181,7 @@ impl BackgroundTraffic {
             let gap = rate.time_for(ByteCount(u64::from(bytes)));
             world.at(world.now().after(gap), STREAMS + place);
         } else {
-            // Datagrams that are still on their way end unseen: nobody waits for them.
+            // Datagrams that are still on their way end unseen: no workload waits for them.
             world.close(self.streams.remove(place).connection);
         }
     }

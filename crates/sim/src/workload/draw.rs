@@ -2,12 +2,12 @@
 
 use sluice_base::{Nanos, Prng};
 
-/// Fractional bits of a logarithm.
+/// Number of fractional bits of a logarithm.
 const FRACTION_BITS: u32 = 32;
-/// The natural logarithm of 2, with as many.
+/// The natural logarithm of 2, with [`FRACTION_BITS`].
 const LN_2: u128 = 2_977_044_472;
 
-/// A span from the exponential distribution: the time to the next event of a Poisson process.
+/// Draws a span from the exponential distribution: the time to the next event of a Poisson process.
 #[must_use]
 pub fn exponential(random: &mut Prng, mean: Nanos) -> Nanos {
     // -ln(u) = ln 2 * (64 - log2(n)) for u = n / 2^64, n >= 1.
@@ -17,8 +17,9 @@ pub fn exponential(random: &mut Prng, mean: Nanos) -> Nanos {
     Nanos(u64::try_from(span).unwrap_or(u64::MAX))
 }
 
-/// The logarithm to base 2 of `n`, with [`FRACTION_BITS`] behind the point, digit by digit: the
-/// square of a number between 1 and 2 says whether the next digit of its logarithm is one.
+/// Returns the logarithm to base 2 of `n`, with [`FRACTION_BITS`] behind the point. It is computed
+/// digit by digit: the square of a number between 1 and 2 tells if the next digit of its logarithm
+/// is one.
 fn log2(n: u64) -> u64 {
     let whole = n.ilog2();
     let mut x = u128::from(n) << (63 - whole);
@@ -39,9 +40,9 @@ fn log2(n: u64) -> u64 {
 pub struct Sizes {
     /// The name used in scenarios and results.
     pub name: &'static str,
-    /// Where it was published.
+    /// Its publication.
     pub source: &'static str,
-    /// (bytes, how many of a million flows are not larger).
+    /// Points: (bytes, number of flows in a million that are not larger).
     pub points: &'static [(u64, u64)],
 }
 
@@ -131,17 +132,17 @@ impl Sizes {
             (2_000_000, MILLION),
         ],
     };
-    /// All of them.
+    /// All distributions.
     pub const ALL: [Self; 4] =
         [Self::WEB_SEARCH, Self::DATA_MINING, Self::HADOOP, Self::ALI_STORAGE];
 
-    /// The distribution of this name.
+    /// Returns the distribution of this name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|sizes| sizes.name == name)
     }
 
-    /// The mean in bytes, rounded down.
+    /// Returns the mean in bytes, rounded down.
     #[must_use]
     pub fn mean(&self) -> u64 {
         let areas = self.points.windows(2).map(|w| {

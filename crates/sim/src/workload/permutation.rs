@@ -1,4 +1,4 @@
-//! Every host sends to one other without end.
+//! Endless flows from every host to one other host.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::world::{Connect, Notice, Workload, World};
 pub struct Permutation {
     /// The TCP of all connections.
     pub tcp: Arc<Config>,
-    /// How many hosts.
+    /// Number of hosts.
     pub hosts: u32,
-    /// How far away the other host is.
+    /// Distance of the other host in numbers.
     pub shift: u32,
     /// The priority of all frames.
     pub priority: Priority,

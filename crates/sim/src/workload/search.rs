@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Every host has three machines: a high-level aggregator, a mid-level one, a worker. Queries come
-//! whether or not earlier ones are done (an open loop), at random times.
+//! at random times, even if earlier ones are not done (an open loop).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,22 +21,22 @@ use crate::slab::Slab;
 use crate::tcp::Config;
 use crate::world::{Connect, ConnectionId, EndpointId, Notice, Workload, World};
 
-/// What is searched, and where.
+/// Plan of the queries.
 #[derive(Clone, Debug)]
 pub struct Search {
     /// The TCP of all connections.
     pub tcp: Arc<Config>,
-    /// How many hosts.
+    /// Number of hosts.
     pub hosts: u32,
     /// Hosts of a rack.
     pub rack: u32,
     /// Bytes of every message.
     pub bytes: u64,
-    /// Between two queries in the mean.
+    /// Mean time between two queries.
     pub gap: Nanos,
-    /// How many queries are measured.
+    /// Number of queries that are measured.
     pub queries: u32,
-    /// How many come before the first one that counts.
+    /// Number of queries before the first one that counts.
     pub warm_up: u32,
     /// The priority of all frames.
     pub priority: Priority,
@@ -50,7 +50,7 @@ const HLA: u32 = 0;
 const MLA: u32 = 1;
 const WORKER: u32 = 2;
 
-/// A question or an answer on its way, by tag: which part of which query.
+/// A question or an answer on its way, by tag: a part of a query.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     AskMla,
@@ -65,9 +65,9 @@ struct Query {
     since: Nanos,
     counts: bool,
     hla: u32,
-    /// Racks whose answer is missing.
+    /// Number of racks whose answer is missing.
     missing: u32,
-    /// Per rack: its mid-level aggregator and how many workers have not answered.
+    /// Per rack: its mid-level aggregator and its number of workers that have not answered.
     racks: Vec<(u32, u32)>,
 }
 
@@ -76,7 +76,7 @@ struct Query {
 pub struct Searching {
     plan: Search,
     random: Prng,
-    /// Open connections between two machines, from the one that asks.
+    /// Open connections between two machines, by the one that asks and the other.
     connections: BTreeMap<(u32, u32), ConnectionId>,
     queries: Slab<Query>,
     begun: u32,
@@ -84,7 +84,7 @@ pub struct Searching {
 }
 
 impl Searching {
-    /// Ready to begin.
+    /// Creates the workload, ready to begin.
     #[must_use]
     pub fn new(plan: Search) -> Self {
         Self {
@@ -97,7 +97,8 @@ impl Searching {
         }
     }
 
-    /// Completion times of the queries that count, in the order in which they were done.
+    /// Returns the completion times of the queries that count, in the order in which they were
+    /// done.
     #[must_use]
     pub fn completion_times(&self) -> &[Nanos] {
         &self.fct
@@ -111,7 +112,7 @@ impl Searching {
         u32::try_from(self.random.below(u64::from(bound))).expect("below its bound")
     }
 
-    /// A message between two machines. `back` says that the connection was opened by the other.
+    /// Sends a message between two machines. `back`: the connection was opened by the receiver.
     fn send(&mut self, world: &mut World, from: u32, to: u32, back: bool, tag: u32) {
         let key = if back { (to, from) } else { (from, to) };
         let id = match self.connections.get(&key) {
@@ -185,7 +186,7 @@ impl Searching {
         &mut self.queries.get_mut(query).racks[rack as usize].1
     }
 
-    /// A rack has answered.
+    /// Notes that a rack has answered.
     fn answered(&mut self, world: &World, at: u32) {
         let query = self.queries.get_mut(at);
         query.missing -= 1;

@@ -1,5 +1,5 @@
-//! Partition-Aggregate as simulators are compared by: in each wave several aggregators are
-//! answered by workers in other racks, each over a connection of its own.
+//! Partition-Aggregate as used to compare simulators: in each wave several aggregators are answered
+//! by workers in other racks, each over a connection of its own.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::world::{Connect, ConnectionId, Notice, Workload, World};
 pub struct Waves {
     /// The TCP of all connections.
     pub tcp: Arc<Config>,
-    /// The hosts that are answered: the first of each rack.
+    /// Number of hosts. The first host of each rack is answered.
     pub hosts: u32,
     /// Hosts of a rack.
     pub rack: u32,
-    /// Workers that answer each aggregator.
+    /// Number of workers that answer each aggregator.
     pub workers: u32,
     /// Bytes of an answer.
     pub bytes: u64,
-    /// How many waves.
+    /// Number of waves.
     pub waves: u32,
-    /// Between the beginnings of two waves.
+    /// Time between the beginnings of two waves.
     pub gap: Nanos,
     /// The priority of all frames.
     pub priority: Priority,
     random: Prng,
     begun: u32,
-    /// Per connection: when its wave began.
+    /// Per connection: time at which its wave began.
     since: Vec<Nanos>,
     open: u64,
     /// Completion times of the answers.
@@ -37,7 +37,7 @@ pub struct Waves {
 }
 
 impl Waves {
-    /// 256 hosts in racks of 16, 16 answers of 20 KB to the first host of each, a wave per
+    /// Returns waves for racks of 16: 16 answers of 20 KB to the first host of each, a wave per
     /// millisecond.
     #[must_use]
     pub fn new(tcp: Arc<Config>, hosts: u32, waves: u32, seed: u64) -> Self {
@@ -86,7 +86,7 @@ impl Waves {
         }
     }
 
-    /// A host of another rack.
+    /// Draws a host of another rack.
     fn worker_for(&mut self, aggregator: u32) -> u32 {
         let others = self.hosts - self.rack;
         let at = u32::try_from(self.random.below(u64::from(others))).expect("below the hosts");

@@ -1,4 +1,4 @@
-//! What a world holds, found by walking it: for the checkers; and what they are told as it happens.
+//! Content of a world, found by a walk through it, and reports as things happen: for the checkers.
 
 use sluice_base::Nanos;
 
@@ -9,33 +9,33 @@ use crate::net::{self, Shape};
 /// Both ends of one way of an open connection, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
-    /// Who receives.
+    /// The receiver.
     pub(crate) to: EndpointId,
-    /// What the sender's application has written, in all and as its TCP says.
+    /// Bytes that the sender's application has written: in all, and by its TCP's account.
     pub(crate) written: (u64, u64),
     pub(crate) acknowledged: u64,
     pub(crate) delivered: u64,
 }
 
-/// The virtual switches and what is between them and the VMs.
+/// Content of the virtual switches and of the rings and queues between them and the VMs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VirtualCensus {
     /// Packets that have a handle.
     pub(crate) packets: u64,
-    /// Frames in the rings of VMs.
+    /// Number of frames in the rings of VMs.
     pub(crate) rings: u64,
     /// Packets on their way to the TCP of a VM.
     pub(crate) arriving: u64,
-    /// Frames in the switches, and frames that they dropped.
+    /// Frames in the switches; `dropped`: frames that they dropped.
     pub(crate) resident: u64,
     pub(crate) dropped: u64,
-    /// Of these, the ones dropped for congestion.
+    /// Frames among these that were dropped for congestion.
     pub(crate) congested: u64,
     /// A host whose audit does not close.
     pub(crate) unclosed: Option<u32>,
 }
 
-/// All of it.
+/// The whole census.
 #[derive(Debug)]
 pub(crate) struct Census {
     pub(crate) now: Nanos,
@@ -45,7 +45,7 @@ pub(crate) struct Census {
 }
 
 impl World {
-    /// From now on a second account is kept. To be called before anything has happened.
+    /// Begins a ledger. To be called before anything has happened.
     pub(crate) fn keep_ledger(&mut self) {
         let hosts = self.routes.host_count();
         self.ledger = Some(Box::new(Ledger::new(hosts, self.virt.is_some())));
@@ -59,7 +59,7 @@ impl World {
         self.ledger.as_mut().expect("kept from the beginning")
     }
 
-    /// Walks everything.
+    /// Walks the world.
     pub(crate) fn census(&self) -> Census {
         let ends = (0_u32..).map(EndpointId).zip(&self.endpoints).filter(|(_, e)| e.is_open());
         Census {
@@ -101,7 +101,8 @@ impl World {
         census
     }
 
-    /// A frame has come in at a host: frames of one link cannot be closer than its rate allows.
+    /// Checks a frame that has come in at a host: frames of one link cannot be closer than its rate
+    /// allows.
     #[inline]
     pub(super) fn check_arrival(&mut self, host: u32, shape: Shape) {
         if let Some(ledger) = &mut self.ledger {
@@ -110,8 +111,8 @@ impl World {
         }
     }
 
-    /// Messages to an endpoint have arrived whole: all their bytes were brought, and not faster
-    /// than the links carry them.
+    /// Checks messages to an endpoint that have arrived whole: packets have brought all their
+    /// bytes, not faster than the links carry them.
     pub(super) fn check_messages(&mut self, to: EndpointId) {
         let Some(mut ledger) = self.ledger.take() else { return };
         let now = self.now();
@@ -128,7 +129,7 @@ impl World {
         self.ledger = Some(ledger);
     }
 
-    /// A connection ends: nobody may have been told of bytes that did not arrive.
+    /// Checks a connection that ends: no endpoint may have been told of bytes that did not arrive.
     pub(super) fn check_closed(&mut self, id: ConnectionId) {
         if self.ledger.is_none() {
             return;
@@ -141,14 +142,15 @@ impl World {
         }
     }
 
-    /// What the ledger has found since it was asked.
+    /// Returns the violation that the ledger has found since the last call.
     pub(crate) fn found(&mut self) -> Option<Violation> {
         self.ledger.as_mut().and_then(|ledger| ledger.take_violation())
     }
 }
 
 impl Packet {
-    /// Whom it is for: the endpoint, and which of the connections that had its place.
+    /// Returns the receiver: the endpoint, and the generation of the connection that has its
+    /// number.
     pub(crate) const fn connection(&self) -> (EndpointId, u32) {
         (self.to, self.generation)
     }

@@ -18,13 +18,13 @@ use crate::topology::TopologyError;
 pub struct EndpointId(pub u32);
 
 impl EndpointId {
-    /// The other end.
+    /// Returns the other end.
     #[must_use]
     pub const fn peer(self) -> Self {
         Self(self.0 ^ 1)
     }
 
-    /// The connection it is an end of.
+    /// Returns the connection of the endpoint.
     #[must_use]
     pub const fn connection(self) -> ConnectionId {
         ConnectionId(self.0 / 2)
@@ -40,20 +40,20 @@ impl EndpointId {
 pub struct ConnectionId(pub u32);
 
 impl ConnectionId {
-    /// The end that connected.
+    /// Returns the end that connected.
     #[must_use]
     pub const fn client(self) -> EndpointId {
         EndpointId(self.0 * 2)
     }
 
-    /// The other end.
+    /// Returns the other end.
     #[must_use]
     pub const fn server(self) -> EndpointId {
         EndpointId(self.0 * 2 + 1)
     }
 }
 
-/// How two stations are connected: VMs where there are virtual networks, hosts otherwise.
+/// Settings of a connection between two stations: VMs if there are virtual networks, else hosts.
 #[derive(Clone, Debug)]
 pub struct Connect {
     /// The station that connects.
@@ -62,10 +62,10 @@ pub struct Connect {
     pub to: u32,
     /// The priority of its frames, both ways.
     pub priority: Priority,
-    /// What picks among equal paths; each way has its own. Between VMs it gives the ports of the
-    /// connection, whose hash is the entropy of the outer header.
+    /// Number that picks among equal paths; each way has its own. Between VMs it gives the ports of
+    /// the connection, whose hash is the entropy of the outer header.
     pub flow: u64,
-    /// Whether the connection begins with SYN and SYN-ACK.
+    /// True if the connection begins with SYN and SYN-ACK.
     pub handshake: bool,
 }
 
@@ -79,7 +79,7 @@ pub enum ConnectError {
     TooLarge {
         /// The size of the packet.
         packet: u32,
-        /// What the network carries.
+        /// Largest size that the network carries.
         mtu: u16,
     },
 }
@@ -99,7 +99,7 @@ impl std::fmt::Display for ConnectError {
 
 impl std::error::Error for ConnectError {}
 
-/// An end of a connection. Its fields stand in this order so that what every packet touches lies
+/// An end of a connection. Its fields stand in this order so that data used for every packet lies
 /// on few cache lines: ends of all hosts take turns, and none stays in the nearest cache.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -107,27 +107,27 @@ pub(super) struct Endpoint {
     pub(super) priority: Priority,
     /// The workload that connected.
     owner: u8,
-    /// Whether the acknowledgement of everything written is worth a notice.
+    /// True if the acknowledgement of everything written is worth a notice.
     tell_acknowledged: bool,
     open: bool,
-    /// The same at both ends.
+    /// Generation of the connection, the same at both ends.
     pub(super) generation: u32,
-    /// The host, or the VM, that it is in.
+    /// The host, or the VM, of this end.
     pub(super) station: u32,
-    /// Packets that it has sent.
+    /// Number of packets that this end has sent.
     sent: u32,
-    /// The path of its frames; in a VM it is found when the first one has its outer headers.
+    /// The path of its frames; in a VM it is found when the first frame has its outer headers.
     pub(super) path: Option<PathId>,
     pub(super) heads: Option<Heads>,
-    /// When its earliest timer event comes; an earlier deadline needs another event.
+    /// Time of its earliest timer event; an earlier deadline needs another event.
     pub(super) timer_at: Nanos,
-    /// The count of received bytes at which the next message is whole.
+    /// Number of received bytes at which the next message is whole.
     pub(super) next_message: u64,
     pub(super) written: u64,
     pub(super) tcp: Connection,
-    /// The messages on their way: where each ends, and its tag.
+    /// The messages on their way: the end of each, and its tag.
     pub(super) messages: VecDeque<(u64, u32)>,
-    /// Bytes that datagrams brought.
+    /// Number of bytes that datagrams brought.
     datagram_bytes: u64,
 }
 
@@ -137,7 +137,7 @@ impl Endpoint {
     }
 }
 
-/// The headers of one way of a connection between VMs; its ports come from the flow.
+/// Returns the headers of one way of a connection between VMs; its ports come from the flow.
 fn heads_of((from, to, _): (u32, u32, u64), with: &Connect) -> Heads {
     let [.., a, b, c, d] = with.flow.to_be_bytes();
     let ports = (u16::from_be_bytes([a, b]) | 1, u16::from_be_bytes([c, d]) | 1);
@@ -149,7 +149,7 @@ impl World {
     /// Connects two stations.
     ///
     /// # Errors
-    /// There is no path, or the segments would be too large for the network.
+    /// No path exists, or the segments would be too large for the network.
     pub fn connect(
         &mut self,
         config: &Arc<Config>,
@@ -199,8 +199,8 @@ impl World {
                 for endpoint in [id.client(), id.server()] {
                     let place = &mut self.endpoints[endpoint.index()];
                     let generation = place.generation + 1;
-                    // A timer event of the connection that was here before is void: it finds
-                    // another time, or nothing to do.
+                    // A timer event of the former connection is void: it finds another time, or
+                    // nothing to do.
                     *place = Endpoint { generation, ..ends.next().expect("two ends") };
                 }
                 id
@@ -220,13 +220,13 @@ impl World {
     /// Joins two stations for datagrams only.
     ///
     /// # Errors
-    /// There is no path.
+    /// No path exists.
     pub fn connect_datagrams(&mut self, with: &Connect) -> Result<ConnectionId, ConnectError> {
         let config = Arc::clone(&self.no_tcp);
         self.connect(&config, &Connect { handshake: false, ..with.clone() })
     }
 
-    /// Frames that wait in the ring of an endpoint's VM; 0 without virtual networks.
+    /// Number of frames that wait in the ring of an endpoint's VM; 0 without virtual networks.
     #[must_use]
     pub fn ring_frames(&self, id: EndpointId) -> usize {
         let station = self.endpoints[id.index()].station;
@@ -236,7 +236,7 @@ impl World {
         })
     }
 
-    /// Forgets a connection. Segments of it that are still on their way end unseen.
+    /// Closes a connection. Its segments that are still on their way end unseen.
     pub fn close(&mut self, id: ConnectionId) {
         for endpoint in [id.client(), id.server()] {
             let endpoint = &mut self.endpoints[endpoint.index()];
@@ -250,7 +250,7 @@ impl World {
         }
     }
 
-    /// Nothing of a closed connection is left: its place can be used again.
+    /// Frees the place of a closed connection of which nothing is left.
     fn free_place(&mut self, id: ConnectionId) {
         for endpoint in [id.client(), id.server()] {
             if let Some(path) = self.endpoints[endpoint.index()].path.take() {
@@ -260,7 +260,7 @@ impl World {
         self.free.push(id.0);
     }
 
-    /// An endpoint sends `bytes` more.
+    /// Sends `bytes` more of an endpoint.
     pub fn write(&mut self, id: EndpointId, bytes: u64) {
         let now = self.now();
         let endpoint = &mut self.endpoints[id.index()];
@@ -269,8 +269,8 @@ impl World {
         self.pump(id);
     }
 
-    /// An endpoint sends a message; a [`Notice::Message`] with this tag tells that it has arrived
-    /// whole.
+    /// Sends a message of an endpoint; a [`Notice::Message`] with this tag reports that it has
+    /// arrived whole.
     pub fn send(&mut self, id: EndpointId, bytes: u64, tag: u32) {
         let end = self.endpoints[id.index()].written + bytes;
         let peer = &mut self.endpoints[id.peer().index()];
@@ -286,7 +286,7 @@ impl World {
         self.write(id, bytes);
     }
 
-    /// An endpoint sends a datagram to the other end of its connection.
+    /// Sends a datagram to the other end of a connection.
     pub fn send_datagram(&mut self, id: EndpointId, bytes: u32) {
         self.put_on_wire(id, Body::Datagram(bytes));
     }
@@ -296,19 +296,19 @@ impl World {
         self.endpoints[id.index()].tell_acknowledged = true;
     }
 
-    /// Bytes that an endpoint has received in order.
+    /// Number of bytes that an endpoint has received in order.
     #[must_use]
     pub fn delivered(&self, id: EndpointId) -> u64 {
         self.endpoints[id.index()].tcp.delivered()
     }
 
-    /// What an endpoint's TCP has counted.
+    /// Returns the counters of an endpoint's TCP.
     #[must_use]
     pub fn tcp_stats(&self, id: EndpointId) -> Stats {
         *self.endpoints[id.index()].tcp.stats()
     }
 
-    /// A segment has reached its endpoint.
+    /// Delivers a segment to its endpoint.
     #[inline]
     pub(super) fn deliver(&mut self, packet: &Packet) {
         let now = self.now();
@@ -371,7 +371,7 @@ impl World {
         }
     }
 
-    /// A timer event of an endpoint has come.
+    /// Handles a timer event of an endpoint.
     pub(super) fn timer(&mut self, id: EndpointId) {
         let now = self.now();
         let endpoint = &mut self.endpoints[id.index()];
@@ -385,8 +385,8 @@ impl World {
         self.pump(id);
     }
 
-    /// Sends what an endpoint has to send, and sees to its next timer. A deadline that has moved
-    /// to a later time keeps its event: it will find that it came too early.
+    /// Sends all pending segments of an endpoint, and schedules its next timer. A deadline that has
+    /// moved to a later time keeps its event, which will find that it came too early.
     #[inline]
     fn pump(&mut self, id: EndpointId) {
         let now = self.now();

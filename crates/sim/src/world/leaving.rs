@@ -1,5 +1,5 @@
-//! What leaves the switch of a host: one sink for its VMs and for its network card. One, so that
-//! there is one copy of the switch's way out, which stays in the instruction cache.
+//! Egress of the switch of a host: one sink for its VMs and for its network card. With one kind of
+//! sink there is one copy of the switch's egress code, which stays in the instruction cache.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use super::endpoints::Endpoint;
 use crate::overlay::{Head, Parcel, pause_of};
 use crate::packets::{PacketId, Packets};
 
-/// What a host's switch gave its network card.
+/// Output of a host's switch to its network card.
 pub(super) enum Outgoing {
     /// A tenant's frame of this endpoint behind outer headers.
     Frame { from: EndpointId, head: Rc<Head>, size: u32, packet: PacketId, priority: Priority },
@@ -20,13 +20,13 @@ pub(super) enum Outgoing {
     Pause(Message),
 }
 
-/// Takes whatever leaves to a VM, and one frame for the network card.
+/// Takes all frames to a VM, and one frame for the network card.
 pub(super) struct Leaving<'a> {
-    /// The VM whose port is served; none: the network card's is.
+    /// The VM whose port is served; `None`: the network card's port.
     pub(super) vm: Option<u16>,
-    /// What has left to VMs.
+    /// Packets that have left to VMs.
     pub(super) arrived: &'a mut Vec<(u16, PacketId)>,
-    /// What has left to the network card.
+    /// The frame that has left to the network card.
     pub(super) out: Option<Outgoing>,
     pub(super) endpoints: &'a mut [Endpoint],
     pub(super) packets: &'a Packets,
@@ -58,7 +58,7 @@ impl Sink<Parcel> for Leaving<'_> {
 }
 
 impl Leaving<'_> {
-    /// A frame behind its outer headers.
+    /// Returns a frame behind its outer headers.
     #[inline]
     fn outer(&mut self, frame: &Egress<'_, Parcel>, parcel: &Parcel) -> Outgoing {
         let from = self.packets.to(parcel.packet).peer();

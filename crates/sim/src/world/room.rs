@@ -1,4 +1,4 @@
-//! Who waits until a VM's ring has room, as a socket that blocks does.
+//! Workloads that wait until a VM's ring has room, as a socket that blocks does.
 
 use super::{EndpointId, Notice, World};
 
@@ -7,15 +7,15 @@ use super::{EndpointId, Notice, World};
 struct Waiter {
     speaker: u8,
     token: u32,
-    /// It is told when the ring holds no more frames than these.
+    /// The workload is told when the ring holds no more frames than this.
     most: usize,
 }
 
-/// Who waits, by station.
+/// Waiters by station.
 #[derive(Debug)]
 pub(super) struct Rooms {
     waiters: Vec<Vec<Waiter>>,
-    /// Of all stations.
+    /// Number of waiters of all stations.
     count: u32,
 }
 
@@ -24,7 +24,7 @@ impl Rooms {
         Self { waiters: vec![Vec::new(); stations], count: 0 }
     }
 
-    /// Whether nobody waits anywhere.
+    /// Returns true if no workload waits anywhere.
     #[inline]
     pub(super) const fn is_empty(&self) -> bool {
         self.count == 0
@@ -33,7 +33,7 @@ impl Rooms {
 
 impl World {
     /// Asks for a [`Notice::Room`] with this token when the ring of an endpoint's VM holds `most`
-    /// frames or fewer. A socket that blocks waits so: it costs nothing until there is room.
+    /// frames or fewer, as a socket that blocks waits: the wait costs nothing until there is room.
     /// Without virtual networks there is always room.
     pub fn tell_room(&mut self, id: EndpointId, most: usize, token: u32) {
         let speaker = self.speaker;
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Tells those who wait for a ring of this host that has room now.
+    /// Tells the workloads that wait for a ring of this host that has room now.
     #[cold]
     pub(super) fn tell_rooms(&mut self, host: u32) {
         let Some(virt) = &mut self.virt else { return };

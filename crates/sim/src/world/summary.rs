@@ -1,4 +1,4 @@
-//! What a run came to: counted at its end by walking everything that counts.
+//! Result of a run: counted at its end by a walk through all counters.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::World;
 use crate::tcp::Stats;
 use crate::topology::{LinkId, Node};
 
-/// Where a frame was dropped.
+/// Place of a drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     /// A virtual switch, at a VM's input.
@@ -20,7 +20,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The word used in reports.
+    /// Returns the word used in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Place {
     }
 }
 
-/// What TCP did.
+/// Counters of TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpTotals {
     /// Segments sent.
@@ -56,35 +56,35 @@ impl TcpTotals {
 /// A run in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// When it ended.
+    /// Time of its end.
     pub time: Nanos,
-    /// Events.
+    /// Number of events.
     pub events: u64,
     /// Frames that left a port onto a link.
     pub hops: u64,
     /// Frames dropped, by place and reason.
     pub drops: BTreeMap<(Place, &'static str), u64>,
-    /// Of these, the ones that were dropped for congestion.
+    /// Frames among these that were dropped for congestion.
     pub drops_congestion: u64,
     /// XOFF and XON sent by physical switches, and by hosts.
     pub pauses: [(u64, u64); 2],
-    /// The most bytes that a physical switch's input held in one priority, as far as
-    /// [`crate::net::LinkCounters::held_max`] tells.
+    /// The most bytes that a physical switch's input held in one priority, as exact as
+    /// [`crate::net::LinkCounters::held_max`].
     pub physical_held_max: u64,
     /// The most frames that a VM's output queue held.
     pub vm_queue_max: u64,
     /// The most bytes that a network card's input held.
     pub card_held_max: u64,
-    /// Virtual switches whose audit closes, and how many there are.
+    /// Number of virtual switches whose audit closes, and of all.
     pub audits_closed: (u32, u32),
-    /// The sum over all TCP endpoints, those of closed connections included.
+    /// The sum over all TCP endpoints, also of closed connections.
     pub tcp: TcpTotals,
-    /// Segments that came for a connection that was closed.
+    /// Number of segments that came for a closed connection.
     pub stale: u64,
 }
 
 impl World {
-    /// What has happened so far.
+    /// Returns the result so far.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let mut summary = Summary {

@@ -1,4 +1,4 @@
-//! Hosts with a virtual switch: how its frames get onto the network and back.
+//! Hosts with a virtual switch: the way of its frames onto the network and back.
 
 use std::collections::VecDeque;
 
@@ -18,14 +18,14 @@ use crate::topology::Routes;
 pub(super) struct Virtual {
     pub(super) hosts: Vec<VirtualHost>,
     /// Per VM: packets that the switch has given it and that its TCP has not got yet. All take the
-    /// same time, so that they get there in this order, whichever event comes first.
+    /// same time, so that they arrive in this order, for any order of events.
     pub(super) arriving: Vec<VecDeque<PacketId>>,
     /// Packets that a switch has just given its VMs.
     arrived: Vec<(u16, PacketId)>,
     pub(super) vms_per_host: u32,
-    /// How long a host takes to hand a frame to a VM's TCP.
+    /// Time that a host takes to hand a frame to a VM's TCP.
     pub(super) receive_latency: Nanos,
-    /// Who waits for a ring to have room.
+    /// Workloads that wait for a ring to have room.
     pub(super) rooms: Rooms,
 }
 
@@ -57,7 +57,7 @@ impl Virtual {
 }
 
 impl World {
-    /// A segment of a VM's TCP: it is in the VM's ring after the send latency.
+    /// Sends a segment of a VM's TCP: it is in the VM's ring after the send latency.
     #[inline(never)]
     pub(super) fn transmit_virtual(&mut self, from: EndpointId, packet: Packet) {
         let virt = self.virt.as_mut().expect("the endpoint is in a VM");
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// Sees to it that a host works at `at`.
+    /// Schedules work of a host at `at`.
     #[cold]
     fn wake(&mut self, host: u32, at: Nanos) {
         let virt = self.virt.as_mut().expect("there are virtual hosts");
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// A host's own event has come.
+    /// Handles a host's own event.
     #[inline(never)]
     pub(super) fn host_event(&mut self, host: u32) {
         let now = self.events.now();
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// A frame or a pause frame has arrived at a host, or its card is free.
+    /// Handles a frame or a pause frame that has arrived at a host, or a free card.
     #[inline(never)]
     pub(super) fn at_host(&mut self, outcome: Outcome<Load>) -> Option<Overflow> {
         let now = self.events.now();
@@ -127,9 +127,9 @@ impl World {
                 virt.hosts[host as usize].receive_pause(now, message);
                 host
             }
-            // A card is asked only if the switch had more for it. Where it had nothing, a card that
-            // is free changes nothing: what a ring holds was read when it came, unless the switch
-            // had no room, and then it has frames.
+            // A card is asked only if the switch had more for it. Otherwise a free card changes
+            // nothing: the frames of a ring were read when they came, unless the switch had no
+            // room, and then it has frames.
             Outcome::Free { host } => {
                 if !virt.hosts[host as usize].has_out() {
                     return None;
@@ -142,8 +142,8 @@ impl World {
         None
     }
 
-    /// All that a host can do with what its switch and its VMs' rings hold: deliver to VMs, read
-    /// rings, feed the card; and again as far as that opens the rings' windows.
+    /// Does all that a host can do with the frames in its switch and its VMs' rings: deliver to
+    /// VMs, read rings, feed the card; and again as far as that opens the rings' windows.
     #[inline(never)]
     fn work(&mut self, host: u32) {
         let now = self.events.now();
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// Whether a host's switch has read anything of what is in its VMs' rings.
+    /// Reads the VMs' rings of a host; true if its switch has read a frame.
     #[inline(always)]
     fn read_rings(&mut self, host: u32) -> bool {
         let now = self.events.now();
@@ -178,7 +178,7 @@ impl World {
         any
     }
 
-    /// What the switch has for VMs leaves it.
+    /// Delivers the frames that the switch has for VMs.
     fn serve_vms(&mut self, host: u32) {
         let now = self.events.now();
         let virt = self.virt.as_mut().expect("there are virtual hosts");
@@ -205,7 +205,8 @@ impl World {
         }
     }
 
-    /// The VMs' TCP gets what has just left the switch when the receive latency is over.
+    /// Delivers packets that have just left the switch to the VMs' TCP, when the receive latency is
+    /// over.
     #[inline(never)]
     fn deliver_later(&mut self, host: u32) {
         let virt = self.virt.as_mut().expect("there are virtual hosts");
@@ -219,8 +220,9 @@ impl World {
         }
     }
 
-    /// The VMs' TCP gets what has just left the switch, which still holds the handles. What it
-    /// sends is read in the same turn if it is in its ring at once, and needs no event for that.
+    /// Delivers packets that have just left the switch, which still holds the handles, to the VMs'
+    /// TCP. Answers that are in a ring at once are read in the same turn, and need no event for
+    /// that.
     fn deliver_at_once(&mut self, host: u32) {
         let now = self.events.now();
         let reads = self.send_latency == Nanos::ZERO;
@@ -289,7 +291,7 @@ impl World {
         }
     }
 
-    /// The path of an endpoint whose first frame has got its outer headers.
+    /// Opens the path of an endpoint whose first frame has got its outer headers.
     #[cold]
     fn open_path_of(&mut self, from: EndpointId, head: &Head) -> PathId {
         let virt = self.virt.as_ref().expect("there are virtual hosts");
@@ -303,7 +305,7 @@ impl World {
         path
     }
 
-    /// Gives back every handle that has ended, so that the packets that are left are those that
+    /// Gives back every handle that has ended, so that the remaining packets are the ones that
     /// still wait somewhere.
     pub(crate) fn settle(&mut self) {
         let Some(virt) = &mut self.virt else { return };
@@ -312,7 +314,7 @@ impl World {
         }
     }
 
-    /// A VM's TCP gets a packet.
+    /// Delivers a packet to a VM's TCP.
     pub(super) fn deliver_packet(&mut self, station: u32) {
         let virt = self.virt.as_mut().expect("there are virtual hosts");
         let id = virt.arriving[station as usize].pop_front().expect("each has its event");
@@ -321,7 +323,7 @@ impl World {
         self.deliver(&packet);
     }
 
-    /// A physical switch had no room for a frame.
+    /// Notes that a physical switch had no room for a frame.
     pub(super) fn dropped_on_wire(&mut self, load: &Load) {
         let packet = self.packets.get(load.packet);
         if load.head.is_some() {

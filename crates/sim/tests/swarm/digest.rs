@@ -1,6 +1,6 @@
-//! The same bytes on every machine and with every optimisation: what a few scenarios come to, as
-//! text. After a change that is meant to change them: `UPDATE_GOLDENS=1 cargo test -p sluice-sim
-//! --test swarm digest`, and read the difference.
+//! Results of a few scenarios, as text: the same bytes on every machine and with every
+//! optimisation. After a change that is meant to change them: `UPDATE_GOLDENS=1 cargo test -p
+//! sluice-sim --test swarm digest`, and read the difference.
 
 use std::fmt::Write as _;
 

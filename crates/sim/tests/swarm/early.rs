@@ -1,10 +1,10 @@
 //! One event a hop is exact: a frame is put into its next queue when it leaves the link before it,
-//! and nothing that can be seen tells that from an event of its own when it arrives.
+//! and no visible result differs from a run with an event of its own for its arrival.
 //!
 //! Scenarios are run both ways, with ties broken by place, since the number of events differs and
 //! with it the order in which they were pushed. Everything is compared: the time of every arrival
-//! and drop, completion times, pauses, hops, what TCP did. Two numbers may differ: events, and the
-//! mark of the fullest buffer where nothing passed a threshold, because bytes that pass none are
+//! and drop, completion times, pauses, hops, counters of TCP. Two numbers may differ: events, and
+//! the mark of the fullest buffer if no frame passed a threshold, because bytes that pass none are
 //! counted when they are on the cable.
 
 use sluice_base::PriorityMask;
@@ -22,7 +22,7 @@ fn one_event_a_hop_changes_nothing() {
     seeds(150, TEST, |seed| {
         let mut scenario = Scenario::new(seed);
         scenario.config.ties = Ties::ByPlace;
-        // Uniform delays: with others there is nothing to compare. The least one needs no more
+        // Uniform delays: without them there is nothing to compare. The least one needs no more
         // headroom than was drawn.
         let cables = &mut scenario.config.topology.cables;
         let delay = cables.iter().map(|cable| cable.delay).min().unwrap();

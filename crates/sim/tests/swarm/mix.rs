@@ -17,7 +17,7 @@ pub(crate) struct Flow {
     pub(crate) priority: Priority,
     pub(crate) path: u64,
     pub(crate) handshake: bool,
-    /// Closed by its sender when all is acknowledged.
+    /// True if its sender closes the connection when all is acknowledged.
     pub(crate) closes: bool,
     pub(crate) tcp: Arc<Config>,
 }
@@ -80,8 +80,8 @@ impl Workload for Mix {
     }
 }
 
-/// A workload that hears of no time that it asked for after `until`, unless the token says that it
-/// belongs to something begun: background traffic that ends.
+/// Background traffic that ends: after `until` the workload gets no time notices, unless the token
+/// belongs to a flow that has begun.
 #[derive(Debug)]
 pub(crate) struct Ending<W> {
     pub(crate) inner: W,

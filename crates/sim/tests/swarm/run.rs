@@ -8,12 +8,12 @@ use sluice_sim::world::{End, Summary, Workload, World};
 use crate::mix::{Ending, Mix};
 use crate::scenario::Scenario;
 
-/// All that can be seen of a run.
+/// All visible results of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) end: End,
     pub(crate) summary: Summary,
-    /// Of every arrival and drop, with its time.
+    /// Digest of every arrival and drop, with its time.
     pub(crate) digest: u64,
     pub(crate) messages: u64,
     /// Completion times of the workloads.
@@ -29,7 +29,7 @@ impl Outcome {
         self.summary.pauses[0].0 + self.summary.pauses[1].0
     }
 
-    /// Whether anything ran full.
+    /// Returns true if any buffer ran full.
     pub(crate) fn is_hard(&self) -> bool {
         self.losses() + self.pauses() > 0
     }
@@ -38,10 +38,10 @@ impl Outcome {
 /// Longer than any scenario: time-outs back off to minutes.
 const TIME_MAX: Nanos = Nanos::from_millis(2_000_000);
 
-/// How long background flows begin.
+/// Time in which background flows begin.
 const BACKGROUND: Nanos = Nanos::from_millis(2);
 
-/// Runs a scenario and drains it; the text is a report of what was found.
+/// Runs a scenario and drains it; the error is a report of the violation.
 pub(crate) fn run(
     scenario: &Scenario,
     every: u64,
@@ -69,8 +69,8 @@ pub(crate) fn run(
     workloads.swap(0, last);
     workloads.extend(background.as_mut().map(|w| w as &mut dyn Workload));
     let end = checked.run_all(&mut workloads, TIME_MAX).map_err(|report| report.to_string())?;
-    // Where timers run in step and buffers hold a frame or two, one connection may lose every
-    // retransmission: that is TCP's, and no fault.
+    // If timers run in step and buffers hold a frame or two, one connection may lose every
+    // retransmission: that is TCP's behaviour, and no fault.
     let starved = end == End::Time && checked.world().summary().drops_congestion > 0;
     if end != End::Done && !starved {
         return Err(format!("it ended with {end:?}"));

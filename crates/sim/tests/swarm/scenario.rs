@@ -38,7 +38,7 @@ pub(crate) struct Scenario {
     pub(crate) background: Option<Background>,
 }
 
-/// Sizes of background flows: those of data centres have too long a tail for a small run.
+/// Sizes of background flows: the tail of data-centre distributions is too long for a small run.
 const SMALL: Sizes = Sizes {
     name: "small",
     source: "made for these tests",
@@ -179,7 +179,7 @@ fn net(draw: &mut Draw, topology: &Topology, overlay: bool) -> NetConfig {
     net
 }
 
-/// So many bytes, and frames of 64 bytes for all of them.
+/// Limit of so many bytes, and of frames of 64 bytes that fill them.
 fn bytes(bytes: u64) -> Limit {
     Limit { frames: u32::try_from(bytes / 64).unwrap(), bytes: ByteCount(bytes) }
 }
@@ -229,12 +229,12 @@ fn priority(draw: &mut Draw) -> Priority {
     Priority::from_low_bits(u8::try_from(draw.below(8)).unwrap())
 }
 
-/// Another station than this one.
+/// Draws another station than this one.
 fn other(draw: &mut Draw, station: u32, stations: u32) -> u32 {
     (station + 1 + draw.below(stations - 1)) % stations
 }
 
-/// An incast, a permutation and single flows, mixed.
+/// Draws an incast, a permutation and single flows, mixed.
 fn flows(draw: &mut Draw, tcps: &[Arc<Config>; 2], hosts: u32, stations: u32) -> Vec<Flow> {
     let mut pairs = Vec::new();
     let aggregator = if hosts == 2 { 0 } else { draw.below(stations) };

@@ -1,28 +1,28 @@
-//! Whether two traces say the same.
+//! Comparison of two traces.
 //!
-//! The two directions are compared by themselves, since which of two crossing segments comes first
-//! depends on the machine. In each of them the segments must be the same in the same order, and
-//! each must follow the one before after the same time. The tolerance of that time is
-//! [`STEP_MS`], a quarter of a round trip, so that no segment can be in another round trip; the sum
-//! of all errors must stay below half a round trip. A span of [`SILENCE_MS`] or more is a timer:
-//! the kernel's are late by one tick of 4 ms and then by an eighth of their time, for that is how
-//! coarse its wheel of timers is (`kernel/time/timer.c`), and what follows is compared from there.
+//! The two directions are compared by themselves, since the order of two crossing segments depends
+//! on the machine. In each of them the segments must be the same in the same order, and each must
+//! follow the one before after the same time. The tolerance of that time is [`STEP_MS`], a quarter
+//! of a round trip, so that no segment can be in another round trip; the sum of all errors must
+//! stay below half a round trip. A span of [`SILENCE_MS`] or more is a timer. Timers of the kernel
+//! are late by one tick of 4 ms and then by an eighth of their time, because its timer wheel is
+//! that coarse (`kernel/time/timer.c`), and later segments are compared from there.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use crate::golden::{Deviation, Entry, Golden, Rescue, What};
 
-/// How much the time between two segments may differ.
+/// Largest difference of the time between two segments.
 const STEP_MS: u64 = 5;
-/// After this time without any segment it was a timer that sent one.
+/// Time without any segment after which a timer has sent the next one.
 const SILENCE_MS: u64 = 100;
 /// A tick of the kernel (`CONFIG_HZ=250`).
 const TICK_MS: u64 = 4;
 /// A timer of the kernel is late by at most its time divided by this, beside a tick.
 const WHEEL: u64 = 8;
 
-/// Compares what the simulator sent with what the kernel sent.
+/// Compares the trace of the simulator with the trace of the kernel.
 pub(crate) fn compare(golden: &Golden, trace: &[Entry]) -> Result<(), String> {
     let round_trip_ms = 2 * golden.scenario.delay_ms;
     let mut trace = trace.to_vec();
@@ -46,7 +46,7 @@ pub(crate) fn compare(golden: &Golden, trace: &[Entry]) -> Result<(), String> {
     }
 }
 
-/// Takes the rescue and the acknowledgement that it brings out of the simulator's trace.
+/// Takes the rescue and its acknowledgement out of the simulator's trace.
 fn take_rescue(golden: &Golden, rescue: &Rescue, left: &mut Vec<Entry>) -> Result<(), String> {
     let is_rescue = |entry: &Entry| {
         let What::Data { seq, again: true, .. } = entry.what else { return false };
@@ -73,9 +73,9 @@ fn is_again_of(entry: &Entry, byte: u64) -> bool {
     matches!(entry.what, What::Data { seq, again: true, .. } if seq == byte)
 }
 
-/// Where two traces begin to differ.
+/// Begin of a difference of two traces.
 struct Difference {
-    /// The kernel's time, or the simulator's where the kernel sent nothing more.
+    /// The kernel's time, or the simulator's if the kernel sent nothing more.
     at_us: u64,
     text: String,
 }
@@ -94,7 +94,7 @@ fn one_direction(
     let mut kernel = kernel.iter().filter(|entry| entry.is_data() == data);
     let mut trace = trace.iter().filter(|entry| entry.is_data() == data);
     let mut before = (0, 0);
-    // How much later the kernel was after the timers so far.
+    // Lateness of the kernel by the timers so far.
     let mut late_us = 0_i64;
     loop {
         let (a, b) = (kernel.next(), trace.next());
@@ -129,7 +129,7 @@ fn text(kernel: Option<&Entry>, trace: Option<&Entry>, why: &str) -> String {
     format!("kernel `{}`, simulator `{}`{why}", line(kernel), line(trace))
 }
 
-/// What must hold although the segments are not the same.
+/// Checks the weaker rules for a deviation, if the segments are not the same.
 fn loosely(golden: &Golden, deviation: &Deviation, trace: &[Entry]) -> Result<(), String> {
     let kernel = &golden.trace;
     let (sent, expected) = (transmissions(trace), transmissions(kernel));
@@ -166,8 +166,9 @@ fn loosely(golden: &Golden, deviation: &Deviation, trace: &[Entry]) -> Result<()
     Ok(())
 }
 
-/// By how many segments the two differ at most after a round trip. After a silence, which ends by
-/// a timer, times count from its end. What follows is left out if the other has no such silence.
+/// Returns the largest difference of the two in segments after a round trip. After a silence, which
+/// ends by a timer, times count from its end. The rest is left out if the other trace has no such
+/// silence.
 fn apart(golden: &Golden, trace: &[Entry]) -> u64 {
     let round_trip_us = 2 * golden.scenario.delay_ms * 1000;
     let traces = [&golden.trace[..], trace];
@@ -175,7 +176,8 @@ fn apart(golden: &Golden, trace: &[Entry]) -> u64 {
     let both = if kernel.len() == simulator.len() { kernel.len() } else { 1 };
     let mut apart = 0;
     for (a, b) in kernel.iter().zip(&simulator).take(both) {
-        // Data leaves at multiples of the round trip, of RACK half of one later: now nothing does.
+        // Data leaves at multiples of the round trip, data of RACK half a round trip later: at this
+        // time none does.
         let mut span_us = round_trip_us / 4 * 3;
         while span_us < a.len_us().max(b.len_us()) {
             let at = [a.start_us + span_us, b.start_us + span_us];
@@ -206,7 +208,7 @@ fn talks(trace: &[Entry]) -> Vec<Talk> {
     parts.map(talk).collect()
 }
 
-/// How many bytes passed the wire by then, each counted once.
+/// Number of bytes that passed the wire by then, each counted once.
 fn passed(trace: &[Entry], at_us: u64) -> u64 {
     let before = trace.iter().filter(|entry| entry.at_us <= at_us && !entry.lost);
     let segments: BTreeMap<u64, u64> = before
@@ -218,7 +220,7 @@ fn passed(trace: &[Entry], at_us: u64) -> u64 {
     segments.values().sum()
 }
 
-/// How often each segment was sent: by its first byte and its size.
+/// Number of transmissions of each segment: by its first byte and its size.
 fn transmissions(trace: &[Entry]) -> BTreeMap<(u64, u64), usize> {
     let mut sent = BTreeMap::new();
     for entry in trace {
@@ -229,14 +231,14 @@ fn transmissions(trace: &[Entry]) -> BTreeMap<(u64, u64), usize> {
     sent
 }
 
-/// How many retransmissions came after a silence.
+/// Number of retransmissions after a silence.
 pub(crate) fn timeouts(trace: &[Entry]) -> usize {
     let silent = |pair: &&[Entry]| pair[1].at_us - pair[0].at_us >= SILENCE_MS * 1000;
     let again = |pair: &&[Entry]| matches!(pair[1].what, What::Data { again: true, .. });
     trace.windows(2).filter(silent).filter(again).count()
 }
 
-/// Both traces, the kernel's on the left.
+/// Returns both traces, the kernel's on the left.
 pub(crate) fn beside(kernel: &[Entry], trace: &[Entry]) -> String {
     let mut text = format!("{:46}  simulator\n", "    kernel");
     let lines = |trace: &[Entry], data| -> Vec<String> {

@@ -2,22 +2,22 @@
 
 use std::fmt;
 
-/// What a segment was.
+/// Content of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Data: its first byte, its size, and whether bytes of it were sent before.
+    /// Data: its first byte, its size, and true if bytes of it were sent before.
     Data { seq: u64, size: u64, again: bool },
     /// An acknowledgement with its SACK blocks (first and last plus one).
     Ack { ack: u64, sack: Vec<(u64, u64)> },
 }
 
-/// A segment when its sender put it on the wire.
+/// A segment at the time when its sender put it on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// Microseconds since the first segment of data.
     pub(crate) at_us: u64,
     pub(crate) what: What,
-    /// Whether the wire lost it.
+    /// True if the wire lost the segment.
     pub(crate) lost: bool,
 }
 
@@ -45,45 +45,47 @@ impl fmt::Display for Entry {
     }
 }
 
-/// What is sent and what is lost.
+/// Data and losses of a scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scenario {
     pub(crate) cubic: bool,
     pub(crate) sack: bool,
-    /// Whether every second segment is answered instead of each.
+    /// True if every second segment is acknowledged instead of each.
     pub(crate) delayed_acks: bool,
-    /// Whether the first ones are answered each, nevertheless.
+    /// True if the first ones are acknowledged each, nevertheless.
     pub(crate) quick_acks: bool,
     pub(crate) mss: u32,
     pub(crate) initial_window: u32,
-    /// In one direction.
+    /// Delay in one direction.
     pub(crate) delay_ms: u64,
-    /// When how many bytes are written: milliseconds, bytes.
+    /// Writes: time in milliseconds, and bytes.
     pub(crate) sends: Vec<(u64, u64)>,
-    /// Segments by their first byte, and which of their transmissions are lost, from 1.
+    /// Lost segments by their first byte, with the numbers of their lost transmissions, from 1.
     pub(crate) lost_data: Vec<(u64, Vec<u64>)>,
-    /// Acknowledgements by their number, from 1.
+    /// Lost acknowledgements by their number, from 1.
     pub(crate) lost_acks: Vec<u64>,
 }
 
-/// From where on, and why, the simulator need not send the same segments, and what holds still.
+/// Permission for the simulator to send other segments: its begin, its reason and the remaining
+/// bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deviation {
     /// Its word in `docs/tcp-oracles.md`.
     pub(crate) name: String,
-    /// The round trip in which the first difference lies begins here.
+    /// Begin of the round trip in which the first difference lies.
     pub(crate) from_ms: u64,
-    /// By how many segments what was sent differs at most after a round trip. As long as one of
-    /// them has a time-out that the other has not, it is not compared.
+    /// Largest difference in segments sent after a round trip. As long as one of the two has a
+    /// time-out that the other has not, they are not compared.
     pub(crate) apart: u64,
-    /// By how much the ends may differ.
+    /// Largest difference of the ends.
     pub(crate) end_ms: u64,
-    /// How many time-outs the simulator has beyond those of the kernel.
+    /// Number of time-outs that the simulator has beyond the kernel's.
     pub(crate) timeouts: usize,
 }
 
 /// A retransmission that the simulator makes and the kernel does not (RFC 6675 clause 4, rule 4 of
-/// `NextSeg`). It and its acknowledgement are left out; everything else is compared.
+/// `NextSeg`). The retransmission and its acknowledgement are left out; everything else is
+/// compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rescue {
     pub(crate) seq: u64,
@@ -164,7 +166,7 @@ fn key_value(golden: &mut Golden, key: &str, value: &str) -> Option<()> {
     Some(())
 }
 
-/// Whether a word is the second of two; `None` if it is neither.
+/// Returns true if a word is the second of two; `None` if it is neither.
 fn one_of(value: &str, words: [&str; 2]) -> Option<bool> {
     words.iter().position(|word| *word == value).map(|index| index == 1)
 }

@@ -1,14 +1,14 @@
 //! The kernel as an oracle: the simulator's TCP under the losses of `tests/goldens`, compared with
-//! what Linux sent there.
+//! the segments of Linux under the same losses.
 //!
 //! ```text
 //!   goldens/NAME.txt ──▶ scenario ──▶ two connections, a delay, the same losses ──▶ trace
 //!          └───────────▶ trace of the kernel ──────────────────────────────────────▶ compare
 //! ```
 //!
-//! Where both are specified alike, the segments must be the same ones in the same order and in the
-//! same round trip. Where they are not, the golden says so in a `deviation:` line, with its reason
-//! and what must hold nevertheless. See `docs/tcp-oracles.md`; `make goldens` writes the files.
+//! If both are specified alike, the segments must be the same ones in the same order and in the
+//! same round trip. If not, the golden has a `deviation:` line, with its reason and the bounds that
+//! hold nevertheless. See `docs/tcp-oracles.md`; `make goldens` writes the files.
 
 mod compare;
 mod golden;
@@ -65,7 +65,7 @@ fn there_are_goldens_of_every_kind() {
     assert!(count(&|golden| golden.scenario.cubic) >= 4);
     assert!(count(&|golden| !golden.scenario.sack) >= 4);
     assert!(count(&|golden| compare::timeouts(&golden.trace) > 0) >= 4);
-    // Where there is a deviation less is compared. Enough must be compared to the end.
+    // With a deviation less is compared. Enough goldens must be compared to the end.
     assert!(count(&|golden| golden.deviation.is_none()) >= 16);
 }
 
@@ -101,7 +101,7 @@ fn the_page_names_every_golden_and_every_deviation() {
     }
 }
 
-/// What Linux did, taken for what the simulator did, after `doctor` changed it.
+/// Compares a golden with its own trace as the simulator's, after `doctor` changed it.
 fn doctored(name: &str, doctor: impl Fn(&mut Vec<Entry>)) -> Result<(), String> {
     let goldens = goldens();
     let (_, golden) = goldens.into_iter().find(|(found, _)| found == name).unwrap();

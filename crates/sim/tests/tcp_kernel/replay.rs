@@ -8,18 +8,18 @@ use sluice_sim::tcp::{Algorithm, Config, Connection, Role, Segment};
 
 use crate::golden::{Entry, Scenario, What};
 
-/// When the first byte is written: long after the handshake.
+/// Time of the first write: long after the handshake.
 const BEGIN: Nanos = Nanos::from_millis(200);
-/// No scenario takes longer; an endpoint that never ends does.
+/// End of the run. No scenario takes longer; an endpoint that never ends does.
 const END: Nanos = Nanos::from_millis(60_000);
 const SENDER: usize = 0;
 
-/// What the wire saw.
+/// The wire, with a record of its segments.
 struct Wire<'a> {
     scenario: &'a Scenario,
-    /// In each direction: when a segment arrives.
+    /// In each direction: segments with their times of arrival.
     queues: [VecDeque<(Nanos, Segment)>; 2],
-    /// How often a segment that begins at this byte was sent.
+    /// Number of transmissions of a segment that begins at this byte.
     sent: BTreeMap<u64, u64>,
     end_sent: u64,
     acks: u64,
@@ -66,7 +66,7 @@ impl Wire<'_> {
         (what, self.scenario.lost_acks.contains(&self.acks))
     }
 
-    /// Whether the sender will learn that all arrived.
+    /// Returns true if the sender will learn that all arrived.
     fn done(&self) -> bool {
         let all = self.bytes();
         self.trace
@@ -75,7 +75,7 @@ impl Wire<'_> {
     }
 }
 
-/// The settings that are those of the golden's kernel.
+/// Returns the settings that match the golden's kernel.
 fn config(scenario: &Scenario) -> Config {
     let algorithm = if scenario.cubic { Algorithm::Cubic } else { Algorithm::NewReno };
     let mut config = Config::linux_2013(algorithm);
@@ -86,12 +86,13 @@ fn config(scenario: &Scenario) -> Config {
     if !scenario.quick_acks {
         config.quick_acks = 0;
     }
-    // The kernel has neither time stamps nor F-RTO here, so it cannot know that it was early.
+    // The kernel has neither time stamps nor F-RTO here, so it cannot know that the time-out was
+    // early.
     config.undo = false;
     config
 }
 
-/// What two endpoints send until all data is acknowledged, or for a minute.
+/// Runs two endpoints until all data is acknowledged, or for a minute. Returns their segments.
 pub(crate) fn run(scenario: &Scenario) -> Vec<Entry> {
     let config = Arc::new(config(scenario));
     let mut ends =
@@ -129,7 +130,7 @@ pub(crate) fn run(scenario: &Scenario) -> Vec<Entry> {
     wire.trace
 }
 
-/// One thing that happens now: an arrival before a write, a write before a timer.
+/// Handles one event: an arrival before a write, a write before a timer.
 fn step(
     now: Nanos,
     ends: &mut [Connection; 2],

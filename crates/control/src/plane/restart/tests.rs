@@ -51,7 +51,7 @@ fn what_is_at_an_own_port_is_claimed_at_once_and_nothing_is_ordered() {
     assert_eq!(plane.vport(key(7)).unwrap().vport.claim.port, PORT);
     assert_eq!(commands(&mut plane), []);
     assert_eq!(plane.installed().count(), 1);
-    // It stays when the time of what nobody claims is over.
+    // The entry stays when the time of unconfirmed entries is over.
     plane.tick(at(20_000));
     assert_eq!(commands(&mut plane), []);
 }

@@ -16,7 +16,7 @@ fn at(millis: u64) -> Nanos {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
-    /// With so many flows.
+    /// In use, by this many flows.
     InUse(u32),
     Lingering,
 }
@@ -58,7 +58,7 @@ enum Event {
     Removed,
 }
 
-/// What the event says the switch has to do, as a word.
+/// Returns the command for the switch after an event, as a word.
 fn happen(tunnels: &mut Tunnels, event: Event) -> &'static str {
     let turn = |turn| if turn == Turn::Open { "open" } else { "" };
     let closed = |closed: Option<HostId>| if closed == Some(H) { "close" } else { "" };

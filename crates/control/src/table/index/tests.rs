@@ -8,7 +8,8 @@ use crate::hash::Hasher;
 use crate::vport::Key;
 
 proptest! {
-    /// Few hashes of few homes, so that runs are long and wrap around, and many are equal.
+    /// Hashes of few values and few first places, so that runs are long and wrap around, and many
+    /// are equal.
     #[test]
     fn it_behaves_like_a_map_from_items_to_hashes(
         ops in prop::collection::vec((any::<bool>(), 0u32..40), 0..200),

@@ -1,4 +1,4 @@
-//! The table against maps that keep every claim and look at all of them for each answer.
+//! Compares the table with maps that keep every claim and look at all of them for each answer.
 
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ fn op() -> impl Strategy<Value = Op> {
 struct Model {
     claims: BTreeMap<(Key, HostId), Claim>,
     stale: BTreeSet<HostId>,
-    /// What was named since the snapshot began.
+    /// Endpoints that were named since the snapshot began.
     open: BTreeMap<HostId, BTreeSet<Key>>,
 }
 
@@ -111,7 +111,8 @@ impl Model {
     }
 }
 
-/// Does it to the table, in steps of one claim where there are steps, and returns what was told.
+/// Applies an operation to the table, in steps of one claim if it has steps, and returns the
+/// changes.
 fn apply(table: &mut Table, op: &Op) -> Vec<Change> {
     let mut told = Vec::new();
     match op {
@@ -134,7 +135,7 @@ fn holder(winner: Option<(HostId, Claim)>) -> Option<Holder> {
     winner.map(|(owner, claim)| Holder { owner, port: claim.port })
 }
 
-/// What was told must be what the model sees between before and after, and nothing less.
+/// The reported changes must be exactly those that the model sees between before and after.
 fn check_told(before: &Model, after: &Model, told: &[Change]) -> Result<(), TestCaseError> {
     let told: Vec<&Change> = told.iter().filter(|change| !change.is_nothing()).collect();
     for number in 0..KEYS {
@@ -213,7 +214,7 @@ proptest! {
         }
     }
 
-    /// Tables that were told the same claims and states in another order agree.
+    /// Tables with the same claims and states, received in another order, agree.
     #[test]
     fn the_order_of_news_does_not_matter(
         ops in prop::collection::vec(op(), 0..40), seed: u64,

@@ -21,9 +21,9 @@ use super::{Progress, WINDOW_MAX, Window, slow_start, threshold};
 
 /// C in 1024ths of a segment per second cubed (clause 4.1 has 0.4).
 const C: u64 = 410;
-/// Bits of a time unit below the second.
+/// Number of bits of a time unit below the second.
 const TIME_SHIFT: u32 = 20;
-/// A time from the curve's flat point is bounded by this, so that its cube fits.
+/// Bound of a time from the curve's flat point, so that its cube fits.
 const TIME_MAX: u64 = 1 << 32;
 /// 2^70 / 10^9: nanoseconds by this, shifted by 50, are units of 2^-20 s.
 const UNITS_PER_NANO: u128 = 1_180_591_620_717;
@@ -31,17 +31,17 @@ const UNITS_PER_NANO: u128 = 1_180_591_620_717;
 /// State of CUBIC. Windows are bytes, times are units of 2^-20 s.
 #[derive(Clone, Debug)]
 pub(in crate::tcp) struct Cubic {
-    /// When the epoch started; `MAX` while none runs.
+    /// Time at which the epoch started; `MAX` while none runs.
     epoch: Nanos,
     /// The window before the last reduction, less with fast convergence.
     w_max: u64,
     /// The window at the curve's flat point in this epoch.
     origin: u64,
-    /// From the start of the epoch to the flat point.
+    /// Time from the start of the epoch to the flat point.
     k: u64,
     /// The Reno-friendly window.
     friendly: u64,
-    /// 1024ths of acknowledged bytes that count towards it.
+    /// 1024ths of acknowledged bytes that count towards the friendly window.
     friendly_credit: u64,
     /// Products of bytes wanted and bytes acknowledged that count towards the window.
     credit: u64,
@@ -79,7 +79,7 @@ impl Cubic {
             self.start(window.cwnd, ack.now, mss);
         }
         self.grow_friendly(window.cwnd, acked, config);
-        // Clause 4.4: the window aims at where the curve is one round trip later.
+        // Clause 4.4: the window aims at the point of the curve one round trip later.
         let elapsed = ack.now.since(self.epoch).after(ack.srtt);
         let target = self.curve(units(elapsed), mss).min(window.cwnd + window.cwnd / 2);
         if target <= self.friendly {
@@ -94,7 +94,7 @@ impl Cubic {
         }
     }
 
-    /// Clause 4.2: an epoch starts with the first acknowledgement in avoidance.
+    /// Starts an epoch, with the first acknowledgement in avoidance (clause 4.2).
     #[cold]
     fn start(&mut self, cwnd: u64, now: Nanos, mss: u64) {
         self.epoch = now;
@@ -112,7 +112,7 @@ impl Cubic {
         }
     }
 
-    /// Clause 4.3, by credit instead of a division.
+    /// Grows the friendly window (clause 4.3), by credit instead of a division.
     #[inline]
     fn grow_friendly(&mut self, cwnd: u64, acked: u64, config: &Config) {
         let alpha = if self.friendly >= self.prior { 1_024 } else { friendly_alpha(config) };
@@ -124,7 +124,7 @@ impl Cubic {
         }
     }
 
-    /// W(t) of clause 4.2, at least zero.
+    /// Returns W(t) of clause 4.2, at least zero.
     #[inline]
     fn curve(&self, t: u64, mss: u64) -> u64 {
         let distance = u128::from(t.abs_diff(self.k).min(TIME_MAX));
@@ -133,7 +133,7 @@ impl Cubic {
         if t < self.k { self.origin.saturating_sub(rise) } else { self.origin + rise }
     }
 
-    /// Clauses 4.6 and 4.7.
+    /// Returns the new threshold after a loss (clauses 4.6 and 4.7).
     pub(super) fn reduce(&mut self, window: &Window, flight: u64, config: &Config) -> u64 {
         let beta = u64::from(config.cubic_beta);
         self.prior = window.cwnd;
@@ -146,26 +146,26 @@ impl Cubic {
         threshold(flight * beta / 1_024, config)
     }
 
-    /// Clause 5.8: the curve does not climb while nothing is sent.
+    /// Moves the epoch (clause 5.8): the curve does not climb while nothing is sent.
     pub(super) const fn idle(&mut self, span: Nanos) {
         self.epoch = self.epoch.after(span);
     }
 }
 
-/// alpha of clause 4.3 in 1024ths.
+/// Returns alpha of clause 4.3 in 1024ths.
 #[inline]
 fn friendly_alpha(config: &Config) -> u64 {
     let beta = u32::from(config.cubic_beta.min(1_024));
     u64::from(3 * (1_024 - beta) * 1_024 / (1_024 + beta))
 }
 
-/// Nanoseconds as units of 2^-20 s.
+/// Returns nanoseconds as units of 2^-20 s.
 #[inline]
 fn units(span: Nanos) -> u64 {
     u64::try_from((u128::from(span.0) * UNITS_PER_NANO) >> 50).unwrap_or(u64::MAX)
 }
 
-/// The largest number whose cube is not above `cube`, bit by bit.
+/// Returns the largest number whose cube is not above `cube`, bit by bit.
 fn cube_root(cube: u128) -> u64 {
     let mut root = 0_u128;
     for bit in (0..42).rev() {

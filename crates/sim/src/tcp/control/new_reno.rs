@@ -28,7 +28,7 @@ impl NewReno {
         }
     }
 
-    /// Equation 4 of RFC 5681.
+    /// Returns the new threshold after a loss (equation 4 of RFC 5681).
     pub(super) fn reduce(&mut self, flight: u64, config: &Config) -> u64 {
         self.counted = 0;
         threshold(flight / 2, config)

@@ -9,9 +9,8 @@ fn config(algorithm: Algorithm, mss: u32) -> Config {
 }
 
 /// The five cases of ns-3, src/internet/test/tcp-vegas-test.cc: segment size, window and threshold
-/// in segments, round trip time in ms where the least ever is 100 ms; then the window in segments
-/// and the threshold in bytes. The threshold follows from the rules in that file, which are
-/// Linux's.
+/// in segments, round trip time in ms if the least ever is 100 ms; then the window in segments and
+/// the threshold in bytes. The threshold follows from the rules in that file, which are Linux's.
 #[test]
 fn ns3_vegas() {
     let table = [
@@ -53,7 +52,7 @@ fn vegas_settles_between_alpha_and_beta() {
     let mut una = 0;
     for round in 0..200 {
         let flight = window.cwnd;
-        // What does not fit on the path waits, and adds its time.
+        // Segments that do not fit on the path wait, and add their time.
         let rtt = Nanos(base * flight.max(path) / path);
         let nxt = una + flight;
         while una < nxt {
@@ -93,7 +92,7 @@ fn slow_start_counts_bytes() {
     }
 }
 
-/// RFC 5681 clause 3.1: one segment more per round trip, whatever the acknowledgements cover.
+/// RFC 5681 clause 3.1: one segment more per round trip, for any size of acknowledgements.
 #[test]
 fn avoidance_adds_a_segment_per_window() {
     let config = config(Algorithm::NewReno, 1_000);

@@ -17,7 +17,7 @@ use crate::tcp::config::Config;
 use super::new_reno::NewReno;
 use super::{Progress, Window, slow_start};
 
-/// Samples in a round from which on its least time is trusted.
+/// Number of samples in a round from which on its least time is trusted.
 const SAMPLES_MIN: u32 = 3;
 
 /// State of Vegas.
@@ -27,7 +27,7 @@ pub(in crate::tcp) struct Vegas {
     base: Nanos,
     /// Least round trip time of this round.
     least: Nanos,
-    /// The round ends when this byte is acknowledged.
+    /// The byte whose acknowledgement ends the round.
     round_end: u64,
     samples: u32,
     reno: NewReno,
@@ -98,7 +98,7 @@ impl Vegas {
         self.reno.reduce(flight, config)
     }
 
-    /// A new round begins, without the samples of the repair.
+    /// Begins a new round, without the samples of the repair.
     pub(super) fn reopened(&mut self, nxt: u64) {
         self.round_end = nxt;
         self.least = Nanos::MAX;
@@ -106,7 +106,7 @@ impl Vegas {
     }
 }
 
-/// The threshold falls below the window, so that slow start does not begin again.
+/// Lowers the threshold below the window, so that slow start does not begin again.
 fn lower_threshold(window: &mut Window, mss: u64) {
     window.ssthresh = window.ssthresh.min(window.cwnd.saturating_sub(mss)).max(2 * mss);
 }

@@ -20,7 +20,7 @@ fn connection(handshake: Handshake) -> Connection {
     connection
 }
 
-/// Each state with each event: SYN, SYN-ACK, ACK, a time-out, `poll`. What it leads to.
+/// The result of each event in each state: SYN, SYN-ACK, ACK, a time-out, `poll`.
 #[test]
 fn states_and_events() {
     use Handshake::{Done, Listen, SynReceived, SynSent};
@@ -110,8 +110,8 @@ fn a_syn_is_sent_again() {
     assert_eq!(client.poll(now), None, "the data acknowledges the SYN-ACK");
 }
 
-/// The last ACK of the handshake is lost and the client has nothing to say: it answers the
-/// SYN-ACK that comes again.
+/// The last ACK of the handshake is lost and the client has nothing to send: it answers the SYN-ACK
+/// that comes again.
 #[test]
 fn a_second_syn_ack_is_answered() {
     let mut client = connection(Handshake::Done);

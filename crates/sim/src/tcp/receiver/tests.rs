@@ -16,7 +16,7 @@ impl Harness {
         Self { receiver: Receiver::new(&config), config, stats: Stats::default() }
     }
 
-    /// Gives whether an acknowledgement is due at once; sends it.
+    /// Returns true if an acknowledgement is due at once; sends it.
     fn receive(&mut self, seq: u64, len: u32) -> bool {
         self.receiver.receive(Nanos(7), &data(seq, len), &self.config, &mut self.stats);
         let due = self.receiver.ack_now;
@@ -27,7 +27,7 @@ impl Harness {
     }
 }
 
-/// RFC 5681 clause 4.2: which arrivals are acknowledged at once.
+/// RFC 5681 clause 4.2: arrivals that are acknowledged at once.
 #[test]
 fn when_to_acknowledge() {
     let mut h = Harness::new(Config::freebsd9(Algorithm::NewReno));

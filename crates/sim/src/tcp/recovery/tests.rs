@@ -21,7 +21,7 @@ impl Harness {
         h
     }
 
-    /// The segments that may be sent, by number.
+    /// Returns the segments that may be sent, by number.
     fn poll_all(&mut self) -> Vec<u64> {
         let mss = u64::from(self.config.mss);
         let mut sent = Vec::new();
@@ -31,7 +31,7 @@ impl Harness {
         sent
     }
 
-    /// An acknowledgement up to a segment, with blocks of segments.
+    /// Takes an acknowledgement up to a segment, with blocks of segments.
     fn ack(&mut self, up_to: u64, held: &[(u32, u32)]) -> Vec<u64> {
         let mss = self.config.mss;
         let mut segment = Segment {
@@ -58,10 +58,10 @@ fn config(sack: bool) -> Config {
 }
 
 /// The six cases of ns-3, src/internet/test/tcp-classic-recovery-test.cc: segment size, threshold,
-/// duplicates. On entry the window is the threshold and is inflated by the duplicates, each
-/// further one adds a segment, at the end the window is the threshold. There the threshold is
-/// given, here it follows from the flight; the window before has no part in it, so that the last
-/// two cases are alike.
+/// duplicates. On entry the window is the threshold and is inflated by the duplicates, each further
+/// one adds a segment, at the end the window is the threshold. In ns-3 the threshold is given, here
+/// it follows from the flight; the window before has no part in it, so that the last two cases are
+/// alike.
 #[test]
 fn ns3_classic_recovery() {
     let table = [
@@ -158,8 +158,8 @@ fn sack_recovery() {
     assert_eq!((h.stats.retransmissions, h.stats.fast_recoveries), (2, 1));
 }
 
-/// `NextSeg` rules 3 and 4: with no new data, what may be lost is sent again, and at last, once,
-/// the highest segment.
+/// `NextSeg` rules 3 and 4: with no new data, bytes that may be lost are sent again, and at last,
+/// once, the highest segment.
 #[test]
 fn rule_3_and_rescue() {
     let mut h = Harness::new(Config { limited_transmit: false, ..config(true) }, 10);
@@ -177,9 +177,9 @@ fn rule_3_and_rescue() {
     assert_eq!(h.stats.rescues, 1);
 }
 
-/// RFC 5681 clause 3.1 and RFC 6298 clause 5: the window is one segment, the threshold half of
-/// the flight and held when the same segment times out again; then slow start sends again what the
-/// peer does not hold.
+/// RFC 5681 clause 3.1 and RFC 6298 clause 5: the window is one segment, the threshold half of the
+/// flight and held when the same segment times out again; then slow start resends the bytes that
+/// the peer does not hold.
 #[test]
 fn time_out() {
     let mut h = Harness::new(Config { limited_transmit: false, ..config(true) }, 10);
@@ -217,7 +217,7 @@ fn own_duplicates_begin_no_recovery() {
     assert_eq!(h.stats.fast_recoveries, 0);
 }
 
-/// Without time stamps an answer within half of SRTT takes the time-out back, a later one does not.
+/// Without time stamps an answer within half of SRTT undoes the time-out, a later one does not.
 #[test]
 fn a_quick_answer_undoes_a_time_out() {
     for (after, undone) in [(49_999, true), (50_000, false)] {

@@ -67,7 +67,7 @@ fn bounds_and_addends() {
     assert_eq!(steady(&tick), Nanos::from_micros(107));
     let least = Config { rto_min: Nanos::from_millis(2), ..tick };
     assert_eq!(steady(&least), Nanos::from_millis(2));
-    // FreeBSD adds the slop to what is bounded, Linux bounds only the variance term.
+    // FreeBSD adds the slop to the bounded sum, Linux bounds only the variance term.
     assert_eq!(steady(&Config::freebsd9(Algorithm::NewReno)), Nanos::from_millis(22));
     assert_eq!(steady(&Config::linux_2013(Algorithm::Cubic)), Nanos::from_micros(200_100));
 }

@@ -35,13 +35,13 @@ fn rfc6675_is_lost_and_pipe() {
         (&[(1, 2)], 0, 0, 9),
         (&[(1, 3)], 0, 0, 8),
         (&[(1, 4)], 0, 1, 6),
-        // Three ranges that are apart, of whatever size.
+        // Three ranges that are apart, of any size.
         (&[(1, 2), (3, 4), (5, 6)], 0, 1, 6),
         (&[(1, 2), (3, 4), (5, 6), (7, 8)], 0, 3, 4),
-        // What was sent again counts, and what is lost and was not does not.
+        // Bytes that were sent again count; lost bytes that were not do not.
         (&[(1, 4)], 1, 1, 7),
         (&[(2, 5), (6, 7)], 1, 2, 5),
-        // Not lost and sent again (rule 3) counts twice.
+        // Bytes that are not lost and were sent again (rule 3) count twice.
         (&[(1, 2)], 1, 0, 10),
     ];
     for (held, high_rxt, lost_edge, pipe) in table {
@@ -69,7 +69,7 @@ fn three_small_ranges_are_a_loss() {
 fn a_floor_makes_all_lost() {
     let o = Outstanding { lost_floor: 8 * MSS, ..outstanding(0, 10, 2) };
     let expected = Assessment { lost_edge: 8 * MSS, pipe: 3 * MSS };
-    // Two segments sent again, of which one is held by now, and two that are new.
+    // Two segments sent again, one of which is held by now, and two new ones.
     assert_eq!(board(&[(1, 2), (4, 6)]).assess(&o), expected);
     let o = Outstanding { lost_floor: 8 * MSS, ..outstanding(0, 10, 0) };
     assert_eq!(o.assess(), Assessment { lost_edge: 8 * MSS, pipe: 2 * MSS });
@@ -99,8 +99,8 @@ fn a_range_in_front_is_trimmed() {
 }
 
 proptest! {
-    /// Against a set of bytes: what is held, what is news, `IsLost` and `SetPipe` byte by byte as
-    /// RFC 6675 clause 4 puts them.
+    /// Compares with a set of bytes: held bytes, news, `IsLost` and `SetPipe` byte by byte as RFC
+    /// 6675 clause 4 puts them.
     #[test]
     fn as_the_text_says(
         blocks in prop::collection::vec((0..60_u64, 1..6_u64), 0..8),

@@ -53,8 +53,8 @@ fn fall_and_floyd() {
 }
 
 /// ns-3, src/internet/test/tcp-rtt-estimation.cc: segments written and the offsets that are dropped
-/// (500 bytes a segment, 50 ms one way, offsets less the SYN's one). The estimate is never that of
-/// a segment that was sent twice: it stays between the path's time and that with a full queue.
+/// (500 bytes a segment, 50 ms one way, offsets less the SYN's one). The estimate is never from a
+/// segment that was sent twice: it stays between the path's time and the time with a full queue.
 #[test]
 fn ns3_estimation_with_losses() {
     let many = [(500, 2), (54_000, 1), (58_000, 1), (58_500, 1), (60_000, 1), (68_500, 1)];
@@ -116,7 +116,7 @@ fn ns3_threshold_after_a_time_out() {
     }
 }
 
-/// The tail of a message is lost: nothing can say so but the timer.
+/// The tail of a message is lost: only the timer can detect that.
 #[test]
 fn a_lost_tail_times_out() {
     for algorithm in ALGORITHMS {

@@ -1,5 +1,5 @@
-//! Two endpoints and what lies between them: a delay, a rate, and a rule that decides the fate of
-//! each segment. Every step checks what must always hold.
+//! Two endpoints and the path between them: a delay, a rate, and a rule that decides the fate of
+//! each segment. Every step checks the invariants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use sluice_base::Nanos;
 use crate::tcp::sender::Phase;
 use crate::tcp::{Config, Connection, Flags, Role, Segment};
 
-/// More steps than any test needs: a livelock ends here.
+/// Largest number of steps, more than any test needs: a livelock ends here.
 const STEPS_MAX: u64 = 2_000_000;
 
-/// What becomes of a segment.
+/// Fate of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Lost,
-    /// It arrives later by this than it would.
+    /// The segment arrives later by this.
     Late(Nanos),
-    /// It arrives twice, the second time later by this.
+    /// The segment arrives twice, the second time later by this.
     Twice(Nanos),
 }
 
@@ -31,14 +31,14 @@ pub(super) struct Network {
     pub(super) now: Nanos,
     pub(super) ends: [Connection; 2],
     pub(super) config: Arc<Config>,
-    /// One way.
+    /// Delay of one way.
     pub(super) delay: Nanos,
     /// Time that a full segment takes on the link.
     pub(super) spacing: Nanos,
     pub(super) rule: Rule,
-    /// What end 0 sent and would arrive between these waits for the second.
+    /// Segments of end 0 that would arrive between these times wait for the second.
     pub(super) pause: (Nanos, Nanos),
-    /// What end 0 sent: when, and what.
+    /// Segments that end 0 sent, each with its time.
     pub(super) sent: Vec<(Nanos, Segment)>,
     free_at: [Nanos; 2],
     travelling: BTreeMap<(Nanos, u64), (usize, Segment)>,
@@ -67,7 +67,8 @@ impl Network {
         Self::new(config, [Role::Established; 2])
     }
 
-    /// End 0 writes `bytes`; gives when all of them are acknowledged and nothing moves any more.
+    /// Writes `bytes` at end 0. Returns the time at which all of them are acknowledged and nothing
+    /// moves any more.
     pub(super) fn transfer(&mut self, bytes: u64) -> Nanos {
         let now = self.now;
         self.ends[0].write(now, bytes);
@@ -103,7 +104,7 @@ impl Network {
         arrival.into_iter().chain(timers).min()
     }
 
-    /// One event. Gives whether there was one.
+    /// Handles one event. Returns true if there was one.
     pub(super) fn step(&mut self) -> bool {
         self.drain();
         let Some(next) = self.next_event() else { return false };
@@ -121,7 +122,7 @@ impl Network {
         true
     }
 
-    /// Sends what the ends want to send.
+    /// Sends all segments that the ends have ready.
     pub(super) fn drain(&mut self) {
         for from in 0..2 {
             let now = self.now;
@@ -161,7 +162,7 @@ impl Network {
         self.count += 1;
     }
 
-    /// What must hold for a segment that just left.
+    /// Checks the invariants of a segment that just left.
     fn check_sent(&self, from: usize, segment: &Segment, new_from: u64) {
         let end = &self.ends[from];
         let sender = &end.sender;
@@ -188,7 +189,7 @@ impl Network {
         assert!(sender.nxt - sender.una <= u64::from(self.config.send_buffer));
     }
 
-    /// What must hold when an end has nothing to send now.
+    /// Checks the invariants of an end that has nothing to send now.
     fn check_idle(&self, from: usize) {
         let end = &self.ends[from];
         if let Some(deadline) = end.deadline() {

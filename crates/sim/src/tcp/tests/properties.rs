@@ -1,4 +1,4 @@
-//! What holds whatever the network does.
+//! Invariants for any behaviour of the network.
 
 use proptest::prelude::*;
 use sluice_base::{Nanos, Prng};
@@ -7,7 +7,7 @@ use super::network::{Fate, IN_TIME, Network};
 use super::small::ALGORITHMS;
 use crate::tcp::{Config, Role, RttSampling, Segment};
 
-/// A network that loses, delays and doubles, each with so many in a thousand.
+/// A network that loses, delays and doubles segments, each at a rate per thousand.
 fn rough(seed: u64, lost: u64, late: u64, twice: u64) -> impl FnMut(usize, &Segment) -> Fate {
     let mut random = Prng::new(seed);
     move |_, _| {

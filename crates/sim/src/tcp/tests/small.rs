@@ -124,7 +124,7 @@ fn a_shut_window_is_probed_and_opens() {
     assert!(net.ends[0].stats().window_probes > 2);
     assert!(net.ends[0].rto() > Nanos::from_millis(1_000), "probes back off");
     assert_eq!(net.ends[0].stats().timeouts, 0, "a shut window is no loss");
-    // The update is lost, so that a probe has to find out.
+    // The update is lost, so that a probe has to detect it.
     let mut first = true;
     net.rule = Box::new(
         move |from, _| {

@@ -41,7 +41,7 @@ fn average_window(rtt_ms: u64, period: u64, w_max: u64) -> u64 {
                 lost = true;
             }
             if lost {
-                // What follows the loss still arrives, but lets nothing grow.
+                // Segments after the loss still arrive, but let nothing grow.
                 continue;
             }
             let ack = Progress {
@@ -63,9 +63,10 @@ fn average_window(rtt_ms: u64, period: u64, w_max: u64) -> u64 {
 }
 
 /// RFC 8312 clause 5.1 (kept in RFC 9438 clause 5.1), tables 1 and 2, column CUBIC with C = 0.4:
-/// round trip time in ms, segments per loss, average window in segments. Where the Reno-friendly
-/// window is the larger, the table gives that. Tolerance 2 %, a segment at least: the table is of a
-/// fluid model, here windows are whole segments and a loss is answered at the end of its round.
+/// round trip time in ms, segments per loss, average window in segments. If the Reno-friendly
+/// window is the larger one, the table gives that. Tolerance 2 %, a segment at least: the table is
+/// of a fluid model, here windows are whole segments and a loss is answered at the end of its
+/// round.
 #[test]
 fn rfc8312_average_windows() {
     let table = [
