@@ -3,7 +3,6 @@
 //! A place is named `CLASS NODE`: `vswitch h0` (queues of a virtual switch), `nic h0` (receive
 //! queue of a host), `tor s0` (a physical switch), `bridge s0` (the kernel's, in the scenario that
 //! has one). Losses of the kernel outside of any switch are kept apart.
-//! has one). What the kernel lost outside of any switch is kept apart.
 
 use std::collections::BTreeMap;
 
