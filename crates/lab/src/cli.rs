@@ -13,7 +13,7 @@ use crate::{Options, Overrides};
 /// The subcommands of `sluice lab`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LabCommand {
-    /// Build a scenario's hosts, containers and switches and let them stand
+    /// Build a scenario's hosts, containers and switches and leave them running
     Up {
         /// A scenario's name or file
         #[arg(value_name = "NAME|FILE")]
@@ -86,7 +86,7 @@ pub struct RunArguments {
     /// The time of a cell (one size under one policy)
     #[arg(long, value_name = "S")]
     pub seconds_per_cell: Option<f64>,
-    /// Say what would run, and the configuration, and do nothing
+    /// Print the planned run and the configuration, and do nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Print the results as JSON instead of a table

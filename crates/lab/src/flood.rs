@@ -5,7 +5,7 @@
 //!  program ─1─ stack ─ card ─2─ hypervisor ─3─ switch ─4─ hypervisor ─5─ card, stack ─6─ program
 //! ```
 //!
-//! The counters are the machines' own (1, 2, 5, 6) and the switch's (3, 4), so that a loss lies
+//! The counters are the machines' own (1, 2, 5, 6) and the switch's (3, 4), so that a loss is
 //! between the two points whose counts differ.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A lab that stands: built from a plan, taken down when it goes out of scope.
+//! A running lab: built from a plan, taken down when it goes out of scope.
 
 use std::path::{Path, PathBuf};
 
@@ -115,7 +115,7 @@ impl Lab {
         Daemons::start(&self.plan, &mut self.state, policy, settings, program)
     }
 
-    /// Lets the lab stand when this value and the program end.
+    /// Leaves the lab running when this value and the program end.
     pub(crate) fn leave(mut self) -> anyhow::Result<()> {
         self.state.owner = None;
         self.state.save()?;

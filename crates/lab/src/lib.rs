@@ -2,8 +2,8 @@
 //! the kernel's own TCP over them, measured and reported.
 //!
 //! A *scenario* ([`Scenario`]) describes the machines and the workload. [`run()`] builds it,
-//! measures and takes it down; [`up`] builds it and lets it stand until [`down`]. Every object is
-//! put on record before it is made, so that a lab can always be removed, even by the next start
+//! measures and takes it down; [`up`] builds it and leaves it running until [`down`]. Every object
+//! is put on record before it is made, so that a lab can always be removed, even by the next start
 //! after a `SIGKILL`. Nothing else is touched.
 //!
 //! The same scenarios run in the simulator: [`sim`] has its commands, which need no root.

@@ -1,9 +1,8 @@
 //! Findings of a run, as rows of the one results format.
 //!
-//! `pa.fct` and `pa.gain` have exactly the context that the format names. Everything else that
-//! the report shows stands in rows of its own: `lab.settings`, `lab.cell`, `lab.tcp`,
-//! `lab.kernel`, `lab.kfree_skb`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables`
-//! and `tcp_stream`.
+//! `pa.fct` and `pa.gain` have exactly the context that the format names. All other content of the
+//! report has rows of its own: `lab.settings`, `lab.cell`, `lab.tcp`, `lab.kernel`,
+//! `lab.kfree_skb`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables` and `tcp_stream`.
 
 mod cell;
 

@@ -53,7 +53,7 @@ pub struct Scenario {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lab {
-    /// The name: it stands in the names of all namespaces and in the run directory.
+    /// The name: part of the names of all namespaces and of the run directory.
     pub name: String,
     /// One line for people.
     #[serde(default)]

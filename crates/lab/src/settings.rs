@@ -1,11 +1,10 @@
 //! Variants: the place of a lab's bottleneck, and the size of every buffer.
 //!
-//! * `vm-bound`: a container's vNIC takes 500 Mbit/s behind links of 1 Gbit/s. The shortest queue
-//!   of the path is the virtual switch's, so that a lossy virtual switch is where frames die.
-//! * `wire-bound`: nothing but the links limits. The only queue that fills is the physical
-//!   switch's.
-//! * `vm-bound-total`: `vm-bound` under `LL`, where every container's output queue may hold what
-//!   the whole host may hold under `ZZ`. It answers "lossless only has more memory".
+//! * `vm-bound`: a container's vNIC takes 500 Mbit/s behind links of 1 Gbit/s. The virtual
+//!   switch has the shortest queue of the path, so a lossy virtual switch is the place of drops.
+//! * `wire-bound`: only the links limit. Only the physical switch's queue fills.
+//! * `vm-bound-total`: `vm-bound` under `LL`, with an egress queue per container that holds as much
+//!   as the whole host under `ZZ`. It answers "lossless only has more memory".
 //!
 //! The buffers of a variant are the same under every policy.
 

@@ -40,7 +40,7 @@ pub struct Process {
 pub struct State {
     /// Name of the lab.
     pub lab: String,
-    /// The process that runs the lab; `None`: the lab stands by itself until `lab down`.
+    /// The process that runs the lab; `None`: the lab runs by itself until `lab down`.
     pub owner: Option<Process>,
     /// Policy of its daemons.
     pub policy: Policy,

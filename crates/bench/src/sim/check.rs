@@ -3,8 +3,8 @@
 //! - Nothing is lost where nothing may be lost, and nothing is sent twice there.
 //! - Hops are within 1 % of a closed form. PA: each answer is a SYN, a SYN-ACK and, per segment of
 //!   data, that segment and an ACK; each of these crosses 4 links within a pod and 6 otherwise.
-//!   PERM: each segment or ACK that has arrived crossed 6 links, each that was dropped 1 to 5; what
-//!   is still on its way is in the 1 %.
+//!   PERM: each segment or ACK that has arrived crossed 6 links, each that was dropped 1 to 5;
+//!   segments in flight are within the 1 %.
 //! - No answer is earlier than the link of its receiver allows: in a time `t` each aggregator gets
 //!   at most as many answers as their frames fit into `t`.
 

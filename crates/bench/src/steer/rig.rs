@@ -82,7 +82,7 @@ impl Rig {
     pub(super) fn daemon(&self, workers: &str) -> anyhow::Result<Daemon> {
         let dir = self.net.dir();
         // A UDP socket cannot be paused, so its input bridges the time in which a worker waits for
-        // its core. A deeper input would keep entries on a worker that lags behind.
+        // its core. A deeper input would keep placement entries on a worker that lags behind.
         let text = format!(
             "[host]\nname = \"b\"\nrun_dir = \"{}\"\npolicy = \"ZL\"\n{workers}\n\
              [underlay]\nkind = \"udp\"\ndevice = \"wire\"\naddress = \"192.0.2.2\"\n\

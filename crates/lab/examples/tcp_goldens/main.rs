@@ -1,4 +1,4 @@
-//! Goldens of TCP: what the kernel of this machine sends when chosen segments are lost.
+//! Goldens of TCP: the segments that this machine's kernel sends when chosen segments are lost.
 //!
 //! ```text
 //! make goldens                    every scenario, into crates/sim/tests/goldens (needs root)

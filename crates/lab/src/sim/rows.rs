@@ -1,6 +1,6 @@
 //! Findings of a simulation, as rows of the one results format.
 //!
-//! `pa.fct` and `pa.gain` are those of the lab. Beside them stand `sim.settings` (one per variant:
+//! `pa.fct` and `pa.gain` are those of the lab. Further rows are `sim.settings` (one per variant:
 //! every parameter and the seed), `sim.goodput`, and per cell `sim.cell`, `sim.tcp`, `sim.pause`
 //! and `sim.high_water`. No row depends on the machine or on the elapsed time: the same seed gives
 //! the same rows.

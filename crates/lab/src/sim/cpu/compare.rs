@@ -6,7 +6,7 @@ use super::params::Testbed;
 use super::published::{Rule, SIZES};
 use super::testbed::{Answer, Question, ask};
 
-/// Numbers of machines: fewer than cores, no core without a machine but one, more than cores.
+/// Numbers of machines: fewer than cores, all cores but one, more than cores.
 pub(crate) const VMS: [u16; 4] = [2, 3, 6, 8];
 
 /// Extent of the comparison.
