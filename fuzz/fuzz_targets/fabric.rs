@@ -1,9 +1,8 @@
-//! Bytes as what a peer's control plane sends, in pieces of any size: after a good Hello, or from
-//! the first byte on.
+//! Fuzzes a session with the bytes of a peer's control plane, in pieces of any size: after a good
+//! Hello, or from the first byte on.
 //!
-//! Nothing may panic, no message is larger than it may be, what is sent fits its budget and can be
-//! read, no more questions are open than may be, and claims end up under the host that the
-//! connection belongs to.
+//! Nothing may panic. No message exceeds its size limit. Output fits its budget and can be parsed.
+//! The number of open questions is bounded. Claims end up under the host of the connection.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -22,7 +21,7 @@ const OWN: HostId = HostId(1);
 const PEER: HostId = HostId(2);
 const FABRIC: [u8; 16] = [7; 16];
 
-/// It has room for some claims.
+/// A replica with room for some claims.
 #[derive(Default)]
 struct Table(Vec<Claim>);
 
@@ -105,7 +104,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Answers what is asked, and keeps a question of its own open.
+/// Answers questions, and keeps a question of its own open.
 fn talk(session: &mut Session, now: Nanos) {
     let (rpc, now) = session.rpc(now);
     while let Some(event) = rpc.event() {
@@ -123,13 +122,13 @@ fn talk(session: &mut Session, now: Nanos) {
     let most = OPEN_MAX + URGENT_OPEN_MAX;
     assert!(mine <= most && theirs <= most);
     if mine == 0 {
-        // There may be no connection, or none that knows questions.
+        // There may be no connection, or one without support for questions.
         let _ = rpc.ask(now, Topic(1), Nanos::from_millis(100), b"who?");
         let _ = rpc.ask(now, Topic::HOLD, Nanos::from_millis(100), b"held");
     }
 }
 
-/// Whole frames and nothing else.
+/// Checks that the bytes are whole frames.
 fn readable(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         let (_, size) = Message::parse(bytes).expect("a frame").expect("a whole one");

@@ -1,7 +1,8 @@
-//! Bytes as what a hostile guest does to its rings, between reads and writes of the switch's side.
+//! Fuzzes a port with a hostile guest that writes into its rings, between reads and writes of the
+//! switch's side.
 //!
-//! Nothing may panic or touch what is not shared, what the switch decided by stays as it was read
-//! while its handle is out, and after the guest has gone every handle has come back.
+//! Nothing may panic or touch memory that is not shared. A head that the switch has read stays the
+//! same while its handle is out. After the guest has gone every handle has come back.
 #![no_main]
 
 use std::cell::RefCell;
@@ -19,7 +20,7 @@ const RING_SIZE: u16 = 16;
 const STEPS_MAX: usize = 400;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The bytes that are left; zeros when there are none.
+/// The remaining bytes of an input; zeros once there are none.
 struct Source<'a>(&'a [u8]);
 
 impl Source<'_> {
@@ -33,7 +34,7 @@ impl Source<'_> {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// Mostly small, sometimes near the end of its range.
+    /// Returns a number that is mostly small, sometimes near the end of its range.
     fn u32(&mut self) -> u32 {
         match self.byte() % 8 {
             0 => u32::MAX - u32::from(self.byte()),
@@ -49,12 +50,12 @@ struct Rig {
     port: VhostUserPort,
     pool: Pool,
     guest: Guest,
-    /// Whether the guest leaves anything to the switch.
+    /// True if the guest may leave checksums and segmentation to the switch.
     leaves: bool,
     socket: PathBuf,
 }
 
-/// A handle that is out, with what the switch saw of it.
+/// A handle that is out, with its head as the switch saw it.
 struct Out {
     buf: FrameBuf,
     head: Vec<u8>,
@@ -78,7 +79,7 @@ impl Rig {
         Self { port, pool, guest, leaves: false, socket }
     }
 
-    /// Connects a guest with these features, its rings empty.
+    /// Connects a guest with these features and empty rings.
     fn attach(&mut self, features: u64) {
         self.leaves = features & feature::LEAVES != 0;
         let config = GuestConfig { features, ring_size: RING_SIZE, ..GuestConfig::default() };
@@ -93,7 +94,7 @@ impl Rig {
         });
     }
 
-    /// The guest goes. Its handles are wanted back, and then nothing more.
+    /// Disconnects the guest. The port wants its handles back, and then nothing more.
     fn detach(&mut self, mut out: Vec<Out>) {
         self.guest.hang_up();
         let until = Instant::now() + PATIENCE;
@@ -133,7 +134,7 @@ impl Rig {
         let header = [7; 60];
         let header = &header[..usize::from(source.byte() % 61)];
         let whole = buf.map_or(0, Buf::size);
-        // What came out of a tunnel, and only that is stripped, is never unfinished.
+        // A frame is stripped only if it came out of a tunnel, and then it has no open checksum.
         let strip = if self.leaves { 0 } else { u32::from(source.byte()).min(whole) };
         let strip = u16::try_from(strip).unwrap();
         // A super-frame has the outer header once for each segment.
@@ -145,7 +146,7 @@ impl Rig {
     }
 }
 
-/// An address: in the guest's memory, at its edges, or nowhere.
+/// Returns an address: in the guest's memory, at its edges, or outside.
 fn address(source: &mut Source<'_>, guest: &Guest) -> u64 {
     let (start, size) = (guest.memory().guest_address(0), guest.memory().len() as u64);
     match source.byte() % 8 {
@@ -161,7 +162,7 @@ fn ring<'a>(guest: &'a mut Guest, transmit: bool) -> &'a mut Ring {
     if transmit { pair.sender.ring() } else { pair.receiver.ring() }
 }
 
-/// What the guest does.
+/// Does a random step of the guest.
 fn misbehave(source: &mut Source<'_>, guest: &mut Guest) {
     let transmit = source.byte() % 4 > 0;
     match source.byte() % 7 {
@@ -188,7 +189,7 @@ fn misbehave(source: &mut Source<'_>, guest: &mut Guest) {
         }
         5 => unfinished(source, guest),
         _ => {
-            // Rings included.
+            // Any part of the memory, rings included.
             let size = guest.memory().len();
             let at = source.u32() as usize % (size - 64);
             let bytes: Vec<u8> = (0..source.byte() % 64).map(|_| source.byte()).collect();
@@ -197,12 +198,13 @@ fn misbehave(source: &mut Source<'_>, guest: &mut Guest) {
     }
 }
 
-/// Writes a frame whose checksum, and perhaps segmentation, is left to the switch, somewhere in the
-/// guest's memory: mostly one that makes sense, with some fields that do not.
+/// Writes a frame that leaves its checksum, and perhaps segmentation, to the switch, somewhere into
+/// the guest's memory. Most fields make sense, some do not.
 fn unfinished(source: &mut Source<'_>, guest: &Guest) {
     const KINDS: [u8; 5] = [0, 1, 4, 5, 0x81];
     let mut bytes = [0; 12 + 14 + 20 + 20];
-    // virtio_net_hdr: flags, kind, length of the headers, of a segment, checksum from, and where.
+    // virtio_net_hdr: flags, kind, length of the headers, of a segment, checksum start, checksum
+    // offset.
     bytes[0] = source.byte() % 4;
     bytes[1] = KINDS[usize::from(source.byte()) % KINDS.len()];
     let fields = [54, 1 + u16::from(source.byte()), 34, 16];

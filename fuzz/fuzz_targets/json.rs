@@ -1,9 +1,9 @@
-//! Bytes as JSON that other hosts, files and people send: what `trace` and `placement` say and ask.
-//! The first byte says as what the rest is read.
+//! Fuzzes JSON from other hosts, files and people: questions and answers of `trace` and
+//! `placement`. The first byte chooses the type.
 //!
-//! Nothing may panic, what was read is written and read again as it was, what a host says of itself
-//! has nothing in it that a terminal obeys, is bounded, and a policy that passes its check is
-//! within the bounds that it promises.
+//! Nothing may panic. A value that was read and written is read again as the same value. The text
+//! of a host about itself is bounded and has no control character for a terminal. A policy that
+//! passes its check is within the promised bounds.
 #![no_main]
 
 use std::fmt::Debug;
@@ -69,7 +69,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Reads it. What is written of it is read as the same.
+/// Parses a value; checks that its written form is read as the same value.
 fn same<T: Debug + Serialize + DeserializeOwned + PartialEq>(text: &[u8]) -> Option<T> {
     let read: T = serde_json::from_slice(text).ok()?;
     let written = serde_json::to_vec(&read).expect("what was read is written");
@@ -79,7 +79,7 @@ fn same<T: Debug + Serialize + DeserializeOwned + PartialEq>(text: &[u8]) -> Opt
     Some(read)
 }
 
-/// Whether a screen may be given it.
+/// Checks that a value may be shown on a terminal.
 fn tame(said: &impl Serialize) {
     tame_value(&serde_json::to_value(said).expect("it is written"));
 }
@@ -129,7 +129,7 @@ fn bounded(policy: &Policy) {
     }
 }
 
-/// An answer in its envelope is one object with the keys of both.
+/// Checks that an answer in its envelope is one object with the keys of both.
 fn around(answer: &str) {
     let whole = Envelope::now(None).around(answer);
     let whole: Value = serde_json::from_str(&whole).expect("it is JSON");

@@ -1,8 +1,9 @@
-//! Bytes as what the kernel answers, in datagrams of any size: messages with a header that fits,
-//! and attributes and bytes of any kind behind it.
+//! Fuzzes the parser of the kernel's answers, in datagrams of any size: messages with a valid
+//! header, and attributes and bytes of any kind behind it.
 //!
-//! Nothing may panic, an answer ends with its end, no more messages are found than bytes have room
-//! for, and what is read of them is of the device that was asked for.
+//! Nothing may panic. An answer ends with its end message. The number of parsed messages never
+//! exceeds the number of headers that the bytes have room for. Parsed values are of the requested
+//! device.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -11,14 +12,14 @@ use sluice_ports::netlink::reply;
 
 const SEQUENCE: u32 = 7;
 const HEADER_SIZE: usize = 16;
-/// Done, error, and those of rtnetlink that are asked for: links, addresses, routes, neighbours,
-/// queueing disciplines, counters; and some that are not.
+/// Message types: done, error, the types of rtnetlink that Sluice asks for (links, addresses,
+/// routes, neighbours, queueing disciplines, counters), and some others.
 const KINDS: [u16; 14] = [2, 3, 16, 17, 20, 24, 25, 28, 29, 36, 37, 92, 1, 0x4242];
-/// Sizes of what stands before the attributes: `ifinfomsg`, `rtmsg`, `ndmsg`, `tcmsg`,
+/// Sizes of the structures before the attributes: `ifinfomsg`, `rtmsg`, `ndmsg`, `tcmsg`,
 /// `if_stats_msg`.
 const HEADS: [usize; 5] = [16, 12, 12, 20, 12];
 
-/// An attribute of a number that means something, sometimes with others in it.
+/// Writes an attribute with a plausible number, sometimes with nested attributes.
 fn attribute(source: &mut Source<'_>, depth: u32, out: &mut Vec<u8>) {
     let (kind, how) = (u16::from(source.byte() % 64), source.byte());
     let start = out.len();

@@ -1,12 +1,12 @@
-//! Bytes as frames that a switch punts (ARP, Neighbor Discovery, router discovery, DHCP, data, and
-//! bytes that are none of these) at the ports of a small plane and from other hosts, with time,
-//! links, ports and bindings that come and go between them.
+//! Fuzzes a small control plane with frames that a switch punts (ARP, Neighbor Discovery, router
+//! discovery, DHCP, data, and other bytes) at its ports and from other hosts. In between, time
+//! passes, and links, ports and bindings come and go.
 //!
-//! After each step: claims, what is learned at a port, flows and what is wanted are bounded; claims
-//! are of networks that are here, at ports of these networks; the bound endpoint and its address
-//! are nobody else's; what is in the chip is where the table says. A frame that the switch gave
-//! away is answered, taken to an endpoint, flooded or counted, and an answer says what somebody
-//! claims.
+//! After each step: claims, endpoints learned at a port, flows and wanted addresses are bounded.
+//! Claims are of networks of this host, at ports of these networks. No other claim has the bound
+//! endpoint or its address. Entries of the forwarding table agree with the vport table. A frame
+//! taken from the switch is answered, sent to an endpoint, flooded or counted. An answer agrees
+//! with a claim.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -23,7 +23,7 @@ use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6, udp};
 const OWN: HostId = HostId(5);
 const MEMBER: HostId = HostId(7);
 const FOREIGN: HostId = HostId(8);
-/// Its networks, and how many endpoints each port may have. The second one is bound.
+/// Networks of each port, and its limit of endpoints. The second port is bound.
 const QUOTAS: [(PortId, &[u32], u32); 5] = [
     (PortId(0), &[1], 3),
     (BOUND_PORT, &[1], 1),
@@ -35,7 +35,7 @@ const BOUND_PORT: PortId = PortId(1);
 const STICKY_PORT: PortId = PortId(2);
 const BOUND_MAC: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const BOUND_IP: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// In whose name a host asks its own endpoints.
+/// MAC address from which a host asks its own endpoints.
 const ASKER: Mac = Mac([0x02, 0x53, 0x6c, 0x75, 0x69, 0x63]);
 
 const CLAIMS_MAX: u32 = 12;
@@ -61,7 +61,7 @@ fn config() -> Config {
 struct World {
     plane: Plane,
     now: Nanos,
-    /// Whether the binding stands.
+    /// True if the binding exists.
     is_bound: bool,
 }
 
@@ -93,11 +93,11 @@ impl World {
     fn bind(&mut self) {
         let ips = Ips::from_iter([IpAddr::V4(BOUND_IP)]);
         let key = Key { vni: vni(1), mac: BOUND_MAC };
-        // Another one may be sticky there, or there is no room.
+        // Binding fails if another port has the address sticky, or if there is no room.
         self.is_bound = self.plane.bind(self.now, BOUND_PORT, key, ips).is_ok();
     }
 
-    /// Takes everything out, as a caller should.
+    /// Takes all output, as a caller should.
     fn drain(&mut self) {
         for _ in 0..200 {
             self.plane.tick(self.now);
@@ -121,7 +121,7 @@ impl World {
         all
     }
 
-    /// What is to be done concerns networks and ports that are here.
+    /// Checks that a command is about networks and ports of this host.
     fn may_be(&self, command: &Command) {
         let (vni, way) = match command {
             Command::Install { vni, to, mac } => {
@@ -141,7 +141,7 @@ impl World {
         };
         assert!(self.plane.own_vnets().any(|there| there == *vni), "{command:?}");
         match way {
-            // It may have gone since.
+            // The port may have been removed since.
             Way::Port(port) => assert!(port.index() < QUOTAS.len(), "{command:?}"),
             Way::Host(host) => assert!([MEMBER, FOREIGN].contains(host), "{command:?}"),
         }
@@ -194,7 +194,7 @@ impl World {
         let frame = frame(source);
         let is_group = frame.first().is_some_and(|byte| byte & 1 == 1);
         let cause = source.pick(&Cause::ALL);
-        // The switch takes nothing but what is for a group.
+        // The switch hands over only frames for a group address.
         let cause = if cause.is_taken() && !is_group { Cause::Snooped } else { cause };
         let head = &frame[..frame.len().min(sluice_control::plane::HEAD_SIZE_MAX)];
         self.plane.punt(self.now, from, vni, cause, head);
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// Whether a frame of this host's making is an answer. It says what is claimed.
+    /// Returns true if a frame of this host is an answer; checks that it agrees with a claim.
     fn answers(&self, vni: Vni, frame: &[u8]) -> bool {
         let mut bytes = frame.to_vec();
         while bytes[12..14] == [0x81, 0] {
@@ -279,7 +279,7 @@ fn ipv6_of(source: &mut Source<'_>) -> Ipv6Addr {
     }
 }
 
-/// A frame, sometimes with some bytes bent or with its end cut off.
+/// Returns a frame, sometimes with changed bytes or with its end cut off.
 fn frame(source: &mut Source<'_>) -> Vec<u8> {
     let (how, src) = (source.byte(), mac(source));
     let mut bytes = match how % 8 {
@@ -290,7 +290,7 @@ fn frame(source: &mut Source<'_>) -> Vec<u8> {
         _ => source.bytes().to_vec(),
     };
     if how & 0x18 == 0x18 && bytes.len() >= ethernet::HEADER_SIZE {
-        // A tag of the tenant.
+        // A VLAN tag of the tenant.
         bytes.splice(12..12, [0x81, 0, 0, how]);
     }
     if how >= 0xf0 && !bytes.is_empty() {
@@ -309,7 +309,7 @@ fn whole(dst: Mac, src: Mac, ethertype: EtherType, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A question, an answer, a probe or an announcement, now and then in the name of another.
+/// Returns a request, a reply, a probe or an announcement, sometimes in the name of another.
 fn arp_of(source: &mut Source<'_>, src: Mac) -> Vec<u8> {
     let (kind, ip, target) = (source.byte(), ipv4_of(source), ipv4_of(source));
     let sender_mac = if kind >= 0xf0 { mac(source) } else { src };
@@ -351,7 +351,7 @@ fn neighbor_of(source: &mut Source<'_>, src: Mac) -> Vec<u8> {
     whole(dst, src, EtherType::IPV6, &ipv6_packet(from, to, icmpv6::PROTOCOL, 255, &bytes))
 }
 
-/// Router Solicitations, Advertisements and Redirects.
+/// Returns a Router Solicitation, Advertisement or Redirect.
 fn router_of(source: &mut Source<'_>, src: Mac) -> Vec<u8> {
     let to = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
     let message = [source.pick(&[133, 134, 137]), 0, 0, 0, source.byte(), 0, 0, 0];
@@ -370,7 +370,7 @@ fn ipv6_packet(src: Ipv6Addr, dst: Ipv6Addr, next: u8, hops: u8, payload: &[u8])
     bytes
 }
 
-/// DHCP, or data between two.
+/// Returns a frame of DHCP, or of data between two endpoints.
 fn data_of(source: &mut Source<'_>, src: Mac) -> Vec<u8> {
     let kind = source.byte();
     let (dst, from, to) = match kind % 3 {

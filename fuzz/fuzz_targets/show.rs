@@ -1,8 +1,8 @@
-//! Bytes as what anybody says on `show.sock`: lines that may be requests, and what becomes of those
-//! that add and delete ports.
+//! Fuzzes `show.sock` with lines that may be requests, and applies requests that add and delete
+//! ports.
 //!
-//! Nothing may panic, no line is longer than it may be, a request is written and read again as it
-//! was, and of ports that are admitted no two have the same name, device, MAC or IP address.
+//! Nothing may panic. No line exceeds its size limit. A request that is written and read again is
+//! the same. Among admitted ports no two have the same name, device, MAC or IP address.
 #![no_main]
 
 use std::io::BufReader;
@@ -13,12 +13,12 @@ use sluice_base::Mac;
 use sluice_daemon::config::{self, DeviceFacts, Devices, Plan};
 use sluice_daemon::protocol::{self, Request};
 
-/// Ports that are kept of an input.
+/// Number of ports that are kept of an input.
 const PORTS_MAX: usize = 8;
-/// Requests that are read of an input.
+/// Number of requests that are read of an input.
 const REQUESTS_MAX: usize = 32;
 
-/// As in the tests of ports that are added.
+/// The configuration of the tests of added ports.
 const HOST: &str = include_str!("../../crates/daemon/src/config/added/tests/host.toml");
 
 struct Fake;

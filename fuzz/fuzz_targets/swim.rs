@@ -1,9 +1,9 @@
-//! Bytes as datagrams of the failure detector at one host: whole messages with some fields that do
-//! not fit, and bytes that are none, between time, greetings and other lives.
+//! Fuzzes the failure detector of one host with datagrams: whole messages with some fields that do
+//! not fit, and other bytes, between time, greetings and new incarnations.
 //!
-//! Nothing may panic, every datagram fits and is for a host that is a member, who is told to be up
-//! is a member in the life that its connection has shown, what waits is bounded, and what is done
-//! at a deadline is done.
+//! Nothing may panic. Every datagram fits and is for a member. A host reported as up is a member in
+//! the incarnation that its connection has shown. The number of waiting datagrams is bounded. Work
+//! due at a deadline is done.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -12,7 +12,7 @@ use sluice_control::liveness::{Change, DATAGRAM_MAX, Liveness, Timing};
 use sluice_fuzz::Source;
 
 const OWN: HostId = HostId(1);
-/// Members, and the incarnation that the connection of each has shown; the last one had none.
+/// Members, with the incarnation that the connection of each has shown; `UNSHOWN` has shown none.
 const MEMBERS: [(HostId, u64); 4] =
     [(HostId(2), 20), (HostId(3), 30), (HostId(4), 40), (HostId(5), 50)];
 const UNSHOWN: HostId = HostId(6);
@@ -28,7 +28,7 @@ fn host(source: &mut Source<'_>) -> HostId {
     source.pick(&[HostId(2), HostId(3), HostId(4), HostId(5), OWN, UNSHOWN, STRANGER])
 }
 
-/// A life, mostly the one that was shown.
+/// Writes a host and incarnation, mostly the one that was shown.
 fn put_life(source: &mut Source<'_>, host: HostId, out: &mut Vec<u8>) {
     let how = source.byte();
     let own = if host == OWN { INCARNATION } else { 0 };
@@ -47,7 +47,7 @@ fn put_life(source: &mut Source<'_>, host: HostId, out: &mut Vec<u8>) {
     out.extend(round.to_be_bytes());
 }
 
-/// A message as `control/src/liveness/codec.rs` has it.
+/// Returns a message in the format of `control/src/liveness/codec.rs`.
 fn datagram(source: &mut Source<'_>, from: HostId) -> Vec<u8> {
     if source.one_in(16) {
         return source.bytes().to_vec();

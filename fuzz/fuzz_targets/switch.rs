@@ -1,9 +1,9 @@
-//! Bytes as steps of a switch: raw frames into access and underlay inputs, drivers with and without
-//! room, control's commands, time.
+//! Fuzzes a switch with random steps: raw frames into access and underlay inputs, drivers with and
+//! without room, control's commands, time.
 //!
-//! Nothing may panic, the audit closes after every step, and every handle comes back to the driver
-//! that gave it: there are never more handles out than were given, and after a detach of all ports
-//! none is left.
+//! Nothing may panic. The audit closes after every step. Every handle comes back to the driver that
+//! gave it: there are never more handles out than were given, and after a detach of all ports none
+//! is left.
 #![no_main]
 
 use std::net::Ipv4Addr;
@@ -25,7 +25,7 @@ const UNDERLAY_MAC: Mac = Mac([2, 0xee, 0, 0, 0, 1]);
 const PORTS: u16 = 4;
 const UNDERLAY: u16 = 3;
 
-/// A handle that knows whose it is.
+/// A handle with its owner.
 struct Handle {
     owner: InputId,
     bytes: Vec<u8>,
@@ -47,7 +47,7 @@ impl Buf for Handle {
         self.size = size;
     }
 
-    /// Drawn from the source address.
+    /// Derives the tag from the source address.
     fn vlan_tag(&self) -> VlanTag {
         match self.bytes.get(11) {
             None | Some(0..=63) => VlanTag::AsIs,
@@ -57,7 +57,7 @@ impl Buf for Handle {
     }
 }
 
-/// The bytes that are left; zeros when there are none.
+/// The remaining bytes of an input; zeros once there are none.
 struct Source<'a>(&'a [u8]);
 
 impl Source<'_> {
@@ -167,7 +167,7 @@ fn unresolved(frames: u32) -> UnresolvedConfig {
     UnresolvedConfig { destinations: 2, frames, timeout, punt_gap }
 }
 
-/// The bytes as a tenant's frame in VXLAN of a peer.
+/// Encapsulates the bytes as a tenant's frame in VXLAN from a peer.
 fn in_vxlan(peer: u8, vni: u8, ecn: u8, inner: &[u8]) -> Vec<u8> {
     let mut out = vec![0; 50];
     let udp_payload = (inner.len() + 8) as u16;
@@ -200,7 +200,7 @@ fn address(n: u8) -> Mac {
 struct World {
     switch: Switch<Handle>,
     now: Nanos,
-    /// Handles that the switch has, by input; the last one is the pool.
+    /// Number of handles in the switch, by input; the last one is the pool's.
     out: Vec<usize>,
 }
 
@@ -305,7 +305,7 @@ impl World {
                 self.receive(input, bytes, count);
             }
             3 | 4 => {
-                // A frame whose headers are good up to the tenant's payload.
+                // A frame with valid headers up to the tenant's payload.
                 let (input, dst, dscp) = (source.below(PORTS), source.byte(), source.byte());
                 let mut bytes = vec![0; 60 + usize::from(source.byte()) * 6];
                 let dst = if dst == 255 { Mac::BROADCAST } else { address(dst) };
@@ -326,7 +326,7 @@ impl World {
                 let (peer, vni, ecn) = (source.byte() % 5, source.byte() % 3, source.byte());
                 let inner = source.bytes();
                 let mut bytes = in_vxlan(peer, vni, ecn, &inner);
-                // As a link may pad it.
+                // Padding as a link may add it.
                 bytes.resize(bytes.len() + usize::from(source.byte() % 5), 0xa5);
                 self.receive(UNDERLAY, bytes, 1);
             }
@@ -380,7 +380,7 @@ fuzz_target!(|bytes: &[u8]| {
     for port in 0..PORTS {
         world.detach(port);
     }
-    // What waits for no port is control's, for an address that nobody knows.
+    // Frames that wait without a port belong to control: their address is unknown.
     world.now = world.now.after(Nanos::from_millis(1));
     world.switch.advance(world.now);
     let control = world.switch.control_input().0;

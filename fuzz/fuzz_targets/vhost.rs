@@ -1,9 +1,9 @@
-//! Bytes as what a hostile front end says to a `vhost-user` port: messages of any order, with
-//! lengths, memory tables, ring addresses and descriptors that fit, and some that do not, between
-//! reads and writes of the switch's side. Its guest writes into the memory that is shared.
+//! Fuzzes a `vhost-user` port with a hostile front end: messages in any order, with lengths, memory
+//! tables, ring addresses and descriptors that fit, and some that do not, between reads and writes
+//! of the switch's side. The guest writes into the shared memory.
 //!
-//! Nothing may panic or touch what is not shared, nobody waits for ever, handles are wanted back
-//! only while some are out, and after the conversation every one has come back.
+//! Nothing may panic or touch memory that is not shared. Nothing waits for ever. Handles are wanted
+//! back only while some are out, and after the conversation every handle has come back.
 #![no_main]
 
 use std::cell::RefCell;
@@ -26,14 +26,14 @@ use sluice_switch::{Egress, Sink, Window};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const STEPS_MAX: usize = 60;
-/// Descriptors that one message has at most.
+/// Largest number of descriptors of a message.
 const FDS_MAX: usize = 9;
 
 const GUEST_START: u64 = 0x4000_0000;
 const USER_START: u64 = 0x7000_0000_0000;
 const MEMORY_SIZE: u64 = 64 << 10;
 const RING_SIZE: u32 = 16;
-/// Where the parts of a ring lie in its half of the memory.
+/// Offsets of the parts of a ring in its half of the memory.
 const DESC: u64 = 0;
 const AVAIL: u64 = 0x1000;
 const USED: u64 = 0x2000;
@@ -54,7 +54,7 @@ const SET_VRING_ENABLE: u32 = 18;
 const NET_SET_MTU: u32 = 20;
 const ADD_MEM_REG: u32 = 37;
 const REM_MEM_REG: u32 = 38;
-/// VERSION_1 and those that are left to a front end: mergeable buffers, indirect descriptors,
+/// VERSION_1 and the features that a front end may choose: mergeable buffers, indirect descriptors,
 /// event indices, protocol features.
 const FEATURES: u64 = 1 << 32 | 1 << 15 | 1 << 28 | 1 << 29 | PROTOCOL_FEATURES;
 const PROTOCOL_FEATURES: u64 = 1 << 30;
@@ -73,7 +73,7 @@ struct FrontEnd {
     memory: OwnedFd,
     small: OwnedFd,
     event: OwnedFd,
-    /// The port has hung up.
+    /// True if the port has hung up.
     is_over: bool,
 }
 
@@ -93,7 +93,7 @@ impl Rig {
         Self { port, pool: Pool::new(pool).expect("a pool"), socket, out: Vec::new() }
     }
 
-    /// What the worker does between two turns.
+    /// Does the worker's part between two turns.
     fn attend(&mut self) {
         if let Wanted::Handles(_) = self.port.attend() {
             assert!(!self.out.is_empty(), "handles are wanted that nobody has");
@@ -166,7 +166,7 @@ impl FrontEnd {
         _ = sendmsg(&self.stream, &parts, &mut control, SendFlags::NOSIGNAL);
     }
 
-    /// Takes replies in, without looking at them.
+    /// Receives replies and ignores them.
     fn listen(&mut self) {
         let mut bytes = [0_u8; 1_024];
         while !self.is_over {
@@ -192,7 +192,7 @@ fn longs(of: &[u64]) -> Vec<u8> {
     of.iter().flat_map(|long| long.to_ne_bytes()).collect()
 }
 
-/// Mostly as it is; sometimes at an edge, or anything.
+/// Returns `right`, or sometimes a value at an edge, or any value.
 fn bend(source: &mut Source<'_>, right: u64) -> u64 {
     match source.byte() {
         0..=223 => right,
@@ -208,13 +208,13 @@ fn index(source: &mut Source<'_>) -> u32 {
     if index < 248 { index % 2 } else { index % 8 }
 }
 
-/// A region of memory: guest address, size, front end's address, offset in the file.
+/// Returns a memory region: guest address, size, front end's address, offset in the file.
 fn region(source: &mut Source<'_>, at: u64, size: u64) -> Vec<u8> {
     let fields = [GUEST_START + at, size, USER_START + at, at];
     longs(&fields.map(|field| bend(source, field)))
 }
 
-/// The body that a request has, and how many descriptors.
+/// Returns the body of a request, and its number of descriptors.
 fn body(source: &mut Source<'_>, request: u32) -> (Vec<u8>, usize) {
     match request {
         SET_FEATURES => {
@@ -305,7 +305,7 @@ fn message(source: &mut Source<'_>, front_end: &mut FrontEnd) {
         244..=247 => body.truncate(usize::from(source.byte())),
         _ => count = usize::from(source.byte()) % FDS_MAX,
     }
-    // Memory, where memory is meant, and events where these are.
+    // A memory descriptor if the request needs memory, an event if it needs an event.
     let is_event = [SET_VRING_KICK, SET_VRING_CALL, SET_VRING_ERR].contains(&request);
     let usual = if is_event { 5 } else { 0 };
     let which: Vec<u8> =
@@ -318,7 +318,7 @@ fn message(source: &mut Source<'_>, front_end: &mut FrontEnd) {
     front_end.send(request, flags, size, &body, &borrowed);
 }
 
-/// The conversation that a good one begins with.
+/// Sends the messages with which a valid conversation begins.
 fn greet(source: &mut Source<'_>, front_end: &mut FrontEnd) {
     let [memory, event] =
         [&front_end.memory, &front_end.event].map(|fd| fd.try_clone().expect("a copy"));
@@ -346,7 +346,7 @@ fn greet(source: &mut Source<'_>, front_end: &mut FrontEnd) {
     }
 }
 
-/// The guest makes descriptors available, well or not.
+/// Makes descriptors available as the guest, valid or not.
 fn guest(source: &mut Source<'_>, front_end: &FrontEnd) {
     let ring = u64::from(source.byte() % 2) * RING_STRIDE;
     if source.one_in(4) {
@@ -396,7 +396,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         _ = front_end.stream.shutdown(std::net::Shutdown::Write);
         let until = Instant::now() + PATIENCE;
-        // First the conversation that began ends, and then its rings have stopped.
+        // First the conversation ends, then its rings stop.
         while !front_end.is_over || rig.port.problem().is_none() {
             front_end.listen();
             rig.attend();

@@ -1,8 +1,8 @@
-//! Any bytes into every parser of `sluice-wire`.
+//! Fuzzes every parser of `sluice-wire`.
 //!
-//! Each format is laid over the start of the bytes, whatever they are, and once more where the
-//! layers before it say that it begins. Nothing may panic; what is parsed, emitted and parsed
-//! again must be the same; and what one accessor says must fit what another says.
+//! Each format is laid over the start of the bytes, whatever they are, and again at the place where
+//! the layers before it say that it begins. Nothing may panic. A parsed value that is emitted and
+//! parsed again is the same. The results of different accessors agree.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -36,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
     walk(bytes, 0);
 });
 
-/// "Too large", made and read.
+/// Makes and parses "too large" messages.
 fn errors(bytes: &[u8]) {
     let Some((mtu, bytes)) = bytes.split_first_chunk() else { return };
     let mtu = u16::from_be_bytes(*mtu);
@@ -98,7 +98,7 @@ fn walk(bytes: &[u8], depth: u32) {
     }
 }
 
-/// The view is refused below `size_min` bytes and only there.
+/// Checks that the view is refused below `size_min` bytes and only there.
 fn checked<V>(view: Result<V, Truncated>, bytes: &[u8], size_min: usize) -> Option<V> {
     assert_eq!(view.is_ok(), bytes.len() >= size_min);
     if let Err(error) = &view {
@@ -151,7 +151,7 @@ fn ipv4(bytes: &[u8]) {
         let after = ipv4::Packet::new_checked(&changed).expect("as long as before");
         assert_eq!((after.ecn(), after.dscp()), (ecn, packet.dscp()));
         assert_eq!(after.header_checksum_ok(), whole);
-        // Nothing but the field and the checksum changed.
+        // Only the field and the checksum changed.
         changed[1] = bytes[1];
         changed[10..12].copy_from_slice(&packet.header_checksum().to_be_bytes());
         assert_eq!(changed, bytes);
@@ -203,7 +203,7 @@ fn icmpv6(bytes: &[u8]) {
     }
 }
 
-/// What is believed is what the message says, and came from no farther than the link.
+/// Checks that an accepted message is what the bytes say, and came from no farther than the link.
 fn neighbor(packet: &ipv6::Packet<'_>) {
     if packet.next_header() == icmpv6::PROTOCOL {
         icmpv6(packet.payload());
@@ -273,7 +273,7 @@ fn flow(bytes: &[u8]) {
     assert!(flow::source_port(hash) >= flow::SOURCE_PORT_MIN);
 }
 
-/// Summing a message together with its checksum gives zero.
+/// Checks that a message summed together with its checksum gives zero.
 fn checksum(bytes: &[u8]) {
     let mut whole = bytes.to_vec();
     whole.resize(bytes.len().next_multiple_of(2), 0);
@@ -281,7 +281,8 @@ fn checksum(bytes: &[u8]) {
     assert_eq!(checksum::internet(&whole), 0);
 }
 
-/// Congestion is never forgotten, and only a transport that cannot hear of it loses a packet.
+/// Checks that a congestion mark is never lost, and that only a packet of a transport without ECN
+/// is dropped.
 fn ecn(bytes: &[u8]) {
     let &[outer, inner, ..] = bytes else { return };
     let (congested, deaf) = (outer & 3 == ecn::CE, inner & 3 == ecn::NOT_ECT);
@@ -292,7 +293,7 @@ fn ecn(bytes: &[u8]) {
     }
 }
 
-/// A message is written as it was read, but for what a newer version has added.
+/// Checks that a message is written as it was read, without additions of newer versions.
 fn hold(bytes: &[u8]) {
     let Ok(part) = fabric::HoldPart::new_checked(bytes) else { return };
     let mut writer = fabric::HoldWriter::new();

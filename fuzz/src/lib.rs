@@ -1,15 +1,15 @@
-//! What fuzz targets share.
+//! Code shared by the fuzz targets.
 
-/// The bytes that are left; zeros when there are none.
+/// The remaining bytes of an input; zeros once there are none.
 pub struct Source<'a>(&'a [u8]);
 
 impl<'a> Source<'a> {
-    /// All of an input.
+    /// Makes a source of all bytes of an input.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
-    /// Whether nothing is left.
+    /// Returns true if no byte is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -32,7 +32,7 @@ impl<'a> Source<'a> {
         u64::from(self.u32()) | u64::from(self.u32()) << 32
     }
 
-    /// One in `count`.
+    /// Returns true once in `count` byte values.
     pub fn one_in(&mut self, count: u8) -> bool {
         self.byte().is_multiple_of(count)
     }
@@ -41,7 +41,7 @@ impl<'a> Source<'a> {
         of[usize::from(self.byte()) % of.len()]
     }
 
-    /// As many as the next byte says, if they are there.
+    /// Returns as many bytes as the next byte says, or all remaining ones if fewer.
     pub fn bytes(&mut self) -> &'a [u8] {
         let count = usize::from(self.byte()).min(self.0.len());
         let (bytes, rest) = self.0.split_at(count);

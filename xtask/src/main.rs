@@ -1,7 +1,7 @@
 //! Checks and chores of the workspace, run as `cargo xtask COMMAND`.
 //!
-//! Each command is one module; none of them changes a file of the work tree but
-//! `planted --record`, which writes the record of verdicts.
+//! Each command is one module. Only `planted --record` changes a file of the work tree: it writes
+//! the record of verdicts.
 
 mod planted;
 mod results;
@@ -32,7 +32,7 @@ enum Command {
         files: Vec<PathBuf>,
     },
     /// Check the checkers: apply planted faults to a scratch copy and require that they are caught.
-    /// Without options: those that a change touches, and a draw of the rest
+    /// Without options: the faults that a change touches, and a draw of the rest
     Planted {
         /// Only the faults whose name contains this
         #[arg(long, value_name = "NAME")]
@@ -43,7 +43,7 @@ enum Command {
         /// Every fault without a verdict about this content, and write the record
         #[arg(long, conflicts_with_all = ["only", "all"])]
         record: bool,
-        /// Say which faults there are and run nothing
+        /// List the faults and run nothing
         #[arg(long)]
         list: bool,
     },

@@ -11,15 +11,15 @@
 //!                            └──────────────────┴──────────┴────────────┴──> NOT CAUGHT
 //! ```
 //!
-//! A fault that does not compile, a test that crashes or hangs, and a patch that does not apply any
-//! more prove nothing and count as not caught.
+//! A fault that does not compile, a test that crashes or hangs, and a patch that no longer applies
+//! prove nothing and count as not caught.
 //!
-//! Building takes longer than testing, so a verdict is kept with digests of what it rests on
-//! (`content`), and `choice` says which faults are proved now. The copies begin with what the work
-//! tree has built; they stay in the target folder, and faults of one test program follow each
-//! other, so that only what a fault touches is built. There are two copies: one worker takes faults
-//! from the front of the line, the other from its end, so that no more than one package is worked
-//! on by both.
+//! Building takes longer than testing, so a verdict is kept with digests of the content that it
+//! depends on (`content`), and `choice` says which faults are proved now. The copies start with the
+//! build output of the work tree. They stay in the target folder, and faults of one test program
+//! follow each other, so that only the code touched by a fault is built. There are two copies: one
+//! worker takes faults from the front of the line, the other from its end, so that at most one
+//! package is built by both.
 
 mod choice;
 mod content;
@@ -45,23 +45,23 @@ use record::{Keeper, Record};
 use scratch::{Ended, Scratch, TIME_MAX, TIME_MAX_FIRST};
 use verdict::Verdict;
 
-/// Scratch copies at work at the same time. Each has the memory of a compiler.
+/// Number of scratch copies in use at the same time. Each needs the memory of a compiler.
 const WORKERS_MAX: usize = 2;
 
-/// What the caller asks for.
+/// Options of the caller.
 #[derive(Debug, Default)]
 pub(crate) struct Request {
-    /// Faults whose name contains this, whatever their verdicts.
+    /// Prove the faults whose name contains this, whatever their verdicts.
     pub(crate) only: Option<String>,
-    /// Every fault, whatever its verdict.
+    /// Prove every fault, whatever its verdict.
     pub(crate) all: bool,
-    /// Those without a verdict about this content, and the record is written.
+    /// Prove the faults without a verdict about this content, and write the record.
     pub(crate) record: bool,
-    /// Nothing is run.
+    /// Run nothing.
     pub(crate) list: bool,
 }
 
-/// Proves what is asked for. `false` if a fault is not caught.
+/// Proves the requested faults. Returns `false` if a fault is not caught.
 pub(crate) fn run(request: &Request) -> Result<bool> {
     let faults = fault::load()?;
     let metadata = workspace::metadata()?;
@@ -101,7 +101,7 @@ pub(crate) fn run(request: &Request) -> Result<bool> {
     Ok(not_caught == 0)
 }
 
-/// What is done about each fault.
+/// Chooses the action for each fault.
 fn choose(
     request: &Request,
     faults: &[(&Fault, Evidence)],
@@ -130,8 +130,8 @@ fn choose(
     Ok(choice::choose(faults, record, seed))
 }
 
-/// Tries all patches, whether proved now or not; gives the names of those that do not apply. One
-/// that fits with less context is proved: the place may not mean any more what it meant.
+/// Tries all patches, whether proved now or not; returns the names of those that do not apply. A
+/// patch that fits with less context is proved: its place may have changed its meaning.
 fn fit_all<'a>(faults: &[(&'a Fault, Evidence)], choices: &mut [Choice]) -> BTreeSet<&'a str> {
     let mut lost = BTreeSet::new();
     for ((fault, _), choice) in faults.iter().zip(choices) {
@@ -161,7 +161,7 @@ fn fit_all<'a>(faults: &[(&'a Fault, Evidence)], choices: &mut [Choice]) -> BTre
     lost
 }
 
-/// Counts, for the last line: `31 proved now (3 new, 28 drawn), 244 by record`.
+/// Formats the counts for the last line: `31 proved now (3 new, 28 drawn), 244 by record`.
 fn summary(choices: &[Choice]) -> String {
     let mut counts: BTreeMap<Choice, usize> = BTreeMap::new();
     for choice in choices {
@@ -191,14 +191,15 @@ fn summary(choices: &[Choice]) -> String {
     text
 }
 
-/// One for each core, but none that would have to build what another builds anyway.
+/// Returns the number of workers: at most one for each core and one for each package, so that no
+/// worker builds what another builds anyway.
 fn workers(faults: &[&Fault]) -> usize {
     let packages: BTreeSet<&str> = faults.iter().map(|fault| &*fault.test.package).collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     packages.len().min(cores).min(WORKERS_MAX)
 }
 
-/// Packages that can be selected beside a test and add no program to it.
+/// Returns packages that can be selected beside a test and add no program to it.
 fn beside(metadata: &Metadata, faults: &[&Fault]) -> Vec<String> {
     let adds_none = |package: &&Package| {
         let tests = faults.iter().filter_map(|fault| match &fault.test.target {
@@ -211,13 +212,13 @@ fn beside(metadata: &Metadata, faults: &[&Fault]) -> Vec<String> {
     metadata.packages.iter().filter(adds_none).map(|package| package.name.clone()).collect()
 }
 
-/// Packages of one program that are built incrementally: those that its faults change, if there are
-/// several, and that of its test. One fault alone is built once, and what is built without it is
-/// there already.
+/// Returns the packages of one program that are built incrementally: those that its faults change,
+/// if there are several faults, and that of its test. A single fault is built once, and everything
+/// else is built already.
 fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
     let test = &faults[0].test;
     if faults.len() < 2 {
-        // Unit tests are not optimized here, so that nothing of their package is there yet.
+        // Unit tests are not optimized here, so that no build of their package exists yet.
         let unit = (test.target == Target::Lib).then(|| test.package.clone());
         return unit.into_iter().collect();
     }
@@ -230,31 +231,32 @@ fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
     metadata.packages.iter().filter(is_changed).map(|package| package.name.clone()).collect()
 }
 
-/// What is to do, shared by the workers.
+/// The faults to prove, shared by the workers.
 struct Work<'a> {
-    /// Faults of one program stand together.
+    /// Faults of one program are adjacent.
     line: Mutex<VecDeque<&'a Fault>>,
     programs: Vec<Program<'a>>,
     caught: AtomicUsize,
     keeper: &'a Keeper,
-    /// Where the work tree builds, and the copies too.
+    /// Target folder of the work tree, which also holds the copies.
     target: &'a Path,
     beside: Vec<String>,
 }
 
-/// Tests that one program runs.
+/// Tests of one program.
 struct Program<'a> {
     tests: BTreeSet<&'a Test>,
-    /// Packages that its faults change.
+    /// Packages that the faults of the program change.
     incremental: BTreeSet<String>,
-    /// Those that run, and pass without a fault: once the first worker that came by has seen to it.
+    /// Tests that run and pass without a fault; set by the first worker that reaches the program.
     good: OnceLock<BTreeSet<&'a Test>>,
 }
 
 impl<'a> Work<'a> {
     fn new(faults: &[&'a Fault], metadata: &'a Metadata, keeper: &'a Keeper) -> Self {
         let mut line: Vec<&Fault> = faults.to_vec();
-        // Within a program, those that change the same files: what they touch is built once.
+        // Within a program, faults that change the same files are adjacent, so that these are built
+        // once.
         let same_program = |fault: &Fault| (fault.test.package.clone(), fault.test.target.clone());
         line.sort_by_key(|fault| (same_program(fault), fault.files.clone()));
         let programs = line
@@ -280,7 +282,7 @@ impl<'a> Work<'a> {
         if from_front { line.pop_front() } else { line.pop_back() }
     }
 
-    /// How many are caught, by so many workers.
+    /// Proves all faults with several workers; returns the number caught.
     fn share(&self, workers: usize) -> Result<usize> {
         std::thread::scope(|scope| {
             let work = |worker: usize| {
@@ -299,7 +301,7 @@ impl<'a> Work<'a> {
         Ok(self.caught.load(Ordering::Relaxed))
     }
 
-    /// Proves what is left, until nothing is.
+    /// Proves the remaining faults.
     fn one_by_one(&self, scratch: &Scratch, from_front: bool) -> Result<()> {
         while let Some(fault) = self.next(from_front) {
             scratch.restore()?;
@@ -307,7 +309,7 @@ impl<'a> Work<'a> {
             else {
                 bail!("{} is in no program", fault.name)
             };
-            // All tests at once, so that the program is built only once without a fault.
+            // All tests run at once, so that the program is built only once without a fault.
             let good = program.good.get_or_init(|| good(scratch, program));
             let (verdict, took) = if good.contains(&fault.test) {
                 judge(scratch, fault, &program.incremental)?
@@ -329,7 +331,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// The tests that run and pass without a fault. A test that fails anyway proves nothing.
+/// Returns the tests that run and pass without a fault. A test that fails anyway proves nothing.
 fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
     let mut good = BTreeSet::new();
     for &test in &program.tests {
@@ -351,7 +353,7 @@ fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
     good
 }
 
-/// What became of the fault, and how long that took.
+/// Proves a fault; returns the verdict and the time taken.
 fn judge(
     scratch: &Scratch,
     fault: &Fault,
@@ -365,7 +367,7 @@ fn judge(
     Ok((verdict::of(&ended), times(&ended)))
 }
 
-/// In seconds, for the reader.
+/// Formats the times in seconds.
 fn times(ended: &Ended) -> String {
     let tested = verdict::test_time(&ended.output);
     let built = ended.time.saturating_sub(tested);

@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 
-/// How far a stated median may lie from ours, relative to it: the digits lost in printing.
+/// Largest relative difference of a stated median from ours: digits lost in printing.
 const MEDIAN_ERROR_MAX: f64 = 1e-9;
 
-/// Checks the files. `false` if one of them is wrong.
+/// Checks the files. Returns `false` if one of them is wrong.
 pub(crate) fn run(files: &[PathBuf]) -> Result<bool> {
     let mut good = true;
     for path in files {
@@ -32,7 +32,7 @@ pub(crate) fn run(files: &[PathBuf]) -> Result<bool> {
     Ok(good)
 }
 
-/// What is wrong with the content of a result file.
+/// Returns the problems of a result file.
 fn check(file: &Value) -> Vec<String> {
     let Some(object) = file.as_object() else {
         return vec!["it must be an object with name, commit, machine and rows".to_owned()];
@@ -92,7 +92,7 @@ fn check_context(context: Option<&Value>, measure: &table::Measure) -> Vec<Strin
     let Some(context) = context.and_then(Value::as_object) else {
         return vec!["`context` must be an object".to_owned()];
     };
-    // `null` says that a setting is not known there, as the audit of a peer's switch.
+    // `null` means that a setting is unknown there, such as the audit of a peer's switch.
     let missing = |key: &&&str| !context.contains_key(**key);
     measure
         .context
@@ -117,7 +117,8 @@ fn check_values(values: Option<&Value>, stated: Option<&Value>) -> Option<String
     (!agrees).then(|| format!("`median` is {stated:?}, the median of `values` is {median}"))
 }
 
-/// The median; of an even number of values the mean of the middle two; of none, none.
+/// Returns the median; for an even number of values the mean of the middle two; `None` for no
+/// values.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = values.get(values.len() / 2)?;
@@ -127,7 +128,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(values[values.len() / 2 - 1], *upper))
 }
 
-/// Keys that are missing or do not belong there.
+/// Returns errors about missing and unknown keys.
 fn wrong_keys(object: &Map<String, Value>, keys: &[&str]) -> Vec<String> {
     let missing = keys.iter().filter(|key| !object.contains_key(**key));
     let missing = missing.map(|key| format!("`{key}` is missing"));

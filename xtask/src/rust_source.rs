@@ -1,16 +1,16 @@
-//! What the checks need to know about a Rust file: which lines are production code and where its
-//! functions begin and end.
+//! Properties of a Rust file that the checks need: its lines of production code, and the extent of
+//! its functions.
 //!
 //! This is a lexer, not a parser: comments and literals are blanked out, then braces are matched.
-//! That also sees functions inside `macro_rules!`, which a parser of the file would not. It does
-//! not expand macros and knows nothing of names.
+//! So it also sees functions inside `macro_rules!`, which a parser of the file would not. It does
+//! not expand macros and does not resolve names.
 
 /// A Rust file with comments and literals blanked out.
 #[derive(Debug)]
 pub(crate) struct RustSource {
-    /// As long as the file, with the same line ends.
+    /// Masked text, as long as the file, with the same line ends.
     masked: String,
-    /// For every line, whether it belongs to an item under `#[cfg(test)]`.
+    /// For every line, true if it belongs to an item under `#[cfg(test)]`.
     test_lines: Vec<bool>,
 }
 
@@ -18,14 +18,14 @@ pub(crate) struct RustSource {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Function {
     pub(crate) name: String,
-    /// One-based.
+    /// Number of the line of `fn`, from one.
     pub(crate) line: usize,
-    /// From the line of `fn` to the line of the closing brace.
+    /// Number of lines from the line of `fn` to that of the closing brace.
     pub(crate) lines: usize,
 }
 
 impl RustSource {
-    /// Reads the text of a file.
+    /// Parses the text of a file.
     pub(crate) fn new(text: &str) -> Self {
         let masked = mask(text);
         let mut test_lines = vec![false; masked.lines().count()];
@@ -37,22 +37,22 @@ impl RustSource {
         Self { masked, test_lines }
     }
 
-    /// How many lines are not under `#[cfg(test)]`.
+    /// Returns the number of lines that are not under `#[cfg(test)]`.
     pub(crate) fn production_line_count(&self) -> usize {
         self.test_lines.iter().filter(|&&test| !test).count()
     }
 
-    /// The production lines without comments and literals, numbered from one.
+    /// Returns the production lines without comments and literals, numbered from one.
     pub(crate) fn production_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.lines().filter(|&(number, _)| !self.test_lines[number - 1])
     }
 
-    /// All lines without comments and literals, numbered from one.
+    /// Returns all lines without comments and literals, numbered from one.
     pub(crate) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.masked.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
-    /// The production functions, first one first.
+    /// Returns the production functions in source order.
     pub(crate) fn functions(&self) -> Vec<Function> {
         let mut functions = Vec::new();
         for start in word_positions(&self.masked, "fn") {
@@ -68,12 +68,12 @@ impl RustSource {
     }
 }
 
-/// Whether `line` has `word` with nothing of an identifier on either side.
+/// Returns true if `line` contains `word` as a whole identifier.
 pub(crate) fn has_word(line: &str, word: &str) -> bool {
     word_positions(line, word).next().is_some()
 }
 
-/// Where `word` stands with nothing of an identifier on either side.
+/// Returns the positions of `word` as a whole identifier.
 pub(crate) fn word_positions<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     let is_name = |byte: Option<&u8>| byte.is_some_and(|&byte| is_name_byte(byte));
     text.match_indices(word).map(|(at, _)| at).filter(move |&at| {
@@ -111,7 +111,7 @@ enum Part {
     Literal,
 }
 
-/// Blanks out all that is no code.
+/// Replaces comments and the contents of string and character literals by spaces, byte by byte.
 fn mask(text: &str) -> String {
     blank(text, &[Part::Comment, Part::Literal])
 }
@@ -144,7 +144,7 @@ fn blank(text: &str, parts: &[Part]) -> String {
     String::from_utf8(masked).expect("characters are blanked out as a whole")
 }
 
-/// Where `needle` begins at or after `from`; the end of the text if it does not.
+/// Returns the position of `needle` at or after `from`; the end of the text if there is none.
 fn find(bytes: &[u8], from: usize, needle: &[u8]) -> usize {
     let found = bytes[from..].windows(needle.len()).position(|window| window == needle);
     found.map_or(bytes.len(), |offset| from + offset)
@@ -178,7 +178,7 @@ fn string_end(bytes: &[u8], start: usize) -> usize {
     (at + 1).min(bytes.len())
 }
 
-/// The end of a raw string that starts with `r`, `br` or `cr` at `start`, if there is one.
+/// Returns the end of a raw string that starts with `r`, `br` or `cr` at `start`, if there is one.
 fn raw_string_end(bytes: &[u8], start: usize) -> Option<usize> {
     let letters = if bytes[start] == b'r' { 1 } else { 2 };
     if letters == 2 && bytes.get(start + 1) != Some(&b'r') {
@@ -193,7 +193,7 @@ fn raw_string_end(bytes: &[u8], start: usize) -> Option<usize> {
     Some((find(bytes, open + hashes + 1, &close) + close.len()).min(bytes.len()))
 }
 
-/// The end of a character literal at `start`; `start` itself if it is a lifetime.
+/// Returns the end of a character literal at `start`; `start` itself if it is a lifetime.
 fn character_end(text: &str, start: usize) -> usize {
     let mut after = text[start + 1..].char_indices();
     match (after.next(), after.next()) {
@@ -206,7 +206,7 @@ fn character_end(text: &str, start: usize) -> usize {
     }
 }
 
-/// The brace that closes the one at `open`.
+/// Returns the position of the brace that closes the one at `open`.
 fn closing_brace(bytes: &[u8], open: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (offset, byte) in bytes[open..].iter().enumerate() {
@@ -222,7 +222,8 @@ fn closing_brace(bytes: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-/// The name of the function whose `fn` stands at `start`, and where its body opens.
+/// Returns the name of the function whose `fn` is at `start`, and the position of its opening
+/// brace.
 fn signature(masked: &str, start: usize) -> Option<(&str, usize)> {
     let rest = masked[start + 2..].trim_start();
     let length = rest.bytes().take_while(|&b| is_name_byte(b) || b == b'$').count();
@@ -243,7 +244,7 @@ fn signature(masked: &str, start: usize) -> Option<(&str, usize)> {
     None
 }
 
-/// Where items under `#[cfg(test)]` begin and end.
+/// Returns the start and end of every item under `#[cfg(test)]`.
 fn test_spans(masked: &str) -> Vec<(usize, usize)> {
     let mut spans: Vec<(usize, usize)> = Vec::new();
     for (start, _) in masked.match_indices("#[cfg(").chain(masked.match_indices("#![cfg(")) {
@@ -258,7 +259,7 @@ fn test_spans(masked: &str) -> Vec<(usize, usize)> {
     spans
 }
 
-/// The end of the item that begins at `start`, after its first attribute.
+/// Returns the end of the item that begins at `start`, after its first attribute.
 fn item_end(masked: &str, start: usize) -> usize {
     const ITEMS: [&str; 13] = [
         "pub",

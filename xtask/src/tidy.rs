@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: what neither the compiler nor clippy checks.
+//! `cargo xtask tidy`: checks that neither the compiler nor clippy makes.
 //!
-//! Every check looks at the work tree and gives back its problems; every problem says what to do.
-//! A check that could only do part of its work says so in its note.
+//! Every check examines the work tree and returns its problems, each with a remedy. A check that
+//! could do only part of its work says so in its note.
 
 mod bans;
 mod configs;
@@ -17,17 +17,16 @@ use anyhow::Result;
 use crate::rust_source::RustSource;
 use crate::workspace;
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// What must be changed, and how.
+    /// Problems, each with a remedy.
     problems: Vec<String>,
-    /// What was checked, in a few words.
+    /// Extent of the check, in a few words.
     note: String,
 }
 
-/// The crates below L4: nothing in them can name a clock, a socket, a thread or the machine's
-/// randomness.
+/// The crates below L4: they cannot name a clock, a socket, a thread or the machine's randomness.
 const PURE_CRATES: [&str; 6] = ["base", "wire", "switch", "control", "placement", "host"];
 
 /// A Rust file of the work tree.
@@ -38,7 +37,8 @@ struct RustFile {
 }
 
 impl RustFile {
-    /// Files of tests and test helpers may be long and may say what production must not.
+    /// Returns true for files of tests and test helpers, which may be long and may use banned
+    /// words.
     fn is_test(&self) -> bool {
         is_test_path(&self.path)
     }
@@ -49,7 +49,7 @@ fn is_test_path(path: &Path) -> bool {
     in_tests || path.file_name().is_some_and(|name| name == "tests.rs")
 }
 
-/// Runs all checks. `false` if there is a problem.
+/// Runs all checks. Returns `false` if there is a problem.
 pub(crate) fn run() -> Result<bool> {
     let files = workspace::files()?;
     let metadata = workspace::metadata()?;

@@ -1,4 +1,4 @@
-//! Where the workspace is, which files belong to it, and what cargo knows about it.
+//! The workspace: its root, its files, and its metadata from cargo.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,19 +6,20 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
-/// The folder of the root manifest.
+/// Returns the folder of the root manifest.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 
-/// The cargo that runs us, so that a toolchain override holds for what we start too.
+/// Returns the cargo that runs this program, so that a toolchain override applies to child
+/// processes too.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// Runs a command and gives what it printed, or an error with what it complained about.
+/// Runs a command and returns its output, or an error with its complaint.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
@@ -28,8 +29,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("{command:?} printed no UTF-8"))
 }
 
-/// The files of the work tree, relative to the root: tracked ones and new ones that are not
-/// ignored, sorted. Files that were deleted but are still tracked are left out.
+/// Returns the files of the work tree, relative to the root: tracked files and new files that are
+/// not ignored, sorted. Deleted files that are still tracked are left out.
 pub(crate) fn files() -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.current_dir(root()).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -44,12 +45,12 @@ pub(crate) fn files() -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The text of a file of the work tree.
+/// Reads a file of the work tree.
 pub(crate) fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {path:?}"))
 }
 
-/// What `cargo metadata --no-deps` says, as far as we use it.
+/// The used part of `cargo metadata --no-deps`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Metadata {
     pub(crate) packages: Vec<Package>,
@@ -69,7 +70,7 @@ pub(crate) struct Package {
 #[derive(Debug, Deserialize)]
 pub(crate) struct BuildTarget {
     pub(crate) name: String,
-    /// Such as `lib`, `bin` or `test`.
+    /// Kinds, such as `lib`, `bin` or `test`.
     pub(crate) kind: Vec<String>,
 }
 
@@ -85,13 +86,13 @@ impl Package {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// `None` for a normal one, else `dev` or `build`.
+    /// Kind of the dependency: `None` for a normal one, otherwise `dev` or `build`.
     pub(crate) kind: Option<String>,
-    /// Only path dependencies have one.
+    /// Path of a path dependency.
     pub(crate) path: Option<PathBuf>,
 }
 
-/// Asks cargo.
+/// Runs `cargo metadata`.
 pub(crate) fn metadata() -> Result<Metadata> {
     let text = output(cargo().args(["metadata", "--format-version", "1", "--no-deps"]))?;
     serde_json::from_str(&text).context("cargo metadata printed something unexpected")

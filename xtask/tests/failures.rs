@@ -1,4 +1,4 @@
-//! `scripts/failures.awk` names what failed, in the words of the tools that print it.
+//! `scripts/failures.awk` names failures, in the words of the tools that print them.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,12 +1,12 @@
-//! `make bench PART=containers`: what a container's port costs, beside a Linux bridge.
+//! `make bench PART=containers`: cost of a container's port, beside a Linux bridge.
 //!
 //! ```text
 //!   c1 ─ TAP or veth ─┤ h1 ├ ═══ cable, for two hosts ═══ ┤ h2 ├─ TAP or veth ─ c2
 //! ```
 //!
-//! Pings of an idle container, pings beside the container's own TCP flow, and that flow, with the
-//! processor time of all that takes part. Subjects take turns in each round; what other programs
-//! do to a machine hits both, so that a ratio within a round is worth more than a figure.
+//! The figures are pings of an idle container, pings beside the container's own TCP flow, and that
+//! flow, with the processor time of all parties. Subjects take turns in each round; other programs
+//! on the machine affect both, so that a ratio within a round is worth more than a figure.
 
 mod ping;
 mod rig;
@@ -20,7 +20,7 @@ use self::rig::{Pair, Stream};
 use crate::fabric::net::{is_installed, obstacle, sweep};
 use crate::report;
 
-/// What is measured, and how often.
+/// Extent of the measurements.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Plan {
     /// Rounds: in each, every subject once.
@@ -32,7 +32,7 @@ pub(crate) struct Plan {
     /// Seconds of a TCP flow.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Only with so many hosts.
+    /// Only with this number of hosts.
     #[arg(long)]
     hosts: Option<usize>,
     /// A line for `[host]` of the daemon's configuration, such as `pace_us = 0`.
@@ -40,7 +40,7 @@ pub(crate) struct Plan {
     setting: String,
 }
 
-/// Who forwards.
+/// The switch that forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Sluice,
@@ -59,11 +59,11 @@ impl Subject {
 }
 
 const PERCENTILES: [(f64, &str); 2] = [(0.5, "50"), (0.99, "99")];
-/// Between two pings of an idle container: longer than any sleep of a busy worker.
+/// Pause between two pings of an idle container: longer than any sleep of a busy worker.
 const PING_PAUSE: Duration = Duration::from_millis(2);
 const MTU: u16 = 1450;
 
-/// A percentile of some times, in nanoseconds.
+/// Returns a percentile of some times, in nanoseconds.
 fn percentile(times: &mut [Duration], part: f64) -> f64 {
     times.sort_unstable();
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
@@ -73,7 +73,7 @@ fn percentile(times: &mut [Duration], part: f64) -> f64 {
     times[at].as_secs_f64() * 1e9
 }
 
-/// The values of one subject with so many hosts, a round each.
+/// Values of one subject with this number of hosts, one per round.
 struct Figures {
     subject: Subject,
     hosts: usize,
@@ -92,7 +92,7 @@ impl Figures {
     fn round(&mut self, plan: &Plan) -> anyhow::Result<()> {
         let pair = Pair::new(self.subject, self.hosts, &plan.setting)?;
         let mut pinger = Pinger::new(&pair.containers[0], Pair::ADDRESSES[1])?;
-        // Whoever has to be found is found.
+        // ARP and learning are done after these.
         for _ in 0..10 {
             pinger.ping()?;
         }

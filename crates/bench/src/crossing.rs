@@ -1,5 +1,5 @@
-//! What it costs a frame to cross from one switch of a host to another: two switches that share two
-//! ports, in one thread, so that nothing but their own work is measured. Beside it the same frames
+//! Cost of a frame that crosses from one switch of a host to another: two switches share two ports,
+//! in one thread, so that only their own work is measured. For comparison the same frames go
 //! through one switch that has both ports.
 
 use sluice_base::{Batch, InputId, Nanos, PortId};
@@ -8,13 +8,13 @@ use sluice_switch::{Command, Crossing, Destination, Egress, Switch, SwitchConfig
 
 use crate::forward::{self, FRAME_BYTES, Setup};
 
-/// Frames of one read, and all that may be lent.
+/// Frames of one read, and the limit of frames borrowed by the other switch.
 const BATCH: usize = 64;
 const LEND_MAX: u16 = 64;
-/// A quarter of an input may be lent without a copy.
+/// Input size. A quarter of it may be borrowed without a copy.
 const INPUT_FRAMES: u32 = 256;
 
-/// What two switches hand each other.
+/// Frames that one switch hands over to the other.
 #[derive(Default)]
 struct Way(Vec<Crossing<FrameBuf>>);
 
@@ -28,7 +28,7 @@ impl Taker<FrameBuf> for Way {
     }
 }
 
-/// Two ports that send each other frames, each at a switch of its own, or both at one.
+/// Two ports that send frames to each other, each at a switch of its own, or both at one.
 pub(crate) struct Pair {
     switches: Vec<Switch<FrameBuf>>,
     inputs: [InputId; 2],
@@ -85,7 +85,7 @@ impl Pair {
         Self { switches, inputs, idle, batch, way: Way::default(), _pool: pool, now: Nanos::ZERO }
     }
 
-    /// Forwards at least `frames` frames; returns how many.
+    /// Forwards at least `frames` frames; returns the number forwarded.
     pub(crate) fn forward(&mut self, frames: u64) -> u64 {
         let mut done = 0;
         while done < frames {
@@ -95,7 +95,7 @@ impl Pair {
         done
     }
 
-    /// A batch from one port to the other one.
+    /// Forwards a batch from one port to the other.
     fn turn(&mut self, from: usize) -> u64 {
         let Self { switches, inputs, idle, batch, way, now, .. } = self;
         let to = PortId::from_index(1 - from);
@@ -127,7 +127,7 @@ impl Pair {
         taken.into()
     }
 
-    /// Whether every frame is accounted for and none was dropped.
+    /// Returns true if every frame is accounted for and none was dropped.
     pub(crate) fn is_clean(&self) -> bool {
         self.switches.iter().all(|switch| {
             let audit = switch.audit();

@@ -1,15 +1,15 @@
 //! `make bench PART=dataplane`: frames between guests through a switch, with peers beside it.
 //!
-//! | file | what is in it |
+//! | file | content |
 //! |---|---|
-//! | `machine` | cores, huge pages, priority, and how they are given back |
+//! | `machine` | cores, huge pages, priority, and their release |
 //! | `subject` | a switch and its guests |
-//! | `ovs`, `testpmd`, `sluice` | how each of them is started |
+//! | `ovs`, `testpmd`, `sluice` | the start of each of them |
 //! | `measure` | the measures |
 //!
-//! Every round measures every group with every subject, and the subject that begins changes from
-//! round to round: a machine that changes its speed does that to all of them alike. Every round is
-//! printed and kept. What cannot run here is said, and the rest goes on.
+//! Every round measures every group with every subject, and the first subject changes from round to
+//! round: a drift of the machine's speed affects all of them alike. Every round is printed and
+//! kept. A group or subject that cannot run here is reported, and the rest goes on.
 
 mod machine;
 mod measure;
@@ -30,7 +30,7 @@ use self::measure::GROUPS;
 use self::subject::{RING_SIZE, SUBJECTS, Subject};
 use crate::report;
 
-/// What is measured, and how often.
+/// Extent of the measurements.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Rounds of each figure.
@@ -70,11 +70,11 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
     drop(machine);
     cells.show();
     let is_part = !plan.only.is_empty() || !plan.subjects.is_empty();
-    // A part of the figures does not take the place of all.
+    // A partial run does not overwrite the results of a full one.
     report::finish(if is_part { "dataplane-part" } else { "dataplane" }, cells.rows())
 }
 
-/// Those that were asked for by name, or all.
+/// Returns the entries with the given names, or all.
 fn chosen<T: Copy>(all: &[(T, &str)], names: &[String], what: &str) -> anyhow::Result<Vec<T>> {
     for name in names {
         let known: Vec<&str> = all.iter().map(|&(_, known)| known).collect();
@@ -84,7 +84,7 @@ fn chosen<T: Copy>(all: &[(T, &str)], names: &[String], what: &str) -> anyhow::R
     Ok(all.iter().filter(|(_, name)| is_in(name)).map(|&(one, _)| one).collect())
 }
 
-/// Those that can take part here; people are told of the others.
+/// Returns the subjects that can run here; the others are reported.
 fn present(subjects: Vec<Subject>) -> Vec<Subject> {
     let is_here = |subject: &Subject| match subject.obstacle() {
         None => {
@@ -123,7 +123,7 @@ struct Cells {
     order: Vec<String>,
 }
 
-/// A cell that is being named.
+/// A cell whose context is being built.
 struct Naming<'a> {
     cells: &'a mut Cells,
     row: Row,
@@ -155,7 +155,7 @@ impl Cells {
         }
     }
 
-    /// The rows of the results, with what belongs to each measure.
+    /// Returns the rows of the results, with the context of each measure.
     fn rows(&self) -> Vec<Row> {
         let row = |cell: &Cell| {
             let values = cell.row.values.clone();
@@ -179,19 +179,19 @@ impl Naming<'_> {
         self
     }
 
-    /// A figure of a run, with what the run lost and offered.
+    /// Adds a figure of a run, with the lost and offered frames of the run.
     fn add(self, value: f64, report: &Report) {
         let cell = self.find();
         cell.disordered += report.disordered();
         cell.take(value, Some((report.lost(), report.sent_rate())));
     }
 
-    /// A figure of a part of a run.
+    /// Adds a figure of a part of a run.
     fn add_of(self, value: f64, lost: u64, offered: u64) {
         self.find().take(value, Some((lost, offered)));
     }
 
-    /// A figure of no run.
+    /// Adds a figure without a run.
     fn add_plain(self, value: f64) {
         self.find().take(value, None);
     }

@@ -1,16 +1,16 @@
 //! `make bench PART=fabric`: the control plane, alone and live, with FRR's BGP-EVPN beside it.
 //!
-//! | file | what it measures |
+//! | file | measures |
 //! |---|---|
 //! | `table` | the vport table alone |
-//! | `inside` | punts that one core looks at, entries that it puts into the chip |
-//! | `latency` | how long until other hosts know of an endpoint that is new or has moved |
+//! | `inside` | punts that one core handles, entries that it installs in the forwarding table |
+//! | `latency` | time until other hosts know an endpoint that is new or has moved |
 //! | `bulk` | a hundred thousand endpoints at once, new ones and known ones |
 //! | `learn` | endpoints learned from frames in a second |
-//! | `hung` | how long until a host is missed that hangs; false alarms under load |
+//! | `hung` | time to detect a host that hangs; false alarms under load |
 //!
 //! Rows about hosts run `sluice daemon` in network namespaces (`host`, `net`), and FRR in two of
-//! its own (`frr`). They need root. What cannot run here is said, and the rest goes on.
+//! its own (`frr`). They need root. A group that cannot run here is reported, and the rest goes on.
 
 mod bulk;
 mod frr;
@@ -32,7 +32,7 @@ use crate::report;
 /// The groups of rows about hosts.
 const GROUPS_LIVE: [&str; 4] = ["latency", "learn", "bulk", "hung"];
 
-/// What is measured, and how often.
+/// Extent of the measurements.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Rounds of each figure.
@@ -41,9 +41,9 @@ pub(crate) struct Plan {
     pub(crate) peer_rounds: usize,
     /// Samples of each latency.
     pub(crate) samples: u32,
-    /// For how long there is full load while false alarms are counted; zero: not at all.
+    /// Duration of full load while false alarms are counted; zero: not measured.
     pub(crate) load: Duration,
-    /// Only the groups of rows with these names; none: all.
+    /// Only the groups of rows with these names; empty: all.
     pub(crate) only: Vec<String>,
 }
 
@@ -63,11 +63,11 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
         rows.extend(inside::rows(plan.rounds)?);
     }
     rows.extend(live(plan)?);
-    // A part of the figures does not take the place of all.
+    // A partial run does not overwrite the results of a full one.
     report::finish(if plan.only.is_empty() { "fabric" } else { "fabric-part" }, rows)
 }
 
-/// The rows about hosts.
+/// Measures the rows about hosts.
 fn live(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     let obstacle = net::obstacle().or_else(|| Some(host::program().err()?.to_string()));
     if let Some(obstacle) = obstacle {
@@ -104,12 +104,13 @@ fn live(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What the peer has to say; without it the rest goes on, and people are told.
+/// Returns a figure of the peer; on an error prints it and returns `None`, so that the rest goes
+/// on.
 fn without_peer<T>(figure: anyhow::Result<T>) -> Option<T> {
     figure.inspect_err(|error| eprintln!("NO FIGURE of the peer: {error:#}")).ok()
 }
 
-/// The value that so many in a hundred do not exceed (nearest rank).
+/// Returns the percentile of the values (nearest rank).
 fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,9 +1,9 @@
-//! The core benchmark's loop: every port sends frames to uniformly random addresses behind other
-//! ports, and a sink takes them at once.
+//! The loop of the core benchmark: every port sends frames to uniformly random addresses behind
+//! other ports, and a sink takes them at once.
 //!
-//! Each port owns its buffers, in the pool that the live drivers use. A buffer's frame says from
-//! which and to which address it goes; when its handle comes back it is sent again. So the buffers
-//! are distinct, the heads are not in the first-level cache, and nothing but the switch runs.
+//! Each port owns its buffers, in the pool that the live drivers use. A buffer's frame holds its
+//! source and destination addresses; a returned buffer is sent again. So the buffers are distinct,
+//! the heads are not in the first-level cache, and only the switch runs.
 
 use sluice_base::{
     Batch, BitRate, ByteCount, InputId, Mac, Nanos, PortId, Priority, PriorityMask, Prng, VnetId,
@@ -15,7 +15,7 @@ use sluice_switch::{
     Tags, Taken, Trust, UnresolvedConfig, VnetConfig,
 };
 
-/// What is benchmarked.
+/// Parameters of a benchmark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) ports: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Setup {
     pub(crate) lossy: bool,
 }
 
-/// Frames of one receive.
+/// Largest batch of a receive.
 const BATCH: usize = 64;
 /// Ports that are read before outputs are served.
 const PORTS_PER_TURN: usize = 64;
@@ -98,7 +98,7 @@ pub(crate) fn mac(number: usize) -> Mac {
     Mac::from_u64(0x0200_0000_0000 | u64::try_from(number).expect("small"))
 }
 
-/// An IPv4 UDP frame of the smallest size, as a tenant would send it.
+/// Writes an IPv4 UDP frame of the smallest size, as a tenant would send it.
 pub(crate) fn write_frame(buffer: &mut [u8], src: Mac, dst: Mac) {
     buffer[..6].copy_from_slice(&dst.0);
     buffer[6..12].copy_from_slice(&src.0);
@@ -154,7 +154,7 @@ impl Forward {
         }
     }
 
-    /// Forwards at least `frames` frames; returns how many.
+    /// Forwards at least `frames` frames; returns the number forwarded.
     pub(crate) fn forward(&mut self, frames: u64) -> u64 {
         let mut done = 0;
         while done < frames {
@@ -163,8 +163,8 @@ impl Forward {
         done
     }
 
-    /// One turn of a worker's loop: a batch from each of a few ports, then every port that has
-    /// something to send.
+    /// Runs one turn of a worker's loop: a batch from each of a few ports, then every port that has
+    /// frames to send.
     fn turn(&mut self) -> u64 {
         self.now = self.now.after(Nanos::from_micros(10));
         let count = self.inputs.len();
@@ -198,14 +198,14 @@ impl Forward {
         self.switch.receive(self.now, input, &mut self.batch);
     }
 
-    /// Whether every frame is accounted for and none was dropped.
+    /// Returns true if every frame is accounted for and none was dropped.
     pub(crate) fn is_clean(&self) -> bool {
         let audit = self.switch.audit();
         audit.is_closed() && audit.total(|row| row.frames.dropped) == 0
     }
 }
 
-/// The link rate that the frames would need, for people.
+/// Returns the link rate that the frames would need, for people.
 pub(crate) fn line_rate(frames_per_s: f64) -> BitRate {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for display")]
     let bits = (frames_per_s * (FRAME_BYTES as f64 + 24.0) * 8.0) as u64;

@@ -1,8 +1,8 @@
-//! The way from guest to guest in one thread: guests, their ports and the switch take turns, and
+//! The path from guest to guest in one thread: guests, their ports and the switch take turns, and
 //! only the switch's turns count.
 //!
-//! So what is counted is the work alone: no line of memory comes from another core, nobody sleeps
-//! and nobody is woken. `make bench PART=dataplane` is where all that counts, too.
+//! So only the work itself is counted: no cache line comes from another core, and no thread sleeps
+//! or is woken. `make bench PART=dataplane` measures all of these, too.
 
 use std::path::PathBuf;
 
@@ -17,11 +17,11 @@ use sluice_testkit::load::{Clock as _, Tsc};
 
 use crate::forward::{Setup, config, mac};
 
-/// Frames that go at a time.
+/// Frames sent at a time.
 const BATCH: usize = 64;
 const RING_SIZE: u16 = 1024;
 
-/// Two guests, and what is between them.
+/// Two guests, their ports and the switch between them.
 pub(crate) struct Guests {
     switch: Switch<FrameBuf>,
     ports: [VhostUserPort; 2],
@@ -34,10 +34,10 @@ pub(crate) struct Guests {
     dir: PathBuf,
 }
 
-/// What a run took.
+/// Result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
-    /// Frames that the second guest got.
+    /// Frames that the second guest received.
     pub(crate) frames: u64,
     /// Ticks of the time stamp counter in the switch and its ports.
     pub(crate) ticks: u64,
@@ -50,7 +50,7 @@ impl Drop for Guests {
 }
 
 impl Guests {
-    /// Connects two guests, of which the first sends frames of so many bytes to the second.
+    /// Connects two guests; the first sends frames of `frame_bytes` bytes to the second.
     pub(crate) fn new(frame_bytes: usize, lossy: bool) -> anyhow::Result<Self> {
         let setup = Setup { ports: 2, macs: 2, lossy };
         let mut switch = Switch::new(&config(&setup), 1, Nanos::ZERO)
@@ -84,7 +84,7 @@ impl Guests {
         })
     }
 
-    /// Sends at least so many frames.
+    /// Sends at least `frames` frames.
     pub(crate) fn forward(&mut self, frames: u64) -> anyhow::Result<Taken> {
         let mut all = Taken::default();
         while all.frames < frames {
@@ -110,14 +110,14 @@ impl Guests {
         Ok(all)
     }
 
-    /// Whether every frame is accounted for and none was dropped.
+    /// Returns true if every frame is accounted for and none was dropped.
     pub(crate) fn is_clean(&self) -> bool {
         let audit = self.switch.audit();
         audit.is_closed() && audit.total(|row| row.frames.dropped) == 0
     }
 }
 
-/// One turn of a worker's loop.
+/// Runs one turn of a worker's loop.
 fn turn(
     switch: &mut Switch<FrameBuf>,
     ports: &mut [VhostUserPort; 2],
@@ -137,7 +137,7 @@ fn turn(
     Ok(sent as usize)
 }
 
-/// A port, and the guest that is connected to it.
+/// Opens a port and connects a guest to it.
 fn connect(socket: PathBuf) -> anyhow::Result<(VhostUserPort, Guest)> {
     let port = VhostUserConfig {
         socket: socket.clone(),
@@ -151,7 +151,7 @@ fn connect(socket: PathBuf) -> anyhow::Result<(VhostUserPort, Guest)> {
     let guest = GuestConfig { ring_size: RING_SIZE, pages: Pages::Small, ..GuestConfig::default() };
     let guest = std::thread::spawn(move || Guest::connected(guest, &socket));
     while !guest.is_finished() {
-        // Its rings are set up by this thread.
+        // This thread sets up the rings of the port.
         port.attend();
         std::thread::yield_now();
     }

@@ -12,18 +12,18 @@ use crate::forward::Setup;
 const SHORT: u64 = 200_000;
 const LONG: u64 = 600_000;
 
-/// Whether callgrind is there.
+/// Returns true if callgrind is installed.
 pub(crate) fn available() -> bool {
     Command::new("valgrind").arg("--version").output().is_ok_and(|o| o.status.success())
 }
 
-/// Instructions per frame of a set-up.
+/// Returns the instructions per frame of a set-up.
 pub(crate) fn per_frame(setup: &Setup) -> anyhow::Result<f64> {
     let (ports, macs) = (setup.ports.to_string(), setup.macs.to_string());
     per_frame_of(&["once", "--ports", &ports, "--macs", &macs], setup.lossy)
 }
 
-/// Instructions per frame on the way through two switches, `batch` frames at a time.
+/// Returns the instructions per frame through two switches, `batch` frames at a time.
 pub(crate) fn per_tunnel_frame(batch: usize, lossy: bool) -> anyhow::Result<f64> {
     per_frame_of(&["once-tunnel", "--batch", &batch.to_string()], lossy)
 }

@@ -1,11 +1,11 @@
-//! What the figures were measured on.
+//! The machine of the measurements.
 
 use std::fs;
 use std::process::Command;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The machine in one line.
+/// Describes the machine in one line.
 pub(crate) fn describe() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
@@ -21,7 +21,7 @@ pub(crate) fn describe() -> String {
     format!("{}, {cores} cores, kernel {}", field("model name"), kernel.trim())
 }
 
-/// The commit of the work tree, `unknown` outside a repository.
+/// Returns the commit of the work tree, `unknown` outside a repository.
 pub(crate) fn commit() -> String {
     let output = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
     output
@@ -30,7 +30,8 @@ pub(crate) fn commit() -> String {
         .map_or_else(|| "unknown".to_owned(), |o| String::from_utf8_lossy(&o.stdout).trim().into())
 }
 
-/// Processor time of this thread in seconds: other programs on the same core do not count.
+/// Returns the processor time of this thread in seconds: other programs on the same core do not
+/// count.
 pub(crate) fn processor_time() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]

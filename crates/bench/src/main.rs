@@ -18,7 +18,7 @@ mod tunnel;
 
 use clap::{Parser, Subcommand};
 
-/// Measures Sluice, and its peers where they are installed.
+/// Measures Sluice, and its peers if they are installed.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -66,14 +66,14 @@ enum Part {
         /// Rounds of the peer's slow figures, 20 s each.
         #[arg(long, default_value_t = 2)]
         peer_rounds: usize,
-        /// Seconds of full load in which nobody may be thought to hang.
+        /// Seconds of full load in which no host may be taken to hang.
         #[arg(long, default_value_t = 64)]
         load: u64,
         /// Only these groups of rows: table, inside, latency, learn, bulk, hung.
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
-    /// Placement: what a decision and a look-up cost.
+    /// Placement: cost of a decision and of a look-up.
     Placement {
         /// Rounds of each figure.
         #[arg(long, default_value_t = 5)]
@@ -104,7 +104,7 @@ enum Part {
         /// Endless flows for 20 ms instead of waves of answers.
         #[arg(long)]
         perm: bool,
-        /// Whether the network pauses instead of dropping.
+        /// Pause the network instead of dropping.
         #[arg(long)]
         pfc: bool,
         /// Two virtual switches and VXLAN on each path.
@@ -125,7 +125,7 @@ enum Part {
         /// MAC addresses over all ports.
         #[arg(long, default_value_t = 4096)]
         macs: usize,
-        /// Whether full outputs drop frames.
+        /// Drop frames at full outputs.
         #[arg(long)]
         lossy: bool,
         /// Frames to forward.
@@ -134,22 +134,23 @@ enum Part {
     },
     /// One run of two switches and a tunnel without output, as `once`.
     OnceTunnel {
-        /// Frames that go at a time.
+        /// Frames sent at a time.
         #[arg(long, default_value_t = 1)]
         batch: usize,
-        /// Whether full outputs drop frames.
+        /// Drop frames at full outputs.
         #[arg(long)]
         lossy: bool,
         /// Frames to forward.
         #[arg(long, default_value_t = 1_000_000)]
         frames: u64,
     },
-    /// One run from guest to guest in one thread, and what a frame took in the switch and its ports
+    /// One run from guest to guest in one thread; prints the time of a frame in the switch and its
+    /// ports
     OnceGuests {
         /// Bytes of a frame, without frame check sequence.
         #[arg(long, default_value_t = 64)]
         bytes: usize,
-        /// Whether full outputs drop frames.
+        /// Drop frames at full outputs.
         #[arg(long)]
         lossy: bool,
         /// Frames to forward.

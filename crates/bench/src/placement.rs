@@ -1,7 +1,7 @@
-//! What placement costs: a period's decision, and a packet's look-up.
+//! Cost of placement: a decision each period, and a packet's look-up.
 //!
-//! A host of 64 cores, a quarter of which run machines, and buckets of which every load is drawn
-//! anew every period, so that there is always something to move; or stays, as it does mostly.
+//! The host has 64 cores, a quarter of which run machines. The load of every bucket is either drawn
+//! anew each period, so that there is always an entry to move, or constant, as it mostly is.
 
 use std::hint::black_box;
 
@@ -15,15 +15,15 @@ use crate::{machine, report};
 
 const CORES: u16 = 64;
 const PERIODS: u32 = 200;
-/// Seconds.
+/// Period in seconds.
 const PERIOD: f64 = 0.1;
 const PACKETS: u32 = 4_000_000;
 
-/// What one round of a setting took.
+/// Result of one round of a setting.
 struct Round {
-    /// Of a core, in a period of 100 ms.
+    /// Share of a core, in a period of 100 ms.
     share: f64,
-    /// The longest decision.
+    /// Longest decision.
     longest_us: f64,
     moves: f64,
 }
@@ -71,7 +71,7 @@ fn host(entries: u32) -> Placement {
 fn decide(entries: u32, changes: bool, seed: u64) -> Round {
     let mut placement = host(entries);
     let mut random = Prng::new(seed);
-    // All together three quarters of the cores that run no machines, on average.
+    // The average of all loads together is three quarters of the cores without machines.
     let most = u64::from(CORES) * 1_000_000 * 9 / 16 * 2 / u64::from(entries);
     let mut draw = |loads: &mut Vec<EntryLoad>| {
         let mut half = || Share(u32::try_from(random.below(most / 2).min(400_000)).unwrap_or(0));
@@ -110,7 +110,7 @@ fn decide(entries: u32, changes: bool, seed: u64) -> Round {
     }
 }
 
-/// Nanoseconds for a packet's look-up and for its end, entries taken at random.
+/// Returns the nanoseconds of a packet's look-up and completion, with random entries.
 fn look_up(entries: u32, seed: u64) -> f64 {
     let mut placement = host(entries);
     let mut table = Table::new(entries, Order::Counted { patience: Nanos::from_micros(100) });

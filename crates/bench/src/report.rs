@@ -11,7 +11,7 @@ use sluice_api::results::{Results, Row};
 
 /// Prints the rows and writes `target/bench/NAME.json` and `NAME.svg`.
 pub(crate) fn finish(name: &str, mut rows: Vec<Row>) -> anyhow::Result<()> {
-    // What was not measured in any round is no row.
+    // A row without any value was not measured.
     rows.retain(|row| !row.values.is_empty());
     let mut table = Table::new();
     table.set_header(["measure", "subject", "min", "median", "max", "unit", "setting"]);
@@ -62,7 +62,7 @@ fn human(value: f64) -> String {
     }
 }
 
-/// The distribution-free interval of a median from order statistics, at 95 %.
+/// Returns the distribution-free interval of a median from order statistics, at 95 %.
 pub(crate) fn interval_of_median(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,8 +1,8 @@
-//! `make bench PART=sim`: how fast the simulator is, and how fast ns-3 on the same workload.
+//! `make bench PART=sim`: speed of the simulator, and of ns-3 on the same workload.
 //!
 //! The figure is hops per second of processor time on one core. A round runs every case once and
-//! the peer's next waves; who goes first alternates, so that a drift of the machine's speed favours
-//! nobody. A run whose work is not the work that was asked for gives no figure (`check.rs`).
+//! the peer's next waves; the order alternates, so that a drift of the machine's speed favours
+//! neither. A run that does not do the requested work gives no figure (`check.rs`).
 
 mod case;
 mod check;
@@ -20,10 +20,10 @@ use ns3::{Mode, Peer, Program, Reading};
 use crate::machine::processor_time;
 use crate::report;
 
-/// The most memory that 4,096 hosts may take.
+/// Largest memory that 4,096 hosts may take.
 const MEMORY_MAX_BYTES: f64 = 8e9;
 
-/// How much is run.
+/// Extent of the runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     /// Rounds.
@@ -31,14 +31,14 @@ pub(crate) struct Plan {
     waves: u32,
     overlay_waves: u32,
     perm_millis: u64,
-    /// The waves of 1e5 answers.
+    /// Waves for 1e5 answers.
     many_waves: u32,
     waves_4096: u32,
     peer_waves: u32,
 }
 
 impl Plan {
-    /// What figures are made of.
+    /// Returns the extent for figures.
     pub(crate) const fn full(rounds: usize) -> Self {
         Self {
             rounds,
@@ -51,7 +51,7 @@ impl Plan {
         }
     }
 
-    /// Just enough to see that everything still runs.
+    /// Returns the extent that just shows that everything still runs.
     pub(crate) const fn short(rounds: usize) -> Self {
         Self {
             waves: 8,
@@ -72,14 +72,14 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
     report::finish("sim", rows)
 }
 
-/// One run for a profiler, which has a clock of its own.
+/// Does one run for a profiler, which has a clock of its own.
 pub(crate) fn once(case: &Case) -> anyhow::Result<()> {
     let outcome = case.run(|| 0.0)?;
     println!("{} hops, at most {:.1} MB", outcome.summary.hops, peak_bytes()? / 1e6);
     Ok(())
 }
 
-/// One of our cases and what its rounds gave.
+/// One of our cases and the figures of its rounds.
 struct Own {
     case: Case,
     what: &'static str,
@@ -87,14 +87,14 @@ struct Own {
     last: Option<Outcome>,
 }
 
-/// The peer's way of building the network, and what its rounds gave.
+/// A mode of the peer and the figures of its rounds.
 struct Other {
     peer: Peer,
     rates: Vec<f64>,
     last: Option<Reading>,
 }
 
-/// The places of the cases in the list.
+/// Indexes of the cases in the list.
 const PA: usize = 0;
 const PA_PFC: usize = 1;
 const OVERLAY: usize = 4;
@@ -124,7 +124,8 @@ fn rows(plan: &Plan, program: Option<&Program>) -> anyhow::Result<Vec<Row>> {
         let peer = Peer::start(program.context("it is there")?, mode)?;
         others.push(Other { peer, rates: Vec::new(), last: None });
     }
-    // First of all, while this process holds nothing else. It is the same each time.
+    // The largest case runs first, while this process holds nothing else. Its memory is the same
+    // each time.
     own[LARGE].case.run(processor_time)?;
     let memory = peak_bytes()?;
     let mut falls = Vec::new();
@@ -186,7 +187,7 @@ fn peer_row(other: &Other, name: &str) -> Row {
         .with("fct_max_ns", reading.fct_max_ns)
 }
 
-/// Ratios within a round, whose two sides ran one soon after the other.
+/// Returns ratios within a round, whose two sides ran one soon after the other.
 fn ratio_rows(own: &[Own], others: &[Other], falls: Vec<f64>) -> Vec<Row> {
     let each = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a / b).collect::<Vec<f64>>();
     let ratio = |at: usize, over: &str, least: f64, values: Vec<f64>| {
@@ -219,14 +220,14 @@ fn memory_row(case: &Case, peak: f64) -> Row {
     setting(row, case).with("bound", MEMORY_MAX_BYTES)
 }
 
-/// A figure that misses its bound is kept, and said aloud.
+/// Prints a warning for a figure that misses its bound; the figure is kept.
 fn judge(row: &Row, what: &str, good: bool, bound: &str) {
     if !good {
         println!("MISSED: {} ({what}) is {:.3}, {bound} is wanted", row.measure, row.median);
     }
 }
 
-/// The most memory that this process has had.
+/// Returns the peak memory of this process.
 fn peak_bytes() -> anyhow::Result<f64> {
     let status = fs::read_to_string("/proc/self/status").context("no /proc")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,27 +1,27 @@
-//! `make bench PART=steer`: what it is worth to do the kernel's tunnel work on the right core.
+//! `make bench PART=steer`: benefit of doing the kernel's tunnel work on the right core.
 //!
 //! Two network namespaces stand for two hosts with VXLAN between them. On the second one a guest,
 //! busy and pinned to a core, takes numbered datagrams of several flows and works on each. The
-//! sender is pinned to the other core. Which of the two cores is the guest's changes from round to
-//! round, so that nothing is gained by a core's number.
+//! sender is pinned to the other core. The guest's core alternates between rounds, so that a core's
+//! number does not matter.
 //!
-//! | subject | who does the tunnel work |
+//! | subject | tunnel work |
 //! |---|---|
 //! | `none` | the core on which packets come in, the sender's: nothing steers |
 //! | `free-core`, `guest-core` | `sluice steer` by hash over one core: the two fixed choices |
 //! | `rps` | the kernel's receive packet steering by the hash of outer headers, over both cores |
 //! | `rss` | `sluice steer` by the hash of the inner flow, over both cores |
-//! | `adaptive` | `sluice steer` as it is, told nothing |
+//! | `adaptive` | `sluice steer` in adaptive mode, over both cores |
 //! | `sluice-free`, `sluice-guest` | Sluice's own data worker on that core, no kernel's VXLAN |
 //! | `sluice-rss`, `sluice-adaptive` | two data workers, one on each core, by that rule |
 //!
-//! | file | what |
+//! | file | content |
 //! |---|---|
 //! | `rig` | namespaces, processes |
 //! | `guest`, `sender` | the two processes |
-//! | `frames` | what the sender sends |
-//! | `cores` | what the cores did |
-//! | `sizing` | how much is sent |
+//! | `frames` | datagrams of the sender |
+//! | `cores` | usage of the cores |
+//! | `sizing` | size of the load |
 
 mod cores;
 mod frames;
@@ -46,23 +46,23 @@ use self::sizing::Load;
 use crate::fabric::net::{obstacle, sweep};
 use crate::report;
 
-/// Where the sender is, behind its tunnel.
+/// Inner address of the sender, behind its tunnel.
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const SENDER_MAC: Mac = Mac([2, 0, 0, 0, 0x77, 1]);
 const GUEST_MAC: Mac = Mac([2, 0, 0, 0, 0x77, 0x99]);
-/// The network.
+/// VNI of the network.
 const VNI: u32 = 77;
-/// The guest's port, of every flow.
+/// Port of the guest, for every flow.
 const PORT: u16 = 7000;
-/// What the first flow sends from; the next ones follow.
+/// Source port of the first flow; the next ones follow.
 const FIRST_PORT: u16 = 9000;
-/// The moment in which nobody else may use the cores before something is measured.
+/// Time for which the cores must be idle before a measurement.
 const QUIET: Duration = Duration::from_millis(200);
-/// The cores that take part.
+/// Number of cores that take part.
 const CORES: usize = 2;
 
-/// The guest's address of a flow. Each has its own: fragments have no ports, and the hash of a
-/// packet must not lead all flows to one core.
+/// Returns the guest's address of a flow. Each flow has its own: fragments have no ports, and the
+/// hash of a packet must not lead all flows to one core.
 fn guest_address(flow: u16) -> Ipv4Addr {
     let [high, low] = (100 + flow).to_be_bytes();
     Ipv4Addr::new(10, 9, high, low)
@@ -78,7 +78,7 @@ fn numbers(all: &[u64]) -> String {
     all.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")
 }
 
-/// What is measured, and how often.
+/// Extent of the measurements.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Plan {
     /// Rounds: in each, every subject once with every size.
@@ -93,22 +93,22 @@ pub(crate) struct Plan {
     /// Flows.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=28))]
     flows: u16,
-    /// A window counts if other programs used at most so much, in cores.
+    /// Usage of other programs, in cores, up to which a window counts.
     #[arg(long, default_value_t = 0.2)]
     quiet: f64,
-    /// Seconds until windows count all the same.
+    /// Seconds after which busy windows count as well.
     #[arg(long, default_value_t = 1800)]
     patience_s: u64,
     /// Only these subjects.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Instead of two loads that are sized for this machine: bytes of a datagram, datagrams a
+    /// A load instead of two that are sized for this machine: bytes of a datagram, datagrams a
     /// second, nanoseconds of the guest's work on each.
     #[arg(long, value_parser = sizing::load)]
     load: Vec<Load>,
 }
 
-/// Who does the tunnel work.
+/// The party that does the tunnel work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     None,
@@ -136,7 +136,7 @@ const SUBJECTS: [(Subject, &str); 10] = [
     (Subject::SluiceAdaptive, "sluice-adaptive"),
 ];
 
-/// Which subjects are compared: the first with the second, round by round.
+/// Pairs of subjects that are compared, the first with the second, round by round.
 const PAIRS: [(Subject, Subject); 9] = [
     (Subject::Adaptive, Subject::FreeCore),
     (Subject::Adaptive, Subject::GuestCore),
@@ -154,7 +154,7 @@ impl Subject {
         SUBJECTS[self as usize].1
     }
 
-    /// What `sluice steer` is told, if it runs.
+    /// Returns the arguments of `sluice steer`; `None` if it does not run.
     fn words(self, guest_core: usize) -> Option<String> {
         let words = match self {
             Self::None => return None,
@@ -170,7 +170,7 @@ impl Subject {
         Some(words + " --patience-ms 200")
     }
 
-    /// What Sluice's own data workers are told, if they do the work.
+    /// Returns the configuration of Sluice's own data workers, if they do the work.
     fn workers(self, guest_core: usize) -> Option<String> {
         let one = |core: usize| Some(format!("worker_cpu = {core}"));
         let two =
@@ -185,18 +185,18 @@ impl Subject {
     }
 }
 
-/// Every value of every round, by measure, unit, subject, core and load.
+/// Every value of every round, by load, measure, subject and core.
 type Values = BTreeMap<(usize, &'static str, &'static str, &'static str), Vec<f64>>;
 
-/// What was seen in a window.
+/// Figures of a window.
 struct Seen {
     throughput: f64,
-    /// Datagrams a second that were sent.
+    /// Datagrams sent per second.
     sent: f64,
     loss: f64,
     late: f64,
     pieces: f64,
-    /// What other programs did, in cores.
+    /// Usage of other programs, in cores.
     others: f64,
     cores: [cores::Shares; CORES],
 }
@@ -243,18 +243,17 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
     report::finish("steer", rows(&values, &loads, &subjects))
 }
 
-/// Sees to it that other programs leave the cores alone while something is measured, for as long
-/// as there is patience.
+/// Repeats measurements until other programs leave the cores alone, up to a deadline.
 struct Quiet {
-    /// What others may use, in cores.
+    /// Largest usage of other programs, in cores.
     most: f64,
     until: Instant,
-    /// Windows that were measured again.
+    /// Number of windows that were measured again.
     again: u32,
 }
 
 impl Quiet {
-    /// Measures until it was quiet meanwhile.
+    /// Repeats a measurement until the cores were quiet meanwhile.
     fn window(&mut self, measure: impl Fn() -> anyhow::Result<Seen>) -> anyhow::Result<Seen> {
         loop {
             self.wait()?;
@@ -266,7 +265,7 @@ impl Quiet {
         }
     }
 
-    /// Waits until others leave the cores alone for a moment.
+    /// Waits until other programs leave the cores alone for a moment.
     fn wait(&self) -> anyhow::Result<()> {
         loop {
             let before = cores::look::<CORES>()?;
@@ -283,7 +282,7 @@ impl Quiet {
     }
 }
 
-/// All that runs while one subject is measured.
+/// The processes that run while one subject is measured.
 struct Bench<'a> {
     plan: &'a Plan,
     load: &'a Load,
@@ -309,7 +308,7 @@ impl<'a> Bench<'a> {
         let line = format!("steer-guest --core {guest_core} --flows {flows} --work-ns {work_ns}");
         let mut guest = Talker::start(&rig.guest, &line)?;
         guest.ask::<3>()?;
-        // The machine is there before who looks for it.
+        // The guest must run before `sluice` looks for it.
         let daemon = workers.map(|workers| rig.daemon(&workers)).transpose()?;
         let core = 1 - guest_core;
         let line =
@@ -337,7 +336,7 @@ impl<'a> Bench<'a> {
         let [came, late, pieces] = self.guest.ask()?;
         let [sent] = self.sender.ask()?;
         let at = Instant::now();
-        // The data process is the daemon's child, everything else is a child of this one.
+        // The data process is the daemon's child; every other process is a child of this one.
         let daemon = self.daemon.as_ref().map(Daemon::pid);
         let own = cores::of_family(std::process::id()) + daemon.map_or(0, cores::of_family);
         Ok(Look { at, came, late, pieces, sent, own, cores: cores::look()? })
@@ -352,7 +351,7 @@ impl<'a> Bench<'a> {
         Seen {
             throughput: came * self.load.bytes as f64 * 8.0 / seconds,
             sent: sent / seconds,
-            // What was under way at both ends is not the same.
+            // The datagrams in flight differ between the two samples.
             loss: (1.0 - came / sent).max(0.0),
             late: (after.late - before.late) as f64 / came.max(1.0),
             pieces: (after.pieces - before.pieces) as f64 / seconds,
@@ -366,14 +365,14 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// What everybody has done so far.
+/// A sample of all counters.
 struct Look {
     at: Instant,
     came: u64,
     late: u64,
     pieces: u64,
     sent: u64,
-    /// Ticks of what belongs to this measurement.
+    /// Ticks of the processes of this measurement.
     own: u64,
     cores: [cores::Times; CORES],
 }
@@ -395,7 +394,7 @@ fn keep(values: &mut Values, (load, subject, guest_core): (usize, Subject, usize
     }
 }
 
-/// The rows of the results.
+/// Returns the rows of the results.
 fn rows(values: &Values, loads: &[Load], subjects: &[Subject]) -> Vec<Row> {
     let unit = |measure| match measure {
         "steer.throughput" => "bit/s",
@@ -424,7 +423,7 @@ fn rows(values: &Values, loads: &[Load], subjects: &[Subject]) -> Vec<Row> {
     rows
 }
 
-/// What one subject received over what the other one did, round by round.
+/// Returns the throughput of one subject over that of another, round by round.
 fn ratio(values: &Values, nth: usize, load: &Load, (ours, theirs): (Subject, Subject)) -> Row {
     let of = |subject: Subject| &values[&(nth, "steer.throughput", subject.name(), "")];
     let pairs = of(ours).iter().zip(of(theirs));

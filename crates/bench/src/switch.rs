@@ -58,14 +58,14 @@ fn context(row: Row, setup: &Setup) -> Row {
         .with("policy", if setup.lossy { "LL" } else { "ZZ" })
 }
 
-/// Of two switches with tunnels between them; both work for every frame.
+/// Adds the context of two switches with tunnels between them; both work for every frame.
 fn tunnel_context(row: Row, batch: usize, lossy: bool) -> Row {
     context(row, &Setup { ports: tunnel::PORTS, macs: tunnel::MACS, lossy })
         .with("tunnels", tunnel::TUNNELS)
         .with("batch", batch)
 }
 
-/// Frames per second through two switches, lossy and lossless interleaved.
+/// Returns the frames per second through two switches, lossy and lossless interleaved.
 fn tunnel_throughput(batch: usize, rounds: usize) -> anyhow::Result<Vec<Row>> {
     const ROUND: u64 = ROUND_FRAMES / 5;
     let policies = [true, false];
@@ -85,8 +85,8 @@ fn tunnel_throughput(batch: usize, rounds: usize) -> anyhow::Result<Vec<Row>> {
     Ok(rows.collect())
 }
 
-/// Frames per second between two ports of one switch, and of two whose frames cross; and what
-/// crossing costs, as a ratio of times within a round.
+/// Returns the frames per second between two ports of one switch, and of two switches whose frames
+/// cross; and the cost of crossing, as a ratio of times within a round.
 fn crossing(rounds: usize) -> anyhow::Result<Vec<Row>> {
     let mut benches = [false, true].map(Pair::new);
     let mut values = [Vec::new(), Vec::new()];
@@ -111,7 +111,7 @@ fn crossing(rounds: usize) -> anyhow::Result<Vec<Row>> {
     Ok(rows.chain([cost]).map(|row| context(row, &setup)).collect())
 }
 
-/// Frames per second, lossy and lossless interleaved.
+/// Returns the frames per second, lossy and lossless interleaved.
 fn throughput(ports: usize, macs: usize, rounds: usize) -> anyhow::Result<Vec<Row>> {
     let setups = [true, false].map(|lossy| Setup { ports, macs, lossy });
     let mut benches = setups.map(|setup| Forward::new(&setup));
@@ -147,13 +147,14 @@ fn rate_of(frames: u64, forward: impl FnOnce(u64) -> u64) -> f64 {
     rate
 }
 
-/// Time of lossless over time of lossy, in interleaved pairs of short runs without congestion.
+/// Returns the time of lossless over that of lossy, in interleaved pairs of short runs without
+/// congestion.
 fn ratio_of_pairs(pairs: usize) -> anyhow::Result<Row> {
     let setups = [true, false].map(|lossy| Setup { ports: 16, macs: 4096, lossy });
     let mut benches = setups.map(|setup| Forward::new(&setup));
     let mut values = Vec::new();
     for pair in 0..pairs {
-        // Who goes first alternates, so that a drift of the machine's speed favours nobody.
+        // The order alternates, so that a drift of the machine's speed favours neither.
         let mut rates = [0.0; 2];
         for step in 0..2 {
             let which = (pair + step) % 2;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each switch has a tunnel to each of 254 hosts, and the frames use all of them. There is only one
-//! B: what A sends to a host comes back with both outer addresses exchanged, as if it came from
-//! that host, which leaves the checksum as it is.
+//! B: the frames of A to a host arrive at B with both outer addresses exchanged, as if they came
+//! from that host. The exchange leaves the checksum as it is.
 
 use std::net::Ipv4Addr;
 
@@ -22,17 +22,17 @@ use sluice_switch::{
 
 use crate::forward::{self, FRAME_BYTES};
 
-/// Hosts behind tunnels.
+/// Number of hosts behind tunnels.
 pub(crate) const TUNNELS: usize = 254;
-/// Addresses behind tunnels on one side, and behind ports on the other.
+/// Number of addresses behind tunnels on one side, and behind ports on the other.
 pub(crate) const MACS: usize = 256;
-/// Virtual machines of a host.
+/// Number of virtual machines of a host.
 const MACHINES: usize = 4;
-/// Ports of a switch: its machines' and the underlay's.
+/// Ports of a switch: those of its machines, and the underlay's.
 pub(crate) const PORTS: usize = MACHINES + 1;
-/// What VXLAN puts around a frame.
+/// Size of the outer headers of VXLAN.
 const OUTER_BYTES: usize = 50;
-/// Buffers of a machine, and of the network card of B.
+/// Number of buffers of a machine, and of the network card of B.
 const BUFFERS: usize = 1024;
 const BATCH: usize = 64;
 
@@ -61,13 +61,13 @@ impl Buf for Parcel {
 
 /// Two switches with their buffers.
 pub(crate) struct Tunnel {
-    /// Frames of one receive.
+    /// Largest batch of a receive.
     batch_max: usize,
     from: Switch<Parcel>,
     to: Switch<Parcel>,
     /// Buffers of each machine of `from` that are not in the switch.
     idle: Vec<Batch<Parcel>>,
-    /// The same of the network card of `to`.
+    /// Buffers of the network card of `to` that are not in the switch.
     card: Batch<Parcel>,
     batch: Batch<Parcel>,
     now: Nanos,
@@ -124,7 +124,7 @@ fn switch(lossy: bool, place: impl Fn(usize) -> Destination) -> Switch<Parcel> {
 }
 
 impl Tunnel {
-    /// Makes the switches, their tables and their buffers; `batch_max` frames go at a time.
+    /// Makes the switches, their tables and their buffers; `batch_max` frames are sent at a time.
     pub(crate) fn new(batch_max: usize, lossy: bool) -> Self {
         let mut prng = Prng::new(7);
         let macs = u64::try_from(MACS).expect("small");
@@ -155,7 +155,7 @@ impl Tunnel {
         }
     }
 
-    /// Forwards at least `frames` frames; returns how many.
+    /// Forwards at least `frames` frames; returns the number forwarded.
     pub(crate) fn forward(&mut self, frames: u64) -> u64 {
         let mut done = 0;
         while done < frames {
@@ -164,7 +164,7 @@ impl Tunnel {
         done
     }
 
-    /// A batch of one machine goes all the way.
+    /// Forwards a batch of one machine all the way.
     fn turn(&mut self) -> u64 {
         self.now = self.now.after(Nanos::from_micros(1));
         let machine = self.turn;
@@ -186,7 +186,7 @@ impl Tunnel {
         assert!(self.from.notice().is_none(), "every address is in the table");
     }
 
-    /// What A has for its network card goes on the way to B.
+    /// Moves the frames in A's egress queue for its network card to B.
     #[inline(never)]
     fn cross(&mut self) {
         let (card, batch) = (&mut self.card, &mut self.batch);
@@ -240,7 +240,7 @@ impl Tunnel {
         self.to.reclaim(card, &mut self.card);
     }
 
-    /// Whether every frame is accounted for and none was dropped.
+    /// Returns true if every frame is accounted for and none was dropped.
     pub(crate) fn is_clean(&self) -> bool {
         [&self.from, &self.to].iter().all(|switch| {
             let audit = switch.audit();

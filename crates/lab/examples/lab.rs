@@ -1,4 +1,4 @@
-//! `sluice lab` alone, for trying and testing it: no daemon is in it, so that only scenarios
+//! `sluice lab` alone, for trying and testing it. It contains no daemon, so that only scenarios
 //! without one run (`linux-bridge`).
 //!
 //! ```text

@@ -14,7 +14,7 @@ use crate::scenario::Check;
 use crate::walk::{self, Listener};
 use crate::workload::Workload;
 
-/// Does one check; some find more than one thing.
+/// Runs one check. Some checks return more than one finding.
 pub(crate) fn check_one(
     lab: &mut Lab,
     workload: &mut Workload,

@@ -10,15 +10,15 @@ use sluice_api::config::Policy;
 
 use crate::{Options, Overrides};
 
-/// What `sluice lab` can do.
+/// The subcommands of `sluice lab`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum LabCommand {
-    /// Build a scenario's hosts, containers and switches and let them stand
+    /// Build a scenario's hosts, containers and switches and leave them running
     Up {
         /// A scenario's name or file
         #[arg(value_name = "NAME|FILE")]
         scenario: String,
-        /// The flow-control policy instead of the scenario's
+        /// A flow-control policy that replaces the scenario's
         #[arg(long, value_enum, ignore_case = true)]
         policy: Option<PolicyName>,
     },
@@ -27,7 +27,7 @@ pub enum LabCommand {
         /// The lab's name
         name: Option<String>,
     },
-    /// Show which labs there are on this machine
+    /// Show the labs of this machine
     Status,
     /// List the scenarios that ship
     List,
@@ -38,19 +38,19 @@ pub enum LabCommand {
         /// The folder
         folder: PathBuf,
     },
-    /// Put runs of a flood beside each other: a table, and points.html in a folder
+    /// Compare runs of a flood: print a table and write points.html to a folder
     Points {
         /// The folders of the runs
         #[arg(required = true)]
         folders: Vec<PathBuf>,
-        /// Where points.html goes
+        /// The folder for points.html
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
-    /// A worker in a container
+    /// Run a worker in a container
     #[command(name = "__worker", hide = true)]
     Worker {
-        /// The address that it listens on
+        /// The address to listen on
         #[arg(long)]
         address: Ipv4Addr,
         /// The port
@@ -60,7 +60,7 @@ pub enum LabCommand {
         #[arg(long)]
         congestion: String,
     },
-    /// The aggregator in a container
+    /// Run the aggregator in a container
     #[command(name = "__aggregator", hide = true)]
     Aggregator,
 }
@@ -86,7 +86,7 @@ pub struct RunArguments {
     /// The time of a cell (one size under one policy)
     #[arg(long, value_name = "S")]
     pub seconds_per_cell: Option<f64>,
-    /// Say what would run, and the configuration, and do nothing
+    /// Print the planned run and the configuration, and do nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Print the results as JSON instead of a table
@@ -125,12 +125,12 @@ impl From<PolicyName> for Policy {
     }
 }
 
-/// Does it. A run that broke a promise (a drop under `ZZ`, an audit that does not close, a failed
-/// check) says so and is a failure.
+/// Runs a subcommand. A run that breaks a promise (a drop under `ZZ`, an audit that does not close,
+/// a failed check) is reported and is a failure.
 ///
 /// # Errors
 ///
-/// What was asked for could not be done.
+/// The command failed.
 pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
     match command {
         LabCommand::Up { scenario, policy } => {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// Counters by name.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
-/// What TCP did: retransmissions, time-outs, probes, duplicates.
+/// TCP counters of loss recovery: retransmissions, time-outs, probes, duplicates.
 const REPAIRS: [&str; 8] = [
     "RetransSegs",
     "TCPTimeouts",
@@ -18,7 +18,7 @@ const REPAIRS: [&str; 8] = [
     "TCPLostRetransmit",
 ];
 
-/// Where a namespace's own stack loses what the switch delivered.
+/// Counters of frames that the switch delivered and the namespace's own stack lost.
 const LOSSES: [&str; 7] = [
     "TCPBacklogDrop",
     "TCPRcvQDrop",
@@ -29,7 +29,7 @@ const LOSSES: [&str; 7] = [
     "InDiscards",
 ];
 
-/// The counters of the namespaces that these processes are in, summed: repairs, losses.
+/// Reads the counters of the namespaces of these processes, summed: repairs, losses.
 pub(crate) fn read(pids: &[u32]) -> (Counters, Counters) {
     let (mut repairs, mut losses) = (Counters::new(), Counters::new());
     for pid in pids {
@@ -52,7 +52,7 @@ pub(crate) fn read(pids: &[u32]) -> (Counters, Counters) {
     (repairs, losses)
 }
 
-/// Pairs of lines, `Group: names…` and `Group: values…`.
+/// Parses pairs of lines, `Group: names…` and `Group: values…`.
 fn parse(text: &str) -> Vec<(&str, u64)> {
     let lines: Vec<&str> = text.lines().collect();
     let pairs =
@@ -67,7 +67,7 @@ fn parse(text: &str) -> Vec<(&str, u64)> {
         .collect()
 }
 
-/// `rx_dropped` and `tx_dropped` of `eth0`, the container's device.
+/// Reads `rx_dropped` and `tx_dropped` of `eth0`, the container's device.
 fn device_losses(text: &str) -> Vec<(String, u64)> {
     let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
     let Some(line) = line else { return Vec::new() };
@@ -85,7 +85,7 @@ pub(crate) fn device(text: &str, name: &str) -> Option<(u64, u64)> {
     Some((fields.get(1)?.parse().ok()?, fields.get(9)?.parse().ok()?))
 }
 
-/// What was added to each counter.
+/// Returns the increase of each counter.
 pub(crate) fn difference(before: &Counters, after: &Counters) -> Counters {
     let grown = |(name, value): (&String, &u64)| {
         let more = value.saturating_sub(before.get(name).copied().unwrap_or(0));

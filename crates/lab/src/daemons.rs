@@ -1,9 +1,10 @@
-//! The daemons of a lab: started in their namespaces, waited for, asked, ended.
+//! The daemons of a lab: start, wait until ready, query, stop.
 //!
-//! A daemon is started as a shell that waits for a word on its standard input and then becomes
-//! `ip netns exec NS sluice daemon …`. The word is given after the process has been written to the
-//! state file; a shell whose lab dies before sees the end of its input and ends. So no daemon ever
-//! runs that is not on record. (`ip netns exec` also gives it the `/sys` of its namespace.)
+//! A daemon is started as a shell that waits for a word on its standard input and then becomes `ip
+//! netns exec NS sluice daemon …`. The lab writes the process to the state file first and then
+//! sends the word. If the lab dies in between, the shell sees the end of its input and ends. So
+//! every daemon that runs is on record. (`ip netns exec` also gives it the `/sys` of its
+//! namespace.)
 
 use std::fs::File;
 use std::io::Write;
@@ -21,11 +22,11 @@ use crate::settings::Settings;
 use crate::show::{self, Snapshot};
 use crate::state::{self, Process, State};
 
-/// How long a daemon may take until it answers.
+/// Time limit for a daemon to answer after its start.
 const READY: Duration = Duration::from_secs(15);
-/// How long frames may take to leave the lab after the last query.
+/// Time limit for frames to leave the lab after the last query.
 const DRAIN: Duration = Duration::from_secs(3);
-/// What the shell runs: the word, then the daemon.
+/// The script of the shell: reads the word, then becomes the daemon.
 const GATE: &str = "read -r word && exec ip netns exec \"$0\" \"$@\" </dev/null";
 
 /// The running daemons of a lab.
@@ -40,9 +41,9 @@ struct Node {
     socket: PathBuf,
     log: PathBuf,
     ports: usize,
-    /// The ports that containers and virtual machines are behind.
+    /// Ports of the containers and virtual machines.
     containers: Vec<String>,
-    /// Whether it is a member of the fabric.
+    /// True if the host is a member of the fabric.
     is_member: bool,
     process: Process,
 }
@@ -81,7 +82,7 @@ impl Daemons {
         for node in &daemons.nodes {
             node.wait_ready()?;
         }
-        // What is learned is not known before it speaks.
+        // A learned endpoint is known only after its first frame.
         for node in daemons.nodes.iter().filter(|node| node.is_member && !plan.learned) {
             node.wait_for_vports(plan.containers.len())?;
         }
@@ -96,8 +97,8 @@ impl Daemons {
         state.save()
     }
 
-    /// Waits until no frame is in any switch and no container sends one; says whether that came to
-    /// be. (What hosts say to each other never ends.)
+    /// Waits until no frame is in any switch and no container sends one. Returns true if that
+    /// happens before the deadline. (Traffic between the hosts themselves never ends.)
     pub(crate) fn drain(&self) -> anyhow::Result<bool> {
         let deadline = Instant::now() + DRAIN;
         let mut before = u64::MAX;
@@ -127,7 +128,7 @@ impl Daemons {
         self.nodes.iter().find(|node| node.name == name).map(|node| node.socket.as_path())
     }
 
-    /// What every daemon says now.
+    /// Takes a snapshot of every daemon.
     pub(crate) fn snapshot(&self) -> anyhow::Result<Vec<Snapshot>> {
         self.nodes
             .iter()
@@ -165,8 +166,8 @@ impl Node {
         }
     }
 
-    /// Waits until the host knows every container of the lab. Without that the first frames would
-    /// wait for it.
+    /// Waits until the host knows every container of the lab. Otherwise the first frames would wait
+    /// for that.
     fn wait_for_vports(&self, count: usize) -> anyhow::Result<()> {
         let deadline = Instant::now() + READY;
         loop {
@@ -188,7 +189,7 @@ impl Node {
     }
 }
 
-/// The end of a log, for a message.
+/// Returns the end of a log, for a message.
 pub(crate) fn last_words(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -216,7 +217,7 @@ fn certify(plan: &Plan, program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts a program in a namespace, on record; it says what it has to say to a log.
+/// Starts a program in a namespace and puts it on record; its output goes to a log.
 pub(crate) fn launch(
     state: &mut State,
     name: &str,

@@ -1,11 +1,11 @@
-//! Where datagrams are lost: two virtual machines send to a third as fast as they can, and frames
-//! are counted at six points, those of Figure 1 of the zOVN paper (SIGCOMM 2013).
+//! Losses of datagrams, by place: two virtual machines send to a third as fast as they can, and
+//! frames are counted at six points, those of Figure 1 of the zOVN paper (SIGCOMM 2013).
 //!
 //! ```text
 //!  program ─1─ stack ─ card ─2─ hypervisor ─3─ switch ─4─ hypervisor ─5─ card, stack ─6─ program
 //! ```
 //!
-//! The counters are the machines' own (1, 2, 5, 6) and the switch's (3, 4), so that a loss lies
+//! The counters are the machines' own (1, 2, 5, 6) and the switch's (3, 4), so that a loss is
 //! between the two points whose counts differ.
 
 use std::time::Duration;
@@ -22,13 +22,13 @@ use crate::results::{self, Checked};
 use crate::scenario::Fabric;
 use crate::workload::Workload;
 
-/// Where frames are counted.
+/// Names of the points at which frames are counted.
 pub(crate) const POINTS: [&str; 6] =
     ["source program", "source card", "switch input", "switch output", "sink card", "sink program"];
-/// A job beside its time.
+/// Time limit of a job, beside the time of the flood itself.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Who sends how long to whom.
+/// Senders, receiver, duration and number of runs of a flood.
 pub(crate) struct Flood<'a> {
     pub(crate) from: &'a [String],
     pub(crate) to: &'a str,
@@ -36,7 +36,7 @@ pub(crate) struct Flood<'a> {
     pub(crate) runs: u32,
 }
 
-/// Sends, and says how many frames came by at each point in each run.
+/// Sends, and returns the frames counted at each point in each run.
 pub(crate) fn run(
     lab: &mut Lab,
     workload: &mut Workload,
@@ -70,7 +70,7 @@ pub(crate) fn run(
     Ok(found)
 }
 
-/// What was lost from the sources' cards to the sink's, if something was: run by run, so that
+/// Returns an error text if frames were lost between the cards; summed over the runs, so that
 /// nothing that came once too often hides it.
 fn lost_between_cards(counts: &[Vec<u64>; 6]) -> Option<String> {
     let runs = counts[1].iter().zip(&counts[4]);
@@ -143,7 +143,7 @@ fn between(
     Ok(counts)
 }
 
-/// What the kernel's device of a machine has taken from QEMU, and given to it.
+/// Returns the frames that the TAP of a machine has received from QEMU and sent to it.
 fn tap(machine: &Container) -> anyhow::Result<(u64, u64)> {
     let text = netns::enter(&machine.netns, || {
         std::fs::read_to_string("/proc/thread-self/net/dev").context("the kernel's devices")

@@ -5,10 +5,10 @@
 //!  sluice daemon ── vhost-user ── virtio-net ── eth0
 //! ```
 //!
-//! What is booted is made by `scripts/guest.sh`. The program is put behind its file system when a
-//! lab starts, so that both ends of the serial port are of the same build; nothing of the workload
-//! that is not measured goes over the measured network. A machine boots when the daemons of a
-//! policy run, and goes before they end. None outlives a program that was killed.
+//! The image is made by `scripts/guest.sh`. This program is appended to its file system when a lab
+//! starts, so that both ends of the serial port are of the same build. Control traffic of the
+//! workload never uses the measured network. A machine boots after the daemons of a policy have
+//! started, and ends before they end. No machine outlives a program that was killed.
 
 mod image;
 
@@ -30,13 +30,13 @@ use crate::state::{self, Process, State};
 use crate::{interrupt, netns};
 use image::Image;
 
-/// Booting takes seconds, and tens of them where others compile.
+/// Time limit of a boot. Booting takes seconds, and tens of seconds on a busy machine.
 const BOOT: Duration = Duration::from_secs(120);
-/// How long QEMU may take until its sockets are there.
+/// Time limit for QEMU to create its sockets.
 const START: Duration = Duration::from_secs(20);
-/// How long a machine may take for what is not a measurement.
+/// Time limit of an answer of a machine outside of measurements.
 const ANSWER: Duration = Duration::from_secs(30);
-/// Memory of a machine. Its file system is in there, twice while it boots.
+/// Memory of a machine. It holds the file system, twice during the boot.
 const MEMORY: &str = "256M";
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -82,7 +82,7 @@ impl Guests {
         Ok(guests)
     }
 
-    /// Lets every machine answer requests, with this congestion control from now on.
+    /// Makes every machine answer requests; new connections use this congestion control.
     pub(crate) fn serve(&mut self, plan: &Plan, congestion: &str) -> anyhow::Result<()> {
         for guest in &mut self.guests {
             let address = plan.container(&guest.name).context("a machine")?.ip;
@@ -91,7 +91,7 @@ impl Guests {
         Ok(())
     }
 
-    /// Who takes the jobs of a machine; none if it is no virtual machine.
+    /// Returns the aggregator of a machine; none if the name is not that of a virtual machine.
     pub(crate) fn agent(&mut self, name: &str) -> Option<&mut Aggregator> {
         self.guests.iter_mut().find(|guest| guest.name == name).map(|guest| &mut guest.agent)
     }
@@ -131,12 +131,12 @@ impl Guest {
 fn start(plan: &Plan, state: &mut State, vm: &Container, image: &Image) -> anyhow::Result<Guest> {
     let (control, log) = (plan.file(vm, "control"), plan.file(vm, "log"));
     let _ = std::fs::remove_file(&control);
-    // It ends with the program that runs the lab, however that ends.
+    // QEMU ends with the program that runs the lab, however that program ends.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", QEMU]).args(arguments(plan, vm, image));
     let process = launch(state, &vm.name, &vm.netns, &command, &log)?;
     let deadline = Instant::now() + START;
-    // QEMU lets nothing run before its serial port has somebody at the other end.
+    // QEMU runs nothing before its serial port is connected.
     let port = loop {
         match UnixStream::connect(&control) {
             Ok(port) => break port,
@@ -150,7 +150,7 @@ fn start(plan: &Plan, state: &mut State, vm: &Container, image: &Image) -> anyho
     Ok(Guest { name: vm.name.clone(), agent, process, log })
 }
 
-/// What QEMU is told. It interprets the machine, which goes everywhere and is slow.
+/// Returns the arguments of QEMU. It runs without KVM, which works everywhere and is slow.
 fn arguments(plan: &Plan, vm: &Container, image: &Image) -> Vec<String> {
     let path = |path: &Path| path.to_string_lossy().into_owned();
     let (socket, control) = (path(&plan.file(vm, "sock")), path(&plan.file(vm, "control")));
@@ -170,8 +170,7 @@ fn arguments(plan: &Plan, vm: &Container, image: &Image) -> Vec<String> {
     };
     let device = format!("{card},netdev=net,romfile=,mac={}", vm.mac);
     let plain = if plan.guests == GuestKind::Plain { " plain" } else { "" };
-    // The kernel's check of its timer takes a host that is busy for one that is broken, and its
-    // tests of its own ciphers take minutes there.
+    // On a busy host the kernel's timer check fails, and its cipher self-tests take minutes.
     let words = "console=ttyS0 quiet no_timer_check cryptomgr.notests ipv6.disable=1";
     let append = format!("{words} mtu={}{plain}", plan.mtu);
     let (kernel, initrd) = (path(&image.kernel), path(&image.initrd));
@@ -191,7 +190,7 @@ fn arguments(plan: &Plan, vm: &Container, image: &Image) -> Vec<String> {
         ["-device", "virtserialport,chardev=port,name=sluice"],
     ];
     let single = ["-nodefaults", "-no-user-config", "-no-reboot"].into_iter();
-    // The card's back end goes before the card.
+    // QEMU needs the card's back end before the card.
     single.chain(net).chain(words.into_iter().flatten()).map(str::to_owned).collect()
 }
 

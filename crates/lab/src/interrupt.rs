@@ -11,7 +11,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 static SEEN: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on the signals are noticed instead of ending the program.
+/// Makes SIGINT and SIGTERM set a flag instead of ending the program.
 pub(crate) fn catch() -> anyhow::Result<()> {
     let seen = SEEN.get_or_init(|| Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -20,7 +20,7 @@ pub(crate) fn catch() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// An error if a signal came.
+/// Returns an error if a signal came.
 pub(crate) fn check() -> anyhow::Result<()> {
     if SEEN.get().is_some_and(|seen| seen.load(Ordering::Relaxed)) {
         bail!("interrupted");
@@ -28,7 +28,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sleeps; an error if a signal came.
+/// Sleeps; returns an error if a signal came.
 pub(crate) fn sleep(time: Duration) -> anyhow::Result<()> {
     let end = Instant::now() + time;
     loop {

@@ -1,4 +1,4 @@
-//! A lab that stands: built from a plan, taken down when it goes out of scope.
+//! A running lab: built from a plan, taken down when it goes out of scope.
 
 use std::path::{Path, PathBuf};
 
@@ -23,8 +23,8 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    /// Builds namespaces, devices and addresses. What an earlier run of this lab left behind is
-    /// taken away first.
+    /// Builds namespaces, devices and addresses. Leftovers of an earlier run of this lab are
+    /// removed first.
     pub(crate) fn build(scenario: &Scenario) -> anyhow::Result<Self> {
         netns::requirements()?;
         let plan = Plan::new(scenario);
@@ -42,7 +42,7 @@ impl Lab {
         let me = Process::find("lab", rustix::process::getpid().as_raw_pid());
         let state = State {
             lab: plan.lab.clone(),
-            // Until `leave`: who dies with this on record is cleaned up after.
+            // Until `leave`: if the owner dies, the next start cleans up.
             owner: Some(me.context("reading /proc")?),
             policy: scenario.lab.policy,
             netns: plan.namespaces(),
@@ -115,7 +115,7 @@ impl Lab {
         Daemons::start(&self.plan, &mut self.state, policy, settings, program)
     }
 
-    /// Lets the lab stand when this value, and the program, are gone.
+    /// Leaves the lab running when this value and the program end.
     pub(crate) fn leave(mut self) -> anyhow::Result<()> {
         self.state.owner = None;
         self.state.save()?;
@@ -123,7 +123,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Takes the lab down and says what could not be taken away.
+    /// Takes the lab down; the error names the parts that could not be removed.
     pub(crate) fn finish(mut self) -> anyhow::Result<()> {
         self.stays = true;
         self.state.take_down()
@@ -141,7 +141,7 @@ impl Drop for Lab {
     }
 }
 
-/// Takes a lab down. True: there was one.
+/// Takes a lab down. Returns false if there was none.
 pub(crate) fn down(name: &str) -> anyhow::Result<bool> {
     netns::requirements()?;
     if !plan::run_dir(name).exists() {
@@ -154,7 +154,7 @@ pub(crate) fn down(name: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// The running program, which is the daemon, too.
+/// Returns the path of the running program, which is also the daemon.
 pub(crate) fn own_program() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("the path of the running program")
 }
@@ -166,7 +166,7 @@ fn clear_logs(folder: &Path) {
     }
 }
 
-/// What the kernel is told of its TCP.
+/// Kernel settings of a TCP profile.
 pub(crate) fn tcp_settings(profile: Profile) -> Vec<(&'static str, &'static str)> {
     let mut settings =
         vec![("net.ipv4.tcp_no_metrics_save", "1"), ("net.ipv4.tcp_slow_start_after_idle", "0")];
@@ -176,7 +176,7 @@ pub(crate) fn tcp_settings(profile: Profile) -> Vec<(&'static str, &'static str)
     settings
 }
 
-/// The rate and the queue that a container's vNIC has on a bridge.
+/// Sets the rate and the queue of a container's vNIC on a bridge.
 fn token_bucket(device: &str, scenario: &Scenario) -> anyhow::Result<()> {
     let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);
     let rate = settings.service_mbps.unwrap_or(settings.link_mbps);

@@ -1,10 +1,10 @@
 //! Labs: hosts, containers and physical switches as network namespaces of one Linux machine, with
 //! the kernel's own TCP over them, measured and reported.
 //!
-//! A *scenario* ([`Scenario`]) says what is built and what runs. [`run()`] builds it, measures and
-//! takes it down; [`up`] builds it and lets it stand until [`down`]. Everything that is made is
-//! written down before it is made, so that a lab can always be taken away, even by the next start
-//! after a `SIGKILL`; nothing else is touched.
+//! A *scenario* ([`Scenario`]) describes the machines and the workload. [`run()`] builds it,
+//! measures and takes it down; [`up`] builds it and leaves it running until [`down`]. Every object
+//! is put on record before it is made, so that a lab can always be removed, even by the next start
+//! after a `SIGKILL`. Nothing else is touched.
 //!
 //! The same scenarios run in the simulator: [`sim`] has its commands, which need no root.
 //!
@@ -49,11 +49,11 @@ pub use state::{Process, State};
 
 use std::net::Ipv4Addr;
 
-/// Takes a lab down, given by its name or its scenario's. True: there was one.
+/// Takes a lab down, by its own name or its scenario's. Returns false if there was none.
 ///
 /// # Errors
 ///
-/// A part of it is still there.
+/// A part of the lab is still there.
 pub fn down(name: &str) -> anyhow::Result<bool> {
     let known = scenario::SHIPPED.iter().any(|(shipped, _)| *shipped == name);
     if known && State::load(name)?.is_none() {
@@ -62,30 +62,30 @@ pub fn down(name: &str) -> anyhow::Result<bool> {
     lab::down(name)
 }
 
-/// The scenarios that ship: name and description.
+/// Lists the scenarios that ship: name and description.
 ///
 /// # Errors
 ///
-/// One of them is wrong.
+/// One of the scenarios is wrong.
 pub fn list() -> anyhow::Result<Vec<(&'static str, String)>> {
     let about = |(name, text)| Ok((name, Scenario::parse(text)?.lab.about));
     scenario::SHIPPED.into_iter().map(about).collect()
 }
 
-/// The process that answers requests in a container.
+/// Runs the process that answers requests in a container.
 ///
 /// # Errors
 ///
-/// It cannot listen.
+/// The process cannot listen.
 pub fn worker_main(address: Ipv4Addr, port: u16, congestion: &str) -> anyhow::Result<()> {
     pa::worker::run(address, port, congestion)
 }
 
-/// The process that asks, and takes its jobs from standard input.
+/// Runs the process that sends requests. It takes its jobs from standard input.
 ///
 /// # Errors
 ///
-/// Its input is not understood.
+/// The input is not understood.
 pub fn aggregator_main() -> anyhow::Result<()> {
     pa::aggregator::run()
 }

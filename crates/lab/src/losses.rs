@@ -1,8 +1,8 @@
-//! What happened to frames between two snapshots, by place.
+//! Drops, losses and pauses between two snapshots, by place.
 //!
 //! A place is named `CLASS NODE`: `vswitch h0` (queues of a virtual switch), `nic h0` (receive
 //! queue of a host), `tor s0` (a physical switch), `bridge s0` (the kernel's, in the scenario that
-//! has one). What the kernel lost outside of any switch is kept apart.
+//! has one). Losses of the kernel outside of any switch are kept apart.
 
 use std::collections::BTreeMap;
 
@@ -22,25 +22,25 @@ use crate::show::Snapshot;
 pub(crate) struct Paused {
     /// XOFF sent.
     pub(crate) xoff_sent: u64,
-    /// How long its output was paused.
+    /// Time for which its egress was paused.
     pub(crate) paused_ns: u64,
 }
 
-/// What happened in one cell.
+/// Drops, losses and pauses of one cell.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Losses {
     /// Frames by `PLACE REASON`.
     pub(crate) drops: BTreeMap<String, u64>,
-    /// How many of them for congestion.
+    /// Frames among them dropped for congestion.
     pub(crate) congestion: u64,
     /// Non-zero kernel counters by `NODE/PORT COUNTER`.
     pub(crate) kernel: Counters,
-    /// Packets that the kernel itself says it lost, by `NODE DEVICE REASON`; empty also where it
+    /// Packets that the kernel itself reports as lost, by `NODE DEVICE REASON`; empty also if it
     /// cannot be asked.
     pub(crate) kfree_skb: Counters,
     /// Pauses by `NODE/PORT`.
     pub(crate) pauses: BTreeMap<String, Paused>,
-    /// Whether every audit closes; `None`: there is none.
+    /// True if every audit closes; `None`: there is none.
     pub(crate) audit_closed: Option<bool>,
     /// Frames still in a switch.
     pub(crate) resident: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Losses {
 pub(crate) struct HighWater {
     /// The place, such as `container output`.
     pub(crate) place: String,
-    /// The port where the most was held, `NODE/PORT`.
+    /// The port that held the most, `NODE/PORT`.
     pub(crate) port: String,
     /// Frames.
     pub(crate) frames: u64,
@@ -63,10 +63,10 @@ pub(crate) struct HighWater {
     pub(crate) limit_bytes: Option<u64>,
 }
 
-/// A number of frames that no place may hold: there is no such limit.
+/// A limit in frames that means no limit.
 pub(crate) const UNLIMITED: u32 = u32::MAX;
 
-/// What happened from one list of snapshots to the next of the same daemons.
+/// Returns the difference of two lists of snapshots of the same daemons.
 pub(crate) fn between(before: &[Snapshot], after: &[Snapshot]) -> Losses {
     let mut losses = Losses { audit_closed: Some(true), ..Losses::default() };
     for (old, new) in before.iter().zip(after) {
@@ -99,8 +99,8 @@ fn drops(losses: &mut Losses, old: &Snapshot, new: &Snapshot) {
         };
         let was = old.drops.iter().find(same).map_or(0, |r| r.frames);
         let more = row.frames.saturating_sub(was);
-        // What hosts say to each other goes by the kernel, which has frames of its own for it: an
-        // underlay sees copies, and lets go of them under this name.
+        // Traffic between the hosts themselves is received by the kernel. An underlay port sees
+        // copies of it and drops them for this reason.
         if more == 0 || row.reason == sluice_base::DropReason::NotForUs.name() {
             continue;
         }
@@ -112,7 +112,8 @@ fn drops(losses: &mut Losses, old: &Snapshot, new: &Snapshot) {
     }
 }
 
-/// A drop is counted at the port where its frame came in; the reason says at which end it was.
+/// Returns the place of a drop. A drop is counted at its ingress port; the reason tells whether it
+/// happened at ingress or egress.
 fn place(node: &Snapshot, port: &str, reason: &str) -> String {
     let underlay = node.ports.iter().any(|row| row.port == port && row.vnet == "underlay");
     let class = if node.node.starts_with('s') {
@@ -141,7 +142,7 @@ fn kernel(losses: &mut Losses, old: &Snapshot, new: &Snapshot) {
     }
 }
 
-/// The kernel's own word on packets that it lost in the lab's namespaces.
+/// Returns the packets that the kernel reports as lost in the lab's namespaces.
 pub(crate) fn kfree_skb(lab: &str, rows: Vec<sluice_dropwatch::Dropped>) -> Counters {
     let prefix = format!("slab-{lab}-");
     let mut sums = Counters::new();
@@ -153,8 +154,9 @@ pub(crate) fn kfree_skb(lab: &str, rows: Vec<sluice_dropwatch::Dropped>) -> Coun
     sums
 }
 
-/// The fullest port of each kind of place since the daemons started. An output that holds back has
-/// no limit of its own: what waits for it counts, and is limited, at the inputs.
+/// Returns the fullest port of each kind of place since the daemons started. An egress queue with
+/// backpressure has no limit of its own: frames that wait for it count at the inputs and are
+/// limited there.
 pub(crate) fn high_water(
     snapshots: &[Snapshot],
     settings: &Settings,
@@ -180,7 +182,7 @@ pub(crate) fn high_water(
     marks
 }
 
-/// Whether a container or a virtual machine is behind a port.
+/// Returns true if a container or a virtual machine is behind the port.
 fn is_machine(row: &PortRow) -> bool {
     ["tap", "vhost-user"].contains(&row.kind.as_str())
 }
@@ -230,7 +232,7 @@ struct Qdisc {
     drops: u64,
 }
 
-/// Frames that the kernel's bridge has dropped at its ports.
+/// Returns the frames that the kernel's bridge has dropped at its ports.
 pub(crate) fn bridge_drops(bridge: &SwitchNode) -> anyhow::Result<u64> {
     netns::enter(&bridge.netns, || {
         let output = std::process::Command::new("tc")

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Processor, cores, memory and kernel in one line.
+/// Returns processor, cores, memory and kernel in one line.
 pub(crate) fn description() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
@@ -20,8 +20,8 @@ pub(crate) fn description() -> String {
     format!("{processor}, {cores} cores, {} GB, Linux {}", kb >> 20, kernel.trim())
 }
 
-/// The commit that the program was built from: told at build time (`SLUICE_COMMIT`), or that of
-/// the repository that the program or the current folder lies in.
+/// Returns the commit of the program: `SLUICE_COMMIT` at build time, or the commit of the
+/// repository that holds the program or the current folder.
 pub(crate) fn commit() -> String {
     if let Some(commit) = option_env!("SLUICE_COMMIT") {
         return commit.to_owned();

@@ -1,8 +1,8 @@
-//! Network namespaces and what is done inside of them.
+//! Network namespaces, and work inside of them.
 //!
-//! A namespace is entered by a thread of its own that ends afterwards: no other thread of the
-//! program ever leaves the namespace it was born in. A program that such a thread starts is born
-//! in the namespace.
+//! A namespace is entered by a thread of its own that ends afterwards. No other thread of the
+//! program ever leaves its first namespace. A program started by such a thread starts in the
+//! namespace.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, anyhow, bail, ensure};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The programs that building a lab calls.
+/// The programs that build a lab.
 const TOOLS: [&str; 3] = ["ip", "ethtool", "tc"];
 
 /// Requires root and the programs of iproute2 and ethtool.
@@ -30,34 +30,34 @@ pub(crate) fn requirements() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether there is a program of that name.
+/// Returns true if there is a program of that name.
 pub(crate) fn has_tool(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// The file that stands for a namespace.
+/// Returns the path of a namespace's file.
 pub(crate) fn path(name: &str) -> PathBuf {
     Path::new("/run/netns").join(name)
 }
 
-/// Whether there is a namespace of that name.
+/// Returns true if there is a namespace of that name.
 pub(crate) fn exists(name: &str) -> bool {
     path(name).exists()
 }
 
-/// The identity of a namespace, equal to that of `/proc/PID/ns/net` of the processes in it.
+/// Returns the identity of a namespace, equal to that of `/proc/PID/ns/net` of the processes in it.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Makes namespaces. None of them may exist.
+/// Makes namespaces. None of them may exist yet.
 pub(crate) fn create(names: &[String]) -> anyhow::Result<()> {
     let lines: Vec<String> = names.iter().map(|name| format!("netns add {name}")).collect();
     ip(&lines)
 }
 
-/// Deletes those of the namespaces that exist.
+/// Deletes the namespaces; a name without a namespace is skipped.
 pub(crate) fn delete(names: &[String]) -> anyhow::Result<()> {
     let lines: Vec<String> = names
         .iter()
@@ -67,7 +67,7 @@ pub(crate) fn delete(names: &[String]) -> anyhow::Result<()> {
     if lines.is_empty() { Ok(()) } else { ip(&lines) }
 }
 
-/// Runs something on a thread inside of a namespace.
+/// Runs a function on a thread inside of a namespace.
 pub(crate) fn enter<T: Send>(
     name: &str,
     act: impl FnOnce() -> anyhow::Result<T> + Send,
@@ -92,25 +92,25 @@ pub(crate) fn ip(lines: &[String]) -> anyhow::Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        // Ctrl-C is for us: a clean-up that is under way must not lose its tools.
+        // Own process group, so that Ctrl-C does not kill the tools of a clean-up.
         .process_group(0)
         .spawn()
         .context("starting ip")?;
     if let Some(mut input) = child.stdin.take() {
-        // A failing `ip` closes its input early; what it says is the better message.
+        // A failing `ip` closes its input early; its own message is the better error.
         let _ = input.write_all((lines.join("\n") + "\n").as_bytes());
     }
     finish("ip", child)
 }
 
-/// Runs a program and requires that it succeeds.
+/// Runs a program; its failure is an error.
 pub(crate) fn tool(name: &str, arguments: &[&str]) -> anyhow::Result<()> {
     let child = Command::new(name)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        // Ctrl-C is for us: a clean-up that is under way must not lose its tools.
+        // Own process group, so that Ctrl-C does not kill the tools of a clean-up.
         .process_group(0)
         .spawn()
         .with_context(|| format!("starting {name}"))?;
@@ -127,7 +127,7 @@ fn finish(name: &str, child: std::process::Child) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Switches off everything that makes frames on a device differ from those on a wire.
+/// Switches off all offloads of a device, so that its frames are as on a wire.
 pub(crate) fn offloads_off(device: &str) -> anyhow::Result<()> {
     let mut arguments = vec!["-K", device];
     for offload in ["tso", "gso", "gro", "tx", "rx"] {
@@ -142,7 +142,7 @@ pub(crate) fn setting(name: &str, value: &str) -> anyhow::Result<()> {
     std::fs::write(&path, value).with_context(|| format!("writing {value} to {name}"))
 }
 
-/// Switches IPv6 off for devices that come, in the calling thread's namespace.
+/// Switches IPv6 off for new devices, in the calling thread's namespace.
 pub(crate) fn ipv6_off() -> anyhow::Result<()> {
     if !Path::new("/proc/sys/net/ipv6").exists() {
         return Ok(());

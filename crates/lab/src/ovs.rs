@@ -1,5 +1,5 @@
-//! Open vSwitch in a namespace of a lab: a peer to compare with. Its userspace data path, which
-//! needs no module of the kernel and takes frames of TAPs by packet sockets.
+//! Open vSwitch in a namespace of a lab: a peer to compare with. It runs the userspace data path,
+//! which needs no kernel module and reads frames from TAPs by packet sockets.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,10 +15,10 @@ use crate::state::State;
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 const TOOLS: [&str; 4] = ["ovsdb-tool", "ovsdb-server", "ovs-vswitchd", "ovs-vsctl"];
-/// How long its database may take until it answers.
+/// Time limit for its database to answer.
 const READY: Duration = Duration::from_secs(15);
 
-/// Starts it with a bridge that joins the TAPs of all virtual machines.
+/// Starts Open vSwitch with a bridge that joins the TAPs of all virtual machines.
 pub(crate) fn start(plan: &Plan, state: &mut State) -> anyhow::Result<()> {
     for name in TOOLS {
         let found = netns::has_tool(name);

@@ -1,5 +1,5 @@
-//! Partition-Aggregate as processes: what the program, the aggregator and the workers say to each
-//! other.
+//! Partition-Aggregate as processes, and the messages between the program, the aggregator and the
+//! workers.
 //!
 //! ```text
 //!  sluice lab run ──jobs, reports (JSON lines over pipes)── aggregator (container 0)
@@ -8,12 +8,13 @@
 //!                                                           worker (every other container)
 //! ```
 //!
-//! A worker answers a request at once with as many bytes as it asks for, the first eight of which
-//! repeat the number of the query. A query ends with the last byte of the last answer.
+//! A worker answers a request at once, with as many bytes as the request asks for. The first eight
+//! bytes of an answer repeat the number of the query. A query ends with the last byte of the last
+//! answer.
 //!
-//! In a virtual machine one process is both, and more: it takes the jobs of the aggregator, and is
-//! told to set the machine up, to answer requests, and to read the kernel's counters. It is talked
-//! to over a serial port, never over the network that is measured.
+//! In a virtual machine one process is both aggregator and worker. It takes the jobs of the
+//! aggregator, and further jobs: to set the machine up, to answer requests, and to read the
+//! kernel's counters. It is controlled over a serial port, never over the measured network.
 
 pub(crate) mod aggregator;
 pub(crate) mod echo;
@@ -28,16 +29,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::counters::Counters;
 
-/// The port that workers listen on.
+/// TCP port of the workers.
 pub(crate) const PORT: u16 = 5201;
-/// A request: the length of the answer and the number of the query, little-endian.
+/// Size of a request: the length of the answer and the number of the query, little-endian.
 pub(crate) const REQUEST_BYTES: usize = 16;
-/// The head of an answer: the number of the query.
+/// Size of the head of an answer: the number of the query.
 pub(crate) const HEAD_BYTES: usize = 8;
 /// Socket buffers, large enough that no answer of a scenario ever waits for one.
 pub(crate) const BUFFER_BYTES: usize = 4 << 20;
 
-/// What the aggregator is to do.
+/// A job of the aggregator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "job", rename_all = "lowercase")]
 pub(crate) enum Job {
@@ -47,7 +48,7 @@ pub(crate) enum Job {
     Fetch {
         /// The container that sends.
         from: Ipv4Addr,
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
         /// The congestion control.
         congestion: String,
@@ -56,7 +57,7 @@ pub(crate) enum Job {
     Ping {
         /// The container that answers.
         to: Ipv4Addr,
-        /// How many.
+        /// Number of echo requests.
         count: u32,
     },
     /// Set this machine up.
@@ -68,27 +69,27 @@ pub(crate) enum Job {
     },
     /// Answer requests, as a worker.
     Serve {
-        /// Where it listens.
+        /// The address to listen on.
         address: Ipv4Addr,
-        /// The congestion control of connections that come from now on.
+        /// The congestion control of new connections.
         congestion: String,
     },
     /// Read the kernel's counters.
     Count,
-    /// Read those of the card.
+    /// Read the counters of the card.
     Card,
-    /// Send datagrams as fast as it goes.
+    /// Send datagrams as fast as possible.
     Flood {
-        /// Where to.
+        /// The destination.
         to: Ipv4Addr,
-        /// The payload of each.
+        /// Payload of each datagram.
         bytes: u16,
-        /// How long.
+        /// Duration.
         milliseconds: u32,
     },
-    /// Count datagrams that come.
+    /// Count received datagrams.
     Sink,
-    /// Say how many came since the last time, when no more come.
+    /// Report the datagrams received since the last report, once no more arrive.
     Sunk,
 }
 
@@ -99,82 +100,83 @@ pub(crate) struct Cell {
     pub(crate) workers: Vec<Ipv4Addr>,
     /// Bytes of an answer.
     pub(crate) answer_bytes: u64,
-    /// Queries before the first that counts.
+    /// Queries before the first that counts (the warm-up).
     pub(crate) warm_up: u32,
-    /// The most queries.
+    /// Largest number of queries.
     pub(crate) queries: u32,
-    /// The least, within three times the time.
+    /// Smallest number of queries, unless they take more than three times [`Self::seconds`].
     pub(crate) queries_min: u32,
-    /// The time.
+    /// Time of the cell.
     pub(crate) seconds: f64,
-    /// Between queries.
+    /// Gap between queries.
     pub(crate) gap_us: u32,
     /// The congestion control.
     pub(crate) congestion: String,
 }
 
-/// What the aggregator says.
+/// A report of the aggregator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "lowercase")]
 pub(crate) enum Report {
-    /// It takes jobs.
+    /// The aggregator takes jobs.
     Ready,
-    /// So many queries are done; comes at most a few times a second.
+    /// Progress of a cell, at most a few times a second.
     Progress {
-        /// How many.
+        /// Queries done.
         queries: u32,
     },
-    /// A cell is done.
+    /// The cell is done.
     Cell {
         /// Completion time of every query.
         fct_ns: Vec<u64>,
-        /// Why it ended before its time, if it did.
+        /// Reason of an early end, if any.
         broken: Option<String>,
     },
-    /// The bytes are there.
+    /// The bytes have arrived.
     Fetch {
-        /// How long it took.
+        /// Duration of the transfer.
         ns: u64,
     },
     /// The echoes that came back, with their times.
     Ping {
-        /// One for each.
+        /// One time for each echo.
         rtt_ns: Vec<u64>,
     },
-    /// What was to be done is done.
+    /// The job is done.
     Done,
     /// The counters, as [`crate::counters::read`] has them.
     Counted {
-        /// What TCP repaired.
+        /// Loss recovery of TCP.
         repairs: Counters,
-        /// What was lost.
+        /// Losses.
         losses: Counters,
     },
     /// Frames that the card has received and sent.
     Card {
-        /// Received.
+        /// Frames received.
         received: u64,
-        /// Sent.
+        /// Frames sent.
         sent: u64,
     },
-    /// Datagrams that the kernel has taken.
+    /// Datagrams that the kernel has accepted.
     Flooded {
-        /// How many.
+        /// Number of datagrams.
         sent: u64,
     },
     /// Datagrams that the program has received.
     Sunk {
-        /// How many.
+        /// Number of datagrams.
         received: u64,
     },
-    /// A job could not be done.
+    /// The job failed.
     Failed {
-        /// Why.
+        /// The reason.
         error: String,
     },
 }
 
-/// Payload of a full segment: the MTU without the headers of IPv4 and of TCP with timestamps.
+/// Returns the payload of a full segment: the MTU without the headers of IPv4 and of TCP with
+/// timestamps.
 pub(crate) const fn segment_bytes(mtu: u16) -> u64 {
     mtu as u64 - 52
 }

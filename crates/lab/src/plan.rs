@@ -6,13 +6,13 @@
 //!  slab-L-h0c1 ─ TAP ─┤ slab-L-h0 up0 ══ veth ══ h0 slab-L-s0 h1 ══ veth ══ up0 slab-L-h1 ├─ …
 //! ```
 //!
-//! With several subnets each has a switch of its own, and the router `slab-L-r0` has a leg in
-//! every one. Addresses: containers, and virtual machines behind them, `10.99.HOST.(NUMBER+1)/16`,
-//! VTEPs `10.98.SUBNET.(HOST+1)/24`, router `10.98.SUBNET.254`.
+//! With several subnets each has a switch of its own, and the router `slab-L-r0` has a leg in every
+//! one. Addresses: containers, and virtual machines after them, `10.99.HOST.(NUMBER+1)/16`, VTEPs
+//! `10.98.SUBNET.(HOST+1)/24`, router `10.98.SUBNET.254`.
 //!
-//! A virtual machine `h0v1` is a container in all of this but three things: its port is a
-//! vhost-user socket, it has no namespace of its own (QEMU runs in its host's, and uses nothing of
-//! it), and its addresses are set inside of it.
+//! A virtual machine `h0v1` is planned as a container, with three differences: its port is a
+//! vhost-user socket; it has no namespace of its own (QEMU runs in its host's, and uses nothing of
+//! it); its addresses are set from inside.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -26,17 +26,17 @@ use sluice_base::Mac;
 use crate::scenario::{Fabric, GuestKind, Lab, Scenario, Vnic};
 use crate::settings::Settings;
 
-/// Where labs keep their state, sockets and logs.
+/// Root folder of the labs' state, sockets and logs.
 pub(crate) const RUN_ROOT: &str = "/run/sluice-lab";
 /// The first network of the containers.
 const VNET: &str = "lab";
-/// Its number on the wire.
+/// VNI of the first network.
 const VNI: u32 = 4099;
-/// The numbers of further ones begin here.
+/// VNI of the first further network.
 const VNI_MORE: u32 = 5000;
-/// The network of a physical switch.
+/// Name of a physical switch's network.
 const CABLES: &str = "fabric";
-/// Where the hosts of the fabric listen.
+/// Port on which the hosts of the fabric listen.
 const FABRIC_PORT: u16 = 7474;
 /// Bytes of the outer headers of VXLAN over IPv4.
 const OVERHEAD: u16 = 50;
@@ -48,7 +48,7 @@ const RING_FRAMES: u32 = 20_000;
 pub(crate) struct Plan {
     /// Name of the lab.
     pub(crate) lab: String,
-    /// What joins the containers.
+    /// Kind of switches that join the containers.
     pub(crate) fabric: Fabric,
     /// MTU of the containers.
     pub(crate) mtu: u16,
@@ -60,13 +60,13 @@ pub(crate) struct Plan {
     pub(crate) switches: Vec<SwitchNode>,
     /// The router's namespace, if there are several subnets.
     pub(crate) router: Option<String>,
-    /// How many networks the containers are in.
+    /// Number of networks of the containers.
     vnets: usize,
     /// The card of virtual machines.
     pub(crate) vnic: Vnic,
-    /// How virtual machines are set up.
+    /// Kernel setup of the virtual machines.
     pub(crate) guests: GuestKind,
-    /// Whether hosts learn their containers.
+    /// True if hosts learn their containers from frames.
     pub(crate) learned: bool,
 }
 
@@ -84,11 +84,11 @@ pub(crate) struct HostNode {
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     pub(crate) name: String,
-    /// The namespace that it is, or, of a virtual machine, that of its host.
+    /// Its namespace; for a virtual machine, that of its host.
     pub(crate) netns: String,
     pub(crate) is_vm: bool,
     pub(crate) host: usize,
-    /// The network that it is in.
+    /// Its network.
     pub(crate) vnet: String,
     pub(crate) ip: Ipv4Addr,
     pub(crate) mac: Mac,
@@ -103,21 +103,21 @@ pub(crate) struct SwitchNode {
     pub(crate) cables: Vec<Cable>,
 }
 
-/// A cable of a switch, seen from its other end.
+/// A cable of a switch, and the device at its other end.
 #[derive(Clone, Debug)]
 pub(crate) struct Cable {
     /// The device in the switch's namespace.
     pub(crate) device: String,
     /// The namespace at the other end.
     pub(crate) far_netns: String,
-    /// The device there.
+    /// The device in that namespace.
     pub(crate) far_device: String,
-    /// Its address.
+    /// MAC address of that device.
     pub(crate) far_mac: Mac,
 }
 
 impl Plan {
-    /// The machines of a scenario.
+    /// Plans the machines of a scenario.
     pub(crate) fn new(scenario: &Scenario) -> Self {
         let lab = &scenario.lab;
         let netns = |name: &str| format!("slab-{}-{name}", lab.name);
@@ -200,7 +200,7 @@ impl Plan {
         SwitchNode { netns: format!("slab-{}-{name}", self.lab), name, subnet, cables }
     }
 
-    /// Every namespace of the lab.
+    /// Returns every namespace of the lab.
     pub(crate) fn namespaces(&self) -> Vec<String> {
         let switches = self.switches.iter().map(|s| s.netns.clone());
         let hosts = self.hosts.iter().map(|h| h.netns.clone());
@@ -208,18 +208,18 @@ impl Plan {
         switches.chain(self.router.clone()).chain(hosts).chain(containers).collect()
     }
 
-    /// The container of that name.
+    /// Returns the container of that name.
     pub(crate) fn container(&self, name: &str) -> Option<&Container> {
         self.containers.iter().find(|container| container.name == name)
     }
 
-    /// The containers of a host.
+    /// Returns the containers of a host.
     pub(crate) fn containers_of(&self, host: usize) -> impl Iterator<Item = &Container> {
         self.containers.iter().filter(move |container| container.host == host)
     }
 
-    /// The workers, one host after the other, so that a burst of requests reaches all hosts at
-    /// once and no uplink first.
+    /// Returns the workers, interleaved over the hosts, so that a burst of requests reaches all
+    /// hosts at once and no uplink first.
     pub(crate) fn workers(&self) -> Vec<&Container> {
         let hosts = self.containers.iter().map(|c| c.host).max().unwrap_or(0) + 1;
         let mut per_host: Vec<std::collections::VecDeque<&Container>> =
@@ -234,22 +234,22 @@ impl Plan {
         workers
     }
 
-    /// Where the lab keeps its state.
+    /// Returns the folder of the lab's state.
     pub(crate) fn run_dir(&self) -> PathBuf {
         run_dir(&self.lab)
     }
 
-    /// Where the certificates of the hosts lie.
+    /// Returns the folder of the hosts' certificates.
     pub(crate) fn certificates(&self) -> PathBuf {
         self.run_dir().join("certificates")
     }
 
-    /// MTU of the links.
+    /// Returns the MTU of the links.
     pub(crate) const fn underlay_mtu(&self) -> u16 {
         self.mtu + OVERHEAD
     }
 
-    /// The daemons of the lab: name, namespace, configuration. Switches come first.
+    /// Returns the daemons of the lab: name, namespace, configuration. Switches come first.
     pub(crate) fn daemons(
         &self,
         policy: Policy,
@@ -351,12 +351,12 @@ impl Plan {
                     address: None,
                 })
                 .collect(),
-            // The other hosts tell of theirs.
+            // The other hosts announce their own endpoints.
             vports: local.iter().filter(|_| !self.learned).map(|c| vport(c)).collect(),
         }
     }
 
-    /// The networks of the containers.
+    /// Returns the networks of the containers.
     fn vnets(&self) -> impl Iterator<Item = Vnet> + '_ {
         let numbers = std::iter::once(VNI).chain(VNI_MORE..).take(self.vnets);
         numbers.enumerate().map(|(index, vni)| Vnet {
@@ -385,8 +385,8 @@ impl Plan {
         }
     }
 
-    /// A file of a virtual machine: `sock`, its card; `control`, how it is talked to; `log`, what
-    /// it prints.
+    /// Returns the path of a virtual machine's file: `sock`, its card; `control`, its serial port;
+    /// `log`, its console.
     pub(crate) fn file(&self, vm: &Container, kind: &str) -> PathBuf {
         self.run_dir().join(format!("{}.{kind}", vm.name))
     }
@@ -427,7 +427,7 @@ impl Plan {
     }
 }
 
-/// A container's addresses and network.
+/// Plans a container's addresses and network.
 fn machine(lab: &Lab, (host, number): (u8, u8), netns: String, name: String) -> Container {
     Container {
         netns,
@@ -450,23 +450,23 @@ fn vport(container: &Container) -> Vport {
     }
 }
 
-/// The number of a host in the fabric.
+/// Returns the number of a host in the fabric.
 fn member(index: usize) -> u16 {
     u16::try_from(index + 1).expect("a lab has few hosts")
 }
 
-/// The name of a network of the containers.
+/// Returns the name of a network of the containers.
 fn vnet_name(index: usize) -> String {
     if index == 0 { VNET.to_owned() } else { format!("{VNET}{index}") }
 }
 
-/// Where the lab of that name keeps its state.
+/// Returns the folder of a lab's state.
 pub(crate) fn run_dir(lab: &str) -> PathBuf {
     Path::new(RUN_ROOT).join(lab)
 }
 
-/// The commands that lay the cables: every pair of devices is made in its two namespaces and is
-/// never seen outside of them.
+/// Returns the commands that lay the cables: every pair of devices is made directly in its two
+/// namespaces and is never visible outside of them.
 pub(crate) fn cable_commands(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for switch in &plan.switches {
@@ -480,7 +480,7 @@ pub(crate) fn cable_commands(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// The `ip` commands that set up a switch's namespace.
+/// Returns the `ip` commands that set up a switch's namespace.
 pub(crate) fn switch_commands(plan: &Plan, switch: &SwitchNode) -> Vec<String> {
     let mut lines = vec!["link set dev lo up".to_owned()];
     let bridge = plan.fabric == Fabric::LinuxBridge;
@@ -495,8 +495,8 @@ pub(crate) fn switch_commands(plan: &Plan, switch: &SwitchNode) -> Vec<String> {
         lines.push(format!("link set dev {} up", cable.device));
     }
     if plan.fabric != Fabric::Sluice {
-        // Open vSwitch takes frames as they lie there: a checksum that a guest leaves to its card
-        // would stay open. Without this header QEMU's card offers no such thing.
+        // Open vSwitch does not complete a checksum that a guest leaves to its card. Without this
+        // header QEMU's card offers no checksum offload.
         let (master, header) = if bridge { (" master br0", " vnet_hdr") } else { ("", "") };
         for vm in plan.containers.iter().filter(|machine| machine.is_vm) {
             lines.push(format!("tuntap add dev {} mode tap{header}", vm.name));
@@ -507,7 +507,7 @@ pub(crate) fn switch_commands(plan: &Plan, switch: &SwitchNode) -> Vec<String> {
     lines
 }
 
-/// The `ip` commands that set up a host's namespace.
+/// Returns the `ip` commands that set up a host's namespace.
 pub(crate) fn host_commands(plan: &Plan, host: &HostNode) -> Vec<String> {
     let mut lines = vec![
         "link set dev lo up".to_owned(),
@@ -525,7 +525,7 @@ pub(crate) fn host_commands(plan: &Plan, host: &HostNode) -> Vec<String> {
     lines
 }
 
-/// The `ip` commands that set up the router.
+/// Returns the `ip` commands that set up the router.
 pub(crate) fn router_commands(plan: &Plan) -> Vec<String> {
     let mut lines = vec!["link set dev lo up".to_owned()];
     for switch in &plan.switches {
@@ -540,7 +540,7 @@ pub(crate) fn router_commands(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// The `ip` commands that set up a container, or a virtual machine from inside.
+/// Returns the `ip` commands that set up a container, or a virtual machine from inside.
 pub(crate) fn container_commands(
     plan: &Plan,
     scenario: &Scenario,

@@ -1,4 +1,4 @@
-//! What a run shows of itself on standard error: a bar per cell on a terminal, else a line.
+//! Progress of a run on standard error: a bar per cell on a terminal, otherwise a line.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -22,24 +22,24 @@ pub(crate) struct CellBar {
 }
 
 impl Progress {
-    /// Quiet: nothing at all is shown.
+    /// Makes a progress display; `quiet` shows nothing at all.
     pub(crate) const fn new(quiet: bool) -> Self {
         Self { quiet }
     }
 
-    /// A line.
+    /// Prints a line.
     pub(crate) fn say(&self, line: &str) {
         if !self.quiet {
             eprintln!("{line}");
         }
     }
 
-    /// A cell begins.
+    /// Shows the bar of a cell.
     pub(crate) fn cell(&self, name: &str, queries: u32) -> CellBar {
         let target = if self.quiet || !std::io::stderr().is_terminal() {
             ProgressDrawTarget::hidden()
         } else {
-            // Rarely: drawing takes a core that the lab needs.
+            // Redraws rarely: drawing takes a core that the lab needs.
             ProgressDrawTarget::stderr_with_hz(4)
         };
         let bar = ProgressBar::with_draw_target(Some(u64::from(queries)), target);
@@ -54,12 +54,12 @@ impl Progress {
 }
 
 impl CellBar {
-    /// So many queries are done.
+    /// Sets the number of queries done.
     pub(crate) fn at(&self, queries: u32) {
         self.bar.set_position(u64::from(queries));
     }
 
-    /// The cell is done.
+    /// Ends the bar of a cell and prints its figures.
     pub(crate) fn done(self, fct_ns: &[u64], drops: u64) {
         self.bar.finish_and_clear();
         if self.quiet {

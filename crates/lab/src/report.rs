@@ -1,4 +1,4 @@
-//! The report: one HTML file that needs nothing beside itself, drawn from the results alone.
+//! The report: one self-contained HTML file, drawn from the results alone.
 
 mod chart;
 mod charts;
@@ -15,25 +15,25 @@ use sluice_api::results::Results;
 use crate::view::{self, Fct, Gain};
 use chart::escape;
 
-/// The figures that the paper on zOVN (SIGCOMM 2013) names as its best, per testbed.
+/// The best figures that the paper on zOVN (SIGCOMM 2013) names, per testbed.
 pub(crate) const PUBLISHED: [(f64, &str); 2] = [
     (15.95, "15.95: published best, zOVN, 10G servers"),
     (19.1, "19.1: published best, zOVN, 1G laptops"),
 ];
 
-/// What the parts of the report share.
+/// Data shared by the parts of the report.
 struct Content<'a> {
     results: &'a Results,
     cells: Vec<Fct>,
     gains: Vec<Gain>,
     several_variants: bool,
-    /// Whether the buffer of the physical switch is swept over.
+    /// True if the run sweeps over the buffer of the physical switch.
     sweep: bool,
-    /// Whether nothing of it was on a wire.
+    /// True if the results are those of a simulation.
     is_simulation: bool,
 }
 
-/// The page.
+/// Draws the report as a page.
 pub(crate) fn html(results: &Results) -> String {
     let cells = view::cells(results);
     let content = Content {
@@ -68,7 +68,7 @@ pub(crate) fn html(results: &Results) -> String {
     page(&title, &body)
 }
 
-/// A page that needs nothing beside itself.
+/// Returns a self-contained page.
 fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -79,7 +79,7 @@ fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// What one wants to know first.
+/// Draws the headline figures.
 fn tiles(content: &Content<'_>) -> String {
     if content.cells.is_empty() {
         return String::new();

@@ -1,9 +1,8 @@
-//! What a run found, as rows of the one results format.
+//! Findings of a run, as rows of the one results format.
 //!
-//! `pa.fct` and `pa.gain` have exactly the context that the format names. Everything else that
-//! the report shows stands in rows of its own: `lab.settings`, `lab.cell`, `lab.tcp`,
-//! `lab.kernel`, `lab.kfree_skb`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables`
-//! and `tcp_stream`.
+//! `pa.fct` and `pa.gain` have exactly the context that the format names. All other content of the
+//! report has rows of its own: `lab.settings`, `lab.cell`, `lab.tcp`, `lab.kernel`,
+//! `lab.kfree_skb`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables` and `tcp_stream`.
 
 mod cell;
 
@@ -36,7 +35,7 @@ pub(crate) struct Cell {
     pub(crate) tcp: Counters,
 }
 
-/// The marks of one policy.
+/// The high-water marks under one policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Marks {
     pub(crate) policy: Policy,
@@ -44,12 +43,12 @@ pub(crate) struct Marks {
     pub(crate) marks: Vec<HighWater>,
 }
 
-/// A check that was done.
+/// A check and its outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {
-    /// Its row.
+    /// The row of the check.
     pub(crate) row: Row,
-    /// Why it failed, if it did.
+    /// Reason of a failure, if it failed.
     pub(crate) failed: Option<String>,
 }
 
@@ -61,7 +60,7 @@ pub(crate) struct Findings {
     pub(crate) checks: Vec<Checked>,
 }
 
-/// The name of a variant in a run that may sweep over the buffer of the physical switch.
+/// Returns the name of a variant; with the buffer of the physical switch if a run sweeps over it.
 pub(crate) fn variant(scenario: &Scenario, settings: &Settings) -> String {
     let name = settings.variant.name();
     match &scenario.pa {
@@ -70,7 +69,7 @@ pub(crate) fn variant(scenario: &Scenario, settings: &Settings) -> String {
     }
 }
 
-/// The variant of a cell, with its congestion control if a run has several.
+/// Returns the variant of a cell, with its congestion control if a run has several.
 fn variant_of(scenario: &Scenario, cell: &Cell) -> String {
     let variant = variant(scenario, &cell.settings);
     match &scenario.pa {
@@ -79,7 +78,7 @@ fn variant_of(scenario: &Scenario, cell: &Cell) -> String {
     }
 }
 
-/// All rows of a run.
+/// Returns all rows of a run.
 pub(crate) fn results(scenario: &Scenario, plan: &Plan, findings: &Findings) -> Results {
     let mut rows = Vec::new();
     let mut known: Vec<&Settings> = Vec::new();
@@ -160,7 +159,7 @@ fn settings_row(scenario: &Scenario, plan: &Plan, settings: &Settings) -> Row {
     row
 }
 
-/// Nanoseconds as numbers of JSON; they are far below 2^53.
+/// Converts nanoseconds to numbers of JSON; they are far below 2^53.
 pub(crate) fn nanoseconds(values: &[u64]) -> Vec<f64> {
     #[expect(clippy::cast_precision_loss, reason = "times of a run are below 2^53 ns, 104 days")]
     values.iter().map(|&value| value as f64).collect()
@@ -179,8 +178,9 @@ fn cell_name<'a>(scenario: &'a Scenario, cell: &'a Cell) -> CellName<'a> {
     }
 }
 
-/// The gain over `LL` of the same variant and the same TCP. What has no other policy than `LL`
-/// (`-total`) is what `ZZ` of the plain variant is compared with, once more.
+/// Returns the gains over an `LL` cell: of the other policies of the same variant and the same TCP.
+/// The `LL` cell of `vm-bound-total`, which runs no other policy, is compared with the cells of
+/// `vm-bound`.
 fn gain_row(scenario: &Scenario, base: &Cell, cells: &[Cell]) -> Vec<Row> {
     if base.policy != Policy::LL {
         return Vec::new();
@@ -249,7 +249,7 @@ fn mark_row(scenario: &Scenario, group: &Marks, mark: &HighWater) -> Row {
         .with("limit_bytes", mark.limit_bytes)
 }
 
-/// What the run promised and did not keep.
+/// Returns the promises that the run did not keep.
 pub(crate) fn broken_promises(findings: &Findings) -> Vec<String> {
     let mut broken = Vec::new();
     for cell in &findings.cells {

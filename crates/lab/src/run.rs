@@ -1,4 +1,4 @@
-//! A run: builds the lab, runs every cell, takes the lab down, writes what it found.
+//! A run: builds the lab, runs every cell, takes the lab down, writes the results.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,27 +22,28 @@ use crate::settings::{Settings, Variant};
 use crate::workload::Workload;
 use crate::{interrupt, netns, table};
 
-/// The aggregator reports after every query; one takes at most 30 s.
+/// Longest time without a report. The aggregator reports after every query, and a query takes at
+/// most 30 s.
 const SILENCE: Duration = Duration::from_secs(90);
 
-/// How a run is done.
+/// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where `result.json` and `report.html` go; `None`: nowhere.
+    /// Folder for `result.json` and `report.html`; `None`: they are not written.
     pub out: Option<PathBuf>,
-    /// Only say what would run.
+    /// Only print what would run.
     pub dry_run: bool,
     /// Print the results as JSON instead of a table.
     pub json: bool,
-    /// No progress.
+    /// Show no progress.
     pub quiet: bool,
-    /// What differs from the scenario.
+    /// Values that replace the scenario's.
     pub overrides: Overrides,
     /// The program that is daemon, worker and aggregator; `None`: the running one.
     pub program: Option<PathBuf>,
 }
 
-/// What of a scenario's workload may be changed for one run.
+/// Values of a scenario's workload that can be replaced for one run.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
     /// Queries per cell.
@@ -55,7 +56,7 @@ pub struct Overrides {
     pub seconds_per_cell: Option<f64>,
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The results; none of a dry run.
@@ -64,7 +65,7 @@ pub struct Outcome {
     pub broken: Vec<String>,
 }
 
-/// One start of the daemons.
+/// One start of the daemons, and the policy and settings that they run.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) policy: Policy,
@@ -140,7 +141,7 @@ fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<()> 
     if let Some(seconds) = overrides.seconds_per_cell {
         pa.seconds_per_cell = seconds;
     }
-    // What was changed is checked as if it had been written so.
+    // The changed scenario is checked as if it had been written so.
     *scenario = Scenario::parse(&toml::to_string(scenario)?)?;
     Ok(())
 }
@@ -167,7 +168,7 @@ pub(crate) fn groups(scenario: &Scenario) -> Vec<Group> {
     groups
 }
 
-/// What a run would do, with the configuration of one host of each kind.
+/// Describes a run without running it, with the configuration of one host of each kind.
 fn describe(scenario: &Scenario, plan: &Plan, groups: &[Group]) -> anyhow::Result<String> {
     let mut text = format!(
         "{}: {}\n{} hosts, {} containers, {} switches; TCP {} {}\n",
@@ -216,7 +217,7 @@ fn describe(scenario: &Scenario, plan: &Plan, groups: &[Group]) -> anyhow::Resul
     Ok(text)
 }
 
-/// Each process of the workload has two pipes to us.
+/// Raises the limit of open files: each process of the workload has two pipes to this program.
 fn raise_file_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -244,7 +245,7 @@ struct Run {
     progress: Progress,
     findings: Findings,
     program: PathBuf,
-    /// The kernel's own word on losses, where it can be had.
+    /// Losses that the kernel reports, if it can be asked.
     kernel: Option<Drops>,
 }
 
@@ -295,7 +296,7 @@ impl Run {
         workload.boot(lab)
     }
 
-    /// All sizes under one policy.
+    /// Runs all sizes under one policy.
     fn group(
         &mut self,
         lab: &mut Lab,
@@ -406,11 +407,11 @@ fn bridge_drops(lab: &Lab) -> anyhow::Result<u64> {
     }
 }
 
-/// Builds a scenario's lab, starts its daemons, and leaves both standing.
+/// Builds a scenario's lab, starts its daemons, and leaves both running.
 ///
 /// # Errors
 ///
-/// It cannot be built; then nothing of it is left.
+/// The lab cannot be built; then nothing of it is left.
 pub fn up(name: &str, policy: Option<Policy>) -> anyhow::Result<String> {
     let scenario = Scenario::load(name)?;
     ensure!(
@@ -433,7 +434,7 @@ pub fn up(name: &str, policy: Option<Policy>) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What labs there are on this machine, and what of them is there.
+/// Lists the labs of this machine, with the parts that still exist.
 ///
 /// # Errors
 ///

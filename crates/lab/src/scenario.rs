@@ -1,7 +1,7 @@
-//! Scenarios: what a lab is made of and what runs in it, as TOML.
+//! Scenarios: the machines and the workload of a lab, as TOML.
 //!
-//! Those that ship are files of the folder `scenarios/`, compiled into the program; any other file
-//! of the same form can be given by its path. A scenario names a *variant* (see
+//! The shipped scenarios are files of the folder `scenarios/`, compiled into the program. Any other
+//! file of the same form can be given by its path. A scenario names a *variant* (see
 //! [`crate::settings`]); single numbers of it can be overridden in `[settings]`.
 
 use std::collections::BTreeMap;
@@ -53,29 +53,29 @@ pub struct Scenario {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lab {
-    /// The name: it stands in the names of all namespaces and in the run directory.
+    /// The name: part of the names of all namespaces and of the run directory.
     pub name: String,
     /// One line for people.
     #[serde(default)]
     pub about: String,
-    /// How many hosts.
+    /// Number of hosts.
     pub hosts: u8,
-    /// How many containers each host has.
+    /// Number of containers of each host.
     #[serde(default)]
     pub containers_per_host: u8,
-    /// How many virtual machines each host has beside them.
+    /// Number of virtual machines of each host, beside its containers.
     #[serde(default)]
     pub vms_per_host: u8,
-    /// Whether host 0 has one container more, the aggregator.
+    /// True if host 0 has one more container, the aggregator.
     #[serde(default)]
     pub aggregator: bool,
-    /// How many IP subnets the hosts are spread over; above one, a router joins them.
+    /// Number of IP subnets over which the hosts are spread; above one, a router joins them.
     #[serde(default = "one")]
     pub subnets: u8,
-    /// What joins the containers.
+    /// Kind of switches that join the containers.
     #[serde(default)]
     pub fabric: Fabric,
-    /// Where the bottleneck is.
+    /// Place of the bottleneck.
     #[serde(default)]
     pub variant: Variant,
     /// The policy of `lab up` and of the checks.
@@ -84,19 +84,19 @@ pub struct Lab {
     /// The layer-3 MTU of the containers.
     #[serde(default = "default_mtu")]
     pub mtu: u16,
-    /// Whether neighbour entries are written beforehand, so that ARP plays no part.
+    /// True if neighbour entries are written beforehand, so that ARP plays no part.
     #[serde(default = "yes")]
     pub static_neighbours: bool,
-    /// How many networks the containers are in: container C of a host is in number C mod this one.
+    /// Number of networks of the containers: container C of a host is in network C mod this number.
     #[serde(default = "one")]
     pub vnets: u8,
-    /// Whether nothing is said of the containers beforehand: they are learned from their frames.
+    /// True if no container is configured beforehand: hosts learn them from their frames.
     #[serde(default)]
     pub learned: bool,
     /// The card of virtual machines.
     #[serde(default)]
     pub vnic: Vnic,
-    /// How virtual machines are set up.
+    /// Kernel setup of the virtual machines.
     #[serde(default)]
     pub guests: GuestKind,
 }
@@ -108,12 +108,12 @@ pub enum Vnic {
     /// The paravirtual one.
     #[default]
     Virtio,
-    /// An Intel card that QEMU imitates; for switches of the kernel and Open vSwitch.
+    /// An Intel card emulated by QEMU; for the kernel's bridge and Open vSwitch.
     E1000,
 }
 
 impl Vnic {
-    /// The name used in files and results.
+    /// Returns the name used in files and results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -123,26 +123,26 @@ impl Vnic {
     }
 }
 
-/// How virtual machines are set up.
+/// Kernel setup of virtual machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestKind {
-    /// With `scripts/guest-lossless.sh`.
+    /// Set up by `scripts/guest-lossless.sh`.
     #[default]
     Lossless,
-    /// As Debian's kernel is without it.
+    /// The defaults of Debian's kernel.
     Plain,
 }
 
-/// What joins the containers.
+/// Kind of switches that join the containers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fabric {
     /// One `sluice` per host and per physical switch.
     #[default]
     Sluice,
-    /// The kernel's bridge in one namespace, with a token bucket (`tbf`) towards each container:
-    /// a peer to compare with, and a way to try the workload alone. Virtual machines are at TAPs.
+    /// The kernel's bridge in one namespace, with a token bucket (`tbf`) towards each container: a
+    /// peer to compare with, and a way to try the workload alone. Virtual machines are at TAPs.
     LinuxBridge,
     /// Open vSwitch with its userspace data path in one namespace, for virtual machines at TAPs.
     Ovs,
@@ -154,7 +154,7 @@ pub enum Fabric {
 pub struct Tcp {
     /// Loss recovery and timers.
     pub profile: Profile,
-    /// The congestion control, set per socket. `congestions` goes before it.
+    /// The congestion control, set per socket. `congestions` takes precedence.
     pub congestion: String,
 }
 
@@ -172,15 +172,15 @@ pub enum Profile {
     #[default]
     #[serde(rename = "linux-2013")]
     Linux2013,
-    /// What the running kernel does by itself.
+    /// The defaults of the running kernel.
     LinuxNow,
-    /// The same with a smallest retransmission time-out of 5 ms on the route.
+    /// As `LinuxNow`, with a smallest retransmission time-out of 5 ms on the route.
     #[serde(rename = "linux-now-5ms")]
     LinuxNow5ms,
 }
 
 impl Profile {
-    /// The name used in files and results.
+    /// Returns the name used in files and results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -190,7 +190,7 @@ impl Profile {
         }
     }
 
-    /// The smallest retransmission time-out in milliseconds.
+    /// Returns the smallest retransmission time-out in milliseconds.
     #[must_use]
     pub const fn rto_min_ms(self) -> u32 {
         match self {
@@ -200,7 +200,8 @@ impl Profile {
     }
 }
 
-/// Partition-Aggregate: container 0 asks all others at once and waits for all answers.
+/// Partition-Aggregate: container 0 sends a request to all others at once and waits for all
+/// answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pa {
@@ -222,7 +223,7 @@ pub struct Pa {
     /// It also ends after [`Self::seconds_per_cell`], but not before this many queries.
     #[serde(default = "default_queries_min")]
     pub queries_min: u32,
-    /// The time of a cell; three times this ends it in any case.
+    /// The time of a cell; a cell always ends after three times this.
     pub seconds_per_cell: f64,
     /// Queries before the first that counts.
     #[serde(default = "default_warm_up")]
@@ -233,7 +234,7 @@ pub struct Pa {
 }
 
 impl Pa {
-    /// The congestion controls, in the order in which they run.
+    /// Returns the congestion controls, in the order in which they run.
     pub(crate) fn congestions(&self, tcp: &Tcp) -> Vec<String> {
         match self.congestions[..] {
             [] => vec![tcp.congestion.clone()],
@@ -241,7 +242,7 @@ impl Pa {
         }
     }
 
-    /// Other values for one run.
+    /// Replaces values for one run.
     pub(crate) fn change(
         &mut self,
         queries: Option<u32>,
@@ -267,55 +268,55 @@ impl Pa {
 pub enum Check {
     /// ICMP echo.
     Ping {
-        /// The container that asks, such as `h0c0`.
+        /// The container that sends the requests, such as `h0c0`.
         from: String,
         /// The container that answers.
         to: String,
-        /// How many.
+        /// Number of echo requests.
         count: u32,
-        /// A container that must not hear an ARP request of the asker meanwhile.
+        /// A container that must not receive an ARP request of the sender meanwhile.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         unheard_at: Option<String>,
     },
-    /// Datagrams as fast as it goes, from virtual machines to another, counted at six points.
+    /// Datagrams as fast as possible, from virtual machines to another, counted at six points.
     Flood {
-        /// Who sends.
+        /// The virtual machines that send.
         from: Vec<String>,
-        /// Who receives.
+        /// The virtual machine that receives.
         to: String,
-        /// How long.
+        /// Duration of a run.
         seconds: u32,
-        /// How often.
+        /// Number of runs.
         #[serde(default = "one_run")]
         runs: u32,
     },
-    /// Bytes over one TCP connection.
+    /// A transfer over one TCP connection.
     Transfer {
         /// The container that sends.
         from: String,
         /// The container that receives.
         to: String,
-        /// How many megabytes.
+        /// Size in megabytes.
         megabytes: u32,
     },
-    /// What every host knows by now, and what it has in its chip.
+    /// Endpoints and forwarding tables that every host must have by now.
     Tables {
-        /// What has happened, in words.
+        /// The preceding event, in words.
         says: String,
-        /// By host.
+        /// Expected tables by host.
         hosts: BTreeMap<String, Tables>,
     },
 }
 
-/// The tables of a host. Containers, hosts and networks are named as in the lab.
+/// The tables of a host. Containers, hosts and networks have the names of the lab.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tables {
-    /// Endpoints that are known: `h1c0 at h1`.
+    /// Known endpoints: `h1c0 at h1`.
     pub vports: Vec<String>,
-    /// The MAC table: `h1c0 to h1`, and of its own `h0c0 to h0c0`.
+    /// The MAC table: `h1c0 to h1`, and for a local one `h0c0 to h0c0`.
     pub macs: Vec<String>,
-    /// Tunnels: `h1`.
+    /// Tunnels, by the other host: `h1`.
     pub tunnels: Vec<String>,
     /// Encap flows: `h1c0 to h1`.
     pub encap: Vec<String>,
@@ -324,7 +325,7 @@ pub struct Tables {
 }
 
 impl Check {
-    /// What it does, for people.
+    /// Describes the check, for people.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -342,7 +343,7 @@ impl Check {
         }
     }
 
-    /// The containers that it names.
+    /// Returns the containers that the check names.
     fn containers(&self) -> Vec<&str> {
         match self {
             Self::Ping { from, to, unheard_at, .. } => {
@@ -358,11 +359,11 @@ impl Check {
 }
 
 impl Scenario {
-    /// The scenario of that name, or the one in that file.
+    /// Loads a shipped scenario by its name, or one from a file.
     ///
     /// # Errors
     ///
-    /// No scenario of that name and no such file; or its text is wrong.
+    /// There is no scenario of that name and no such file, or its text is wrong.
     pub fn load(name: &str) -> anyhow::Result<Self> {
         let shipped = SHIPPED.iter().find(|(known, _)| *known == name);
         if let Some((_, text)) = shipped {
@@ -377,11 +378,11 @@ impl Scenario {
         Self::parse(&text).with_context(|| format!("scenario file {name}"))
     }
 
-    /// A scenario from its text.
+    /// Parses a scenario.
     ///
     /// # Errors
     ///
-    /// The text is no TOML of this form, or says what cannot be built.
+    /// The text is no TOML of this form, or describes a lab that cannot be built.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let scenario: Self = toml::from_str(text)?;
         scenario.check()?;

@@ -1,18 +1,17 @@
-//! Variants: where the bottleneck of a lab is, and how large every buffer is.
+//! Variants: the place of a lab's bottleneck, and the size of every buffer.
 //!
-//! * `vm-bound`: a container's vNIC takes 500 Mbit/s behind links of 1 Gbit/s. The shortest queue
-//!   of the path is the virtual switch's, so that a lossy virtual switch is where frames die.
-//! * `wire-bound`: nothing but the links limits. The only queue that fills is the physical
-//!   switch's.
-//! * `vm-bound-total`: `vm-bound` under `LL`, where every container's output queue may hold what
-//!   the whole host may hold under `ZZ`. It answers "lossless only has more memory".
+//! * `vm-bound`: a container's vNIC takes 500 Mbit/s behind links of 1 Gbit/s. The virtual
+//!   switch has the shortest queue of the path, so a lossy virtual switch is the place of drops.
+//! * `wire-bound`: only the links limit. Only the physical switch's queue fills.
+//! * `vm-bound-total`: `vm-bound` under `LL`, with an egress queue per container that holds as much
+//!   as the whole host under `ZZ`. It answers "lossless only has more memory".
 //!
 //! The buffers of a variant are the same under every policy.
 
 use serde::{Deserialize, Serialize};
 use sluice_api::config::{Buffers, Link, Size};
 
-/// Where the bottleneck is.
+/// Place of the bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Variant {
@@ -21,12 +20,12 @@ pub enum Variant {
     VmBound,
     /// The links are the slowest part.
     WireBound,
-    /// As `vm-bound`, with the memory that `ZZ` may use given to the output queues.
+    /// As `vm-bound`, with the memory that `ZZ` may use given to the egress queues.
     VmBoundTotal,
 }
 
 impl Variant {
-    /// The name used in files and results.
+    /// Returns the name used in files and results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -37,14 +36,14 @@ impl Variant {
     }
 }
 
-/// Numbers of a scenario that differ from its variant's.
+/// Numbers of a scenario that replace its variant's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Override {
     /// Rate of every link in Mbit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_mbps: Option<u64>,
-    /// How far back a link may use unused time, in microseconds.
+    /// Unused time that a link may still use later, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_up_us: Option<u32>,
     /// Rate of a vNIC in Mbit/s; 0: not limited.
@@ -71,7 +70,7 @@ pub struct Settings {
     pub variant: Variant,
     /// Rate of every link in Mbit/s.
     pub link_mbps: u64,
-    /// How far back a link may use unused time, in microseconds.
+    /// Unused time that a link may still use later, in microseconds.
     pub catch_up_us: u32,
     /// The longest time a reader may be descheduled in milliseconds; `None`: the daemon's default.
     pub stall_ms: Option<u32>,
@@ -92,7 +91,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The variant with what a scenario changes. `switch_kb` is the value of a sweep.
+    /// Returns the variant with the changes of a scenario. `switch_kb` is the value of a sweep.
     #[must_use]
     pub fn new(variant: Variant, change: &Override, switch_kb: Option<u64>) -> Self {
         let service = match variant {
@@ -115,9 +114,9 @@ impl Settings {
         }
     }
 
-    /// Frames that one container's output may hold on a host with so many containers. Under
-    /// `vm-bound-total` these are its own, the inputs' of all containers and both pools: all that
-    /// a host may hold under `ZZ` and not under `LL`.
+    /// Returns the frames that one container's egress queue may hold on a host with this number of
+    /// containers. Under `vm-bound-total` these are its own, those of the inputs of all containers
+    /// and of both pools: all that a host may hold under `ZZ` and not under `LL`.
     #[must_use]
     pub const fn vport_out(&self, containers: u32) -> u32 {
         match self.variant {
@@ -128,7 +127,7 @@ impl Settings {
         }
     }
 
-    /// The buffers of a host with so many containers.
+    /// Returns the buffers of a host with this number of containers.
     #[must_use]
     pub fn buffers(&self, containers: u32) -> Buffers {
         Buffers {
@@ -143,7 +142,7 @@ impl Settings {
         }
     }
 
-    /// A cable.
+    /// Returns the parameters of a cable.
     #[must_use]
     pub fn link(&self) -> Link {
         Link {

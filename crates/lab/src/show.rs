@@ -1,4 +1,4 @@
-//! Asks a daemon: one line of JSON over `RUN_DIR/show.sock`, one line back.
+//! Queries a daemon: one line of JSON over `RUN_DIR/show.sock`, one line back.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +13,7 @@ use sluice_api::show::{
     Answer, Audit, Body, DropRow, MacRow, PauseRow, PortRow, Question, VERSION,
 };
 
-/// How long an answer may take.
+/// Time limit of an answer.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 #[derive(Deserialize)]
@@ -23,7 +23,7 @@ enum Reply {
     Error { error: String },
 }
 
-/// Everything that a daemon says about itself at one moment.
+/// State of a daemon at one moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     /// The node.
@@ -48,7 +48,7 @@ fn exchange(socket: &Path, request: &str) -> anyhow::Result<String> {
     Ok(line)
 }
 
-/// A question about the fabric.
+/// Sends a question about the fabric.
 fn ask_fabric(socket: &Path, question: fabric::Question) -> anyhow::Result<fabric::Answer> {
     let request = serde_json::to_string(&BTreeMap::from([("fabric", &question)]))?;
     let what = || format!("asking {request} at {}", socket.display());
@@ -56,7 +56,7 @@ fn ask_fabric(socket: &Path, question: fabric::Question) -> anyhow::Result<fabri
     serde_json::from_str(&line).with_context(|| format!("{}: {}", what(), line.trim()))
 }
 
-/// The endpoints that a host knows.
+/// Returns the endpoints that a host knows.
 pub(crate) fn vports(socket: &Path) -> anyhow::Result<Vec<VportRow>> {
     match ask_fabric(socket, fabric::Question::Vports { vnet: None })? {
         fabric::Answer::Vports(rows) => Ok(rows),
@@ -64,7 +64,7 @@ pub(crate) fn vports(socket: &Path) -> anyhow::Result<Vec<VportRow>> {
     }
 }
 
-/// Its tunnels and flows.
+/// Returns the tunnels and flows of a host.
 pub(crate) fn flows(socket: &Path) -> anyhow::Result<Flows> {
     match ask_fabric(socket, fabric::Question::Flows)? {
         fabric::Answer::Flows(flows) => Ok(flows),
@@ -72,7 +72,7 @@ pub(crate) fn flows(socket: &Path) -> anyhow::Result<Flows> {
     }
 }
 
-/// Its MAC table.
+/// Returns the MAC table of a host.
 pub(crate) fn macs(socket: &Path) -> anyhow::Result<Vec<MacRow>> {
     match ask(socket, Question::Mac)? {
         Body::Mac(rows) => Ok(rows),
@@ -80,7 +80,7 @@ pub(crate) fn macs(socket: &Path) -> anyhow::Result<Vec<MacRow>> {
     }
 }
 
-/// One question.
+/// Sends one question.
 pub(crate) fn ask(socket: &Path, question: Question) -> anyhow::Result<Body> {
     let what = || format!("asking {} at {}", name(question), socket.display());
     let request = format!("{{\"show\":\"{}\"}}", name(question));
@@ -94,7 +94,7 @@ pub(crate) fn ask(socket: &Path, question: Question) -> anyhow::Result<Body> {
     }
 }
 
-/// The ports.
+/// Returns the ports.
 pub(crate) fn ports(socket: &Path) -> anyhow::Result<Vec<PortRow>> {
     match ask(socket, Question::Ports)? {
         Body::Ports(rows) => Ok(rows),
@@ -102,7 +102,7 @@ pub(crate) fn ports(socket: &Path) -> anyhow::Result<Vec<PortRow>> {
     }
 }
 
-/// The audit.
+/// Returns the audit.
 pub(crate) fn audit(socket: &Path) -> anyhow::Result<Audit> {
     match ask(socket, Question::Audit)? {
         Body::Audit(audit) => Ok(audit),
@@ -110,7 +110,7 @@ pub(crate) fn audit(socket: &Path) -> anyhow::Result<Audit> {
     }
 }
 
-/// Everything.
+/// Takes a snapshot: ports, drops, audit and pauses.
 pub(crate) fn snapshot(node: &str, socket: &Path) -> anyhow::Result<Snapshot> {
     let Body::Drops(drops) = ask(socket, Question::Drops)? else {
         bail!("the answer is not about drops")

@@ -5,13 +5,13 @@
 //!                                                                            └──> sweep, compare
 //! ```
 //!
-//! A scenario with `[lab]` is the lab's: the same file runs in namespaces and in the simulator. One
-//! with `[sim]` has what no machine of this size could build. Results have the lab's format, so
-//! that statistics, table, charts and report are the lab's.
+//! A scenario with `[lab]` is the lab's: the same file runs in namespaces and in the simulator. A
+//! scenario with `[sim]` describes a data centre that no machine of this size could build. Results
+//! have the lab's format, so that statistics, table, charts and report are the lab's.
 //!
-//! A run asserts what its policy promises: under `ZZ` (and under `LZ` where there is no virtual
-//! network) no frame is dropped for congestion, and the audit of every virtual switch closes. Else
-//! it fails, and prints the seed, the state and the command that repeats it.
+//! A run asserts the promises of its policy: under `ZZ` (and under `LZ` without a virtual network)
+//! no frame is dropped for congestion, and the audit of every virtual switch closes. Otherwise the
+//! run fails, and prints the seed, the state and the command that repeats it.
 
 pub mod cli;
 mod compare;

@@ -1,9 +1,9 @@
-//! What a lab has made, on disk, so that it can be taken away whatever happens to the program.
+//! The objects of a lab, on disk, so that they can be removed whatever happens to the program.
 //!
-//! `/run/sluice-lab/LAB/state.json` is written *before* each thing is made: the names of the
-//! namespaces before the first of them, a process before it is let go (it waits for a word on its
-//! standard input, see [`crate::daemons`]). What is not in a state file is never touched, and a
-//! process is only signalled while its start time is the one that was written.
+//! `/run/sluice-lab/LAB/state.json` is written *before* each object is made: the names of the
+//! namespaces before the first of them, a process before it is released (it waits for a word on its
+//! standard input, see [`crate::daemons`]). Objects that are not in a state file are never touched,
+//! and a process is only signalled if its start time is the recorded one.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -18,31 +18,31 @@ use sluice_api::config::Policy;
 use crate::netns;
 use crate::plan::{RUN_ROOT, run_dir};
 
-/// How long a daemon may take to end by itself.
+/// Time limit for a daemon to end by itself.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often, and how far apart, namespaces are looked for that came late.
+/// Number of, and gap between, further searches for namespaces that appeared late.
 const LATE_LOOKS: u32 = 10;
 const LATE_LOOK: Duration = Duration::from_millis(20);
 
 /// A process, recognised by its start time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// What it is.
+    /// Its role.
     pub name: String,
-    /// Its number.
+    /// Its process id.
     pub pid: i32,
-    /// When it started, in clock ticks since boot (`/proc/PID/stat`, field 22).
+    /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start: u64,
 }
 
-/// Everything a lab consists of.
+/// All objects of a lab.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// The lab.
+    /// Name of the lab.
     pub lab: String,
-    /// Who runs it; `None`: it stands by itself until `lab down`.
+    /// The process that runs the lab; `None`: the lab runs by itself until `lab down`.
     pub owner: Option<Process>,
-    /// The policy that its daemons run.
+    /// Policy of its daemons.
     pub policy: Policy,
     /// Its namespaces.
     pub netns: Vec<String>,
@@ -51,20 +51,20 @@ pub struct State {
 }
 
 impl Process {
-    /// The process of that number, if there is one.
+    /// Returns the process of that number, if there is one.
     #[must_use]
     pub fn find(name: &str, pid: i32) -> Option<Self> {
         stat(pid).map(|stat| Self { name: name.to_owned(), pid, start: stat.start })
     }
 
-    /// Whether it still runs. A zombie does not.
+    /// Returns true if the process still runs. A zombie does not.
     #[must_use]
     pub fn alive(&self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.start == self.start && stat.state != 'Z')
     }
 }
 
-/// What `/proc/PID/stat` says, as far as it is of use.
+/// The used fields of `/proc/PID/stat`.
 struct Stat {
     state: char,
     group: i32,
@@ -75,7 +75,8 @@ fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The name of the program stands in brackets and may hold anything, brackets too.
+/// Parses `/proc/PID/stat`. The name of the program stands in brackets and may hold anything,
+/// brackets too.
 fn parse_stat(text: &str) -> Option<Stat> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     Some(Stat {
@@ -86,17 +87,17 @@ fn parse_stat(text: &str) -> Option<Stat> {
 }
 
 impl State {
-    /// The state file of a lab.
+    /// Returns the path of a lab's state file.
     #[must_use]
     pub fn path(lab: &str) -> PathBuf {
         run_dir(lab).join("state.json")
     }
 
-    /// The state of a lab; `None`: there is no such lab.
+    /// Reads the state of a lab; `None`: there is no such lab.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or is none of ours.
+    /// The file cannot be read, or is no state file.
     pub fn load(lab: &str) -> anyhow::Result<Option<Self>> {
         let path = Self::path(lab);
         match std::fs::read_to_string(&path) {
@@ -109,7 +110,7 @@ impl State {
         }
     }
 
-    /// All labs of this machine.
+    /// Reads the states of all labs of this machine.
     ///
     /// # Errors
     ///
@@ -124,7 +125,7 @@ impl State {
         Ok(states)
     }
 
-    /// Writes the state: the old file or the new one is there, never half of one.
+    /// Writes the state atomically: the file is the old one or the new one, never half of one.
     ///
     /// # Errors
     ///
@@ -140,17 +141,17 @@ impl State {
         write().with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Ends every process and deletes every namespace of the lab, then forgets it. What is gone
-    /// already is no error.
+    /// Ends every process and deletes every namespace of the lab, then forgets it. An object that
+    /// is already gone is no error.
     ///
     /// # Errors
     ///
-    /// Something is still there; the state file then is, too, and it can be tried again.
+    /// A part of the lab is still there. Its state file is kept, so that the call can be repeated.
     pub fn take_down(&self) -> anyhow::Result<()> {
         end(&self.processes, &self.netns);
         netns::delete(&self.netns)?;
         if self.owner.as_ref().is_some_and(|owner| !owner.alive()) {
-            // Who built it was killed, and its `ip`, which outlives it, may still be at work.
+            // The owner was killed. Its child `ip`, which outlives it, may still make namespaces.
             for _ in 0..LATE_LOOKS {
                 std::thread::sleep(LATE_LOOK);
                 netns::delete(&self.netns)?;
@@ -170,7 +171,7 @@ impl State {
     }
 }
 
-/// Asks processes to end, waits, and ends those that do not.
+/// Terminates processes, waits, and kills the ones that remain.
 pub(crate) fn end(processes: &[Process], namespaces: &[String]) {
     let alive = || processes.iter().filter(|process| process.alive());
     for process in alive() {
@@ -183,7 +184,7 @@ pub(crate) fn end(processes: &[Process], namespaces: &[String]) {
         reap(processes);
         std::thread::sleep(Duration::from_millis(5));
     }
-    // Each leads a process group of its own, so its children end with it.
+    // Each process leads a process group of its own, so its children end with it.
     for process in alive() {
         if let Some(pid) = Pid::from_raw(process.pid) {
             let _ = kill_process_group(pid, Signal::KILL);
@@ -201,15 +202,15 @@ pub(crate) fn end(processes: &[Process], namespaces: &[String]) {
     reap(processes);
 }
 
-/// Takes the exit status of those that are our children, so that none stays a zombie.
+/// Takes the exit status of child processes, so that none stays a zombie.
 fn reap(processes: &[Process]) {
     for pid in processes.iter().filter_map(|process| Pid::from_raw(process.pid)) {
         let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
     }
 }
 
-/// Members of our process groups whose leader is gone: in one of our namespaces, and started after
-/// the leader.
+/// Returns the members of the lab's process groups without a leader: processes in one of the lab's
+/// namespaces that started after the leader.
 fn orphans(processes: &[Process], namespaces: &[String]) -> Vec<Pid> {
     let ours: Vec<(u64, u64)> =
         namespaces.iter().filter_map(|name| netns::identity(&netns::path(name))).collect();
@@ -228,7 +229,7 @@ fn orphans(processes: &[Process], namespaces: &[String]) -> Vec<Pid> {
     .collect()
 }
 
-/// The right to change a lab. It ends with the value, or with the program.
+/// The right to change a lab, as a file lock. It ends with the value, or with the program.
 #[derive(Debug)]
 pub(crate) struct Lock {
     _file: File,

@@ -7,12 +7,13 @@ pub(crate) const TIMED_OUT_NS: f64 = 150e6;
 /// Resamples of a bootstrap.
 const RESAMPLES: usize = 4000;
 
-/// The mean; of nothing, zero.
+/// Returns the mean; zero for an empty slice.
 pub(crate) fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / count(values) }
 }
 
-/// The value below which `part` (0 to 1) of the values lie, interpolated between neighbours.
+/// Returns the value below which `part` (0 to 1) of the values lie, interpolated between
+/// neighbours.
 pub(crate) fn percentile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -28,7 +29,7 @@ pub(crate) fn percentile(values: &[f64], part: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - place.floor())
 }
 
-/// The share of values above a bound.
+/// Returns the share of values above a bound.
 pub(crate) fn share_above(values: &[f64], bound: f64) -> f64 {
     let above: Vec<f64> = values.iter().copied().filter(|&value| value > bound).collect();
     if values.is_empty() { 0.0 } else { count(&above) / count(values) }
@@ -45,8 +46,8 @@ pub(crate) struct Ratio {
     pub(crate) high: f64,
 }
 
-/// The mean of `above` over the mean of `below`, and the percentile bootstrap interval: both are
-/// drawn again with replacement. `name` chooses the random numbers.
+/// Returns the mean of `above` over the mean of `below`, with the percentile bootstrap interval:
+/// both are resampled with replacement. `seed` and `name` choose the stream of random numbers.
 pub(crate) fn ratio_of_means(above: &[f64], below: &[f64], seed: u64, name: &str) -> Option<Ratio> {
     if above.is_empty() || below.is_empty() || mean(below) <= 0.0 {
         return None;

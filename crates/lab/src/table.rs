@@ -7,7 +7,7 @@ use sluice_api::results::Results;
 use crate::stats;
 use crate::view::{self, drops_text, gain_text};
 
-/// The table, and a line for each check.
+/// Renders the table, and a line for each check.
 pub(crate) fn render(results: &Results) -> String {
     let cells = view::cells(results);
     let mut text = String::new();
@@ -121,7 +121,7 @@ fn cells_table(results: &Results, cells: &[view::Fct]) -> Table {
     table
 }
 
-/// The gains of a cell over every `LL` that it is compared with, a line each.
+/// Renders the gains of a cell over every `LL` cell that it is compared with, a line each.
 fn gains_of(cell: &view::Fct, gains: &[view::Gain]) -> String {
     let own = gains.iter().filter(|g| g.size == cell.size && cell.series.gains(&g.series));
     let gains: Vec<String> = own

@@ -1,4 +1,4 @@
-//! Reads rows of results back, for the table and the report: both show nothing that is not in
+//! Reads rows of results back, for the table and the report: both show only the content of
 //! `result.json`.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(crate) struct Fct {
 /// A row `pa.gain`.
 #[derive(Clone, Debug)]
 pub(crate) struct Gain {
-    /// Over `LL` of this variant.
+    /// The series of the compared cell, with the variant of the `LL` cell.
     pub(crate) series: Series,
     pub(crate) size: u64,
     pub(crate) value: f64,
@@ -39,7 +39,7 @@ pub(crate) struct Series {
     pub(crate) variant: String,
     /// The buffer of a sweep in KB.
     pub(crate) switch_kb: Option<u64>,
-    /// The congestion control, of a run with several.
+    /// The congestion control, if a run has several.
     pub(crate) tcp: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Series {
         Self { policy: self::text(row, "policy"), variant, switch_kb: swept, tcp }
     }
 
-    /// For people; the variant only if it is not the usual one.
+    /// Returns the label for people; with the variant only if there are several.
     pub(crate) fn label(&self, several_variants: bool) -> String {
         let mut label = self.policy.clone();
         if several_variants {
@@ -72,18 +72,19 @@ impl Series {
         label
     }
 
-    /// Whether a gain of that series is one of this series, over whatever variant.
+    /// Returns true if a gain of that series belongs to this series, whatever the variant of its
+    /// `LL`.
     pub(crate) fn gains(&self, gain: &Self) -> bool {
         (&gain.policy, gain.switch_kb, &gain.tcp) == (&self.policy, self.switch_kb, &self.tcp)
     }
 }
 
-/// The rows of a measure.
+/// Returns the rows of a measure.
 pub(crate) fn rows<'a>(results: &'a Results, measure: &'a str) -> impl Iterator<Item = &'a Row> {
     results.rows.iter().filter(move |row| row.measure == measure)
 }
 
-/// A word of a row's context; empty if there is none.
+/// Returns a word of a row's context; empty if there is none.
 pub(crate) fn text(row: &Row, key: &str) -> String {
     match row.context.get(key) {
         Some(Value::String(text)) => text.clone(),
@@ -92,7 +93,7 @@ pub(crate) fn text(row: &Row, key: &str) -> String {
     }
 }
 
-/// A number of a row's context.
+/// Returns a number of a row's context.
 pub(crate) fn number(row: &Row, key: &str) -> Option<f64> {
     row.context.get(key).and_then(Value::as_f64)
 }
@@ -101,7 +102,7 @@ fn whole(row: &Row, key: &str) -> u64 {
     row.context.get(key).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// All cells.
+/// Returns all cells.
 pub(crate) fn cells(results: &Results) -> Vec<Fct> {
     let drops = |row: &Row| match row.context.get("drops") {
         Some(Value::Object(map)) => {
@@ -124,7 +125,7 @@ pub(crate) fn cells(results: &Results) -> Vec<Fct> {
         .collect()
 }
 
-/// All gains.
+/// Returns all gains.
 pub(crate) fn gains(results: &Results) -> Vec<Gain> {
     rows(results, "pa.gain")
         .map(|row| Gain {
@@ -137,12 +138,12 @@ pub(crate) fn gains(results: &Results) -> Vec<Gain> {
         .collect()
 }
 
-/// Whether the results are those of a simulation.
+/// Returns true if the results are those of a simulation.
 pub(crate) fn is_simulation(results: &Results) -> bool {
     rows(results, "sim.settings").next().is_some()
 }
 
-/// The rows of a measure about one cell.
+/// Returns the rows of a measure about one cell.
 fn of_cell<'a>(
     results: &'a Results,
     measure: &'a str,
@@ -154,14 +155,14 @@ fn of_cell<'a>(
         .filter(move |row| Series::of(row) == series && whole(row, "size_packets") == size)
 }
 
-/// Retransmission time-outs per query of a cell, those of the queries before the first that counts
-/// included on both sides; none if nobody counted them.
+/// Returns the retransmission time-outs per query of a cell; none if nobody counted them. The
+/// warm-up queries are included in both numbers.
 pub(crate) fn timeouts(results: &Results, series: &Series, size: u64) -> Option<f64> {
     let named = |row: &&Row| ["timeouts", "TCPTimeouts"].contains(&text(row, "counter").as_str());
     let (measure, cell) =
         if is_simulation(results) { ("sim.tcp", "sim.cell") } else { ("lab.tcp", "lab.cell") };
     let own = of_cell(results, measure, series, size).find(named).map(|row| row.median);
-    // The lab leaves counters out that did not move.
+    // The lab leaves out counters that did not change.
     let is_counted = of_cell(results, cell, series, size).next()?;
     let asked = number(is_counted, "asked").or_else(|| {
         let warm_up = rows(results, "lab.settings").find_map(|row| number(row, "pa_warm_up"));
@@ -171,35 +172,35 @@ pub(crate) fn timeouts(results: &Results, series: &Series, size: u64) -> Option<
     (asked > 0.0).then(|| own.unwrap_or(0.0) / asked)
 }
 
-/// XOFF that a cell's simulated switches and hosts sent.
+/// Returns the XOFF sent by a cell's simulated switches and hosts.
 pub(crate) fn pauses(results: &Results, series: &Series, size: u64) -> f64 {
     of_cell(results, "sim.pause", series, size).map(|row| row.median).sum()
 }
 
-/// Whether the cells are of more than one variant.
+/// Returns true if the cells are of more than one variant.
 pub(crate) fn several_variants(cells: &[Fct]) -> bool {
     cells.iter().any(|cell| cell.series.variant != cells[0].series.variant)
 }
 
-/// A gain with its interval, as text.
+/// Formats a gain with its interval.
 pub(crate) fn gain_text(gain: &Gain) -> String {
     format!("{:.1} ({:.1} to {:.1})", gain.value, gain.low, gain.high)
 }
 
-/// Drops by place, as text.
+/// Formats drops by place.
 pub(crate) fn drops_text(drops: &BTreeMap<String, u64>) -> String {
     let parts: Vec<String> =
         drops.iter().map(|(place, frames)| format!("{place} {frames}")).collect();
     if parts.is_empty() { "0".to_owned() } else { parts.join(", ") }
 }
 
-/// Frames that the kernel's own counters miss in the cell.
+/// Returns the frames that the kernel's own counters report as lost in the cell.
 pub(crate) fn kernel_lost(results: &Results, cell: &Fct) -> u64 {
     let own = rows(results, "lab.kernel").filter(|row| is_of(row, cell));
     own.filter_map(|row| format!("{:.0}", row.median).parse::<u64>().ok()).sum()
 }
 
-/// Whether a row is about a cell.
+/// Returns true if a row is about a cell.
 pub(crate) fn is_of(row: &Row, cell: &Fct) -> bool {
     Series::of(row) == cell.series && whole(row, "size_packets") == cell.size
 }

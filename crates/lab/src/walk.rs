@@ -1,7 +1,8 @@
-//! Looks at what hosts know: their tables against those that a scenario names, and who hears whom.
+//! Checks the tables of hosts against a scenario, and listens for ARP requests.
 //!
-//! What one host learns reaches another a moment later, so tables are looked at until they are as
-//! they should be, for a while. What is heard is different: a frame that was heard once was heard.
+//! Learning at one host reaches another a moment later, so tables are polled until they are as they
+//! should be, up to a time limit. ARP requests are not polled: a request that was heard once
+//! counts.
 
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
@@ -16,10 +17,10 @@ use crate::plan::{Container, Plan};
 use crate::scenario::Tables;
 use crate::{interrupt, netns, show};
 
-/// How long tables may take to be as they should be.
+/// Time limit for tables to become as they should be.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The tables of a host, as the scenario writes them.
+/// Reads the tables of a host, in the form of the scenario.
 fn tables(plan: &Plan, socket: &Path) -> anyhow::Result<Tables> {
     let name = |mac: &str| {
         let known = plan.containers.iter().find(|container| container.mac.to_string() == mac);
@@ -44,7 +45,8 @@ fn tables(plan: &Plan, socket: &Path) -> anyhow::Result<Tables> {
     })
 }
 
-/// What differs from the tables that a host should have, if something still does after a while.
+/// Returns the differences from the tables that a host should have; waits a while for them to
+/// vanish.
 pub(crate) fn differences(
     plan: &Plan,
     socket: &Path,
@@ -77,7 +79,7 @@ fn compare(wanted: &Tables, seen: &Tables) -> Vec<String> {
     differing.map(|(name, wanted, seen)| format!("{name}: {seen:?} and not {wanted:?}")).collect()
 }
 
-/// Hears every ARP frame that reaches a container, from now on.
+/// A socket that receives every ARP frame that reaches a container from now on.
 #[derive(Debug)]
 pub(crate) struct Listener(OwnedFd);
 
@@ -94,7 +96,7 @@ impl Listener {
         socket.map(Self)
     }
 
-    /// How many requests of a container were heard.
+    /// Returns the number of received requests of a container.
     pub(crate) fn requests_of(&self, container: &Container) -> usize {
         let mut bytes = [0; 2048];
         let mut count = 0;

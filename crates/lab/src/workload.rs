@@ -1,5 +1,5 @@
-//! Who asks and who answers: processes in containers, which last for the run, and virtual machines,
-//! which last as long as the daemons of one policy.
+//! The workload: processes in containers, which last for the run, and virtual machines, which last
+//! as long as the daemons of one policy.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::pa::processes::{Aggregator, Role, workers};
 use crate::pa::{Job, Report};
 use crate::plan::Container;
 
-/// How long a single job may take.
+/// Time limit of a single job.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The processes and the virtual machines of the workload.
@@ -46,30 +46,30 @@ impl Workload {
         Ok(())
     }
 
-    /// Boots the virtual machines: the daemons run now.
+    /// Boots the virtual machines. The daemons must run.
     pub(crate) fn boot(&mut self, lab: &mut Lab) -> anyhow::Result<()> {
         self.guests = Guests::boot(lab, &self.program)?;
         self.guests.serve(&lab.plan, &self.congestion)
     }
 
-    /// Switches the virtual machines off: the daemons are about to end.
+    /// Switches the virtual machines off, before the daemons end.
     pub(crate) fn switch_off(&mut self, lab: &mut Lab) -> anyhow::Result<()> {
         std::mem::take(&mut self.guests).stop(&mut lab.state)
     }
 
-    /// The congestion control of connections that come from now on.
+    /// Sets the congestion control of new connections.
     pub(crate) fn use_congestion(&mut self, lab: &mut Lab, name: &str) -> anyhow::Result<()> {
         if self.congestion == name {
             return Ok(());
         }
         name.clone_into(&mut self.congestion);
-        // Those that answer so far end first: the new ones listen at the same addresses.
+        // The old workers end first: the new ones listen at the same addresses.
         self.workers.clear();
         self.start_workers(lab)?;
         self.guests.serve(&lab.plan, name)
     }
 
-    /// One job of one container or virtual machine.
+    /// Runs one job in one container or virtual machine.
     pub(crate) fn ask(
         &mut self,
         lab: &mut Lab,
@@ -83,7 +83,7 @@ impl Workload {
         aggregator.run(job, PATIENCE, &mut |_| {})
     }
 
-    /// Gives a virtual machine a job; [`Self::end`] waits for its end.
+    /// Starts a job in a virtual machine; [`Self::end`] waits for its end.
     pub(crate) fn begin(&mut self, asks: &Container, job: &Job) -> anyhow::Result<()> {
         self.guests.agent(&asks.name).context("no such virtual machine runs")?.begin(job)
     }
@@ -103,7 +103,7 @@ impl Workload {
         Ok(())
     }
 
-    /// A job of the aggregator. `progress` hears how many queries are done.
+    /// Runs a job of the aggregator. `progress` gets the number of queries done.
     pub(crate) fn query(
         &mut self,
         lab: &Lab,
@@ -116,9 +116,9 @@ impl Workload {
         aggregator.context("there is no aggregator")?.run(job, silence, progress)
     }
 
-    /// The counters of all kernels of containers and virtual machines: repairs, losses.
+    /// Returns the counters of all kernels of containers and virtual machines: repairs, losses.
     pub(crate) fn counters(&mut self) -> anyhow::Result<(Counters, Counters)> {
-        // Container 0 may have two of the processes; each namespace is read once.
+        // Container 0 may have two processes; each namespace is read once.
         let pids: Vec<u32> = self.workers.iter().filter_map(Role::pid).collect();
         let mut sums = counters::read(&pids);
         self.guests.count(&mut sums)?;

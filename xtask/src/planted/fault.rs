@@ -1,4 +1,4 @@
-//! A planted fault: a patch with a header that says what it breaks and which test must notice.
+//! A planted fault: a patch with a header that names the defect and the test that must notice it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ const FOLDER: &str = "planted";
 pub(super) struct Fault {
     pub(super) name: String,
     pub(super) path: PathBuf,
-    /// What is wrong once it is applied, in a few words.
+    /// The defect that the patch makes, in a few words.
     pub(super) what: String,
     pub(super) test: Test,
-    /// Files that it changes.
+    /// Files that the patch changes.
     pub(super) files: Vec<PathBuf>,
 }
 
-/// The command that must fail. In the order of these, what shares a build stands together.
+/// The command that must fail. The order puts tests with the same build next to each other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Test {
     pub(super) package: String,
     pub(super) target: Target,
-    /// What follows: the name of the test, and what else `cargo test` is to know.
+    /// Further words of the command: the name of the test, and options of `cargo test`.
     pub(super) rest: Vec<String>,
 }
 
@@ -41,12 +41,12 @@ pub(super) enum Target {
 }
 
 impl Test {
-    /// Whether both are run by the same program.
+    /// Returns true if one program runs both tests.
     pub(super) fn same_program(&self, other: &Self) -> bool {
         (&self.package, &self.target) == (&other.package, &other.target)
     }
 
-    /// What follows `cargo test`.
+    /// Returns the arguments of `cargo test`.
     pub(super) fn arguments(&self) -> Vec<&str> {
         let mut words = vec!["-p", &self.package];
         match &self.target {
@@ -57,8 +57,8 @@ impl Test {
         words
     }
 
-    /// Reads `cargo test -p PACKAGE --lib NAME …` or `cargo test -p PACKAGE --test FILE NAME …`.
-    /// Without a target, cargo builds and links every one that the package has.
+    /// Parses `cargo test -p PACKAGE --lib NAME …` or `cargo test -p PACKAGE --test FILE NAME …`.
+    /// The target is required because otherwise cargo builds and links every target of the package.
     fn parse(text: &str) -> Option<Self> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (package, target, rest) = match words.as_slice() {
@@ -82,7 +82,7 @@ impl fmt::Display for Test {
     }
 }
 
-/// All faults, in the order of their names.
+/// Loads all faults, in the order of their names.
 pub(super) fn load() -> Result<Vec<Fault>> {
     let is_patch = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "patch");
     workspace::files()?
@@ -97,8 +97,8 @@ pub(super) fn load() -> Result<Vec<Fault>> {
         .collect()
 }
 
-/// Reads the header: the lines before the diff that begin with `#`. A line without `KEY:` goes on
-/// with the line before it.
+/// Parses a fault. The header is the lines before the diff that begin with `#`. A line without
+/// `KEY:` continues the line before it.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Fault> {
     let mut what = String::new();
     let mut test = String::new();

@@ -1,8 +1,9 @@
-//! The diff of a fault, and applying it.
+//! The diff of a fault, and its application.
 //!
-//! Code near a fault changes more often than the fault itself. A patch whose context does not fit
-//! any more is applied with one line of context where that fits at one place only: what it removes
-//! must still be there, word for word. The verdict of its test says whether it still is a fault.
+//! Code near a fault changes more often than the fault itself. A patch whose full context no longer
+//! fits is applied with one line of context, if that fits at one place only. The lines that the
+//! patch removes must still be there, word for word. The verdict of its test tells whether it still
+//! is a fault.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,16 +19,16 @@ const CONTEXT_MIN: usize = 1;
 /// A place that a patch changes.
 struct Hunk {
     file: PathBuf,
-    /// The lines before the change: those that stay, and those that are removed.
+    /// The lines before the change, kept and removed ones.
     before: Vec<String>,
 }
 
-/// How much of a patch fits.
+/// Quality of a patch's fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// All of its context.
+    /// The whole context fits.
     Exact,
-    /// The change itself and the lines beside it, at one place only.
+    /// The change itself and the lines beside it fit, at one place only.
     Loose,
 }
 
@@ -40,14 +41,14 @@ impl fmt::Display for Fit {
     }
 }
 
-/// The files that a patch changes.
+/// Returns the files that a patch changes.
 pub(super) fn files(text: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = hunks(text).into_iter().map(|hunk| hunk.file).collect();
     files.dedup();
     files
 }
 
-/// How well the patch fits the files of `tree`. Changes nothing.
+/// Returns how well the patch fits the files of `tree`. Changes nothing.
 pub(super) fn fit(tree: &Path, patch: &Path) -> Result<Fit> {
     let Err(error) = git_apply(tree, patch, &["--check"]) else { return Ok(Fit::Exact) };
     let text = std::fs::read_to_string(patch)?;
@@ -82,14 +83,14 @@ fn context_min() -> String {
 
 fn git_apply(tree: &Path, patch: &Path, arguments: &[&str]) -> Result<()> {
     let mut git = Command::new("git");
-    // Without a repository around it, git takes the paths of the patch as below `tree`.
+    // Without a repository around `tree`, git takes the paths of the patch as relative to `tree`.
     git.current_dir(tree).env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
     git.env_remove("GIT_DIR").env_remove("GIT_WORK_TREE");
     git.args(["apply", "--whitespace=nowarn"]).args(arguments).arg(patch);
     workspace::output(&mut git).map(|_| ())
 }
 
-/// Reads a unified diff. Context at the ends of a hunk is cut to what must fit.
+/// Parses a unified diff. Context at the ends of a hunk is cut to the lines that must fit.
 fn hunks(text: &str) -> Vec<Hunk> {
     let mut hunks = Vec::new();
     let mut file = PathBuf::new();
@@ -113,7 +114,7 @@ fn hunks(text: &str) -> Vec<Hunk> {
     hunks
 }
 
-/// Whether a line of a diff is removed, not the head of the next file.
+/// Returns true if a line of a diff is a removed line, not the head of the next file.
 fn is_removed(line: &str) -> bool {
     line.starts_with('-') && !line.starts_with("--- a/")
 }

@@ -1,4 +1,4 @@
-//! `planted/verdicts.txt`: the faults that were caught, and what that rests on.
+//! `planted/verdicts.txt`: the faults that were caught, with digests of the content.
 //!
 //! One line per fault, `NAME NEAR WHOLE`, with the digests of [`Evidence`] in hexadecimal. Git
 //! merges it by taking the lines of both sides (`.gitattributes`), so a fault may have several
@@ -56,7 +56,7 @@ impl Record {
         self.0.entry(name.to_owned()).or_default().insert(evidence);
     }
 
-    /// Forgets what is known of the fault.
+    /// Forgets all verdicts about the fault.
     pub(super) fn forget(&mut self, name: &str) {
         self.0.remove(name);
     }
@@ -66,7 +66,7 @@ impl Record {
         self.0.retain(|name, _| names.contains(&**name));
     }
 
-    /// Verdicts about the fault.
+    /// Returns the verdicts about the fault.
     pub(super) fn of(&self, name: &str) -> impl Iterator<Item = Evidence> + '_ {
         self.0.get(name).into_iter().flatten().copied()
     }
@@ -86,21 +86,22 @@ impl Record {
     }
 }
 
-/// Writes each verdict down as soon as it is known: what ends early is not lost.
+/// Writer of the record. Each verdict is written as soon as it is known, so that an early end loses
+/// none.
 pub(super) struct Keeper {
     record: Mutex<Record>,
-    /// None: nothing is kept.
+    /// File of the record; `None`: nothing is kept.
     file: Option<PathBuf>,
-    /// The caller asked for the record.
+    /// True if the caller asked for the record.
     is_asked: bool,
     evidence: BTreeMap<String, Evidence>,
-    /// Of the work tree that the evidence is about.
+    /// Digest of the work tree that the evidence is about.
     content: Digest,
 }
 
 impl Keeper {
-    /// Writes to `file` all that `record` says and what comes to be known. Where that is what the
-    /// caller asked for, a work tree that changes meanwhile is an error.
+    /// Makes a writer that saves all verdicts of `record` and new ones to `file`. If the caller
+    /// asked for the record, a change of the work tree during the run is an error.
     pub(super) fn new(
         mut record: Record,
         faults: &[(&Fault, Evidence)],
@@ -114,7 +115,7 @@ impl Keeper {
         Self { record, file, is_asked, evidence, content: sources.all() }
     }
 
-    /// Replaces what is known of the fault.
+    /// Replaces the verdicts about the fault.
     pub(super) fn keep(&self, name: &str, is_caught: bool) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The scratch copy of the work tree, and what is run in it.
+//! The scratch copy of the work tree, and the commands that run in it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,13 +16,13 @@ use crate::workspace;
 
 mod seed;
 
-/// How long a test may take, with the build of what its fault touches. A fault that makes a test
-/// hang is not caught by it.
+/// Time limit of a test, with the build of the code touched by its fault. A test that a fault makes
+/// hang does not catch it.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(600);
-/// The same of a test without a fault. The first one builds everything that the package needs.
+/// Time limit of a test without a fault. The first one builds everything that the package needs.
 pub(super) const TIME_MAX_FIRST: Duration = Duration::from_secs(1_800);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long another run is waited for.
+/// Time to wait for another run to release the copy.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A copy of the work tree with a build folder and logs of its own.
@@ -32,30 +32,30 @@ pub(super) struct Scratch {
     logs: PathBuf,
     /// Arguments of `cargo test` that select packages without a library.
     beside: Vec<String>,
-    /// Held as long as the copy is in use.
+    /// Lock on the copy while it is in use.
     _lock: File,
 }
 
-/// How a command ended.
+/// Result of a command.
 pub(super) struct Ended {
     pub(super) success: bool,
     pub(super) timed_out: bool,
-    /// Everything it printed.
+    /// The whole output.
     pub(super) output: String,
-    /// From its start to its end.
+    /// Time from start to end.
     pub(super) time: Duration,
 }
 
 impl Scratch {
-    /// Lies in `home`, and has it alone. `beside` are packages without a library: selected with the
-    /// package of a test, they give its dependencies the features that they have in a build of the
-    /// whole workspace, so that nothing is built twice.
+    /// Opens the copy in `home` with exclusive access. `beside` are packages without a library:
+    /// selected with the package of a test, they give its dependencies the features that they have
+    /// in a build of the whole workspace, so that nothing is built twice.
     pub(super) fn new(home: &Path, beside: &[String]) -> Result<Self> {
         let (tree, build, logs) = (home.join("tree"), home.join("target"), home.join("logs"));
         fs::create_dir_all(&tree)?;
         fs::create_dir_all(&logs)?;
         let lock = File::create(home.join("lock"))?;
-        // A child of this process has the file, too, until it runs its own program.
+        // A child of this process shares the lock file until it runs its own program.
         let until = Instant::now() + PATIENCE;
         while let Err(error) = lock.try_lock() {
             if Instant::now() > until {
@@ -67,7 +67,7 @@ impl Scratch {
         Ok(Self { tree, build, logs, beside, _lock: lock })
     }
 
-    /// Starts with what the work tree has built into `target`, if this copy has built nothing.
+    /// Seeds an unbuilt copy with the build output of the work tree in `target`.
     pub(super) fn seed(&self, target: &Path) -> Result<()> {
         if self.build.exists() {
             return Ok(());
@@ -77,8 +77,8 @@ impl Scratch {
         seed::artifacts(target, &self.build)
     }
 
-    /// Makes the copy equal to the work tree. A file that is equal already is not written, so that
-    /// it is not built again.
+    /// Makes the copy equal to the work tree. Files that are equal already are not written, so that
+    /// they are not built again.
     pub(super) fn restore(&self) -> Result<()> {
         let files = workspace::files()?;
         mirror(workspace::root(), &self.tree, &files)
@@ -92,9 +92,9 @@ impl Scratch {
     /// Builds and runs `test`, for `time_max` at most.
     ///
     /// Unit tests are not optimized: they have little to do, and building those of a whole crate
-    /// takes far longer than running one. Integration tests play thousands of cases and keep the
-    /// level of the workspace. The packages `incremental` are built incrementally: it costs the
-    /// first build some time, and saves most of each that follows.
+    /// takes far longer than running one. Integration tests run thousands of cases and keep the
+    /// level of the workspace. The packages `incremental` are built incrementally, which costs the
+    /// first build some time and saves most of the time of each later one.
     pub(super) fn test(
         &self,
         test: &Test,
@@ -115,14 +115,14 @@ impl Scratch {
             set(&test.package, "debug=0");
         }
         command.args(&self.beside).args(test.arguments()).env("CARGO_TARGET_DIR", &self.build);
-        // The same cases in each run: whether a fault is caught is no matter of luck.
+        // The same cases in each run, so that the verdict does not depend on luck.
         command.env("PROPTEST_RNG_SEED", "1");
-        // The output is read: see `verdict`.
+        // `verdict` parses the output.
         command.env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_QUIET", "false");
         run(command, &self.log(log), time_max)
     }
 
-    /// Where the output of the command called `name` is kept.
+    /// Returns the path of the log of the command called `name`.
     pub(super) fn log(&self, name: &str) -> PathBuf {
         self.logs.join(format!("{name}.log"))
     }
@@ -149,7 +149,7 @@ fn run(mut command: Command, log: &Path, time_max: Duration) -> Result<Ended> {
     })
 }
 
-/// Waits for the child; ends it and all it started when the time is over.
+/// Waits for the child; kills its process group at the time limit.
 fn wait(child: &mut Child, time_max: Duration) -> Result<Option<ExitStatus>> {
     let begin = Instant::now();
     while begin.elapsed() < time_max {
@@ -164,7 +164,7 @@ fn wait(child: &mut Child, time_max: Duration) -> Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-/// Copies `files` from one folder to the other where they differ, and removes what else is there.
+/// Copies the `files` that differ from one folder to the other, and removes all other files there.
 fn mirror(from: &Path, to: &Path, files: &[PathBuf]) -> Result<()> {
     let wanted: BTreeSet<&Path> = files.iter().map(PathBuf::as_path).collect();
     for file in &wanted {
@@ -177,7 +177,7 @@ fn mirror(from: &Path, to: &Path, files: &[PathBuf]) -> Result<()> {
     remove_others(to, Path::new(""), &wanted)
 }
 
-/// A link is copied as the file it leads to.
+/// Copies a file if it differs. A link is copied as the file that it points to.
 fn copy_if_different(source: &Path, copy: &Path) -> Result<()> {
     let content = fs::read(source)?;
     if fs::read(copy).ok().as_ref() != Some(&content) {

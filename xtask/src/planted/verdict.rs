@@ -1,14 +1,14 @@
-//! Whether a test caught a fault, read from what `cargo test` printed.
+//! The verdict of a test about a fault, read from the output of `cargo test`.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::scratch::Ended;
 
-/// What became of a fault.
+/// Verdict about a fault.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// A test failed, after so many seeds or cases if it said how many.
+    /// A test failed, after this number of seeds or cases if the test reports it.
     Caught {
         cases: Option<u64>,
     },
@@ -16,11 +16,11 @@ pub(super) enum Verdict {
     Passed,
     /// The test did not end.
     TimedOut,
-    /// The test program died without saying that a test failed.
+    /// The test program died without a report of a failed test.
     Crashed,
     DoesNotCompile,
     DoesNotApply,
-    /// The test proves nothing: without any fault it fails, too, or it is not there.
+    /// The test proves nothing: it fails without any fault, too, or it does not exist.
     TestIsNoGood,
 }
 
@@ -60,13 +60,13 @@ pub(super) fn of(ended: &Ended) -> Verdict {
     }
 }
 
-/// Whether cargo came as far as to run tests. A compiler's message that quotes such a line has a
+/// Returns true if cargo started to run tests. A compiler's message that quotes such a line has a
 /// line number before it.
 fn compiled(output: &str) -> bool {
     output.lines().any(|line| line.trim_start().starts_with("Running "))
 }
 
-/// How long the tests themselves took, as they say: `finished in 1.23s`. Zero if they did not end.
+/// Returns the reported run time of the tests: `finished in 1.23s`. Zero if they did not end.
 pub(super) fn test_time(output: &str) -> Duration {
     let results = output.lines().filter(|line| line.starts_with("test result: "));
     let times = results.filter_map(|line| {
@@ -78,14 +78,14 @@ pub(super) fn test_time(output: &str) -> Duration {
     times.sum()
 }
 
-/// How many tests passed.
+/// Returns the number of tests that passed.
 pub(super) fn tests_passed(output: &str) -> u64 {
     let counts = output.lines().filter_map(|line| line.strip_prefix("test result: ok. "));
     counts.filter_map(|rest| rest.split_once(" passed")?.0.parse::<u64>().ok()).sum()
 }
 
-/// From a line `caught after N cases` of our own checkers, or proptest's `successes: N`, which does
-/// not count the one that failed.
+/// Returns the number of cases, from a line `caught after N cases` of our own checkers, or
+/// proptest's `successes: N`, which does not count the failed case.
 fn cases(output: &str) -> Option<u64> {
     let number = |text: &str| {
         let digits = text.trim_start();

@@ -1,6 +1,6 @@
 //! Every measure that a result file may hold: its unit and the settings without which its values
-//! mean nothing. It is the design's table of results, in the same order; what a program adds so
-//! that its report can be drawn from the file alone comes after it.
+//! mean nothing. The first part is the design's table of results, in the same order. The second
+//! part holds measures that a program adds so that its report can be drawn from the file alone.
 
 /// One line of the table.
 pub(super) struct Measure {
@@ -103,7 +103,7 @@ const MEASURES: &[Measure] = &[
     measure("softirq", "count", VS_EXTEND),
 ];
 
-/// Rows beside the table's.
+/// Measures that are not in the design's table.
 const BESIDE: &[Measure] = &[
     // fabric.json
     measure("table.insert", "1/s", &["entries", "hosts", "vnets", "of"]),
@@ -160,7 +160,7 @@ const BESIDE: &[Measure] = &[
     measure("sim.high_water", "count", &["variant", "policy", "size_packets", "place", "of"]),
 ];
 
-/// The line of a measure.
+/// Returns the line of a measure.
 pub(super) fn find(name: &str) -> Option<&'static Measure> {
     all().find(|measure| measure.name == name)
 }

@@ -14,7 +14,7 @@ fn file(rows: Value) -> Value {
     json!({"name": "switch", "commit": "abc", "machine": "2 cores", "rows": rows})
 }
 
-/// The problems of the good row with one key changed; `null` removes the key.
+/// Returns the problems of the good row with one key changed; `null` removes the key.
 fn changed(key: &str, value: Value) -> String {
     let mut row = row();
     match value {

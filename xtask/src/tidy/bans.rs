@@ -1,16 +1,16 @@
-//! Words that production code must not have, `unsafe` outside of its places, and lines that are
-//! too long.
+//! Words that production code must not have, `unsafe` outside of its allowed places, and lines that
+//! are too long.
 
 use super::{Findings, RustFile};
 use crate::rust_source::has_word;
 
 const COLUMNS_MAX: usize = 100;
 
-/// Macros that say "not finished".
+/// Macros that mark unfinished code.
 const BANNED_MACROS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 
-/// Where `unsafe` may stand: folders end with a slash. A new place is a decision: add it here with
-/// its reason.
+/// Places where `unsafe` is allowed: folders end with a slash. A new place is a decision: add it
+/// here with its reason.
 const UNSAFE_PLACES: &[&str] = &[
     // Rings, mapped memory and raw descriptors shared with the kernel and with guests.
     "crates/ports/",

@@ -1,4 +1,4 @@
-//! Files that must stand in every crate so that the compiler's and clippy's rules hold there.
+//! Files that must exist in every crate so that the compiler's and clippy's rules apply there.
 
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,11 @@
-//! Which crate may depend on which. Crates exist where an edge must be forbidden; this is the
-//! table of the edges that are not.
+//! Allowed dependencies between crates. Crates exist to forbid edges; this is the table of the
+//! allowed ones.
 
 use super::{Findings, PURE_CRATES};
 use crate::workspace::{Dependency, Metadata, Package};
 
-/// A crate of the workspace: its name without `sluice-`, its layer, and the workspace crates it
-/// may use. A crate may use for its tests whatever lies in a lower layer.
+/// A crate of the workspace: its name without `sluice-`, its layer, and the workspace crates it may
+/// use. The tests of a crate may use any crate of a lower layer.
 struct Rule {
     name: &'static str,
     layer: u8,
@@ -51,15 +51,15 @@ const RULES: &[Rule] = &[
     rule("xtask", 6, &[]),
 ];
 
-/// Edges for tests only that do not point down: (crate, what its tests use).
+/// Edges of tests that do not point down: (crate, crate that its tests use).
 const TEST_EDGES: &[(&str, &str)] = &[
     // The guest at the other end of a vhost-user port.
     ("ports", "testkit"),
-    // The kernel's own word on what it dropped.
+    // The kernel's own report of dropped packets.
     ("ports", "dropwatch"),
 ];
 
-/// What comes from outside and may be used below L4. Tests may use anything.
+/// External crates that may be used below L4. Tests may use any crate.
 const PURE_EXTERNAL: &[&str] = &["bytes", "foca", "rand_core", "zerocopy"];
 
 pub(super) fn check(metadata: &Metadata) -> Findings {
@@ -117,7 +117,7 @@ fn problem(rule: &Rule, package: &Package, dependency: &Dependency) -> Option<St
     })
 }
 
-/// The name of a crate without `sluice-`.
+/// Returns the name of a crate without `sluice-`.
 fn short(name: &str) -> &str {
     name.strip_prefix("sluice-").unwrap_or(name)
 }

@@ -1,4 +1,4 @@
-//! Links in Markdown files that point into the repository: the file must be there, and so must the
+//! Links in Markdown files that point into the repository: the file must exist, and so must the
 //! heading.
 
 use std::path::{Component, Path, PathBuf};
@@ -47,7 +47,7 @@ struct Link {
     target: String,
 }
 
-/// The links that are no web addresses, outside of code.
+/// Returns the links outside of code, without web addresses.
 fn links(text: &str) -> Vec<Link> {
     let mut links = Vec::new();
     for (line, content) in prose(text) {
@@ -68,7 +68,7 @@ fn links(text: &str) -> Vec<Link> {
     links
 }
 
-/// The lines outside of fenced code, numbered from one.
+/// Returns the lines outside of fenced code, numbered from one.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -87,7 +87,7 @@ fn blank_code_spans(line: &str) -> String {
     line.chars().map(blank).collect()
 }
 
-/// The file that a link of `from` means, and the heading in it. `None` if it is not in the repo.
+/// Resolves a link of `from` to a file and a heading. `None` if the file is outside the repository.
 fn resolve(from: &Path, target: &str) -> Option<(PathBuf, Option<String>)> {
     let (file, heading) = match target.split_once('#') {
         Some((file, heading)) => (file, Some(heading.to_owned())),
@@ -108,7 +108,7 @@ fn resolve(from: &Path, target: &str) -> Option<(PathBuf, Option<String>)> {
     Some((resolved, heading))
 }
 
-/// The anchors of all headings, as code hosts make them.
+/// Returns the anchors of all headings, as code hosts make them.
 fn headings(text: &str) -> Vec<String> {
     prose(text)
         .filter(|(_, line)| line.starts_with('#'))

@@ -1,6 +1,6 @@
 //! The pure crates cannot name a clock, a socket, a thread or the machine's randomness: they are
-//! `no_std`. Two proofs: their source names `std` nowhere outside of tests, and, where the target
-//! is installed, they compile for a machine that has no `std`.
+//! `no_std`. Two proofs: their source names `std` nowhere outside of tests, and they compile for a
+//! machine without `std`, if that target is installed.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! How long a file and a function may be. What was too long when the limit came stands in
-//! `xtask/ratchet.txt` with its size; it may shrink, never grow.
+//! Limits of the length of files and functions. Subjects that exceeded the limit at its
+//! introduction are listed in `xtask/ratchet.txt` with their size, which may shrink but not grow.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const RATCHET: &str = "xtask/ratchet.txt";
 
-/// A file, or a function of it. Shown as in the ratchet file.
+/// A file, or a function of it. Displayed as in the ratchet file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Subject {
     path: String,
@@ -52,7 +52,8 @@ pub(super) fn check(files: &[RustFile]) -> Result<Findings> {
     Ok(Findings { problems, note })
 }
 
-/// Several functions of one name in one file count as the longest of them.
+/// Measures the file and its functions. Several functions of one name in one file count as the
+/// longest of them.
 fn measure(
     path: &str,
     source: &crate::rust_source::RustSource,
@@ -97,7 +98,7 @@ fn compare(sizes: &BTreeMap<Subject, usize>, ratchet: &BTreeMap<Subject, usize>)
     problems
 }
 
-/// Lines of `PATH LINES` or `PATH fn NAME LINES`; `#` begins a comment.
+/// Parses lines of `PATH LINES` or `PATH fn NAME LINES`; `#` begins a comment.
 fn parse_ratchet(text: &str) -> Result<BTreeMap<Subject, usize>> {
     let mut ratchet = BTreeMap::new();
     for (index, line) in text.lines().enumerate() {

@@ -9,7 +9,7 @@ use sluice_wire::checksum;
 
 use crate::fabric::net::{Netns, PATIENCE};
 
-/// IPv4's header in front of an answer, and what ICMP's has.
+/// Size of the IPv4 header before an answer, and of the ICMP header.
 const IPV4_SIZE: usize = 20;
 const MESSAGE_SIZE: usize = 64;
 
@@ -26,13 +26,13 @@ impl Pinger {
             let icmp = Some(ipproto::ICMP);
             Ok(rustix::net::socket(AddressFamily::INET, SocketType::RAW, icmp)?)
         })?;
-        // The type only says how the descriptor is read and written.
+        // The type decides only how the descriptor is read and written.
         let socket = UdpSocket::from(socket);
         socket.set_read_timeout(Some(PATIENCE))?;
         Ok(Self { socket, to, sequence: 0 })
     }
 
-    /// The time until the answer.
+    /// Sends a ping and returns the time until the answer.
     pub(super) fn ping(&mut self) -> anyhow::Result<Duration> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut message = vec![8, 0, 0, 0, 0x51, 0x1c];

@@ -13,7 +13,7 @@ use super::{MTU, Subject};
 use crate::fabric::host::program;
 use crate::fabric::net::{Net, Netns, cable, signal, wait_for};
 
-/// Two containers that reach each other. Daemons end before their namespaces.
+/// Two containers that can reach each other. Daemons end before their namespaces.
 pub(super) struct Pair {
     pub(super) containers: [Netns; 2],
     daemons: Vec<Child>,
@@ -41,7 +41,7 @@ impl Pair {
         Ok(pair)
     }
 
-    /// A bridge on each host; both are one network.
+    /// Makes a bridge on each host; together they are one network.
     fn bridge(&self, spaces: &[Netns]) -> anyhow::Result<()> {
         for space in spaces {
             space.ip("link add br0 type bridge")?;
@@ -84,7 +84,7 @@ impl Pair {
         Ok(())
     }
 
-    /// The file of a host.
+    /// Returns the configuration file of a host.
     fn config(&self, index: usize, hosts: usize, dir: &Path, setting: &str) -> String {
         let mut text = format!(
             "[host]\nname = \"h{}\"\nrun_dir = \"{}\"\npolicy = \"ZZ\"\n{setting}\n",
@@ -121,12 +121,12 @@ impl Pair {
         text
     }
 
-    /// Processor time of the data processes, in seconds.
+    /// Returns the processor time of the data processes, in seconds.
     fn data_time(&self) -> anyhow::Result<f64> {
         let mut sum = 0.0;
         for pid in &self.data {
             let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-            // Behind the name, which may have blanks: state is the third field.
+            // Fields after the name, which may have blanks: state is the third field.
             let fields: Vec<&str> =
                 text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
             let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
@@ -152,10 +152,10 @@ fn answers(program: &Path, dir: &Path) -> anyhow::Result<bool> {
     Ok(output.status.success())
 }
 
-/// What a flow did.
+/// Result of a flow.
 pub(super) struct Streamed {
     pub(super) bits_per_s: f64,
-    /// Processor time of both ends and of the data processes, a second.
+    /// Processor time of both ends and of the data processes, per second.
     pub(super) cores: f64,
 }
 

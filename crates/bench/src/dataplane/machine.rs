@@ -1,9 +1,9 @@
-//! What the measurements need from the machine, and how it is given back.
+//! Resources of the machine for the measurements, and their release.
 //!
-//! Huge pages and priority are taken for the time of a benchmark. They are given back by a shell
-//! that waits for the end of its input, in whatever way the benchmark ends. Programs
-//! that it starts are told by the kernel to die with it (`setpriv --pdeathsig`), and so are the
-//! TAPs that they made, in a network namespace without a name.
+//! Huge pages and priority are taken for the time of a benchmark. A shell that waits for the end of
+//! its input gives them back, in whatever way the benchmark ends. Programs started by a benchmark
+//! die with it (`setpriv --pdeathsig`), and so do their TAPs, in a network namespace without a
+//! name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,18 @@ use rustix::process::{Pid, Signal, kill_process};
 pub(super) const SWITCH_CORE: usize = 1;
 /// The core of all guests.
 pub(super) const GUEST_CORE: usize = 0;
-/// Pages of 2 MiB: for one switch and sixteen guests.
+/// Number of pages of 2 MiB, enough for one switch and sixteen guests.
 const HUGE_PAGES: u64 = 512;
 const NR_HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 const COMPACT_MEMORY: &str = "/proc/sys/vm/compact_memory";
 const AUTOGROUP: &str = "/proc/self/autogroup";
-/// How long a child may take to end when it is asked to.
+/// Time limit for a child to end after SIGTERM.
 const END_MAX: Duration = Duration::from_secs(3);
-/// The best priority.
+/// The highest priority.
 const NICE: i32 = -20;
 
-/// Why nothing can be measured here; `None` if it can.
+/// Returns the reason why nothing can be measured here; `None` if it can.
 pub(super) fn obstacle() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("huge pages and priorities need root".to_owned());
@@ -42,7 +42,7 @@ pub(super) fn obstacle() -> Option<String> {
     missing.map(|tool| format!("`{tool}` is not installed (Debian: util-linux, iproute2)"))
 }
 
-/// Whether a program is installed.
+/// Returns true if a program is installed.
 pub(super) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -50,7 +50,7 @@ pub(super) fn is_installed(program: &str) -> bool {
         .any(|folder: PathBuf| folder.join(program).is_file())
 }
 
-/// The machine as it is measured on; dropping it gives everything back.
+/// The prepared machine; dropping this releases everything.
 pub(super) struct Machine {
     dir: PathBuf,
     keeper: Child,
@@ -60,7 +60,7 @@ impl Machine {
     /// Takes huge pages, priority and a folder.
     ///
     /// # Errors
-    /// If there are not enough huge pages to be had, or no folder.
+    /// If there are not enough huge pages, or no folder.
     pub(super) fn take() -> anyhow::Result<Self> {
         let dir = std::env::temp_dir().join(format!("sluice-dp-{}", std::process::id()));
         fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -73,7 +73,8 @@ impl Machine {
         let mut keeper = Command::new("sh");
         keeper.args(["-c", script, "keeper", &before.to_string(), NR_HUGE_PAGES]).arg(&dir);
         keeper.arg(autogroup.as_deref().unwrap_or(""));
-        // Of a group of its own: what interrupts the benchmark does not interrupt it.
+        // A process group of its own: a signal that interrupts the benchmark does not reach the
+        // shell.
         std::os::unix::process::CommandExt::process_group(&mut keeper, 0);
         let keeper = keeper.stdin(Stdio::piped()).spawn().context("cannot start sh")?;
         let machine = Self { dir, keeper };
@@ -85,7 +86,7 @@ impl Machine {
             anyhow::Ok(free_huge_pages())
         };
         if reserve()? < HUGE_PAGES {
-            // Memory is in too small pieces: files that may be read again go, pages are moved.
+            // Memory is fragmented: the page cache is dropped, and memory is compacted.
             fs::write(DROP_CACHES, "3").and_then(|()| fs::write(COMPACT_MEMORY, "1"))?;
         }
         let free = reserve()?;
@@ -95,7 +96,7 @@ impl Machine {
              much memory"
         );
         if autogroup.is_some() {
-            // Else another session's builds have the same right to the cores as this one,
+            // Otherwise builds of another session have the same right to the cores as this one,
             // whatever their niceness.
             fs::write(AUTOGROUP, NICE.to_string()).context("raising the session's priority")?;
         }
@@ -103,7 +104,7 @@ impl Machine {
         Ok(machine)
     }
 
-    /// A folder for sockets, configurations and logs.
+    /// Returns the folder for sockets, configurations and logs.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -116,7 +117,7 @@ impl Drop for Machine {
     }
 }
 
-/// The niceness of this session, if the kernel keeps one.
+/// Returns the niceness of this session, if the kernel keeps one.
 fn autogroup() -> Option<String> {
     let text = fs::read_to_string(AUTOGROUP).ok()?;
     text.split_whitespace().last().map(str::to_owned)
@@ -127,7 +128,7 @@ fn free_huge_pages() -> u64 {
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// A program on the switch's core, which dies with this process. Its output goes into a file.
+/// Returns a command on the switch's core that dies with this process. Its output goes into a file.
 ///
 /// # Errors
 /// If the file cannot be made.
@@ -142,7 +143,8 @@ pub(super) fn program(dir: &Path, name: &str, own_net: bool) -> anyhow::Result<C
     Ok(command)
 }
 
-/// A child that ends with this. It is asked to, for it may have children of its own to end.
+/// A child that ends when this is dropped. It gets SIGTERM first, so that it can end its own
+/// children.
 pub(super) struct Running(pub(super) Child);
 
 impl Drop for Running {
@@ -163,28 +165,28 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Whether it has not ended by itself.
+    /// Returns true if the child has not ended by itself.
     pub(super) fn is_alive(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// Its process.
+    /// Returns its process id.
     pub(super) fn pid(&self) -> u32 {
         self.0.id()
     }
 }
 
-/// Processor time that a process and those that it started have used, all threads, in seconds.
+/// Returns the processor time of a process and its children, all threads, in seconds.
 ///
 /// # Errors
-/// If it is gone.
+/// If the process is gone.
 pub(super) fn processor_seconds(pid: u32) -> anyhow::Result<f64> {
     let mut ticks = Stat::of(pid)?.ticks;
     for entry in fs::read_dir("/proc")? {
         let Some(other) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // Others come and go.
+        // Other processes may end meanwhile.
         let Ok(stat) = Stat::of(other) else { continue };
         if stat.parent == pid {
             ticks += stat.ticks;
@@ -196,7 +198,7 @@ pub(super) fn processor_seconds(pid: u32) -> anyhow::Result<f64> {
     Ok(seconds)
 }
 
-/// What the kernel says of a process.
+/// Fields of `/proc/PID/stat`.
 struct Stat {
     parent: u32,
     /// Processor time.

@@ -1,4 +1,4 @@
-//! The measures: who sends, who receives, and what of it is the figure.
+//! The measures: senders, receivers and figures of each.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,17 @@ use super::machine::{GUEST_CORE, Machine, processor_seconds};
 use super::subject::{Bench, REMOTE, Subject, VNI, VTEPS, Wiring, between, end, sink};
 use super::{Cells, Plan};
 
-/// What an overloaded receiver takes, in frames per second.
+/// Rate of an overloaded receiver, in frames per second.
 const TAKES: u64 = 1_000_000;
-/// For how long a sleeping one sleeps.
+/// Sleep of a sleeping receiver, in microseconds.
 const SLEEP_US: u64 = 2_000;
-/// What a stuck receiver takes.
+/// Rate of a stuck receiver, in frames per second.
 const STUCK_TAKES: u64 = 10_000;
-/// What is sent where the switch is not the limit.
+/// Rate of a sender that stays below the limit of the switch, in frames per second.
 const LIGHT: u64 = 1_000_000;
-/// How many ports an idle switch has.
+/// Number of ports of an idle switch.
 const IDLE_PORTS: usize = 16;
-/// How long an idle switch is looked at.
+/// Time for which an idle switch is observed.
 const IDLE: Duration = Duration::from_secs(3);
 
 /// A group of measures that share one start of the switch.
@@ -47,13 +47,13 @@ pub(super) const GROUPS: [(Group, &str); 8] = [
 ];
 
 impl Group {
-    /// The ports that it needs of a subject; `None` if the subject cannot have them.
+    /// Returns the ports that the group needs of a subject; `None` if the subject cannot have them.
     fn wiring(self, subject: Subject) -> Option<Wiring> {
         let wiring = match self {
             Self::VmToVm | Self::Latency => Wiring::guests(2),
             Self::IdleCpu if subject.switches() => Wiring::guests(IDLE_PORTS),
             Self::IdleCpu => Wiring::guests(2),
-            // Two senders where frames go by address, one sender else.
+            // Two senders if frames are switched by address, otherwise one.
             Self::Overload | Self::Asleep if subject.switches() => Wiring::guests(3),
             Self::Overload | Self::Asleep => Wiring::guests(2),
             Self::Victim => Wiring::guests(4),
@@ -66,7 +66,7 @@ impl Group {
     /// Starts the subject, measures the group once, and ends the subject.
     ///
     /// # Errors
-    /// If it does not start or dies.
+    /// If the subject does not start or dies.
     pub(super) fn measure(
         self,
         subject: Subject,
@@ -93,7 +93,7 @@ impl Group {
     }
 }
 
-/// Where a figure belongs.
+/// Destination of figures.
 struct At<'a> {
     subject: Subject,
     plan: &'a Plan,
@@ -102,7 +102,7 @@ struct At<'a> {
 
 #[expect(clippy::cast_precision_loss, reason = "figures for people, far below 2^53")]
 impl At<'_> {
-    /// One run, by a thread on the guests' core.
+    /// Does one run, in a thread on the guests' core.
     fn run(&self, load: &mut Load, sources: &[Source], sinks: &[Sink], touch: bool) -> Report {
         let run = Run {
             settle_ms: self.plan.settle_ms,
@@ -112,7 +112,7 @@ impl At<'_> {
         };
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                // Without it the figures are worse, not wrong.
+                // Without pinning the figures are worse, not wrong.
                 _ = pin(GUEST_CORE);
                 load.drain();
                 load.run(sources, sinks, run, &Tsc::measured())
@@ -137,7 +137,8 @@ impl At<'_> {
         Ok(())
     }
 
-    /// Time of the whole run, which began at `before`, in turns that moved frames.
+    /// Adds the time per frame that the switch spent in turns that moved frames, over the whole run
+    /// since `before`.
     fn busy(
         &mut self,
         measure: &str,
@@ -165,7 +166,7 @@ impl At<'_> {
         cell.add(report.taken_rate() as f64, report);
     }
 
-    /// Senders that together send more than the last guest takes.
+    /// Measures senders that together send more than the last guest takes.
     fn overload(&mut self, load: &mut Load, to: usize, sleep_us: Option<u64>) {
         for bytes in [64, 1500] {
             let senders = to as u64;
@@ -181,8 +182,9 @@ impl At<'_> {
         }
     }
 
-    /// What others still get while guest 0 sends as fast as it can to guest 1, which is stuck:
-    /// guest 3 from guest 2, which has no part in it; or guest 2 from guest 0 itself.
+    /// Measures the rate of a victim while guest 0 sends as fast as it can to guest 1, which is
+    /// stuck. The victim's traffic goes from guest 2 to guest 3, which have no part in the flood,
+    /// or from guest 0 itself to guest 2.
     fn victim(&mut self, load: &mut Load) {
         self.victim_case(load, "switch", between(2, 3, 64, Some(LIGHT)), 3);
         if self.subject.switches() {
@@ -190,7 +192,7 @@ impl At<'_> {
         }
     }
 
-    /// The same from guest 0 itself, by a queue pair that the flood has no part in.
+    /// Measures a victim of guest 0 itself, on a queue pair that the flood does not use.
     fn victim_of_queue(&mut self, load: &mut Load) {
         let source = Source { pair: 1, ..between(0, 2, 64, Some(LIGHT)) };
         self.victim_case(load, "sender, not queue", source, 2);
@@ -218,7 +220,7 @@ impl At<'_> {
         }
     }
 
-    /// A guest to the underlay and back. Whoever promises that nothing is lost is held to it.
+    /// Measures a guest to the underlay and back. Sluice promises no loss: a loss is an error.
     fn vxlan(&mut self, bench: &mut Bench, underlay: usize) -> anyhow::Result<()> {
         for bytes in [64, 1450] {
             let out = Source {

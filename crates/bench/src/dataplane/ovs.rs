@@ -1,12 +1,13 @@
-//! Open vSwitch with DPDK, an instance of its own: its database, its sockets and its TAPs are in a
-//! folder and a network namespace that go away with it; the machine's own is not touched.
+//! Open vSwitch with DPDK, as an instance of its own: its database, its sockets and its TAPs are in
+//! a folder and a network namespace that are removed with it. The machine's own instance is not
+//! touched.
 //!
 //! ```text
 //!   guests ══ br0: one flow for each address ══ vxlan ┄ br-phy ══ the underlay's guest
 //! ```
 //!
-//! It connects to sockets of the guests (`dpdkvhostuserclient`). Its control threads are on the
-//! core of its forwarding thread, so nothing asks it anything while it is measured.
+//! The switch connects to sockets of the guests (`dpdkvhostuserclient`). Its control threads are on
+//! the core of its forwarding thread, so no query is sent to it during a measurement.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -18,10 +19,10 @@ use sluice_testkit::load::frame::End;
 use super::machine::{Running, SWITCH_CORE, is_installed, program};
 use super::subject::{PATIENCE, Ports, REMOTE, VNI, VTEPS, Wiring, end, ip, mac};
 
-/// Debian's program with DPDK; the usual one may be without.
+/// Debian's program with DPDK; the default one may lack it.
 const VSWITCHD: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
-/// Memory of its buffers, in MiB.
+/// Memory of the buffers, in MiB.
 const SOCKET_MIB: u32 = 384;
 
 pub(super) fn obstacle() -> Option<String> {
@@ -32,7 +33,7 @@ pub(super) fn obstacle() -> Option<String> {
     })
 }
 
-/// What it is here, for people.
+/// Returns the version, for people.
 pub(super) fn version() -> String {
     let output = Command::new(VSWITCHD).arg("--version").output();
     let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
@@ -52,7 +53,7 @@ fn tool(dir: &Path, name: &str, args: &[&str]) -> anyhow::Result<String> {
 
 fn vsctl(dir: &Path, words: &str) -> anyhow::Result<String> {
     let db = format!("--db=unix:{}", dir.join("db.sock").display());
-    // It waits for ever for a switch that died.
+    // Without a time limit the tool waits for ever for a switch that died.
     let mut args = vec!["--timeout=20", &db];
     args.extend(words.split_whitespace());
     tool(dir, "ovs-vsctl", &args)
@@ -104,7 +105,7 @@ fn wait_for_file(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Bridges, ports and flows.
+/// Makes bridges, ports and flows.
 fn wire(dir: &Path, wiring: Wiring, ports: &Ports) -> anyhow::Result<()> {
     vsctl(dir, "add-br br0 -- set bridge br0 datapath_type=netdev fail_mode=secure")?;
     let add = |bridge: &str, port: usize| {
@@ -135,7 +136,7 @@ fn flow(dir: &Path, to: End, port: usize) -> anyhow::Result<()> {
     tool(dir, "ovs-ofctl", &["add-flow", "br0", &rule]).map(drop)
 }
 
-/// The tunnel: its own address is that of `br-phy`, whose TAP is in the switch's namespace.
+/// Makes the tunnel. Its own address is that of `br-phy`, whose TAP is in the switch's namespace.
 fn underlay(dir: &Path, pid: u32) -> anyhow::Result<()> {
     const TUNNEL: usize = 100;
     let [other, own] = VTEPS;

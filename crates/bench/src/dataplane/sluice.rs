@@ -1,8 +1,8 @@
 //! Sluice itself, with a port of kind `vhost-user` for each guest, and one as its underlay. It
-//! listens.
+//! listens on the sockets.
 //!
-//! It takes part as soon as `sluice daemon` knows that kind: [`obstacle`] asks the program whether
-//! a configuration with such a port is one.
+//! Sluice takes part if `sluice daemon` supports that kind: [`obstacle`] lets the program check a
+//! configuration with such a port.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -26,7 +26,7 @@ pub(super) fn obstacle() -> Option<String> {
     knows_the_kind(&path).err().map(|error| format!("{error:#}"))
 }
 
-/// What it is here, for people.
+/// Returns the version, for people.
 pub(super) fn version() -> String {
     format!("commit {}", crate::machine::commit())
 }
@@ -45,8 +45,8 @@ fn knows_the_kind(program: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The configuration: a network, a port for each guest, and an underlay if there is one. Nothing
-/// is dropped anywhere: with an underlay in memory that is policy `ZZ`.
+/// Returns the configuration: a network, a port for each guest, and an underlay if there is one.
+/// Nothing is dropped anywhere: with an underlay in memory that is policy `ZZ`.
 fn config(dir: &Path, wiring: Wiring) -> String {
     let mut text = format!(
         "[host]\nname = \"bench\"\nrun_dir = \"{}\"\nworker_cpu = {}\npolicy = \"ZZ\"\n\n\
@@ -81,7 +81,8 @@ fn config(dir: &Path, wiring: Wiring) -> String {
     text
 }
 
-/// The last port as the underlay, with the other switch and who is behind it.
+/// Returns the configuration of the underlay, at the last port, with the other switch and the
+/// endpoint behind it.
 fn underlay(dir: &Path, wiring: Wiring) -> String {
     let [other, own] = VTEPS;
     format!(
@@ -97,7 +98,7 @@ fn underlay(dir: &Path, wiring: Wiring) -> String {
     )
 }
 
-/// Nanoseconds in which the switch's thread moved frames.
+/// Returns the nanoseconds in which the switch's thread moved frames.
 pub(super) fn busy_ns(dir: &Path) -> anyhow::Result<u64> {
     let mut stream = BufReader::new(UnixStream::connect(dir.join("run/show.sock"))?);
     stream.get_mut().write_all(b"{\"show\":\"worker\"}\n")?;

@@ -5,8 +5,8 @@
 //!   the last one may be the underlay: it sends and receives what a wire would carry
 //! ```
 //!
-//! Each subject is started anew for every round, with guests that are made anew, so that no round
-//! inherits the memory of another.
+//! Each subject is started anew for every round, with new guests, so that no round inherits the
+//! memory of another.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,54 +21,54 @@ use super::{ovs, sluice, testpmd};
 
 /// Descriptors of each ring.
 pub(super) const RING_SIZE: u16 = 1024;
-/// Bytes of each buffer: a full frame in VXLAN fits.
+/// Size of each buffer: a full frame in VXLAN fits.
 const BUFFER_BYTES: usize = 2048;
-/// The longest wait for a switch.
+/// Time limit of a wait for a switch.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// The network of the guests.
+/// VNI of the guests' network.
 pub(super) const VNI: u32 = 100;
-/// The switch at the other end of the underlay, and this one.
+/// Tunnel endpoints: the switch at the other end of the underlay, and this one.
 pub(super) const VTEPS: [End; 2] = [
     End { mac: [2, 0, 0, 0, 1, 1], ip: [192, 0, 2, 1] },
     End { mac: [2, 0, 0, 0, 1, 2], ip: [192, 0, 2, 2] },
 ];
-/// Who is behind the other switch.
+/// The endpoint behind the other switch.
 pub(super) const REMOTE: End = End { mac: [2, 0, 0, 0, 2, 1], ip: [198, 51, 100, 99] };
 
-/// A guest's address.
+/// Returns a guest's address.
 pub(super) fn end(guest: usize) -> End {
     let number = u8::try_from(guest + 1).expect("few guests");
     End { mac: [2, 0, 0, 0, 0, number], ip: [198, 51, 100, number] }
 }
 
-/// Its MAC, as configurations have it.
+/// Formats a MAC address for configurations.
 pub(super) fn mac(end: End) -> String {
     end.mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
-/// Its IP address, as configurations have it.
+/// Formats an IP address for configurations.
 pub(super) fn ip(end: End) -> String {
     end.ip.map(|byte| byte.to_string()).join(".")
 }
 
-/// How many guests a switch has, and whether it has an underlay beside them.
+/// Number of guests, queue pairs and underlay of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wiring {
     pub(super) guests: usize,
     /// Queue pairs of each guest.
     pub(super) pairs: usize,
-    /// Whether a switch that has a pool for frames that wait gets a quarter of what it has else.
+    /// True if a switch with a buffer pool gets a quarter of its usual size.
     pub(super) quarter_pool: bool,
     pub(super) underlay: bool,
 }
 
 impl Wiring {
-    /// Guests without an underlay.
+    /// Returns a wiring of guests without an underlay.
     pub(super) const fn guests(guests: usize) -> Self {
         Self { guests, pairs: 1, quarter_pool: false, underlay: false }
     }
 
-    /// All vhost-user ports: the underlay is the last one.
+    /// Returns the number of vhost-user ports; the underlay is the last one.
     pub(super) fn ports(self) -> usize {
         self.guests + usize::from(self.underlay)
     }
@@ -84,18 +84,18 @@ pub(super) enum Subject {
 
 pub(super) const SUBJECTS: [Subject; 3] = [Subject::OvsDpdk, Subject::Testpmd, Subject::Sluice];
 
-/// What stands between a switch and its guests.
+/// Sockets and processes of a running switch.
 pub(super) struct Ports {
-    /// Where each port is.
+    /// Socket of each port.
     pub(super) sockets: Vec<PathBuf>,
     /// The process that forwards frames.
     pub(super) switch: Running,
-    /// What else it needs; ended after it.
+    /// Further processes of the switch, ended after it.
     pub(super) _others: Vec<Running>,
 }
 
 impl Subject {
-    /// Its name in results.
+    /// Returns the name in results.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::OvsDpdk => "ovs-dpdk",
@@ -104,7 +104,7 @@ impl Subject {
         }
     }
 
-    /// Why it takes no part; `None` if it does.
+    /// Returns the reason why the subject cannot take part; `None` if it can.
     pub(super) fn obstacle(self) -> Option<String> {
         match self {
             Self::OvsDpdk => ovs::obstacle(),
@@ -113,8 +113,8 @@ impl Subject {
         }
     }
 
-    /// Whether it can be wired so. Forwarding between pairs of ports knows neither addresses nor
-    /// tunnels.
+    /// Returns true if the subject supports the wiring. Forwarding between pairs of ports knows
+    /// neither addresses nor tunnels.
     pub(super) fn can(self, wiring: Wiring) -> bool {
         match self {
             Self::OvsDpdk | Self::Sluice => true,
@@ -124,12 +124,12 @@ impl Subject {
         }
     }
 
-    /// Whether frames go where their address says, so that several guests can send to one.
+    /// Returns true if frames are switched by address, so that several guests can send to one.
     pub(super) fn switches(self) -> bool {
         self != Self::Testpmd
     }
 
-    /// Whether it comes to sockets of the guests, or listens.
+    /// Returns true if the switch connects to sockets of the guests; false if it listens.
     fn comes(self) -> bool {
         self == Self::OvsDpdk
     }
@@ -142,10 +142,10 @@ impl Subject {
         }
     }
 
-    /// Starts it with its guests, and waits until frames pass between the first two.
+    /// Starts the subject with its guests, and waits until frames pass between the first two.
     ///
     /// # Errors
-    /// With the end of its log, if it does not start or passes nothing.
+    /// With the end of its log, if the subject does not start or forwards nothing.
     pub(super) fn bench(self, machine: &Machine, wiring: Wiring) -> anyhow::Result<Bench> {
         let dir = machine.dir().join(self.name());
         std::fs::create_dir_all(&dir)?;
@@ -154,7 +154,7 @@ impl Subject {
     }
 }
 
-/// The last lines of all logs.
+/// Returns the last lines of all logs.
 fn log_ends(dir: &Path) -> String {
     let mut text = String::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -167,19 +167,19 @@ fn log_ends(dir: &Path) -> String {
     text
 }
 
-/// A switch that runs, with its guests connected.
+/// A running switch with its guests connected.
 pub(super) struct Bench {
-    // The guests go first: a switch that has lost its guests ends in peace.
+    // Dropped first, because a switch without guests ends cleanly.
     pub(super) load: Load,
     ports: Ports,
     _listeners: Vec<Listener>,
 }
 
 impl Bench {
-    /// Nanoseconds in which the switch moved frames, if it tells.
+    /// Returns the nanoseconds in which the switch moved frames, if it reports them.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the switch does not answer.
     pub(super) fn busy_ns(&self, subject: Subject) -> anyhow::Result<Option<u64>> {
         match (subject, self.ports.sockets.first().and_then(|socket| socket.parent())) {
             (Subject::Sluice, Some(dir)) => sluice::busy_ns(dir).map(Some),
@@ -200,7 +200,7 @@ impl Bench {
         for _ in 0..wiring.ports() {
             guests.push(Guest::new(config.clone())?);
         }
-        // A switch that comes finds the sockets there.
+        // A switch that connects needs the sockets before its start.
         let sockets: Vec<PathBuf> =
             (0..wiring.ports()).map(|port| dir.join(format!("p{port}"))).collect();
         let comes = subject.comes();
@@ -225,7 +225,7 @@ impl Bench {
     fn warm_up(&mut self, wiring: Wiring) -> anyhow::Result<()> {
         let clock = Tsc::measured();
         let run = Run { settle_ms: 0, window_ms: 100, burst: 8, touch: false };
-        // All guests speak, so that a switch that learns knows them.
+        // All guests send, so that a switch that learns knows them.
         let count = wiring.guests;
         let to = |guest: usize| if guest.is_multiple_of(2) { guest + 1 } else { guest - 1 };
         let sources: Vec<Source> = (0..count)
@@ -245,19 +245,19 @@ impl Bench {
         bail!("frames do not pass")
     }
 
-    /// The process that forwards frames.
+    /// Returns the id of the process that forwards frames.
     pub(super) fn pid(&self) -> u32 {
         self.ports.switch.pid()
     }
 }
 
-/// A source from one guest to another.
+/// Returns a source from one guest to another.
 pub(super) fn between(from: usize, to: usize, bytes: usize, rate: Option<u64>) -> Source {
     let template = frame::plain(end(from), end(to), bytes);
     Source { guest: from, pair: 0, template, skip: 0, rate, flows: 1 }
 }
 
-/// A sink that takes what comes.
+/// Returns a sink without limits.
 pub(super) fn sink(guest: usize) -> Sink {
     Sink { guest, skip: 0, rate: None, sleep_us: None }
 }

@@ -1,7 +1,7 @@
-//! The raw limit: DPDK's `testpmd`, which copies frames between pairs of vhost-user ports and knows
-//! nothing of addresses. Ports 0 and 1 are a pair, 2 and 3 another.
+//! The upper bound: DPDK's `testpmd`, which copies frames between pairs of vhost-user ports and
+//! does not look at addresses. Ports 0 and 1 are a pair, 2 and 3 another.
 //!
-//! It listens. When a receiver is full it drops, and counts that as nobody's.
+//! It listens on the sockets. Frames for a full receiver are dropped, and counted for no port.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ pub(super) fn obstacle() -> Option<String> {
         .then(|| "testpmd is not installed (Debian: apt-get install dpdk-dev)".to_owned())
 }
 
-/// What it is here, for people.
+/// Returns the version, for people.
 pub(super) fn version() -> String {
     let output = Command::new("dpdk-testpmd").arg("--version").output();
     let output = output.map(|o| [o.stdout, o.stderr].concat()).unwrap_or_default();
@@ -36,7 +36,7 @@ pub(super) fn start(dir: &Path, wiring: Wiring) -> anyhow::Result<Ports> {
     }
     command.args(["--", "--forward-mode=io", "--auto-start", "--nb-cores=1"]);
     command.args(["--total-num-mbufs=32768", "--no-lsc-interrupt"]);
-    // It ends when its input does, so it gets one that stays open.
+    // testpmd ends with its input, so it gets an input that stays open.
     let switch = Running(command.stdin(Stdio::piped()).spawn()?);
     Ok(Ports { sockets, switch, _others: Vec::new() })
 }

@@ -1,14 +1,14 @@
 //! Many endpoints at once: to hosts that know none of them, and again to hosts that know all.
 //!
 //! ```text
-//!   bulk     the others stand still ── the source learns 100,000 ── they go on:
+//!   bulk     the others are stopped ── the source learns 100,000 ── they resume:
 //!            connected again ────────────────────────────────────────── the last one has them all
-//!   resync   the source's control is killed and begins anew, with no memory of what it has told:
+//!   resync   the source's control is killed and begins anew, with no memory of its claims
 //!            connected again ─────────────────────────── the other one has taken all of them again
 //! ```
 //!
-//! Of FRR the same is asked as far as it can: so many addresses are put into the bridge as fast as
-//! `bridge` takes them, and then the session of BGP is reset. It withdraws all and learns them
+//! FRR is measured as far as possible: the addresses are put into the bridge as fast as `bridge`
+//! accepts them, and then the BGP session is reset. FRR withdraws all addresses and learns them
 //! again.
 
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use super::learn::{self, COUNT, SETTINGS};
 use super::net::wait_for;
 use super::{Plan, without_peer};
 
-/// All rows.
+/// Measures all rows.
 pub(super) fn rows(plan: &Plan, frr: Option<&mut Frr>) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for peers in [1, 7] {
@@ -43,7 +43,7 @@ fn ours(plan: &Plan, peers: usize) -> anyhow::Result<Vec<Row>> {
         [const { Vec::new() }; 5];
     for _ in 0..plan.rounds {
         let mut hosts = Hosts::start(&word, &Setup { hosts: peers + 1, settings: SETTINGS })?;
-        // The others have lower numbers, so that they connect to it.
+        // The others have lower numbers, so that they connect to the source.
         let mut source = hosts.all.pop().expect("more than one host was asked for");
         let others = &hosts.all;
         let bulk = bulk(&source, others)?;
@@ -68,11 +68,12 @@ fn ours(plan: &Plan, peers: usize) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// How long it took until all others knew all.
+/// Time until all other hosts knew all endpoints, from two starting points.
 struct Bulk {
-    /// From when the source told that the first of them was connected.
+    /// Since the source reported the first connected host.
     connected: Duration,
-    /// From when they went on; they have to find out that their connections are gone, and connect.
+    /// Since the other hosts resumed. They have to detect their lost connections first, and
+    /// connect.
     woken: Duration,
 }
 
@@ -101,13 +102,13 @@ fn bulk(source: &Host, others: &[Host]) -> anyhow::Result<Bulk> {
     Ok(Bulk { connected: end - begin, woken: end - woken })
 }
 
-/// What a resync took and did.
+/// Duration and effect of a resync.
 struct Resync {
-    /// From when the two were connected again.
+    /// Since the two were connected again.
     connected: Duration,
-    /// From when the source was killed.
+    /// Since the source was killed.
     killed: Duration,
-    /// Endpoints that the other one did not know for a moment.
+    /// Endpoints that the other host did not know for a moment.
     withdrawn: u32,
 }
 

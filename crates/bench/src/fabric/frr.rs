@@ -6,9 +6,9 @@
 //!           zebra, bgpd                      zebra, bgpd
 //! ```
 //!
-//! The kernel learns nothing by itself: what is remote comes from BGP, what is local is put into
-//! the bridge by hand. Timers are those that FRR recommends for data centres: keepalive 3 s, hold
-//! 9 s. The package's own service has no part in it.
+//! The kernel learns nothing by itself: remote addresses come from BGP, local ones are put into the
+//! bridge by hand. Timers are those that FRR recommends for data centres: keepalive 3 s, hold 9 s.
+//! The package's own service is not used.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -26,18 +26,18 @@ use sluice_base::Mac;
 use super::host::mac_of;
 use super::net::{Net, Netns, PATIENCE, cable, is_installed, run, signal};
 
-/// Where the package has its daemons.
+/// Folder of the package's daemons.
 const DAEMONS: &str = "/usr/lib/frr";
-/// For so long nothing happens when all has happened.
+/// After this time without a line, the count in the bridge is checked.
 const QUIET: Duration = Duration::from_secs(1);
-/// Lines that may wait to be read: more than come at once.
+/// Lines that may wait to be read: more than arrive at once.
 const LINES_MAX: usize = 1 << 18;
-/// How long a session that was reset may take to begin to come up again.
+/// Time for a reset session to begin to come up again.
 const RECONNECT: Duration = Duration::from_secs(2);
-/// Addresses of each host beside those that are counted.
+/// Addresses of each host that are not counted.
 const PROBES: u32 = 1;
 
-/// A line of `bridge monitor fdb` that tells of an address at the other host.
+/// A line of `bridge monitor fdb` about an address at the other host.
 #[derive(Clone, Debug)]
 struct Told {
     mac: String,
@@ -57,29 +57,29 @@ struct Host {
     commands: ChildStdin,
 }
 
-/// Two of them, which know each other.
+/// Two hosts that are connected by BGP.
 pub(super) struct Frr {
     hosts: [Host; 2],
     _net: Net,
 }
 
-/// Why FRR takes no part; `None` if it does.
+/// Returns the reason why FRR cannot take part; `None` if it can.
 pub(super) fn obstacle() -> Option<String> {
     let there = Path::new(DAEMONS).join("bgpd").is_file() && is_installed("vtysh");
     (!there).then(|| "FRR is not installed (scripts/setup.sh bench)".to_owned())
 }
 
-/// What FRR is here, for people.
+/// Returns the version of FRR, for people.
 pub(super) fn version() -> String {
     let said = run(&format!("{DAEMONS}/bgpd --version")).unwrap_or_default();
     said.lines().next().unwrap_or("FRR").to_owned()
 }
 
 impl Frr {
-    /// Starts both and waits until an address of one is at the other.
+    /// Starts both hosts and waits until an address of one is at the other.
     ///
     /// # Errors
-    /// If something does not start.
+    /// If a host does not start.
     pub(super) fn start() -> anyhow::Result<Self> {
         let mut net = Net::new("frr")?;
         let (one, other) = (net.netns("f1")?, net.netns("f2")?);
@@ -94,10 +94,10 @@ impl Frr {
         Ok(frr)
     }
 
-    /// How long until the second host has a new address of the first one.
+    /// Returns the time until the second host has a new address of the first one.
     ///
     /// # Errors
-    /// If it does not get it.
+    /// If the address does not arrive.
     pub(super) fn appears(&mut self, number: u32) -> anyhow::Result<Duration> {
         let mac = mac_of(number);
         let begin = Instant::now();
@@ -105,10 +105,11 @@ impl Frr {
         Ok(self.hosts[1].wait(mac, false)? - begin)
     }
 
-    /// How long until the first host knows that one of its addresses is at the second one now.
+    /// Returns the time until the first host knows that one of its addresses has moved to the
+    /// second.
     ///
     /// # Errors
-    /// If it does not notice.
+    /// If the first host does not notice.
     pub(super) fn moves(&mut self, number: u32) -> anyhow::Result<Duration> {
         let mac = mac_of(number);
         self.hosts[0].told.try_iter().for_each(drop);
@@ -118,15 +119,15 @@ impl Frr {
     }
 }
 
-/// Numbers of endpoints of [`Frr::bulk`] begin here.
+/// Number of the first endpoint of [`Frr::bulk`].
 const BULK: u32 = 0x10_0000;
 
 impl Frr {
-    /// Puts so many addresses into the bridge of the first host at once, and says how long it took
-    /// until the second one has them all.
+    /// Puts `count` addresses into the bridge of the first host at once; returns the time until the
+    /// second host has them all.
     ///
     /// # Errors
-    /// If it does not get them.
+    /// If the second host does not get them.
     pub(super) fn bulk(&mut self, count: u32) -> anyhow::Result<Duration> {
         self.hosts[1].told.try_iter().for_each(drop);
         let begin = Instant::now();
@@ -135,20 +136,20 @@ impl Frr {
         Ok(end - begin)
     }
 
-    /// Takes them out again.
+    /// Removes the addresses of [`Self::bulk`].
     ///
     /// # Errors
-    /// If they do not go.
+    /// If they do not disappear.
     pub(super) fn remove(&mut self, count: u32) -> anyhow::Result<()> {
         self.hosts[0].batch("del", "master", count)?;
         self.hosts[1].count(0..=count / 2)?;
         Ok(())
     }
 
-    /// Resets the session: how long until all are back, and how many were withdrawn.
+    /// Resets the session; returns the time until all addresses are back, and the number withdrawn.
     ///
     /// # Errors
-    /// If they do not come back.
+    /// If the addresses do not come back.
     pub(super) fn reset(&mut self, count: u32) -> anyhow::Result<(Duration, u32)> {
         self.hosts[1].told.try_iter().for_each(drop);
         let dir = self.hosts[1].dir.display().to_string();
@@ -158,7 +159,7 @@ impl Frr {
         let output = command.output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         let (mut least, until) = (u32::MAX, Instant::now() + RECONNECT);
-        // The least there is at a time: lines of withdrawals may be lost.
+        // The smallest number seen in the bridge: lines of withdrawals may be lost.
         while Instant::now() < until && least > 0 {
             least = least.min(self.hosts[1].remote()?.saturating_sub(PROBES));
         }
@@ -166,10 +167,10 @@ impl Frr {
         Ok((end - begin, count - least.min(count)))
     }
 
-    /// Stops `bgpd` of the first host, and says how long until its addresses are gone.
+    /// Stops `bgpd` of the first host; returns the time until its addresses are gone.
     ///
     /// # Errors
-    /// If they stay.
+    /// If the addresses stay.
     pub(super) fn hangs(&mut self) -> anyhow::Result<Duration> {
         let mac = Mac::from_u64(0x0600_0000_0000);
         self.hosts[0].put(mac)?;
@@ -186,7 +187,7 @@ impl Frr {
 }
 
 impl Host {
-    /// Does the same with so many addresses.
+    /// Adds or deletes `count` addresses in one batch of `bridge` commands.
     fn batch(&self, verb: &str, rest: &str, count: u32) -> anyhow::Result<()> {
         let path = self.dir.join("batch");
         let mut text = String::new();
@@ -197,9 +198,9 @@ impl Host {
         self.netns.run(&format!("bridge -batch {}", path.display())).map(drop)
     }
 
-    /// Waits until there are so many addresses of the other host, and says when the kernel told of
-    /// the last. It loses lines when they are many, so that they are counted in the bridge, too,
-    /// whenever no line has come for a while.
+    /// Waits until the number of addresses of the other host is in the range; returns the time of
+    /// the kernel's last line. The kernel loses lines when there are many, so the addresses are
+    /// counted in the bridge, too, whenever no line has come for a while.
     fn count(&mut self, there: std::ops::RangeInclusive<u32>) -> anyhow::Result<Instant> {
         let (mut last, until) = (Instant::now(), Instant::now() + 4 * PATIENCE);
         loop {
@@ -211,7 +212,7 @@ impl Host {
         }
     }
 
-    /// How many addresses of the other host are in the bridge.
+    /// Returns the number of the other host's addresses in the bridge.
     fn remote(&self) -> anyhow::Result<u32> {
         let text = self.netns.run("bridge fdb show dev vx100")?;
         Ok(u32::try_from(text.lines().filter(|line| line.contains("master")).count())?)
@@ -220,7 +221,7 @@ impl Host {
     fn start(net: &Net, netns: Netns, id: usize) -> anyhow::Result<Self> {
         let dir = net.dir().join(format!("f{id}"));
         fs::create_dir_all(&dir)?;
-        // Its daemons become a user of their own before they make their sockets here.
+        // The daemons of FRR change to a user of their own before they make their sockets here.
         fs::set_permissions(&dir, fs::Permissions::from_mode(0o777))?;
         let address = format!("192.0.2.{id}");
         for line in [
@@ -243,7 +244,7 @@ impl Host {
         std::thread::sleep(Duration::from_millis(500));
         let bgpd = daemon(&netns, &dir, "bgpd")?;
         let mut command = netns.command(Path::new("bridge"));
-        // It says that it lost lines, which is expected.
+        // `bridge` reports lost lines on standard error, which is expected.
         command.args(["monitor", "fdb"]).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut monitor = command.spawn()?;
         let lines = BufReader::new(monitor.stdout.take().context("a pipe was asked for")?);
@@ -269,7 +270,7 @@ impl Host {
         Ok(self.commands.flush()?)
     }
 
-    /// Waits until the kernel tells of an address at the other host.
+    /// Waits until the kernel reports an address at the other host.
     fn wait(&mut self, mac: Mac, gone: bool) -> anyhow::Result<Instant> {
         let (text, until) = (mac.to_string(), Instant::now() + PATIENCE);
         loop {
@@ -291,10 +292,10 @@ impl Drop for Host {
     }
 }
 
-/// What the kernel tells of an address behind the VXLAN device.
+/// Parses a line of the kernel about an address behind the VXLAN device.
 fn parse(line: &str) -> Option<Told> {
     let (gone, rest) = line.strip_prefix("Deleted ").map_or((false, line), |rest| (true, rest));
-    // Each address is told of twice: as one of the bridge, and as one of the device.
+    // The kernel reports each address twice: for the bridge, and for the device.
     if !rest.contains("dev vx100") || !rest.contains("master") {
         return None;
     }
@@ -311,14 +312,14 @@ fn daemon(netns: &Netns, dir: &Path, name: &str) -> anyhow::Result<Child> {
     command.arg("-z").arg(dir.join("zserv.api")).arg("--vty_socket").arg(dir);
     command.args(["-P", "0", "--log", "stdout"]);
     if name == "zebra" {
-        // As the package has it: with less, a burst from the kernel is lost.
+        // The package's value: with a smaller buffer, a burst from the kernel is lost.
         command.args(["-s", "90000000"]);
     }
     command.stdout(log.try_clone()?).stderr(log);
     command.spawn().with_context(|| format!("cannot start {}", path.display()))
 }
 
-/// The configuration of BGP for host 1 or 2.
+/// Returns the configuration of BGP for host 1 or 2.
 fn bgp(id: usize) -> String {
     let other = 3 - id;
     format!(

@@ -1,11 +1,11 @@
-//! Hosts of a fabric: `sluice daemon` in namespaces, asked over the socket that people ask.
+//! Hosts of a fabric: `sluice daemon` in namespaces, queried over its public socket.
 //!
 //! ```text
 //!   t0 ─ TAP ─┤ h1 up0 ════ cable, or a bridge for more than two ════ up0 h2 ├─ TAP ─ t0
 //! ```
 //!
-//! Each host has one TAP whose endpoints are learned; more than one host has it in a namespace of
-//! its own, in which the benchmark sends frames.
+//! Each host has one TAP whose endpoints are learned. With several hosts, each TAP is in a
+//! namespace of its own, in which the benchmark sends frames.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -26,10 +26,10 @@ use sluice_switch::{Egress, Sink as _, Taken};
 
 use super::net::{Net, Netns, PATIENCE, cable, signal, wait_for};
 
-/// The program: `$SLUICE`, or the one beside this one.
+/// Returns the program: `$SLUICE`, or the one beside this one.
 ///
 /// # Errors
-/// If it is not built, with what to run.
+/// If it is not built, with the command that builds it.
 pub(crate) fn program() -> anyhow::Result<PathBuf> {
     if let Some(path) = std::env::var_os("SLUICE") {
         return Ok(path.into());
@@ -43,12 +43,12 @@ pub(crate) fn program() -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// What the hosts of a fabric are like.
+/// Parameters of the hosts of a fabric.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
-    /// How many.
+    /// Number of hosts.
     pub(super) hosts: usize,
-    /// Lines for `[fabric]` beyond what every host needs.
+    /// Lines for `[fabric]` beyond those of every host.
     pub(super) settings: &'static str,
 }
 
@@ -59,10 +59,10 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Starts them and waits until all are connected.
+    /// Starts the hosts and waits until all are connected.
     ///
     /// # Errors
-    /// If one does not start, with its log.
+    /// If a host does not start, with its log.
     pub(super) fn start(word: &str, setup: &Setup) -> anyhow::Result<Self> {
         let program = program()?;
         let mut net = Net::new(word)?;
@@ -94,10 +94,10 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Waits until all are connected.
+    /// Waits until all hosts are connected.
     ///
     /// # Errors
-    /// If they do not.
+    /// If they do not connect.
     pub(super) fn wait_until_connected(&self) -> anyhow::Result<()> {
         for host in &self.all {
             wait_for("all hosts are connected", || {
@@ -127,7 +127,7 @@ fn connect(net: &mut Net, spaces: &[Netns]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The file of a host.
+/// Returns the configuration file of a host.
 fn config(setup: &Setup, index: usize, dir: &Path, machine: &Netns, tls: &Path) -> String {
     let id = index + 1;
     let mut text = format!(
@@ -169,7 +169,7 @@ netns = "{machine}"
     text
 }
 
-/// The address of an endpoint by its number.
+/// Returns the address of an endpoint by its number.
 pub(super) fn mac_of(number: u32) -> Mac {
     Mac::from_u64(0x0200_0000_0000 | u64::from(number))
 }
@@ -188,17 +188,17 @@ pub(super) struct Host {
     pub(super) id: usize,
     dir: PathBuf,
     netns: Netns,
-    /// Where its TAP is.
+    /// Namespace of its TAP.
     machine: Netns,
     control: Child,
     program: PathBuf,
 }
 
 impl Host {
-    /// Waits for a control process that was started.
+    /// Waits until a started control process answers.
     ///
     /// # Errors
-    /// If it ends or does not answer, with its log.
+    /// If the process ends or does not answer, with its log.
     pub(super) fn wait_until_it_answers(&mut self) -> anyhow::Result<()> {
         let until = Instant::now() + PATIENCE;
         while self.members().is_err() {
@@ -212,7 +212,7 @@ impl Host {
         Ok(())
     }
 
-    /// A connection for questions.
+    /// Opens a connection for queries.
     ///
     /// # Errors
     /// If nobody listens.
@@ -222,7 +222,7 @@ impl Host {
         Ok(Talk(BufReader::new(stream)))
     }
 
-    /// What it knows of all hosts; itself comes first.
+    /// Returns the state of all hosts, as this host sees them; its own comes first.
     ///
     /// # Errors
     /// If there is no answer.
@@ -230,19 +230,19 @@ impl Host {
         self.talk()?.members()
     }
 
-    /// What happens at it from now on.
+    /// Subscribes to the events of this host from now on.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the host does not answer.
     pub(super) fn watch(&self) -> anyhow::Result<Watch> {
         let mut talk = self.talk()?;
         talk.say(&Question::Watch)?;
-        // Until it answers a question that came later, it may not watch yet.
+        // The answer to a later query proves that the subscription is active.
         self.members()?;
         Ok(Watch(talk.0))
     }
 
-    /// A machine behind its TAP.
+    /// Returns a sender behind the TAP.
     ///
     /// # Errors
     /// If the TAP cannot be opened.
@@ -253,26 +253,26 @@ impl Host {
         Ok(Sender(port))
     }
 
-    /// Stops its control process, without a word.
+    /// Stops the control process with SIGSTOP.
     ///
     /// # Errors
-    /// If it is gone.
+    /// If the process is gone.
     pub(super) fn freeze(&self) -> anyhow::Result<()> {
         signal(&self.control, Signal::STOP)
     }
 
-    /// Lets it go on.
+    /// Resumes the control process.
     ///
     /// # Errors
-    /// If it is gone.
+    /// If the process is gone.
     pub(super) fn thaw(&self) -> anyhow::Result<()> {
         signal(&self.control, Signal::CONT)
     }
 
-    /// Kills its control process, without a word, and starts another one.
+    /// Kills the control process and starts a new one.
     ///
     /// # Errors
-    /// If the other one does not start.
+    /// If the new process does not start.
     pub(super) fn restart_control(&mut self) -> anyhow::Result<()> {
         self.control.kill()?;
         self.control.wait()?;
@@ -283,13 +283,13 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Its data process ends with its namespace.
+        // The data process ends with its namespace.
         _ = self.control.kill();
         _ = self.control.wait();
     }
 }
 
-/// A conversation with a host.
+/// A query connection to a host.
 pub(super) struct Talk(BufReader<UnixStream>);
 
 impl Talk {
@@ -298,7 +298,7 @@ impl Talk {
         Ok(self.0.get_mut().write_all(format!("{request}\n").as_bytes())?)
     }
 
-    /// How many entries its chip has.
+    /// Returns the number of entries in the forwarding table.
     ///
     /// # Errors
     /// If there is no answer.
@@ -313,7 +313,7 @@ impl Talk {
         }
     }
 
-    /// What the host knows of all hosts; itself comes first.
+    /// Returns the state of all hosts, as the host sees them; its own comes first.
     ///
     /// # Errors
     /// If there is no answer.
@@ -327,7 +327,7 @@ impl Talk {
         }
     }
 
-    /// What it knows of the host of a number.
+    /// Returns the state of the host of that number.
     ///
     /// # Errors
     /// If there is no answer.
@@ -337,14 +337,14 @@ impl Talk {
     }
 }
 
-/// What happens at a host.
+/// A stream of the events of a host.
 pub(super) struct Watch(BufReader<UnixStream>);
 
 impl Watch {
-    /// The next thing that happens.
+    /// Waits for the next event.
     ///
     /// # Errors
-    /// If nothing does for a long time, or the host stops.
+    /// If no event comes for a long time, or the host stops.
     pub(super) fn next(&mut self) -> anyhow::Result<EventRow> {
         loop {
             let mut line = String::new();
@@ -359,7 +359,7 @@ impl Watch {
         }
     }
 
-    /// What was told and not read yet, without waiting for more.
+    /// Returns the unread events, without waiting for more.
     ///
     /// # Errors
     /// If the host has stopped.
@@ -377,7 +377,7 @@ impl Watch {
         Ok(rows)
     }
 
-    /// Waits for something, and says when it was told.
+    /// Waits for a matching event; returns the time of its arrival.
     ///
     /// # Errors
     /// As [`Self::next`].
@@ -391,7 +391,7 @@ impl Watch {
 pub(super) struct Sender(L2Port);
 
 impl Sender {
-    /// Sends a frame as soon as there is room for it. `last`: none follows at once.
+    /// Sends a frame as soon as there is room for it. With `last`, waits until all frames are sent.
     ///
     /// # Errors
     /// If the device is gone.

@@ -1,5 +1,5 @@
-//! A host whose control process hangs (`kill -STOP`): how long until others know, and whether
-//! anybody is thought to hang who is only busy.
+//! A host whose control process hangs (`kill -STOP`): time until the others detect it, and false
+//! alarms about hosts that are only busy.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,20 +14,20 @@ use super::learn::{SETTINGS, data_frame};
 use super::net::wait_for;
 use super::{Plan, without_peer};
 
-/// Events that say of a host that it may be gone.
+/// Events that report a host as possibly gone.
 const ALARMS: [&str; 4] = ["host-suspected", "host-down", "session-hung", "claims-stale"];
-/// Machines that speak all the time.
+/// Number of machines that send all the time.
 const SPEAKERS: u32 = 64;
-/// New machines in a second.
+/// Number of new machines a second.
 const NEW_PER_SECOND: u32 = 1_000;
 
-/// All rows.
+/// Measures all rows.
 pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec<Row>> {
     let hosts = Hosts::start("hung", &Setup { hosts: 3, settings: SETTINGS })?;
     let [mut ours, mut theirs] = [const { Vec::new() }; 2];
     let mut watch = hosts.all[0].watch()?;
     for round in 0..plan.rounds * 4 {
-        // At another moment of its beat each time.
+        // A different phase of its heartbeat each time.
         std::thread::sleep(Duration::from_millis(500 + u64::try_from(round)? * 13));
         watch.pending()?;
         let begin = Instant::now();
@@ -53,8 +53,8 @@ pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec
     Ok(rows)
 }
 
-/// Full load: every host's machines send to those of the next one as fast as they can, so that
-/// workers want all processors, and new machines speak all the time.
+/// Counts false alarms under full load: every host's machines send to those of the next host as
+/// fast as they can, so that workers want all processors, and new machines appear all the time.
 fn false_alarms(plan: &Plan, hosts: &Hosts) -> anyhow::Result<Row> {
     let watches: anyhow::Result<Vec<Watch>> = hosts.all.iter().map(|host| host.watch()).collect();
     let (mut watches, stop) = (watches?, AtomicBool::new(false));
@@ -83,7 +83,7 @@ fn false_alarms(plan: &Plan, hosts: &Hosts) -> anyhow::Result<Row> {
     Ok(row.with("load_s", plan.load.as_secs()).with("hosts", hosts.all.len()).with("sent", sent))
 }
 
-/// Counts alarms.
+/// Counts alarms for a while.
 fn listen(time: Duration, watches: &mut [Watch]) -> anyhow::Result<f64> {
     let (until, mut alarms) = (Instant::now() + time, 0_u32);
     while Instant::now() < until {
@@ -100,12 +100,12 @@ fn listen(time: Duration, watches: &mut [Watch]) -> anyhow::Result<f64> {
     Ok(f64::from(alarms))
 }
 
-/// Addresses of host `index`: its own range.
+/// Returns an address of host `index`; each host has its own range.
 fn machine(index: usize, number: u32) -> Mac {
     mac_of(u32::try_from(index + 1).expect("few hosts") << 24 | number)
 }
 
-/// Sends as fast as it can until told to stop, and returns how many frames.
+/// Sends as fast as possible until `stop` is set; returns the number of frames.
 fn speak(mut sender: Sender, index: usize, next: usize, stop: &AtomicBool) -> anyhow::Result<u64> {
     let (begin, mut sent, mut new) = (Instant::now(), 0, 0);
     while !stop.load(Ordering::Relaxed) {

@@ -1,5 +1,6 @@
-//! The control plane and the chip in one thread, without sockets: punts that a core looks at, and
-//! entries that it puts into the chip. Time is that of the processor which the thread had.
+//! The control plane and the forwarding table in one thread, without sockets: rate of punts on one
+//! core, and rate of entries that the control plane installs. Time is the processor time of the
+//! thread.
 
 use sluice_api::results::Row;
 use sluice_base::{HostId, Mac, Nanos, PortId, VnetId, Vni};
@@ -15,12 +16,12 @@ use crate::forward;
 use crate::machine::processor_time;
 
 const PORTS: u16 = 64;
-/// Endpoints that ask each other.
+/// Endpoints that send ARP requests for each other.
 const ENDPOINTS: u32 = 4096;
 const PUNTS: u32 = 1_000_000;
-/// Entries of the chip.
+/// Entries of the forwarding table.
 const ENTRIES: u32 = 50_000;
-/// What is handed in before everything is taken out, as a host does in a turn.
+/// Punts between two drains of the control plane, as a host does in a turn.
 const BATCH: u32 = 64;
 const OWN: HostId = HostId(1);
 
@@ -28,7 +29,7 @@ fn vni() -> Vni {
     Vni::new(42).expect("below 2^24")
 }
 
-/// A plane with ports whose frames are not policed.
+/// Returns a control plane with ports whose frames are not policed.
 fn plane() -> Plane {
     let mut config = Config::new(OWN, 1, [7; 16], PORTS);
     let all = Rate::UNLIMITED;
@@ -51,7 +52,7 @@ fn port_of(number: u32) -> PortId {
     PortId::from_index(usize::try_from(number % u32::from(PORTS)).expect("few ports"))
 }
 
-/// An ARP request (RFC 826) of one endpoint for another.
+/// Returns an ARP request (RFC 826) of one endpoint for another.
 fn request(number: u32, target: u32) -> [u8; 60] {
     let (mac, ip) = (mac_of(number), |number: u32| (0x0a40_0000 + number).to_be_bytes());
     let mut frame = [0; 60];
@@ -64,7 +65,7 @@ fn request(number: u32, target: u32) -> [u8; 60] {
     frame
 }
 
-/// All rows.
+/// Measures all rows.
 pub(super) fn rows(rounds: usize) -> anyhow::Result<Vec<Row>> {
     let [mut punts, mut alone, mut joined] = [const { Vec::new() }; 3];
     for _ in 0..rounds {
@@ -82,7 +83,7 @@ pub(super) fn rows(rounds: usize) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Takes everything out; `each` gets the commands.
+/// Takes all commands and events out of the plane; `each` gets the commands.
 fn drain(plane: &mut Plane, now: Nanos, mut each: impl FnMut(&Command)) {
     plane.tick(now);
     while let Some(command) = plane.command() {
@@ -91,18 +92,18 @@ fn drain(plane: &mut Plane, now: Nanos, mut each: impl FnMut(&Command)) {
     while plane.event().is_some() {}
 }
 
-/// ARP requests that are answered in a second.
+/// Returns the number of ARP requests answered per second.
 fn answered() -> anyhow::Result<f64> {
     let mut plane = plane();
     let requests: Vec<_> = (0..ENDPOINTS).map(|n| request(n, (n * 7 + 1) % ENDPOINTS)).collect();
-    // Slow enough for every question to be a new one when it comes back.
+    // Slow enough that a repeated request counts as a new one.
     let at = |number: u32| Nanos::from_micros(u64::from(number) * 20);
     let punt = |plane: &mut Plane, number: u32| {
         let (asker, now) = (number % ENDPOINTS, at(number));
         let frame = &requests[usize::try_from(asker).expect("few")];
         plane.punt(now, PuntFrom::Port(port_of(asker)), vni(), Cause::Arp, frame);
     };
-    // All are known before it counts.
+    // All endpoints are learned before the measurement.
     for number in 0..ENDPOINTS {
         punt(&mut plane, number);
         drain(&mut plane, at(number), |_| {});
@@ -121,7 +122,7 @@ fn answered() -> anyhow::Result<f64> {
     Ok(f64::from(PUNTS) / time)
 }
 
-/// A switch with an empty chip.
+/// Returns a switch with an empty forwarding table.
 fn chip() -> anyhow::Result<Switch<FrameBuf>> {
     let mut config = forward::config(&forward::Setup { ports: 64, macs: 0, lossy: false });
     config.chip = switch::ChipConfig { macs: 294_912, flows: 57_344 };
@@ -133,7 +134,7 @@ fn install(chip: &mut Switch<FrameBuf>, mac: Mac, to: Destination) -> anyhow::Re
     chip.command(Nanos::ZERO, command).map_err(|error| anyhow::anyhow!("{error:?}"))
 }
 
-/// Entries that the switch takes in a second.
+/// Returns the number of entries that the switch installs per second.
 fn installs() -> anyhow::Result<f64> {
     let mut chip = chip()?;
     let begin = processor_time();
@@ -143,8 +144,8 @@ fn installs() -> anyhow::Result<f64> {
     Ok(f64::from(ENTRIES) / (processor_time() - begin))
 }
 
-/// Entries a second from a frame that misses to the chip: the plane finds the endpoint, and the
-/// switch takes what it orders.
+/// Returns the entries per second from a frame that misses to the forwarding table: the plane finds
+/// the endpoint, and the switch installs the entry.
 fn misses() -> anyhow::Result<f64> {
     let (mut plane, mut chip) = (plane(), chip()?);
     let at = |number: u32| Nanos::from_micros(u64::from(number) * 20);

@@ -1,10 +1,9 @@
-//! How long until others know: a new endpoint, and one that moved.
+//! Time until other hosts know an endpoint: a new one, and one that moved.
 //!
-//! Sluice: a gratuitous ARP goes into a TAP; the other host tells that it knows the endpoint. FRR:
-//! the address is put into the bridge (`bridge fdb`), as the kernel would when it learns; the
-//! other kernel tells that it has it (`bridge monitor fdb`). Both are told by a line in a stream,
-//! and the processes that send and listen run already. A sample of one is followed by one of the
-//! other.
+//! Sluice: a gratuitous ARP goes into a TAP; the other host reports the endpoint. FRR: the address
+//! is put into the bridge (`bridge fdb`), as the kernel would when it learns; the other kernel
+//! reports it (`bridge monitor fdb`). Both report by a line in a stream, and the processes that
+//! send and listen run already. Samples of both alternate.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use super::frr::Frr;
 use super::host::{Hosts, Sender, Setup, Watch, mac_of};
 use super::{Plan, percentile, without_peer};
 
-/// What a machine says that has just started (RFC 5227 section 3).
+/// Returns the gratuitous ARP of a machine that has just started (RFC 5227 section 3).
 fn announcement(mac: Mac, number: u32) -> Vec<u8> {
     let ip = (0x0a40_0000 + number).to_be_bytes();
     let mut frame = [&[0xff; 6], &mac.0[..], &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]].concat();
@@ -24,13 +23,13 @@ fn announcement(mac: Mac, number: u32) -> Vec<u8> {
     frame
 }
 
-/// Waits at random, so that no timer of anybody decides the result, and long enough for batches and
-/// sleepers to be at rest.
+/// Waits a random time, so that no periodic timer decides the result, and long enough for batches
+/// to be flushed and threads to sleep.
 fn rest(prng: &mut Prng) {
     std::thread::sleep(Duration::from_micros(10_000 + prng.below(10_000)));
 }
 
-/// A frame goes into a TAP; a host tells of an endpoint.
+/// Sends a frame into a TAP and waits until a host reports the endpoint. Returns the time between.
 fn sample(
     sender: &mut Sender,
     watch: &mut Watch,
@@ -45,7 +44,7 @@ fn sample(
     Ok(told - begin)
 }
 
-/// Both rows, of both.
+/// Measures both latencies of both subjects.
 pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec<Row>> {
     let hosts = Hosts::start("latency", &Setup { hosts: 2, settings: "learn_max = 65536" })?;
     let [a, b] = &hosts.all[..] else { anyhow::bail!("two hosts were asked for") };
@@ -65,7 +64,7 @@ pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec
                 rest(&mut prng);
                 Ok((appeared, peer.moves(number)?))
             });
-            // Who fails once is not asked again.
+            // A peer that fails once is not asked again.
             if let Some((appeared, moved)) = without_peer(both) {
                 theirs.push(millis(appeared));
                 theirs_moved.push(millis(moved));

@@ -1,14 +1,14 @@
-//! Software learning: frames of endpoints that nobody knows go into a TAP, and the host at the far
-//! end counts what it knows.
+//! Software learning: frames of unknown endpoints go into a TAP, and the host at the far end counts
+//! the endpoints that it knows.
 //!
 //! ```text
-//!   frame ─ TAP ─ switch ─ punt ─> control: learn, claim ─┬─> switch: the source is in the chip
+//!   frame ─ TAP ─ switch ─ punt ─> control: learn, claim ─┬─> switch: source in the FDB
 //!                                                         └─> the other host: known
 //! ```
 //!
-//! The sender stays ahead of the far end by a bounded number of frames, about what may wait between
-//! data and control. Of more than that the switch shows the rest to nobody and lets it go its way;
-//! what is lost like that is sent again.
+//! The sender stays ahead of the far end by a bounded number of frames, about as many as may wait
+//! between data and control. Beyond that the switch forwards frames without punting them; unlearned
+//! endpoints are sent again.
 
 use std::time::{Duration, Instant};
 
@@ -20,29 +20,29 @@ use super::Plan;
 use super::host::{Host, Hosts, Setup, Talk, mac_of};
 use super::net::{PATIENCE, wait_for};
 
-/// What a host needs so that policing is not what is measured: one port may learn all and make as
-/// many punts as it can.
+/// Settings that keep policing out of the measurement: one port may learn all endpoints and punt as
+/// fast as it can.
 pub(super) const SETTINGS: &str =
     "learn_max = 200000\nclaims_per_host = 1200000\npunts_per_port = 1000000";
-/// Endpoints.
+/// Number of endpoints.
 pub(super) const COUNT: u32 = 100_000;
-/// Frames that may be on their way.
+/// Number of frames that may be ahead of the far end.
 const AHEAD_MAX: u32 = 3_000;
-/// After so long without progress what is missing is sent again.
+/// After this time without progress, all frames are sent again.
 const STALL: Duration = Duration::from_millis(500);
 
-/// A frame of a tenant's, as short as may be.
+/// Returns a tenant's frame of the smallest size.
 pub(super) fn data_frame(src: Mac, dst: Mac) -> [u8; 60] {
     let mut frame = [0; 60];
     crate::forward::write_frame(&mut frame, src, dst);
     frame
 }
 
-/// The row.
+/// Measures; returns the rows.
 pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     let [mut rates, mut resent, mut chip] = [const { Vec::new() }; 3];
     for _ in 0..plan.rounds {
-        // Anew each time: a table that learned once knows.
+        // Fresh hosts each time: a table that learned once keeps its endpoints.
         let hosts = Hosts::start("learn", &Setup { hosts: 2, settings: SETTINGS })?;
         let [a, b] = &hosts.all[..] else { bail!("two hosts were asked for") };
         let (time, twice) = teach(a, &mut b.talk()?, a.id)?;
@@ -63,12 +63,13 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Sends frames of so many endpoints into the TAP of a host until another one, or itself, knows
-/// them as those of host `id`. Returns how long it took, and how many frames were sent again.
+/// Sends frames of [`COUNT`] endpoints into the TAP of a host until another host, or itself, knows
+/// them as endpoints of host `id`. Returns the elapsed time, and the number of frames that were
+/// sent again.
 pub(super) fn teach(host: &Host, talk: &mut Talk, id: usize) -> anyhow::Result<(Duration, u32)> {
     let mut sender = host.sender()?;
     let mut known = || -> anyhow::Result<u32> { Ok(u32::try_from(talk.member(id)?.vports)?) };
-    // Somebody who is behind the same port: the frame goes nowhere.
+    // An endpoint behind the same port: the switch sends the frame nowhere.
     let to = mac_of(0);
     sender.send(&data_frame(to, to), true)?;
     wait_for("the first endpoint is known", || Ok(known()? == 1))?;
@@ -92,7 +93,8 @@ pub(super) fn teach(host: &Host, talk: &mut Talk, id: usize) -> anyhow::Result<(
             }
             (resent, moved_at) = (resent + sent, Instant::now());
         }
-        // A hundredth of what may be ahead is learned meanwhile: nobody runs dry.
+        // Short enough that about a hundredth of the window is learned meanwhile: the far end never
+        // idles.
         std::thread::sleep(Duration::from_micros(200));
     }
     Ok((begin.elapsed(), resent))

@@ -1,7 +1,7 @@
-//! Network namespaces for hosts and peers, taken away whatever happens.
+//! Network namespaces for hosts and peers, removed in any case.
 //!
-//! A namespace is named after the process of the benchmark that made it. What a benchmark left
-//! behind that was killed is found by that name and taken away by the next one: [`sweep`].
+//! A namespace is named after the process of the benchmark that made it. By this name [`sweep`]
+//! finds and removes the namespaces of benchmarks that were killed.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd as _;
@@ -13,12 +13,12 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// What the names of all namespaces and folders begin with.
+/// Prefix of the names of all namespaces and folders.
 const PREFIX: &str = "sluice-b-";
-/// The longest wait for something that must happen.
+/// Time limit of an event that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Runs a command line and returns what it printed.
+/// Runs a command line and returns its output.
 pub(crate) fn run(line: &str) -> anyhow::Result<String> {
     let mut words = line.split_whitespace();
     let program = words.next().context("a command line has a program")?;
@@ -29,7 +29,7 @@ pub(crate) fn run(line: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Waits for something that must happen, looking every millisecond.
+/// Waits for a condition that must become true; checks it every millisecond.
 pub(crate) fn wait_for(
     what: &str,
     mut happened: impl FnMut() -> anyhow::Result<bool>,
@@ -42,13 +42,13 @@ pub(crate) fn wait_for(
     Ok(())
 }
 
-/// Whether a program is installed.
+/// Returns true if a program is installed.
 pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Why nothing can be measured between namespaces here; `None` if it can.
+/// Returns the reason why nothing can be measured between namespaces here; `None` if it can.
 pub(crate) fn obstacle() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("network namespaces need root".to_owned());
@@ -57,7 +57,7 @@ pub(crate) fn obstacle() -> Option<String> {
     missing.map(|tool| format!("`{tool}` is not installed (scripts/setup.sh bench)"))
 }
 
-/// The namespaces and the folder of one benchmark. Whatever runs in them ends with this.
+/// The namespaces and the folder of one benchmark. All processes in them end when this is dropped.
 pub(crate) struct Net {
     name: String,
     dir: PathBuf,
@@ -65,10 +65,10 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    /// An empty network.
+    /// Makes an empty network.
     ///
     /// # Errors
-    /// If its folder cannot be made.
+    /// If the folder cannot be made.
     pub(crate) fn new(word: &str) -> anyhow::Result<Self> {
         let name = format!("{PREFIX}{}-{word}", std::process::id());
         let dir = std::env::temp_dir().join(&name);
@@ -76,15 +76,15 @@ impl Net {
         Ok(Self { name, dir, namespaces: Vec::new() })
     }
 
-    /// Where its files are.
+    /// Returns the folder of its files.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// A new namespace, without IPv6: nobody speaks in it who was not asked to.
+    /// Makes a namespace, without IPv6, so that the kernel sends nothing by itself.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the namespace cannot be made.
     pub(crate) fn netns(&mut self, word: &str) -> anyhow::Result<Netns> {
         let netns = Netns(format!("{}-{word}", self.name));
         self.namespaces.push(netns.clone());
@@ -92,7 +92,7 @@ impl Net {
         netns.ip("link set lo up")?;
         netns.inside(|| {
             for scope in ["all", "default"] {
-                // There may be no IPv6 at all.
+                // The kernel may lack IPv6.
                 _ = fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
             }
             Ok(())
@@ -110,18 +110,18 @@ impl Drop for Net {
     }
 }
 
-/// Ends what runs in a namespace, and deletes it.
+/// Kills the processes in a namespace, and deletes it.
 fn take_away(name: &str) {
     for line in run(&format!("ip netns pids {name}")).unwrap_or_default().lines() {
         if let Some(pid) = line.trim().parse().ok().and_then(Pid::from_raw) {
             _ = kill_process(pid, Signal::KILL);
         }
     }
-    // It may not be there, if making it failed.
+    // The namespace does not exist if making it failed.
     _ = run(&format!("ip netns del {name}"));
 }
 
-/// Takes away what benchmarks left behind that were killed.
+/// Removes the namespaces and folders of benchmarks that were killed.
 pub(crate) fn sweep() {
     let is_left = |name: &str| {
         let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
@@ -145,38 +145,39 @@ pub(crate) fn sweep() {
 pub(crate) struct Netns(String);
 
 impl Netns {
-    /// The file that stands for it.
+    /// Returns the path of the namespace's file.
     pub(crate) fn path(&self) -> PathBuf {
         Path::new("/run/netns").join(&self.0)
     }
 
-    /// `ip` inside of it.
+    /// Runs `ip` inside of the namespace.
     ///
     /// # Errors
-    /// What it says.
+    /// The output of `ip`.
     pub(crate) fn ip(&self, line: &str) -> anyhow::Result<String> {
         run(&format!("ip -n {} {line}", self.0))
     }
 
-    /// A command line inside of it.
+    /// Runs a command line inside of the namespace.
     ///
     /// # Errors
-    /// What it says.
+    /// The output of the command.
     pub(crate) fn run(&self, line: &str) -> anyhow::Result<String> {
         run(&format!("ip netns exec {} {line}", self.0))
     }
 
-    /// A program inside of it, to be started. `ip` becomes the program: they are one process.
+    /// Returns a command that starts a program in the namespace. `ip` execs the program: both are
+    /// one process.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0]).arg(program).stdin(Stdio::null());
         command
     }
 
-    /// Runs `work` on a thread inside of it.
+    /// Runs `work` on a thread inside of the namespace.
     ///
     /// # Errors
-    /// Those of `work`, or if it cannot be entered.
+    /// Those of `work`, or if the namespace cannot be entered.
     pub(crate) fn inside<T: Send>(
         &self,
         work: impl FnOnce() -> anyhow::Result<T> + Send,
@@ -194,10 +195,10 @@ impl Netns {
 }
 
 /// Lays a cable between two namespaces, both ends up. The offloads of both ends are off, so that
-/// what one sends is what a wire would carry.
+/// frames are as on a wire.
 ///
 /// # Errors
-/// If the kernel does not want it.
+/// If the kernel refuses.
 pub(crate) fn cable(left: (&Netns, &str), right: (&Netns, &str)) -> anyhow::Result<()> {
     run(&format!(
         "ip link add {} netns {} type veth peer name {} netns {}",
@@ -213,7 +214,7 @@ pub(crate) fn cable(left: (&Netns, &str), right: (&Netns, &str)) -> anyhow::Resu
 /// Sends a signal to a process that was started here.
 ///
 /// # Errors
-/// If it is gone.
+/// If the process is gone.
 pub(crate) fn signal(child: &std::process::Child, signal: Signal) -> anyhow::Result<()> {
     match kill_process(Pid::from_child(child), signal) {
         Ok(()) => Ok(()),

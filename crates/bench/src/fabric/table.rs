@@ -1,7 +1,7 @@
 //! The vport table alone.
 //!
-//! The table neither waits nor calls the kernel but for memory, so time is that of the processor
-//! which the thread had: a busy machine shows in it only by what it leaves of the caches.
+//! The table neither waits nor calls the kernel except for memory, so time is the processor time of
+//! the thread: a busy machine affects it only through the caches.
 
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
@@ -15,14 +15,14 @@ use crate::machine::processor_time;
 
 const HOSTS: u32 = 200;
 const VNETS: u32 = 1000;
-/// Networks in which each host has endpoints.
+/// Number of networks in which each host has endpoints.
 const VNETS_OF_HOST: u32 = 20;
-/// Claims of one host that come one after the other.
+/// Number of consecutive claims of one host.
 const BATCH: u32 = 64;
 const ENTRIES: [u32; 2] = [100_000, 1_200_000];
 const LOOKUPS: u32 = 2_000_000;
 
-/// The rows of all sizes.
+/// Measures the rows of all sizes.
 pub(super) fn rows(rounds: usize) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for entries in ENTRIES {
@@ -31,7 +31,7 @@ pub(super) fn rows(rounds: usize) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The values of one size, a round each.
+/// Values of one size, one per round.
 #[derive(Default)]
 struct Values {
     insert: Vec<f64>,
@@ -88,7 +88,7 @@ fn table(entries: u32, rounds: usize) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// A claim of a host that has all its endpoints in a few networks, batches of hosts interleaved.
+/// Returns a claim. Each host has all its endpoints in a few networks; batches of hosts interleave.
 fn claim_of(number: u32) -> (HostId, Claim) {
     let host = number / BATCH % HOSTS;
     let vnet = (host * 7 + number % VNETS_OF_HOST * (VNETS / VNETS_OF_HOST)) % VNETS;
@@ -111,8 +111,8 @@ fn insert(table: &mut Table, number: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The longest call in nanoseconds while a table fills. The clock is read for each call, so that
-/// the rates are measured apart.
+/// Returns the longest call in nanoseconds while a table fills. The clock is read for each call, so
+/// the rates are measured separately.
 fn longest_claim(seed: u64, entries: u32) -> anyhow::Result<f64> {
     let mut table = Table::new(entries, seed);
     let mut longest: f64 = 0.0;
@@ -124,7 +124,7 @@ fn longest_claim(seed: u64, entries: u32) -> anyhow::Result<f64> {
     Ok(longest * 1e9)
 }
 
-/// Look-ups of random entries per second.
+/// Returns the look-ups of random entries per second.
 fn lookups(seed: u64, entries: u32, found: impl Fn(u32) -> bool) -> anyhow::Result<f64> {
     let mut prng = Prng::new(seed);
     let begin = processor_time();

@@ -1,9 +1,9 @@
 //! The rows of a part as a drawing: for each measure a bar per subject up to the median, a whisker
 //! from the least to the greatest round, and a dot for every round.
 //!
-//! Rows of one unit share a scale and stand in one panel, unless they would be too short to be
-//! seen: those have a panel and a scale of their own. Those measured of one subject only are drawn
-//! as well: a bar alone still shows how far its rounds lie apart.
+//! Rows of one unit share a scale and stand in one panel. Rows that would be too short to be seen
+//! have a panel and a scale of their own. Rows with one subject are drawn as well: a bar alone
+//! still shows the spread of its rounds.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,15 +16,15 @@ const LEFT: f64 = 12.0;
 const RIGHT: f64 = 70.0;
 const BAR: f64 = 12.0;
 const GAP: f64 = 8.0;
-/// Above the bars of a group, for what they are.
+/// Height of the label above the bars of a group.
 const LABEL: f64 = 16.0;
 const HEADING: f64 = 34.0;
 const LEGEND: f64 = 34.0;
-/// Subjects of a line of the legend, and the height of each line after the first one.
+/// Subjects in a line of the legend, and the height of each line after the first one.
 const LEGEND_LINE: usize = 5;
 const LEGEND_STEP: f64 = 18.0;
 
-/// As many colours as there are subjects in any part; light and dark.
+/// Styles with as many colours as there are subjects in any part; light and dark.
 const STYLE: &str = "
 text{font:12px system-ui,sans-serif;fill:#222}.h{font-weight:600}.v{fill:#555}
 .w{stroke:#222;stroke-width:1.5}.d{fill:#222}
@@ -34,13 +34,13 @@ text{font:12px system-ui,sans-serif;fill:#222}.h{font-weight:600}.v{fill:#555}
 @media(prefers-color-scheme:dark){text{fill:#eee}.v{fill:#aaa}.w{stroke:#eee}.d{fill:#eee}
 .s0{fill:#63b3ed}.s1{fill:#f6ad55}.s2{fill:#68d391}.s3{fill:#b794f4}.s4{fill:#f687b3}}";
 const COLOURS: usize = 10;
-/// What is less than this part of a panel's largest value is drawn in another one.
+/// Rows below this part of a panel's largest value are drawn in another panel.
 const SEEN: f64 = 0.05;
-/// Settings that are counts of what happened: they differ between subjects, whose bars would not
-/// stand together.
+/// Settings that are counts of events. They differ between subjects and would separate bars that
+/// belong together.
 const COUNTS: [&str; 4] = ["lost", "out_of_order", "offered", "bound"];
 
-/// The drawing, or nothing if there is no row.
+/// Draws the rows; `None` if there is no row.
 pub(super) fn draw(name: &str, rows: &[Row]) -> Option<String> {
     if rows.is_empty() {
         return None;
@@ -63,7 +63,7 @@ pub(super) fn draw(name: &str, rows: &[Row]) -> Option<String> {
     ))
 }
 
-/// In the order in which they first appear.
+/// Returns the subjects in the order in which they first appear.
 fn subjects(rows: &[Row]) -> Vec<&str> {
     let mut subjects: Vec<&str> = Vec::new();
     for row in rows {
@@ -74,8 +74,8 @@ fn subjects(rows: &[Row]) -> Vec<&str> {
     subjects
 }
 
-/// What is measured, and in which setting. Numbers that are no whole or large ones are results
-/// beside the figure, and stand in the table only.
+/// Returns the measure and its setting. Fractions and large numbers are results beside the figure,
+/// and stand in the table only.
 fn label(row: &Row) -> String {
     let is_setting = |value: &serde_json::Value| {
         value.as_f64().is_none_or(|number| number < 1e5 && number.fract() == 0.0)
@@ -99,7 +99,7 @@ fn largest(group: &Group<'_>) -> f64 {
     group.1.iter().flat_map(|row| &row.values).fold(0.0, |most, value| most.max(*value))
 }
 
-/// Rows of the same measure and setting together, by unit.
+/// Groups rows of the same measure and setting, by unit.
 fn by_unit(rows: &[Row]) -> BTreeMap<&str, Groups<'_>> {
     let mut units: BTreeMap<&str, Groups<'_>> = BTreeMap::new();
     for row in rows {
@@ -126,7 +126,7 @@ fn legend(body: &mut String, name: &str, subjects: &[&str]) -> f64 {
     LEGEND + lines_more as f64 * LEGEND_STEP
 }
 
-/// Draws rows of one unit, the largest value of which is given, and returns where they end.
+/// Draws rows of one unit whose largest value is given; returns the lower end of the panel.
 fn panel(
     body: &mut String,
     top: f64,

@@ -1,7 +1,7 @@
-//! One run of the simulator: its network, its workload, and what is asked of it afterwards.
+//! One run of the simulator: its network, its workload, and its checks.
 //!
 //! The network and the workloads are those of `docs/simulator-speed.md`. Only the time of the run
-//! counts, not the making of the network.
+//! counts, not the time to make the network.
 
 use std::sync::Arc;
 
@@ -18,29 +18,29 @@ use sluice_switch::Limit;
 
 use super::check;
 
-/// The rate of every cable.
+/// Rate of every cable.
 pub(super) const LINK: BitRate = BitRate::from_gbps(10);
-/// Bytes of an answer of PA.
+/// Size of an answer of PA.
 pub(super) const ANSWER_BYTES: u64 = 20_000;
-/// Between two waves of PA.
+/// Time between two waves of PA.
 pub(super) const WAVE_GAP: Nanos = Nanos::from_millis(1);
-/// Ethernet, IPv4 and TCP with time stamps.
+/// Headers of Ethernet, IPv4 and TCP with time stamps.
 pub(super) const HEADERS: u64 = 14 + 20 + 20 + 12;
-/// What VXLAN puts around a frame: Ethernet, IPv4, UDP and its own header.
+/// Outer headers of VXLAN: Ethernet, IPv4, UDP and its own header.
 pub(super) const OUTER_HEADERS: u64 = 14 + 20 + 8 + 8;
 const FRAME: u64 = 1514;
 const SEED: u64 = 1;
 
-/// What is sent.
+/// Workload of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// So many waves of answers.
+    /// Waves of answers.
     Pa { waves: u32 },
-    /// Endless flows, for so many milliseconds.
+    /// Endless flows, for a number of milliseconds.
     Perm { millis: u64 },
 }
 
-/// What is run.
+/// Parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     pub(crate) work: Work,
@@ -49,7 +49,7 @@ pub(crate) struct Case {
     pub(crate) tree: FatTree,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) summary: Summary,
@@ -57,19 +57,19 @@ pub(super) struct Outcome {
     pub(super) seconds: f64,
     /// Completion times of the answers, in the order of their completion.
     pub(super) fct: Vec<Nanos>,
-    /// At the beginning of each wave and at the end: processor time and hops so far.
+    /// Processor time and hops so far, at the beginning of each wave and at the end.
     pub(super) marks: Vec<(f64, u64)>,
     /// Segments that have reached the endpoints of PERM.
     pub(super) received: u64,
 }
 
 impl Outcome {
-    /// Hops per second.
+    /// Returns the hops per second.
     pub(super) fn rate(&self) -> f64 {
         rate(self.summary.hops, self.seconds)
     }
 
-    /// The rate of the last tenth of the waves over that of the first.
+    /// Returns the rate of the last tenth of the waves over that of the first tenth.
     pub(super) fn last_over_first(&self) -> f64 {
         let last = self.marks.len() - 1;
         let tenth = (last / 10).max(1);
@@ -86,10 +86,10 @@ pub(super) fn rate(hops: u64, seconds: f64) -> f64 {
     hops / seconds
 }
 
-/// What a run is timed by, in seconds.
+/// The clock of a run, in seconds.
 pub(super) type Clock = fn() -> f64;
 
-/// Passes everything on, and notes when each wave begins.
+/// A wrapper of a workload that records the start of each wave.
 #[derive(Debug)]
 struct Marked {
     waves: Waves,
@@ -122,13 +122,13 @@ impl Workload for Marked {
 }
 
 impl Case {
-    /// PA or PERM on 256 hosts.
+    /// Returns PA or PERM on 256 hosts.
     pub(crate) const fn of_256(work: Work, pfc: bool, overlay: bool) -> Self {
         let tree = FatTree::racks_256(LINK, Nanos::from_micros(1));
         Self { work, pfc, overlay, tree }
     }
 
-    /// PA with PFC on 4,096 hosts: 16 pods of 16 racks, and as many ways up as before.
+    /// Returns PA with PFC on 4,096 hosts: 16 pods of 16 racks, and as many ways up as before.
     pub(crate) const fn of_4096(waves: u32) -> Self {
         let tree = FatTree {
             pods: 16,
@@ -139,7 +139,7 @@ impl Case {
         Self { work: Work::Pa { waves }, pfc: true, overlay: false, tree }
     }
 
-    /// The word of the results.
+    /// Returns the workload's name in results.
     pub(super) const fn workload(&self) -> &'static str {
         match self.work {
             Work::Pa { .. } => "PA",
@@ -147,15 +147,16 @@ impl Case {
         }
     }
 
-    /// Payload of a full segment: what fills the MTU of 1500, or what VXLAN leaves of it.
+    /// Returns the payload of a full segment: it fills an MTU of 1500, or the part of it that VXLAN
+    /// leaves.
     pub(super) const fn mss(&self) -> u32 {
         if self.overlay { 1_398 } else { 1_448 }
     }
 
-    /// Runs it and checks it.
+    /// Runs the case and checks the outcome.
     ///
     /// # Errors
-    /// The run has lost what it must not lose, or its figures cannot be right.
+    /// The run has lost frames that must not be lost, or its figures cannot be right.
     pub(super) fn run(&self, clock: Clock) -> anyhow::Result<Outcome> {
         let mut world = World::new(&self.world()).context("the network cannot be made")?;
         let tcp = Arc::new(Config {
@@ -200,7 +201,7 @@ impl Case {
         millis: u64,
     ) -> anyhow::Result<Outcome> {
         let hosts = self.hosts();
-        // Five racks on: always another pod.
+        // Five racks further: always another pod.
         let mut perm = Permutation { tcp, hosts, shift: 80, priority: Priority::ZERO, seed: SEED };
         let start = clock();
         let end = world.run(&mut perm, Nanos::from_millis(millis));

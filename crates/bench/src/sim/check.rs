@@ -1,10 +1,10 @@
-//! What a run must show before its speed is worth anything.
+//! Checks that a run must pass before its speed counts.
 //!
 //! - Nothing is lost where nothing may be lost, and nothing is sent twice there.
 //! - Hops are within 1 % of a closed form. PA: each answer is a SYN, a SYN-ACK and, per segment of
 //!   data, that segment and an ACK; each of these crosses 4 links within a pod and 6 otherwise.
-//!   PERM: each segment or ACK that has arrived crossed 6 links, each that was dropped 1 to 5; what
-//!   is still on its way is in the 1 %.
+//!   PERM: each segment or ACK that has arrived crossed 6 links, each that was dropped 1 to 5;
+//!   segments in flight are within the 1 %.
 //! - No answer is earlier than the link of its receiver allows: in a time `t` each aggregator gets
 //!   at most as many answers as their frames fit into `t`.
 
@@ -13,15 +13,15 @@ use sluice_base::Nanos;
 
 use super::case::{ANSWER_BYTES, Case, HEADERS, LINK, OUTER_HEADERS, Outcome, WAVE_GAP, Work};
 
-/// Answers of a wave to one aggregator.
+/// Number of answers of a wave to one aggregator.
 const WORKERS: u64 = 16;
-/// Links between hosts of one pod, and of two.
+/// Number of links between hosts of one pod, and of two.
 const LINKS: (u64, u64) = (4, 6);
 
-/// Everything that can be asked of a run.
+/// Runs all checks.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The first failed check.
 pub(super) fn all(case: &Case, outcome: &Outcome) -> anyhow::Result<()> {
     let drops: u64 = outcome.summary.drops.values().sum();
     match case.work {
@@ -58,8 +58,8 @@ fn pa_hops(case: &Case, outcome: &Outcome, flows: u64) -> anyhow::Result<()> {
     within_one_percent(outcome.summary.hops, sent * links / others)
 }
 
-/// Senders and receivers are in different pods. What switches drop has crossed one link at least
-/// and has not crossed the last one.
+/// Checks the hops of PERM. Senders and receivers are in different pods. A frame that a switch
+/// drops has crossed at least one link and has not crossed the last one.
 fn perm_hops(outcome: &Outcome, drops: u64) -> anyhow::Result<()> {
     let hops = outcome.summary.hops;
     let arrived = LINKS.1 * outcome.received;
@@ -73,8 +73,8 @@ fn within_one_percent(hops: u64, expected: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Answers are in the order of their completion and a wave is over before the next one begins, so
-/// each part of the list is a wave.
+/// Checks the completion times. Answers are in the order of their completion and a wave is over
+/// before the next one begins, so each part of the list is a wave.
 fn fan_in(case: &Case, fct: &[Nanos]) -> anyhow::Result<()> {
     let aggregators = usize::try_from(case.hosts() / case.tree.hosts_per_edge)?;
     let outer = if case.overlay { OUTER_HEADERS } else { 0 };
@@ -82,7 +82,7 @@ fn fan_in(case: &Case, fct: &[Nanos]) -> anyhow::Result<()> {
     for wave in fct.chunks(aggregators * usize::try_from(WORKERS)?) {
         for (at, took) in wave.iter().enumerate() {
             ensure!(*took < WAVE_GAP, "an answer took {took}, longer than a wave");
-            // The best that can be: all aggregators get their next answer at the same time.
+            // The best case: all aggregators get their next answer at the same time.
             let bytes = (u64::try_from(at / aggregators)? + 1) * answer;
             let least = bytes * 8 * 1_000_000_000 / LINK.0;
             ensure!(took.0 >= least, "answer {at} took {took}, and {least} ns are the least");

@@ -1,6 +1,6 @@
 //! ns-3 as a peer: a program of ours (`ns3/pa.cc`) against its library, compiled here.
 //!
-//! It runs beside us and waits between two rounds, so that its set-up is in no figure and rounds
+//! ns-3 runs beside us and waits between two rounds, so that its set-up is in no figure and rounds
 //! can be interleaved.
 
 use std::io::{BufRead, BufReader, Write};
@@ -13,7 +13,7 @@ const SOURCE: &str = include_str!("../../ns3/pa.cc");
 const LIBRARIES: [&str; 5] =
     ["core", "network", "internet", "point-to-point", "nix-vector-routing"];
 
-/// ns-3's program, compiled.
+/// The compiled program of ns-3.
 #[derive(Debug)]
 pub(super) struct Program {
     path: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Compiles it. None, and a line that says why, where ns-3 is missing.
+    /// Compiles the program. If ns-3 is missing, returns `None` and prints the reason.
     ///
     /// # Errors
     /// ns-3 is there and the program does not compile.
@@ -51,7 +51,7 @@ impl Program {
     }
 }
 
-/// As Debian numbers it.
+/// Returns the version by Debian's number.
 fn version() -> String {
     let output = Command::new("dpkg-query").args(["-W", "-f", "${Version}", "libns3-dev"]).output();
     let text = output.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
@@ -59,7 +59,7 @@ fn version() -> String {
     if version.is_empty() { "of unknown version".to_owned() } else { version.to_owned() }
 }
 
-/// How the network is built in ns-3.
+/// Configuration of the network in ns-3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Our own routing with a path per flow, no queue disc.
@@ -69,7 +69,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// The word of the results and of the program.
+    /// Returns the name for results and for the program.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Tuned => "tuned",
@@ -78,7 +78,7 @@ impl Mode {
     }
 }
 
-/// What ns-3 says of some waves.
+/// Figures of ns-3 about some waves.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) hops: u64,
@@ -98,10 +98,10 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Starts it and runs a wave that does not count.
+    /// Starts the peer and runs a wave that does not count.
     ///
     /// # Errors
-    /// It cannot be started, or ends.
+    /// The peer cannot be started, or ends.
     pub(super) fn start(program: &Program, mode: Mode) -> anyhow::Result<Self> {
         let mut child = Command::new(&program.path)
             .arg(mode.name())
@@ -116,17 +116,17 @@ impl Peer {
         Ok(peer)
     }
 
-    /// Runs so many waves.
+    /// Runs a number of waves.
     ///
     /// # Errors
-    /// It has ended, or some of its answers never came although nothing can be lost.
+    /// The peer has ended, or some of its answers never came although nothing can be lost.
     pub(super) fn run(&mut self, waves: u32) -> anyhow::Result<Reading> {
         let ask = self.ask.as_mut().context("ns-3's program has no input")?;
         writeln!(ask, "{waves}").context("ns-3's program has ended")?;
         let mut line = String::new();
         self.answer.read_line(&mut line).context("ns-3's program has ended")?;
         let reading = parse(&line)?;
-        // With one path per pair some answers of a wave come after the next one has begun.
+        // With one path per pair some answers of a wave arrive after the next wave has begun.
         let all = u64::from(waves) * 256;
         let complete = reading.answers == all || self.mode == Mode::Installed;
         ensure!(complete, "ns-3 brought {} answers of {all}", reading.answers);
@@ -136,7 +136,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The end of its input is its end.
+        // Closing its input ends the peer.
         self.ask = None;
         let _ = self.child.wait();
     }

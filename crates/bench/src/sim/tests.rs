@@ -5,7 +5,7 @@ use sluice_base::Nanos;
 use super::case::{Case, Work};
 use super::{Plan, check, rows};
 
-/// The whole part in its short form, without a peer: it does not rot.
+/// Runs the whole part in its short form, without a peer, so that it keeps working.
 #[test]
 fn every_row_is_there_and_every_check_holds() {
     let rows = rows(&Plan::short(1), None).expect("every check holds");
@@ -21,7 +21,7 @@ fn every_row_is_there_and_every_check_holds() {
     assert_eq!(count, BTreeMap::from(expected));
 }
 
-/// Each check can fail: an outcome that is a little wrong gives no figure.
+/// Checks that each check can fail: an outcome that is a little wrong gives no figure.
 #[test]
 fn a_run_that_cannot_be_right_gives_no_figure() {
     let case = Case::of_256(Work::Pa { waves: 4 }, true, false);

@@ -1,10 +1,10 @@
-//! What cores do, from `/proc/stat`.
+//! Usage of the cores, from `/proc/stat`.
 
 use std::fs;
 
 use anyhow::{Context as _, ensure};
 
-/// Time since the start, of one core.
+/// Times of one core since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     all: u64,
@@ -16,17 +16,17 @@ pub(super) struct Times {
 /// Shares of a core's time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Shares {
-    /// In programs.
+    /// Time in programs.
     pub(super) user: f64,
-    /// In the kernel outside of soft interrupts: the threads of CPU maps among it.
+    /// Time in the kernel outside of soft interrupts, including the threads of CPU maps.
     pub(super) kernel: f64,
     pub(super) softirq: f64,
 }
 
-/// Of the first cores.
+/// Reads the times of the first cores.
 ///
 /// # Errors
-/// If there are not so many.
+/// If there are fewer cores.
 pub(super) fn look<const N: usize>() -> anyhow::Result<[Times; N]> {
     let text = fs::read_to_string("/proc/stat").context("what the cores do")?;
     let mut times = [Times::default(); N];
@@ -45,7 +45,7 @@ pub(super) fn look<const N: usize>() -> anyhow::Result<[Times; N]> {
 }
 
 impl Times {
-    /// What was done since `before`.
+    /// Returns the shares since `before`.
     #[expect(clippy::cast_precision_loss, reason = "a share for people")]
     pub(super) fn since(self, before: Self) -> Shares {
         let all = (self.all - before.all).max(1) as f64;
@@ -58,7 +58,7 @@ impl Times {
     }
 }
 
-/// Ticks that a process and those that it started have run, and the threads of CPU maps.
+/// Returns the ticks of a process, of its children and of the threads of CPU maps.
 pub(super) fn of_family(pid: u32) -> u64 {
     let others = fs::read_dir("/proc").into_iter().flatten().flatten();
     let others = others.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -73,7 +73,7 @@ pub(super) fn of_family(pid: u32) -> u64 {
     others.filter_map(ticks_of).sum()
 }
 
-/// What others ran between two looks, in cores.
+/// Returns the usage of other programs between two samples, in cores.
 #[expect(clippy::cast_precision_loss, reason = "a share for people")]
 pub(super) fn of_others(before: &[Times], after: &[Times], own_ticks: u64) -> f64 {
     let sum = |of: fn(&Times) -> u64| {

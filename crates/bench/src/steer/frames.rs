@@ -4,7 +4,7 @@
 //!   | VXLAN 8 | Ethernet 14 | IPv4 20 | UDP 8, number 8, … |
 //! ```
 //!
-//! A datagram that is larger than the tunnel's MTU is in fragments of IPv4.
+//! A datagram that is larger than the tunnel's MTU is sent in fragments of IPv4.
 
 use std::net::Ipv4Addr;
 
@@ -15,8 +15,7 @@ const ETHERNET_AT: usize = 8;
 const IP_AT: usize = ETHERNET_AT + 14;
 const UDP_AT: usize = IP_AT + 20;
 const NUMBER_AT: usize = UDP_AT + 8;
-/// What a packet of the tunnel carries behind its IP header at most: of an MTU of 1,450, in units
-/// of eight bytes.
+/// Largest IP payload of a packet in the tunnel: from an MTU of 1,450, in units of eight bytes.
 const CARRIED_MAX: usize = 1_424;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const DO_NOT_FRAGMENT: u16 = 0x4000;
@@ -27,14 +26,14 @@ pub(super) struct Datagram {
 }
 
 impl Datagram {
-    /// Of a flow, with so many bytes for the guest.
+    /// Makes a datagram of a flow, with `bytes` bytes of UDP payload.
     pub(super) fn new(flow: u16, bytes: usize) -> Self {
         let mut udp = vec![0; 8 + bytes];
         let length = u16::try_from(udp.len()).expect("a datagram");
         for (at, half) in [FIRST_PORT + flow, PORT, length].into_iter().enumerate() {
             udp[2 * at..2 * at + 2].copy_from_slice(&half.to_be_bytes());
         }
-        // Without a checksum, which IPv4 allows (RFC 768).
+        // No UDP checksum, which IPv4 allows (RFC 768).
         let last = udp.len().div_ceil(CARRIED_MAX) - 1;
         let packet = |(nth, part): (usize, &[u8])| {
             let flags = match (last, nth) {
@@ -48,7 +47,7 @@ impl Datagram {
         Self { packets: udp.chunks(CARRIED_MAX).enumerate().map(packet).collect() }
     }
 
-    /// Gives it another number.
+    /// Sets the number.
     pub(super) fn set(&mut self, number: u64) {
         self.packets[0][NUMBER_AT..NUMBER_AT + 8].copy_from_slice(&number.to_be_bytes());
         if self.packets.len() == 1 {

@@ -1,8 +1,8 @@
-//! What stands for a virtual machine: a process of its own, with a thread that is named and pinned
-//! as libvirt names and pins a vCPU, and that never sleeps.
+//! The stand-in for a virtual machine: a process with a thread that is named and pinned as libvirt
+//! names and pins a vCPU, and that never sleeps.
 //!
-//! It takes numbered datagrams of several flows and works on each for a while. In between it does
-//! something else, and counts that.
+//! The guest takes numbered datagrams of several flows and works on each for a while. In between it
+//! does other work, and counts its pieces.
 
 use std::hint::black_box;
 use std::io::{self, Write as _};
@@ -17,18 +17,18 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use super::{PORT, guest_address, numbers, pin};
 use crate::machine::processor_time;
 
-/// As QEMU names the thread of its first vCPU.
+/// Name that QEMU gives the thread of its first vCPU.
 const NAME: &str = "CPU 0/KVM";
 /// Datagrams of one flow at a time.
 const BATCH: usize = 16;
-/// What a socket may hold: at 8 KiB each more than may be on their way in 10 ms.
+/// Receive buffer: more than can be in flight in 10 ms, at 8 KiB each.
 const SOCKET_BYTES: usize = 4 << 20;
-/// A piece of the other work, in nanoseconds.
+/// Duration of a piece of the other work, in nanoseconds.
 const PIECE_NS: u32 = 2_000;
-/// Rounds of the work by which its speed is found.
+/// Rounds of work that are timed to find the speed.
 const TRIAL: u32 = 1_000_000;
 
-/// What a guest is told.
+/// Arguments of a guest.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Guest {
     /// The core it is pinned to.
@@ -42,7 +42,7 @@ pub(crate) struct Guest {
     pub(crate) work_ns: u32,
 }
 
-/// What it has done since it began.
+/// Counters since the start.
 #[derive(Default)]
 struct Done {
     came: AtomicU64,
@@ -50,7 +50,7 @@ struct Done {
     pieces: AtomicU64,
 }
 
-/// Runs until its input ends, and says for every line of it what it has done.
+/// Runs until standard input ends; prints the counters for every input line.
 pub(crate) fn run(guest: &Guest) -> anyhow::Result<()> {
     rustix::process::setsid().context("a guest is a session of its own")?;
     let socket = |flow| {
@@ -77,7 +77,7 @@ pub(crate) fn run(guest: &Guest) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Never ends but by an error.
+/// Works for ever; returns only on an error.
 fn vcpu(sockets: &[UdpSocket], work_ns: u32, done: &Done) -> anyhow::Result<()> {
     let rounds_per_us = speed();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "of some us")]
@@ -111,7 +111,7 @@ fn vcpu(sockets: &[UdpSocket], work_ns: u32, done: &Done) -> anyhow::Result<()> 
     }
 }
 
-/// Steps of a generator of random numbers, each of which needs the one before it.
+/// Runs a random number generator; each step depends on the one before it.
 fn work(rounds: u32) {
     let mut state = black_box(0x9e37_79b9_7f4a_7c15_u64);
     for _ in 0..rounds {
@@ -122,7 +122,7 @@ fn work(rounds: u32) {
     black_box(state);
 }
 
-/// Rounds of the work in a microsecond of processor time, the best of a few.
+/// Returns the rounds of work per microsecond of processor time, the best of a few trials.
 fn speed() -> f64 {
     let mut best = 0.0_f64;
     for _ in 0..5 {

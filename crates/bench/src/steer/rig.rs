@@ -17,7 +17,7 @@ use super::{GUEST_MAC, SENDER_MAC, VNI};
 use crate::fabric::host::program;
 use crate::fabric::net::{Net, Netns, cable, signal, wait_for};
 
-/// The hosts, as long as this lives.
+/// The hosts. They exist until this is dropped.
 pub(super) struct Rig {
     pub(super) a: Netns,
     pub(super) b: Netns,
@@ -26,27 +26,27 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    /// Two hosts and a guest.
+    /// Makes two hosts and a guest.
     fn new(word: &str) -> anyhow::Result<Self> {
         let mut net = Net::new(word)?;
         let (a, b, guest) = (net.netns("a")?, net.netns("b")?, net.netns("guest")?);
         cable((&a, "wire"), (&b, "wire"))?;
         a.ip("addr replace 192.0.2.1/24 dev wire")?;
         b.ip("addr replace 192.0.2.2/24 dev wire")?;
-        // A datagram that lacks a fragment is kept for 30 s by default, and in some 350 of them the
-        // guest takes no more fragments: what was lost before a window would be all that it shows.
+        // An incomplete datagram is kept for 30 s by default, and with some 350 of them the guest
+        // accepts no more fragments: losses before a window would decide its result.
         for (name, value) in [("ipfrag_time", 1), ("ipfrag_high_thresh", 256 << 20)] {
             guest.run(&format!("sh -c echo${{IFS}}{value}>/proc/sys/net/ipv4/{name}"))?;
         }
-        // The guest's addresses, on whatever device they come in.
+        // The guest's addresses are local on any device.
         guest.ip("route add local 10.9.0.96/27 dev lo")?;
         Ok(Self { a, b, guest, net })
     }
 
-    /// The second one has the kernel's VXLAN, and a bridge to the guest.
+    /// Gives the second host the kernel's VXLAN, and a bridge to the guest.
     ///
     /// # Errors
-    /// What the kernel does not want.
+    /// An error of the kernel.
     pub(super) fn kernel() -> anyhow::Result<Self> {
         let rig = Self::new("steer-k")?;
         let Self { b, guest, .. } = &rig;
@@ -66,23 +66,23 @@ impl Rig {
         Ok(rig)
     }
 
-    /// The second one is to be a host of Sluice's ([`Rig::daemon`]).
+    /// Makes a rig whose second host will run Sluice ([`Rig::daemon`]).
     ///
     /// # Errors
-    /// What the kernel does not want.
+    /// An error of the kernel.
     pub(super) fn sluice() -> anyhow::Result<Self> {
         Self::new("steer-s")
     }
 
-    /// Starts Sluice on the second host, with data workers as these lines of its configuration say.
-    /// The guest is at a TAP.
+    /// Starts Sluice on the second host, with the data workers of these configuration lines. The
+    /// guest is at a TAP.
     ///
     /// # Errors
-    /// What it says.
+    /// The output of the daemon.
     pub(super) fn daemon(&self, workers: &str) -> anyhow::Result<Daemon> {
         let dir = self.net.dir();
-        // Nobody pauses a socket: its input bridges the time in which a worker waits for its core.
-        // A deeper one keeps what should leave a worker that is behind.
+        // A UDP socket cannot be paused, so its input bridges the time in which a worker waits for
+        // its core. A deeper input would keep placement entries on a worker that lags behind.
         let text = format!(
             "[host]\nname = \"b\"\nrun_dir = \"{}\"\npolicy = \"ZL\"\n{workers}\n\
              [underlay]\nkind = \"udp\"\ndevice = \"wire\"\naddress = \"192.0.2.2\"\n\
@@ -112,11 +112,11 @@ impl Rig {
     }
 }
 
-/// `sluice daemon`, as long as this lives.
+/// A running `sluice daemon`; killed when this is dropped.
 pub(super) struct Daemon(Child);
 
 impl Daemon {
-    /// Its process, the parent of the data process.
+    /// Returns the process id of the daemon, the parent of the data process.
     pub(super) fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -129,7 +129,7 @@ impl Drop for Daemon {
     }
 }
 
-/// A process that answers a line with numbers and ends with its input.
+/// A process that answers each line with numbers and ends with its input.
 pub(super) struct Talker {
     child: Child,
     ask: Option<ChildStdin>,
@@ -137,7 +137,7 @@ pub(super) struct Talker {
 }
 
 impl Talker {
-    /// Starts this program with other words.
+    /// Starts this program with other arguments.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -150,10 +150,10 @@ impl Talker {
         Ok(Self { child, ask, answer })
     }
 
-    /// What it has done so far.
+    /// Asks for the counters so far.
     ///
     /// # Errors
-    /// If it has ended.
+    /// If the process has ended.
     pub(super) fn ask<const N: usize>(&mut self) -> anyhow::Result<[u64; N]> {
         self.ask.as_mut().context("it listens")?.write_all(b"\n")?;
         let mut line = String::new();
@@ -170,14 +170,14 @@ impl Drop for Talker {
     }
 }
 
-/// `sluice steer` on the wire of host b, as long as this lives.
+/// A running `sluice steer` on the wire of host b; killed when this is dropped.
 pub(super) struct Steer(Option<Child>);
 
 impl Steer {
-    /// Starts it and waits until it has begun.
+    /// Starts `sluice steer` and waits until it is active.
     ///
     /// # Errors
-    /// What it says.
+    /// The output of the program.
     pub(super) fn start(b: &Netns, words: &str) -> anyhow::Result<Self> {
         let mut command = b.command(&program()?);
         command.args(["steer", "wire", "--json"]).args(words.split_whitespace());
@@ -199,17 +199,17 @@ impl Steer {
         Ok(steer)
     }
 
-    /// Waits for its end: whether it ended well, and what it said.
+    /// Waits for the end of the program; returns true for success, and the output.
     fn said(&mut self) -> anyhow::Result<(bool, String)> {
         let output = self.0.take().context("it ends once")?.wait_with_output()?;
         let text = [&output.stderr, &output.stdout].map(|text| String::from_utf8_lossy(text));
         Ok((output.status.success(), text.concat()))
     }
 
-    /// Ends it; its last line.
+    /// Ends the program; returns its last line.
     ///
     /// # Errors
-    /// If it does not end well.
+    /// If the program fails.
     pub(super) fn end(mut self) -> anyhow::Result<Value> {
         signal(self.0.as_ref().context("it ends once")?, Signal::INT)?;
         let (is_well, said) = self.said()?;

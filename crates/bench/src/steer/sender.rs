@@ -1,8 +1,8 @@
-//! What stands for the other host: a process that sends numbered datagrams in several flows through
-//! the tunnel, so many a second and no more.
+//! The stand-in for the other host: a process that sends numbered datagrams in several flows
+//! through the tunnel, at a fixed rate.
 //!
-//! It makes the tunnel's datagrams itself, so that the core on which it has to be does no tunnel
-//! work for the other host.
+//! The sender encapsulates the datagrams itself, so that its core does no tunnel work of the kernel
+//! for the other host.
 
 use std::io::{self, IoSlice, Write as _};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -18,23 +18,22 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use super::frames::Datagram;
 use super::{numbers, pin};
 
-/// Datagrams of one flow at a time: about what a sender leaves to its card at once, which then
-/// makes packets of it. Each batch is a sleep of the sender, whose work should be small beside the
-/// tunnel's.
+/// Datagrams of one flow at a time: about as many as a sender leaves to its card at once for
+/// segmentation. The sender sleeps once per batch, so its work stays small beside the tunnel's.
 const BATCH: u32 = 32;
-/// A sender that was kept from its core does not make up for more than so many batches.
+/// Batches that a delayed sender makes up for at most.
 const BEHIND_MAX: u32 = 4;
-/// A packet on a veth pair is its sender's until the other end takes it up, so that a full socket
-/// would hold the sender back. No other host is held back like that: what is too much is lost on
-/// the way in, so a socket has more room than all queues there together.
+/// Send buffer. A packet on a veth pair is charged to its sender until the other end takes it, so
+/// that a full socket would block the sender. A real host is not blocked like that: excess packets
+/// are lost on the way in. So a socket has more room than all queues there together.
 const SOCKET_BYTES: usize = 64 << 20;
-/// The ends of the tunnel.
+/// Tunnel endpoints.
 const HERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const THERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 2), 4789);
 /// The outer port of the first flow; the next ones follow.
 const FIRST_OUTER_PORT: u16 = 50_000;
 
-/// What a sender is told.
+/// Arguments of a sender.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct Sender {
     /// The core it is pinned to.
@@ -51,7 +50,7 @@ pub(crate) struct Sender {
     pub(crate) rate: u32,
 }
 
-/// Sends until its input ends, and says for every line of it how many it has sent.
+/// Sends until standard input ends; prints the number of sent datagrams for every input line.
 pub(crate) fn run(sender: &Sender) -> anyhow::Result<()> {
     rustix::process::setsid().context("a sender is a session of its own")?;
     let flow = |flow| {
@@ -95,7 +94,7 @@ impl Flow {
         while !rest.is_empty() {
             match sendmmsg(&self.socket, rest, SendFlags::empty()) {
                 Ok(count) => rest = &mut rest[count..],
-                // Nobody may be there while what is measured begins or ends.
+                // The receiver may be absent while a measurement begins or ends.
                 Err(rustix::io::Errno::CONNREFUSED) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -104,7 +103,7 @@ impl Flow {
     }
 }
 
-/// Never ends but by an error.
+/// Sends for ever; returns only on an error.
 fn send(flows: &mut [Flow], told: &Sender, sent: &AtomicU64) -> anyhow::Result<()> {
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
     let each = Duration::from_secs(1) * BATCH / told.rate;

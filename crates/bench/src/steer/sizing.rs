@@ -1,14 +1,14 @@
-//! What is sent, and what the guest does with it: as much as both cores can do on this machine,
-//! when each does its own.
+//! Sizing of the load: as much as both cores can do on this machine, when each core does its own
+//! work.
 //!
-//! A load that is sized for another machine shows little on a faster one, where both fit on one
-//! core. So the rate is the one that nearly fills the free core with the sender's work and the
-//! tunnel's, and the guest's work is what nearly fills the guest's at that rate. Nothing is chosen
-//! by what the wrong core makes of it.
+//! A load that is sized for another machine shows little on a faster one, where both kinds of work
+//! fit on one core. So the rate is chosen to nearly fill the free core with the sender's and the
+//! tunnel's work, and the guest's work to nearly fill its core at that rate. The behaviour with the
+//! tunnel work on the guest's core plays no part in the choice.
 
 use super::{Bench, Plan, Quiet, Rig, Subject};
 
-/// What is sent, and what the guest does with it.
+/// A load: size and rate of the datagrams, and the guest's work on each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     pub(super) bytes: usize,
@@ -16,29 +16,29 @@ pub(super) struct Load {
     pub(super) work_ns: u32,
 }
 
-/// One packet a datagram, and six. Where sizing begins.
+/// Loads with which sizing begins: one packet a datagram, and six.
 const FIRST: [Load; 2] = [
     Load { bytes: 1_400, rate: 85_000, work_ns: 20_000 },
     Load { bytes: 8_192, rate: 20_000, work_ns: 90_000 },
 ];
-/// How much of the free core, and of the guest's, should be used.
+/// Target usage of the free core, and of the guest's core.
 const FREE_FULL: f64 = 0.92;
 const GUEST_FULL: f64 = 0.95;
-/// A guest that loses so much has more than it can do.
+/// Loss at which the guest counts as overloaded.
 const TOO_MUCH: f64 = 0.1;
-/// What may be lost at most where it fits, and what has to be sent of what should be.
+/// Largest loss, and smallest sent share of the wanted rate, of a load that fits.
 const LOSS_MAX: f64 = 0.01;
 const SENT_MIN: f64 = 0.98;
-/// If it does not fit, the next trial has so much less.
+/// Factor of the next trial's rate if a load does not fit.
 const LESS: f64 = 0.95;
 const TRIALS: usize = 10;
-/// Milliseconds before a trial and of it: cores are looked at by ticks.
+/// Milliseconds before a trial and of a trial: core usage is counted in ticks.
 const SETTLE_MS: u64 = 500;
 const WINDOW_MS: u64 = 2_000;
-/// What a datagram may have at most.
+/// Largest size of a datagram.
 const BYTES_MAX: u32 = 65_000;
 
-/// Reads `BYTES,RATE,WORK_NS`.
+/// Parses `BYTES,RATE,WORK_NS`.
 pub(super) fn load(text: &str) -> Result<Load, String> {
     let wrong = || format!("{text:?}: write BYTES,RATE,WORK_NS, with 8 to {BYTES_MAX} bytes");
     let all: Result<Vec<u32>, _> = text.split(',').map(str::parse).collect();
@@ -50,10 +50,10 @@ pub(super) fn load(text: &str) -> Result<Load, String> {
     }
 }
 
-/// The loads of this machine.
+/// Returns the loads of this machine.
 ///
 /// # Errors
-/// If nothing can be sent without loss, with what to do.
+/// If no load fits, with a remedy.
 pub(super) fn loads(rigs: &[Rig; 2], plan: &Plan, quiet: &mut Quiet) -> anyhow::Result<Vec<Load>> {
     FIRST.iter().map(|first| size(rigs, plan, quiet, *first)).collect()
 }
@@ -75,7 +75,7 @@ fn size(rigs: &[Rig; 2], plan: &Plan, quiet: &mut Quiet, first: Load) -> anyhow:
         );
         anyhow::Ok(seen)
     };
-    // The guest gets more than it can do, so that what it takes for each is known.
+    // The guest is overloaded, so that its time for each datagram is known.
     let (mut first, mut seen) = (first, trial(first)?);
     for _ in 0..TRIALS {
         if seen.loss >= TOO_MUCH {

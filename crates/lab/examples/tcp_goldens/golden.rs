@@ -1,4 +1,4 @@
-//! Traces as text, and what it means that two of them agree.
+//! Traces as text, and the comparison of two traces.
 //!
 //! `crates/sim/tests/tcp_kernel` reads this format; `docs/tcp-oracles.md` describes it.
 
@@ -7,14 +7,14 @@ use std::fmt::Write;
 use crate::relay::{Entry, What};
 use crate::scenarios::{Acks, DELAY_MS, MSS, Scenario};
 
-/// From this time between two segments on it was a timer that sent the second one.
+/// Gaps of this length or more between two segments come from a timer.
 const TIMER_MS_MIN: u64 = 100;
-/// The kernel's wheel of timers is coarser the longer they run: by an eighth of their time.
+/// The kernel's timer wheel is coarser for longer timers: by this part of their time.
 const WHEEL: u64 = 8;
 
-/// Where two runs of a scenario differ; `None` if they agree. The two directions are compared by
-/// themselves, for which of two segments that cross came first depends on the machine; and of the
-/// times those between segments, for after a timer all of them shift.
+/// Returns the first difference of two runs of a scenario; `None` if they agree. Each direction is
+/// compared by itself, because the order of two segments that cross depends on the machine. Gaps
+/// between segments are compared, not absolute times, because after a timer all later times shift.
 pub(crate) fn difference(a: &[Entry], b: &[Entry], spread_ms_max: u64) -> Option<String> {
     for data in [true, false] {
         let mut a = a.iter().filter(|entry| entry.is_data() == data);
@@ -46,13 +46,13 @@ fn text(a: Option<&Entry>, b: Option<&Entry>) -> String {
     format!("`{}`, `{}`, or the time before them", line(a).trim(), line(b).trim())
 }
 
-/// The run that ended first: the machine disturbed it least.
+/// Returns the run that ended first: the machine disturbed it least.
 pub(crate) fn fastest(mut runs: Vec<Vec<Entry>>) -> Vec<Entry> {
     runs.sort_by_key(|run| run.last().map(|entry| entry.at));
     runs.swap_remove(0)
 }
 
-/// The text of a golden.
+/// Renders a golden as text.
 pub(crate) fn render(scenario: &Scenario, entries: &[Entry], kernel: &str, date: &str) -> String {
     let mut text = String::new();
     let on = |yes| if yes { "on" } else { "off" };

@@ -1,4 +1,4 @@
-//! Goldens of TCP: what the kernel of this machine sends when chosen segments are lost.
+//! Goldens of TCP: the segments that this machine's kernel sends when chosen segments are lost.
 //!
 //! ```text
 //! make goldens                    every scenario, into crates/sim/tests/goldens (needs root)
@@ -14,13 +14,13 @@
 //! ```
 //!
 //! Every frame is delayed by the same time, so that the delay and not this machine decides in which
-//! round trip a segment falls. The relay drops what the scenario names and nothing else. A scenario
-//! is run [`RUNS`] times; it is written only if all runs sent the same segments in the same order,
-//! both ways, at times that differ by at most [`SPREAD_MS_MAX`]. If not, it is tried again
-//! [`ATTEMPTS`] times at most.
+//! round trip a segment falls. The relay drops only the segments that the scenario names. A
+//! scenario is run [`RUNS`] times; it is written only if all runs sent the same segments in the
+//! same order, both ways, at times that differ by at most [`SPREAD_MS_MAX`]. If not, it is tried
+//! again [`ATTEMPTS`] times at most.
 //!
-//! Limits: no time is better than a millisecond; a machine that is busy for longer than the spread
-//! makes it fail, never lie.
+//! Limits: no time is better than a millisecond. On a machine that is busy for longer than the
+//! spread a scenario fails; it never gives a wrong golden.
 
 mod golden;
 mod relay;
@@ -38,14 +38,14 @@ use clap::Parser;
 use relay::Entry;
 use scenarios::Scenario;
 
-/// How often each scenario is run.
+/// Number of runs of each scenario.
 const RUNS: usize = 3;
-/// How often that is tried again when runs differ.
+/// Number of attempts when runs differ.
 const ATTEMPTS: usize = 4;
-/// How much the time from one segment to the next may differ between runs.
+/// Largest difference of the time between two segments, from run to run.
 const SPREAD_MS_MAX: u64 = 6;
 
-/// Writes what this machine's TCP sends when chosen segments are lost.
+/// Writes the segments that this machine's TCP sends when chosen segments are lost.
 #[derive(Parser)]
 struct Arguments {
     /// The folder of the goldens
@@ -82,7 +82,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The trace of a scenario, if its runs agree.
+/// Returns the trace of a scenario, if its runs agree.
 fn agreed(scenario: &Scenario, stop: &AtomicBool) -> anyhow::Result<Option<Vec<Entry>>> {
     for _ in 0..ATTEMPTS {
         let mut runs = Vec::new();

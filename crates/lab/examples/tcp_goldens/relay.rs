@@ -1,9 +1,9 @@
 //! The wire between the namespaces: it delays, logs and drops.
 //!
-//! Both TAPs are read as soon as they have something; a frame gets the time at which it was read
-//! and leaves by the other TAP [`DELAY_MS`] later. The log begins with the first segment of data,
-//! which is at time zero, and ends when all data is acknowledged. Of what the receiver sends only
-//! acknowledgements are logged, and nothing of the handshake.
+//! Both TAPs are read as soon as they have frames. A frame gets the time at which it was read and
+//! leaves by the other TAP [`DELAY_MS`] later. The log begins with the first segment of data, which
+//! is at time zero, and ends when all data is acknowledged. Only acknowledgements of the receiver
+//! are logged, and no segment of the handshake.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -21,18 +21,18 @@ use crate::scenarios::{DELAY_MS, Scenario};
 use crate::segment::{self, Segment};
 
 const DELAY: Duration = Duration::from_millis(DELAY_MS);
-/// How long a run may take.
+/// Time limit of a run.
 const RUN_MAX: Duration = Duration::from_secs(30);
-/// How long the relay waits at most before it looks whether it should stop.
+/// Longest wait of the relay before it checks whether it should stop.
 const IDLE: Duration = Duration::from_millis(50);
 const BATCH_FRAMES: usize = 16;
-/// Frames of the longest queue, one batch, and some.
+/// Frames of the longest queue, of one batch, and some spare.
 const POOL_FRAMES: u32 = 64;
 
-/// What a segment was.
+/// Kind of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// Data: its first byte counted from zero, its size, and whether bytes of it were sent before.
+    /// Data: first byte counted from zero, size, and whether some of the bytes were sent before.
     Data { seq: u32, size: u32, again: bool },
     /// An acknowledgement, with its SACK blocks (first and last plus one).
     Ack { ack: u32, sack: Vec<(u32, u32)> },
@@ -44,12 +44,12 @@ pub(crate) struct Entry {
     /// The time since the first segment of data.
     pub(crate) at: Duration,
     pub(crate) what: What,
-    /// Whether the relay dropped it.
+    /// True if the relay dropped the segment.
     pub(crate) lost: bool,
 }
 
 impl Entry {
-    /// The time rounded to milliseconds.
+    /// Returns the time rounded to milliseconds.
     pub(crate) fn at_ms(&self) -> u64 {
         u64::try_from((self.at + Duration::from_micros(500)).as_millis()).unwrap_or(u64::MAX)
     }
@@ -59,16 +59,16 @@ impl Entry {
     }
 }
 
-/// Which way a frame goes; the index of the TAP that it comes from.
+/// Direction of a frame: the index of the TAP that it comes from.
 const FROM_SENDER: usize = 0;
 
-/// What was seen of the connection so far.
+/// State of the connection so far.
 struct Log<'a> {
     scenario: &'a Scenario,
     /// The sequence number of the first byte of data.
     base: Option<u32>,
     begin: Option<Instant>,
-    /// How often a segment that begins at this byte was sent.
+    /// Number of transmissions by the first byte of the segment.
     sent: BTreeMap<u32, u32>,
     end_sent: u32,
     acks: u32,
@@ -77,7 +77,7 @@ struct Log<'a> {
 }
 
 impl Log<'_> {
-    /// Notes a segment. Whether it goes on.
+    /// Logs a segment. Returns true if the segment is forwarded.
     fn pass(&mut self, from: usize, segment: &Segment, now: Instant) -> bool {
         if segment.syn {
             if from == FROM_SENDER {
@@ -165,7 +165,7 @@ pub(crate) fn run(
     Ok(log.entries)
 }
 
-/// Waits for a frame, or for the time at which one leaves.
+/// Waits for a frame, or for the time at which the next one leaves.
 fn wait(taps: &[TapPort; 2], queues: &[VecDeque<(Instant, Vec<u8>)>; 2]) -> anyhow::Result<()> {
     let next = queues.iter().filter_map(|queue| queue.front()).map(|(due, _)| *due).min();
     let left = next.map_or(IDLE, |due| due.saturating_duration_since(Instant::now()).min(IDLE));
@@ -191,7 +191,7 @@ fn read(tap: &mut TapPort, pool: &mut Pool, batch: &mut Batch<FrameBuf>) -> anyh
     Ok(())
 }
 
-/// Hands on what is due.
+/// Forwards the frames that are due.
 fn deliver(queue: &mut VecDeque<(Instant, Vec<u8>)>, tap: &mut TapPort) -> anyhow::Result<()> {
     while let Some((_, frame)) = queue.pop_front_if(|(due, _)| *due <= Instant::now()) {
         let size = u32::try_from(frame.len())?;

@@ -1,6 +1,6 @@
 //! Two namespaces with one TAP each, and the two programs that talk through them.
 //!
-//! Everything is made for one run and removed after it, also when it fails: the TAPs go with their
+//! Everything is made for one run and removed after it, also when it fails: the TAPs with their
 //! descriptors, the namespaces with [`Namespaces`]. Settings are written in the new namespaces
 //! only; nothing of the machine itself is changed.
 
@@ -27,14 +27,14 @@ const DEVICE: &str = "tap0";
 const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 71, 0, 1), Ipv4Addr::new(10, 71, 0, 2)];
 const MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0x71, 1]), Mac([2, 0, 0, 0, 0x71, 2])];
 const PORT: u16 = 7100;
-/// In bytes; more than any scenario has in flight.
+/// Receive window in bytes; larger than the bytes in flight of any scenario.
 const RECEIVE_WINDOW: &str = "64000";
-/// How long the connection stands before the first byte is written.
+/// Time between the connection and the first write.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How long a thread sleeps before it looks again whether the run is over.
+/// Sleep of a thread between two checks whether the run is over.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What is set in both namespaces, beside `tcp_sack`.
+/// Settings of both namespaces, beside `tcp_sack`.
 const SETTINGS: [(&str, &str); 19] = [
     ("tcp_timestamps", "0"),
     ("tcp_dsack", "0"),
@@ -43,10 +43,10 @@ const SETTINGS: [(&str, &str); 19] = [
     ("tcp_frto", "0"),
     ("tcp_recovery", "0"),
     ("tcp_early_retrans", "0"),
-    // Nothing is learned from one run for the next.
+    // No run learns from the one before.
     ("tcp_no_metrics_save", "1"),
     ("tcp_slow_start_after_idle", "1"),
-    // Each segment of new data is one segment on the wire, and each arrival may make an answer.
+    // Each segment of new data is one segment on the wire, and each arrival may cause an answer.
     ("tcp_retrans_collapse", "0"),
     ("tcp_autocorking", "0"),
     ("tcp_comp_sack_nr", "0"),
@@ -61,7 +61,7 @@ const SETTINGS: [(&str, &str); 19] = [
     ("tcp_mtu_probing", "0"),
 ];
 
-/// What the program says before it makes anything.
+/// Returns the announcement that is printed before anything is made.
 pub(crate) fn announcement() -> String {
     format!(
         "makes the namespaces {} for each run, with a TAP {DEVICE} in each, and removes them; \
@@ -70,20 +70,20 @@ pub(crate) fn announcement() -> String {
     )
 }
 
-/// The release of the kernel.
+/// Returns the release of the kernel.
 pub(crate) fn kernel() -> anyhow::Result<String> {
     let text = std::fs::read_to_string("/proc/sys/kernel/osrelease")?;
-    // What a distribution adds says nothing about TCP.
+    // The suffix of a distribution says nothing about TCP.
     Ok(text.trim().split('-').next().unwrap_or_default().to_owned())
 }
 
-/// Today.
+/// Returns today's date.
 pub(crate) fn date() -> anyhow::Result<String> {
     let output = Command::new("date").args(["-u", "+%Y-%m-%d"]).output().context("running date")?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// The namespaces; gone when this is dropped.
+/// The namespaces; removed when this is dropped.
 struct Namespaces;
 
 impl Namespaces {
@@ -142,7 +142,7 @@ pub(crate) fn run(scenario: &Scenario, stop: &AtomicBool) -> anyhow::Result<Vec<
         let ends = ends.map(|(name, end)| {
             end.join().map_err(|_| anyhow!("the {name} panicked"))?.context(name)
         });
-        // An end that failed says more than the relay, which only waited in vain.
+        // The error of an end says more than that of the relay, which only waited in vain.
         ends.into_iter().collect::<anyhow::Result<Vec<()>>>()?;
         entries
     })
@@ -172,11 +172,11 @@ fn open(side: usize, scenario: &Scenario) -> anyhow::Result<TapPort> {
     let (own, other) = (ADDRESSES[side].to_string(), ADDRESSES[1 - side].to_string());
     let (mss, window) = (MSS.to_string(), scenario.initial_window.to_string());
     let in_netns = |arguments: &[&str]| ip(&[&["-n", name], arguments].concat());
-    // One segment in each of the kernel's own packets, as on a wire.
+    // One segment in each packet of the kernel, as on a wire.
     in_netns(&["link", "set", DEVICE, "gso_max_segs", "1"])?;
     in_netns(&["address", "add", &format!("{own}/32"), "dev", DEVICE])?;
     let quickack = if scenario.acks == Acks::Each { "1" } else { "0" };
-    // A window that never changes: an acknowledgement that moves it counts as no duplicate.
+    // A fixed window: an acknowledgement that moves the window does not count as a duplicate.
     let route = ["route", "add", &other, "dev", DEVICE, "advmss", &mss, "initcwnd", &window];
     in_netns(&[&route[..], &["quickack", quickack, "window", RECEIVE_WINDOW]].concat())?;
     let mac = MACS[1 - side].to_string();
@@ -184,7 +184,7 @@ fn open(side: usize, scenario: &Scenario) -> anyhow::Result<TapPort> {
     Ok(tap)
 }
 
-/// Takes the connection and reads nothing, so that no answer depends on when it reads.
+/// Accepts the connection and reads nothing, so that no answer depends on the time of a read.
 fn receive(scenario: &Scenario, listening: &AtomicBool, over: &AtomicBool) -> anyhow::Result<()> {
     enter(NAMESPACES[1])?;
     let listener = TcpListener::bind(SocketAddrV4::new(ADDRESSES[1], PORT))?;
@@ -203,7 +203,7 @@ fn receive(scenario: &Scenario, listening: &AtomicBool, over: &AtomicBool) -> an
     Ok(())
 }
 
-/// Connects and writes what the scenario says when it says so.
+/// Connects and performs the writes of the scenario at their times.
 fn send(scenario: &Scenario, listening: &AtomicBool, over: &AtomicBool) -> anyhow::Result<()> {
     enter(NAMESPACES[0])?;
     while !listening.load(Ordering::Relaxed) && !over.load(Ordering::Relaxed) {

@@ -1,11 +1,11 @@
-//! What is lost, scenario by scenario, and where the simulator is not expected to follow.
+//! The scenarios: the segments that are lost, and the deviations expected of the simulator.
 
 /// The payload of a full segment, in bytes.
 pub(crate) const MSS: u32 = 1000;
-/// The delay of every frame in one direction; a round trip takes twice that.
+/// The delay of every frame in one direction; a round trip takes twice this time.
 pub(crate) const DELAY_MS: u64 = 10;
 
-// Why the simulator does not follow the kernel.
+// Reasons of the simulator's deviations from the kernel.
 const PRR: &str = "the kernel sends in recovery by RFC 6937, the simulator by the pipe of RFC 6675";
 const PRR_WITHOUT_SACK: &str =
     "the kernel sends in recovery by RFC 6937, the simulator by the inflated window of RFC 6582";
@@ -27,14 +27,14 @@ const FLIGHT_SIZE: &str = "the kernel reduces its window, the simulator what was
 const CREDIT: &str = "the segment that ends recovery counts for the next increase of the kernel's \
                       window, not for the simulator's";
 
-/// When the receiver answers.
+/// Acknowledgement strategy of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acks {
     /// Every segment at once.
     Each,
     /// Every second segment, or after a while.
     Delayed,
-    /// As the kernel does by itself: each of the first ones, then every second.
+    /// The kernel's default: each of the first segments, then every second.
     Quick,
 }
 
@@ -42,26 +42,26 @@ pub(crate) enum Acks {
 pub(crate) struct Scenario {
     /// The name of its file.
     pub(crate) name: &'static str,
-    /// What happens, in words.
+    /// Description of the transfer, in words.
     pub(crate) about: &'static str,
     /// The congestion control, as the kernel calls it.
     pub(crate) algorithm: &'static str,
     pub(crate) sack: bool,
     pub(crate) acks: Acks,
-    /// In segments.
+    /// Initial congestion window in segments.
     pub(crate) initial_window: u32,
-    /// When how many bytes are written: milliseconds after the first write, bytes.
+    /// Writes of the sender: milliseconds after the first write, bytes.
     pub(crate) sends: Vec<(u64, u32)>,
-    /// Segments by their first byte, and which of their transmissions are lost, from 1.
+    /// Lost segments by their first byte, with the numbers of their lost transmissions, from 1.
     pub(crate) lost_data: Vec<(u32, Vec<u32>)>,
-    /// Acknowledgements by their number, from 1.
+    /// Lost acknowledgements by their number, from 1.
     pub(crate) lost_acks: Vec<u32>,
     /// Deviations of the simulator, as `docs/tcp-oracles.md` describes them.
     pub(crate) deviations: Vec<String>,
 }
 
 impl Scenario {
-    /// All bytes that are written.
+    /// Returns the number of bytes that are written.
     pub(crate) fn bytes(&self) -> u32 {
         self.sends.iter().map(|(_, bytes)| bytes).sum()
     }
@@ -101,7 +101,7 @@ impl Scenario {
         self
     }
 
-    /// From a time on, `limits` hold instead of equality.
+    /// Adds a deviation: from a time on, `limits` hold instead of equality.
     fn deviates(mut self, name: &str, from_ms: u64, limits: &str, reason: &str) -> Self {
         self.deviations.push(format!("{name} from {from_ms} ms, {limits}: {reason}"));
         self
@@ -147,7 +147,7 @@ fn cubic(name: &'static str, segments: u32, about: &'static str) -> Scenario {
     transfer("cubic", name, segments, about)
 }
 
-/// All scenarios.
+/// Returns all scenarios.
 pub(crate) fn all() -> Vec<Scenario> {
     [reno_with_sack(), reno_without_sack(), tails(), others()].into_iter().flatten().collect()
 }
@@ -242,8 +242,8 @@ fn reno_without_sack() -> Vec<Scenario> {
     ]
 }
 
-/// Losses when there is nothing more to send: what is sent in recovery is specified alike, and the
-/// next burst shows the window that is left.
+/// Returns scenarios with losses at the end of the data. Recovery is specified alike for both
+/// stacks, and the next burst shows the remaining window.
 fn tails() -> Vec<Scenario> {
     vec![
         reno("reno-tail", 30, "the first segment of the last window is lost; then more data")

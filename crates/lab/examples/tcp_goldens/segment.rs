@@ -1,4 +1,4 @@
-//! What the relay has to know about one frame.
+//! Fields of a frame that the relay needs.
 
 use sluice_wire::tcp::flags;
 use sluice_wire::{ethernet, ipv4, tcp};
@@ -17,11 +17,11 @@ pub(crate) struct Segment {
     pub(crate) ack: u32,
     pub(crate) size: u32,
     pub(crate) syn: bool,
-    /// First and last plus one, most recent block first.
+    /// SACK blocks: first and last plus one, most recent block first.
     pub(crate) sack: Vec<(u32, u32)>,
 }
 
-/// The segment in an Ethernet frame; `None` if it is anything else.
+/// Parses the segment in an Ethernet frame; `None` if the frame holds anything else.
 pub(crate) fn parse(frame: &[u8]) -> Option<Segment> {
     let frame = ethernet::Frame::new_checked(frame).ok()?;
     if frame.ethertype().0 != ETHERTYPE_IPV4 {
@@ -42,7 +42,7 @@ pub(crate) fn parse(frame: &[u8]) -> Option<Segment> {
     })
 }
 
-/// The SACK blocks among a header's options; `None` if there are none.
+/// Returns the SACK blocks among a header's options; `None` if there are none.
 fn sack(mut options: &[u8]) -> Option<Vec<(u32, u32)>> {
     loop {
         match *options.first()? {

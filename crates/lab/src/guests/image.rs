@@ -1,5 +1,5 @@
-//! What virtual machines boot: the kernel and file system of `scripts/guest.sh`, with this program
-//! and its libraries behind.
+//! The image of a virtual machine: the kernel and file system of `scripts/guest.sh`, followed by
+//! this program and its libraries.
 //!
 //! The kernel unpacks several archives that stand one after the other (Documentation, "initramfs
 //! buffer format"): the first is compressed, the second is plain `newc`, which has to begin at a
@@ -12,11 +12,11 @@ use anyhow::Context;
 
 use crate::scenario::Vnic;
 
-/// A regular file that may be run, and a folder, in `st_mode`.
+/// File types and modes in `st_mode`: an executable regular file, and a folder.
 const FILE: u32 = 0o100_755;
 const FOLDER: u32 = 0o040_755;
-/// Runs in a machine when it has booted. The number in the serial port's name is that of its device
-/// among all of virtio; only one process may open it.
+/// Start script of a machine, run after the boot. The number in the serial port's name is that of
+/// its device among all of virtio; only one process may open the port.
 const LAB: &str = "\
 #!/bin/busybox sh
 export PATH=/opt:/bin
@@ -34,7 +34,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// Puts a program behind the file system, into a new file of this folder.
+    /// Appends a program to the file system, in a new file of this folder.
     pub(super) fn pack(program: &Path, vnic: Vnic, folder: &Path) -> anyhow::Result<Self> {
         let program = program.canonicalize().context("the path of the program")?;
         let (name, script) = match vnic {
@@ -65,14 +65,14 @@ impl Image {
     }
 }
 
-/// The folder of kernel and file system, beside what cargo built.
+/// Finds a file of the kernel or file system in the folder beside cargo's output.
 fn find(program: &Path, name: &str) -> Option<PathBuf> {
     let whole =
         |folder: &PathBuf| ["vmlinuz", "initrd.gz"].iter().all(|name| folder.join(name).is_file());
     program.ancestors().map(|folder| folder.join(name)).find(whole)
 }
 
-/// The program without what only a debugger reads, which is most of it; the program itself where
+/// Returns the program without its debug information, which is most of it; the program itself if
 /// there is no `strip`.
 fn stripped(program: &Path, folder: &Path) -> PathBuf {
     let small = folder.join("sluice-stripped");
@@ -80,7 +80,8 @@ fn stripped(program: &Path, folder: &Path) -> PathBuf {
     if done.is_ok_and(|output| output.status.success()) { small } else { program.to_owned() }
 }
 
-/// The shared libraries of a program, the loader among them; none of one that is linked statically.
+/// Returns the shared libraries of a program, the loader among them; none if it is linked
+/// statically.
 fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("starting ldd")?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -89,7 +90,7 @@ fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths.map(PathBuf::from).collect())
 }
 
-/// A cpio archive in the format `newc`, behind what is there already.
+/// A cpio archive in the format `newc`, appended to existing bytes.
 struct Archive<'a> {
     bytes: &'a mut Vec<u8>,
     folders: Vec<String>,

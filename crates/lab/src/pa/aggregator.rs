@@ -15,16 +15,16 @@ use super::worker::Service;
 use super::{Cell, HEAD_BYTES, Job, PORT, Report, echo, socket};
 use crate::{counters, netns};
 
-/// A query that has not ended after this time breaks its cell.
+/// Time limit of a query; a longer one breaks its cell.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time between two reports of progress.
 const PROGRESS: Duration = Duration::from_millis(250);
 
-/// The role of the aggregator.
+/// Runs the aggregator.
 ///
 /// # Errors
 ///
-/// Its input is not understood or its output is closed.
+/// The input is not understood or the output is closed.
 pub(crate) fn run() -> anyhow::Result<()> {
     let mut services = Services::default();
     say(&Report::Ready)?;
@@ -48,7 +48,7 @@ fn say(report: &Report) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What runs beside the jobs.
+/// Services that run beside the jobs.
 #[derive(Default)]
 struct Services {
     service: Option<Service>,
@@ -104,7 +104,8 @@ fn work(job: &Job, services: &mut Services) -> anyhow::Result<Report> {
     }
 }
 
-/// Connections last for the cell: congestion windows are those of a service that has run a while.
+/// Runs a cell. Connections last for the cell: congestion windows are those of a service that has
+/// run a while.
 fn run_cell(cell: &Cell) -> anyhow::Result<Report> {
     let mut peers = Peers::connect(&cell.workers, &cell.congestion)?;
     let gap = Duration::from_micros(u64::from(cell.gap_us));
@@ -138,7 +139,7 @@ fn run_cell(cell: &Cell) -> anyhow::Result<Report> {
     Ok(Report::Cell { fct_ns, broken })
 }
 
-/// Connections to workers, and how much of the current answer each still owes.
+/// Connections to workers, and the bytes of the current answer that each still owes.
 struct Peers {
     epoll: OwnedFd,
     streams: Vec<TcpStream>,
@@ -168,8 +169,8 @@ impl Peers {
         })
     }
 
-    /// One query to all: from the first request to the last byte, in nanoseconds. The worker that
-    /// is asked first changes from query to query.
+    /// Sends one query to all. Returns the time from the first request to the last byte, in
+    /// nanoseconds. The worker that is asked first changes from query to query.
     fn query(&mut self, number: u64, bytes: u64, patience: Duration) -> anyhow::Result<u64> {
         ensure!(bytes >= HEAD_BYTES as u64, "an answer has {HEAD_BYTES} bytes at least");
         let mut request = bytes.to_le_bytes().to_vec();
@@ -204,7 +205,7 @@ impl Peers {
         Ok(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Reads what is there; true: this made the answer complete.
+    /// Reads the available bytes; returns true if the answer is now complete.
     fn read(&mut self, index: usize, bytes: u64, number: u64) -> anyhow::Result<bool> {
         loop {
             let got = match (&self.streams[index]).read(&mut self.buffer) {

@@ -1,4 +1,4 @@
-//! ICMP echo (RFC 792): whether another container is there, and how far away.
+//! ICMP echo (RFC 792): reachability of another container and its round-trip time.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use rustix::net::{
 const ECHO_REPLY: u8 = 0;
 const ECHO_REQUEST: u8 = 8;
 const PAYLOAD: usize = 56;
-/// How long one echo may take.
+/// Time limit of one echo.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Sends echo requests, one after the other; the times of those that were answered.
+/// Sends echo requests, one after the other; returns the times of the answered ones.
 pub(crate) fn ping(to: Ipv4Addr, count: u32) -> anyhow::Result<Vec<u64>> {
     let socket = socket_with(
         AddressFamily::INET,
@@ -59,7 +59,7 @@ fn message(kind: u8, id: [u8; 2], number: [u8; 4]) -> Vec<u8> {
     message
 }
 
-/// Whether an IPv4 packet is the answer of `from` to the request.
+/// Returns true if an IPv4 packet is the answer of `from` to the request.
 fn is_reply(packet: &[u8], from: Ipv4Addr, request: &[u8]) -> bool {
     let Some(&first) = packet.first() else { return false };
     let header = usize::from(first & 0x0f) * 4;
@@ -71,7 +71,7 @@ fn is_reply(packet: &[u8], from: Ipv4Addr, request: &[u8]) -> bool {
         && checksum(message) == 0
 }
 
-/// RFC 1071 over a whole number of 16-bit words.
+/// Computes the checksum of RFC 1071, over a whole number of 16-bit words.
 fn checksum(bytes: &[u8]) -> u16 {
     let words = bytes
         .chunks(2)

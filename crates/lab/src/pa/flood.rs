@@ -1,4 +1,4 @@
-//! Datagrams in one direction, as many as go: who sends them, and who counts them.
+//! A flood of datagrams in one direction: the sender, and the sink that counts them.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-/// Where they go.
+/// UDP port of the sink.
 const PORT: u16 = 5202;
-/// A sink has received everything when nothing came for so long.
+/// A sink that receives nothing for this time has received everything.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// Sends for a while, and says how many the kernel has taken.
+/// Sends for a while; returns the number of datagrams that the kernel has accepted.
 pub(super) fn send(to: Ipv4Addr, bytes: u16, time: Duration) -> anyhow::Result<u64> {
     let socket = UdpSocket::bind("0.0.0.0:0").context("a socket")?;
     socket.connect(SocketAddrV4::new(to, PORT)).context("connecting")?;
@@ -21,7 +21,7 @@ pub(super) fn send(to: Ipv4Addr, bytes: u16, time: Duration) -> anyhow::Result<u
     let end = Instant::now() + time;
     let mut sent = 0;
     while Instant::now() < end {
-        // A refusal is no loss: the program knows.
+        // A refused datagram is no loss: the program knows about it.
         if socket.send(&payload).is_ok() {
             sent += 1;
         }
@@ -29,14 +29,14 @@ pub(super) fn send(to: Ipv4Addr, bytes: u16, time: Duration) -> anyhow::Result<u
     Ok(sent)
 }
 
-/// Counts what comes, in a thread of its own, until the process ends.
+/// A counter of received datagrams, in a thread of its own, until the process ends.
 #[derive(Debug)]
 pub(super) struct Sink {
     received: Arc<AtomicU64>,
 }
 
 impl Sink {
-    /// Listens.
+    /// Starts to listen.
     pub(super) fn start() -> anyhow::Result<Self> {
         let socket = UdpSocket::bind(("0.0.0.0", PORT)).context("listening for datagrams")?;
         let received = Arc::new(AtomicU64::new(0));
@@ -50,7 +50,7 @@ impl Sink {
         Ok(Self { received })
     }
 
-    /// How many came since it was asked last, when no more come.
+    /// Waits until no more datagrams arrive; returns the number received since the last call.
     pub(super) fn take(&self) -> u64 {
         let mut before = self.received.load(Ordering::Relaxed);
         loop {

@@ -1,7 +1,7 @@
 //! The workers and the aggregator as processes in their namespaces, or in virtual machines.
 //!
-//! Each holds the other end of a pipe, or of a machine's serial port, to this program and ends when
-//! that is closed, so that none outlives a program that was killed.
+//! Each process holds one end of a pipe, or of a machine's serial port, to this program. It ends
+//! when the other end is closed, so that no process outlives a program that was killed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -19,10 +19,10 @@ use crate::plan::Container;
 use crate::state::{Process, State};
 use crate::{interrupt, netns};
 
-/// How long a process may take until it is ready.
+/// Time limit for a process to become ready.
 const READY: Duration = Duration::from_secs(10);
 
-/// A process of the workload. Dropped, it ends.
+/// A process of the workload. It ends when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Role {
     name: String,
@@ -34,7 +34,7 @@ pub(crate) struct Role {
 enum Body {
     /// A child of this process.
     Child(Child),
-    /// In a virtual machine, at the other end of its serial port.
+    /// A process in a virtual machine, at the other end of the serial port.
     Far(UnixStream),
 }
 
@@ -55,7 +55,7 @@ impl Role {
         Ok(Self { name, body: Body::Child(child), lines })
     }
 
-    /// One that runs in a virtual machine.
+    /// Returns a role that runs in a virtual machine.
     fn far(name: String, stream: UnixStream) -> anyhow::Result<Self> {
         let lines = lines_of(stream.try_clone().context("a second handle of a socket")?);
         Ok(Self { name, body: Body::Far(stream), lines })
@@ -71,7 +71,7 @@ impl Role {
         Ok(())
     }
 
-    /// The next line that it says.
+    /// Waits for the next line of output.
     fn line(&self, patience: Duration) -> anyhow::Result<String> {
         let deadline = Instant::now() + patience;
         loop {
@@ -87,7 +87,7 @@ impl Role {
         }
     }
 
-    /// Its number; none of a process in a virtual machine.
+    /// Returns the process id; none for a process in a virtual machine.
     pub(crate) fn pid(&self) -> Option<u32> {
         match &self.body {
             Body::Child(child) => Some(child.id()),
@@ -96,7 +96,7 @@ impl Role {
     }
 }
 
-/// The lines that are read, by a thread of their own.
+/// Reads lines in a thread of its own.
 fn lines_of(output: impl Read + Send + 'static) -> Receiver<String> {
     let (sender, lines) = sync_channel(64);
     std::thread::spawn(move || {
@@ -168,7 +168,7 @@ pub(crate) struct Aggregator {
 }
 
 impl Aggregator {
-    /// Starts it.
+    /// Starts the aggregator of a container.
     pub(crate) fn start(
         container: &Container,
         state: &mut State,
@@ -181,12 +181,12 @@ impl Aggregator {
         Ok(aggregator)
     }
 
-    /// One in a virtual machine that boots: what is at the other end of its serial port.
+    /// Returns the aggregator of a booting virtual machine, at the other end of its serial port.
     pub(crate) fn far(name: &str, port: UnixStream) -> anyhow::Result<Self> {
         Ok(Self { role: Role::far(name.to_owned(), port)? })
     }
 
-    /// Waits until it takes jobs.
+    /// Waits until the aggregator takes jobs.
     pub(crate) fn ready(&self, patience: Duration) -> anyhow::Result<()> {
         match self.report(patience)? {
             Report::Ready => Ok(()),
@@ -194,7 +194,7 @@ impl Aggregator {
         }
     }
 
-    /// Does a job. `progress` hears how many queries are done.
+    /// Runs a job. `progress` gets the number of queries done.
     pub(crate) fn run(
         &mut self,
         job: &Job,
@@ -205,14 +205,14 @@ impl Aggregator {
         self.end(patience, progress)
     }
 
-    /// Gives it a job; [`Self::end`] waits for its end.
+    /// Starts a job; [`Self::end`] waits for its end.
     pub(crate) fn begin(&mut self, job: &Job) -> anyhow::Result<()> {
         let line = serde_json::to_string(job)? + "\n";
         let name = self.role.name.clone();
         self.role.write(&line).with_context(|| format!("giving {name} a job"))
     }
 
-    /// Waits for the end of a job. `progress` hears how many queries are done.
+    /// Waits for the end of a job. `progress` gets the number of queries done.
     pub(crate) fn end(
         &mut self,
         patience: Duration,

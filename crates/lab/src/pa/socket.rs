@@ -16,21 +16,22 @@ fn socket(congestion: &str) -> anyhow::Result<OwnedFd> {
         None,
     )?;
     prepare(&socket, congestion)?;
-    // Before the handshake: the window scale is chosen from it.
+    // Set before the handshake: the window scale is chosen from it.
     sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES)?;
     sockopt::set_socket_send_buffer_size_force(&socket, BUFFER_BYTES)?;
     Ok(socket)
 }
 
-/// What every connection has. A kernel whose default differs does not hand it down to accepted
-/// sockets of namespaces that may not choose it, so each is set by itself.
+/// Sets the options of every connection. Accepted sockets do not inherit the congestion control in
+/// a namespace that may not choose it if the kernel's default differs, so each socket is set by
+/// itself.
 pub(crate) fn prepare(socket: impl AsFd, congestion: &str) -> anyhow::Result<()> {
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_tcp_congestion(&socket, congestion)
         .with_context(|| format!("this kernel has no congestion control {congestion}"))
 }
 
-/// Listens.
+/// Returns a listening socket.
 pub(crate) fn listener(
     address: Ipv4Addr,
     port: u16,
@@ -44,7 +45,7 @@ pub(crate) fn listener(
     Ok(TcpListener::from(socket))
 }
 
-/// Connects.
+/// Opens a connection.
 pub(crate) fn connection(
     address: Ipv4Addr,
     port: u16,

@@ -10,29 +10,29 @@ use super::{HEAD_BYTES, REQUEST_BYTES, socket};
 /// The longest piece of an answer that is written at once.
 const CHUNK: usize = 1 << 20;
 
-/// The role of a worker. It says `ready` when it listens.
+/// Runs a worker. It prints `ready` once it listens.
 ///
 /// # Errors
 ///
-/// It cannot listen on its address.
+/// The worker cannot listen on its address.
 pub(crate) fn run(address: Ipv4Addr, port: u16, congestion: &str) -> anyhow::Result<()> {
     let _service = Service::start(address, port, congestion)?;
     println!("ready");
-    // The program that started us holds the other end: when it is gone, so are we.
+    // The parent program holds the other end of standard input: this process ends with it.
     let mut sink = [0; 64];
     let mut input = std::io::stdin();
     while input.read(&mut sink)? > 0 {}
     Ok(())
 }
 
-/// What answers, in threads of its own, until the process ends.
+/// The service that answers requests, in threads of its own, until the process ends.
 #[derive(Debug)]
 pub(super) struct Service {
     congestion: Arc<Mutex<String>>,
 }
 
 impl Service {
-    /// Listens.
+    /// Starts to listen.
     pub(super) fn start(address: Ipv4Addr, port: u16, congestion: &str) -> anyhow::Result<Self> {
         let listener = socket::listener(address, port, congestion)?;
         let congestion = Arc::new(Mutex::new(congestion.to_owned()));
@@ -42,7 +42,7 @@ impl Service {
                 let name = congestion.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 thread::spawn(move || {
                     if socket::prepare(&stream, &name).is_ok() {
-                        // A connection that breaks is the aggregator's to report.
+                        // The aggregator reports a broken connection.
                         let _ = serve(stream);
                     }
                 });
@@ -51,7 +51,7 @@ impl Service {
         Ok(service)
     }
 
-    /// The congestion control of connections that come from now on.
+    /// Sets the congestion control of new connections.
     pub(super) fn change(&self, congestion: &str) {
         let mut name = self.congestion.lock().unwrap_or_else(PoisonError::into_inner);
         congestion.clone_into(&mut name);

@@ -1,15 +1,15 @@
 //! Charts as SVG elements inside of a page.
 //!
-//! Colours are classes that the page's style sheet fills in, so that one drawing serves light,
-//! dark and print; every mark has a `<title>` with its numbers. (That is why no chart library is
-//! used: those that draw SVG write fixed colours and no titles.)
+//! Colours are classes that the page's style sheet fills in, so that one drawing serves light, dark
+//! and print. Every mark has a `<title>` with its numbers. (Chart libraries that draw SVG write
+//! fixed colours and no titles, so none is used.)
 
 use std::fmt::Write;
 
 /// Size of a drawing in its own units.
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
-/// What is left free around the plot.
+/// Margins around the plot.
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 14.0;
@@ -18,22 +18,22 @@ const BOTTOM: f64 = 56.0;
 /// A chart of lines, both axes logarithmic.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    /// Below the horizontal axis.
+    /// Label below the horizontal axis.
     pub(crate) x_label: String,
-    /// Beside the vertical axis.
+    /// Label beside the vertical axis.
     pub(crate) y_label: String,
     /// The lines.
     pub(crate) lines: Vec<Line>,
-    /// Levels to compare with.
+    /// Horizontal levels to compare with.
     pub(crate) levels: Vec<Level>,
 }
 
 /// A line.
 #[derive(Debug)]
 pub(crate) struct Line {
-    /// Its class, which is its colour.
+    /// Its CSS class, which decides its colour.
     pub(crate) class: String,
-    /// Whether it is dashed.
+    /// True if the line is dashed.
     pub(crate) dashed: bool,
     /// Its marker.
     pub(crate) marker: Marker,
@@ -46,9 +46,9 @@ pub(crate) struct Line {
 pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) y: f64,
-    /// Both ends, if the point has an interval.
+    /// Both ends of the interval, if the point has one.
     pub(crate) interval: Option<(f64, f64)>,
-    /// What is shown of it when it is pointed at.
+    /// Tooltip of the point.
     pub(crate) title: String,
 }
 
@@ -57,11 +57,11 @@ pub(crate) struct Point {
 pub(crate) struct Level {
     pub(crate) y: f64,
     pub(crate) name: String,
-    /// Whether its name stands below the line instead of above.
+    /// True if the name stands below the line instead of above.
     pub(crate) below: bool,
 }
 
-/// The shape of a point, so that a line is known without its colour.
+/// The shape of a point, so that a line can be recognised without its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Marker {
     /// A disc.
@@ -75,7 +75,7 @@ pub(crate) enum Marker {
 }
 
 impl Marker {
-    /// The shape around a point.
+    /// Draws the shape around a point.
     pub(crate) fn draw(self, x: f64, y: f64, class: &str, title: &str) -> String {
         let shape = match self {
             Self::Disc => format!("M{} {y:.1}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0", x - 4.5),
@@ -104,7 +104,7 @@ impl LogAxis {
         self.from + (self.to - self.from) * part
     }
 
-    /// 1, 2 and 5 times each power of ten that is in the range.
+    /// Returns 1, 2 and 5 times each power of ten in the range.
     fn ticks(&self) -> Vec<f64> {
         let mut ticks = Vec::new();
         let mut decade = 10_f64.powf(self.low.log10().floor());
@@ -122,7 +122,7 @@ impl LogAxis {
 }
 
 impl Lines {
-    /// The drawing; nothing if there is no point.
+    /// Draws the chart; empty if there is no point.
     pub(crate) fn svg(&self) -> String {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         if points().next().is_none() {
@@ -143,7 +143,7 @@ impl Lines {
         for line in &self.lines {
             draw_line(&mut out, line, &x_axis, &y_axis);
         }
-        // Last, with a halo: a name can be read where a line crosses it.
+        // Drawn last, with a halo: a name can be read where a line crosses it.
         for level in &self.levels {
             let y = y_axis.at(level.y) + if level.below { 14.0 } else { -5.0 };
             let _ = write!(
@@ -160,7 +160,7 @@ impl Lines {
         let all: Vec<f64> = self.lines.iter().flat_map(|l| &l.points).map(|p| p.x).collect();
         let low = all.iter().copied().fold(f64::MAX, f64::min);
         let high = all.iter().copied().fold(f64::MIN, f64::max);
-        // A little air, so that no mark lies on the frame; much if there is one place only.
+        // A margin, so that no mark lies on the frame; a large one if there is one place only.
         let air = if high > low { (high / low).powf(0.06) } else { 2.0 };
         LogAxis { low: low / air, high: high * air, from: LEFT, to: WIDTH - RIGHT }
     }
@@ -244,9 +244,9 @@ fn draw_line(out: &mut String, line: &Line, x_axis: &LogAxis, y_axis: &LogAxis) 
 /// A chart of stacked bars in groups.
 #[derive(Debug)]
 pub(crate) struct Bars {
-    /// Below the horizontal axis.
+    /// Label below the horizontal axis.
     pub(crate) x_label: String,
-    /// Beside the vertical axis.
+    /// Label beside the vertical axis.
     pub(crate) y_label: String,
     /// The groups, left to right.
     pub(crate) groups: Vec<Group>,
@@ -268,7 +268,7 @@ pub(crate) struct Bar {
 }
 
 impl Bars {
-    /// The drawing; nothing if there is no bar.
+    /// Draws the chart; empty if there is no bar.
     pub(crate) fn svg(&self) -> String {
         let bars = self.groups.iter().flat_map(|group| &group.bars);
         let sums: Vec<f64> = bars.map(|bar| bar.parts.iter().map(|part| part.1).sum()).collect();
@@ -362,7 +362,7 @@ fn axis_labels(out: &mut String, x_label: &str, y_label: &str) {
     );
 }
 
-/// The next of 1, 2, 3, 4, 6, 8 or 10 times a power of ten.
+/// Returns the next of 1, 2, 3, 4, 6, 8 or 10 times a power of ten.
 fn nice_top(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
@@ -373,7 +373,7 @@ fn nice_top(value: f64) -> f64 {
     fitting.unwrap_or(10.0) * decade
 }
 
-/// A number without needless digits.
+/// Formats a number without needless digits.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 100.0 || v == 0.0 => 0,
@@ -389,7 +389,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// Text for HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

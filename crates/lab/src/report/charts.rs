@@ -15,7 +15,7 @@ const PLACES: [(&str, &str); 5] = [
     ("kernel", "kernel counters"),
 ];
 
-/// All charts, each in a section of its own.
+/// Returns all charts, each in a section of its own.
 pub(super) fn all(content: &Content<'_>) -> String {
     if content.cells.is_empty() {
         return String::new();
@@ -76,8 +76,8 @@ fn section(title: &str, caption: &str, svg: &str, legend: &str) -> String {
     )
 }
 
-/// Which lines there are: policy, variant, congestion control if there are several, and the size if
-/// the horizontal axis is another.
+/// Key of a line: policy, variant, congestion control if there are several, and the size if the
+/// horizontal axis shows another quantity.
 type Key = (String, String, Option<String>, Option<u64>);
 
 fn key(content: &Content<'_>, series: &Series, size: u64) -> Key {
@@ -90,7 +90,7 @@ fn place(content: &Content<'_>, series: &Series, size: u64) -> f64 {
     u32::try_from(whole).map_or(f64::MAX, f64::from)
 }
 
-/// By the policy, or, where there are several, by the congestion control.
+/// Returns the marker of a policy, or of a congestion control if there are several.
 fn marker(policy: &str, tcp: Option<&str>) -> Marker {
     match tcp.unwrap_or(policy) {
         "LL" | "reno" => Marker::Square,
@@ -100,7 +100,7 @@ fn marker(policy: &str, tcp: Option<&str>) -> Marker {
     }
 }
 
-/// The variant of the first cell is drawn solid, others dashed.
+/// Returns true if the variant is drawn dashed: every variant but that of the first cell.
 fn dashed(content: &Content<'_>, variant: &str) -> bool {
     content.cells.first().is_some_and(|cell| cell.series.variant != variant)
 }
@@ -170,7 +170,8 @@ fn gain(content: &Content<'_>, x_label: &str) -> String {
     .svg()
 }
 
-/// Dropped frames of a cell by class of place; the kernel's counters are rows of their own.
+/// Returns the dropped frames of a cell by class of place; the kernel's counters are rows of their
+/// own.
 fn by_place(content: &Content<'_>, cell: &view::Fct) -> BTreeMap<String, u64> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for (name, frames) in &cell.drops {
@@ -215,7 +216,7 @@ fn drops(content: &Content<'_>, x_label: &str) -> String {
         .svg()
 }
 
-/// `gains`: the variant is that of the `LL` which is compared with.
+/// Returns the legend. With `gains`, the variant is that of the `LL` cell which is compared with.
 fn legend<'a>(
     content: &Content<'_>,
     gains: bool,

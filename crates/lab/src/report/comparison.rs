@@ -8,7 +8,7 @@ use super::tables::{section, table};
 use crate::sim::Pair;
 use crate::view::{rows, text};
 
-/// The page.
+/// Draws the page.
 pub(crate) fn html(lab: &Results, sim: &Results, pairs: &[Pair]) -> String {
     let title = format!("Sluice lab and simulation: {}", escape(&lab.name));
     let seed = rows(sim, "sim.settings").next().map(|row| text(row, "seed")).unwrap_or_default();

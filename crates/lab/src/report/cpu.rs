@@ -64,7 +64,7 @@ fn pair(published: f64, model: f64, unit: &str) -> Vec<Bar> {
     vec![bar(PAPER, "paper", published), bar(MODEL, "model", model)]
 }
 
-/// As much of a rule's name as fits below a bar.
+/// Returns a rule's name, shortened to fit below a bar.
 const fn short(rule: Rule) -> &'static str {
     match rule {
         Rule::VsExtend => "vse",
@@ -139,7 +139,7 @@ pub(crate) fn predict(figures: &[Figure]) -> String {
     whole("VS-extend: published and predicted", &about, &body)
 }
 
-/// VM1 below, the others on it.
+/// Returns a bar with VM1 below and the others above.
 fn stack(name: &str, first: f64, total: f64) -> Bar {
     let part = |class: &str, value: f64, who: &str| {
         (class.to_owned(), value, format!("{name}, {who}: {} Mbit/s", number(value)))

@@ -1,9 +1,9 @@
-//! What a reader must know to judge the figures.
+//! Notes for readers who judge the figures.
 
 use super::Content;
 use crate::view::{rows, text};
 
-/// The notes that belong to this run.
+/// Returns the notes that apply to this run.
 pub(super) fn html(content: &Content<'_>) -> String {
     if content.cells.is_empty() && !content.is_simulation {
         return String::new();
@@ -65,7 +65,7 @@ pub(super) fn html(content: &Content<'_>) -> String {
     format!("<section><h2>Notes</h2><ul>{}</ul></section>\n", items.concat())
 }
 
-/// What a reader of a simulation must know.
+/// Notes of a simulation.
 const SIMULATED: [&str; 3] = [
     "<b>What is real.</b> The virtual switches are the product's own code, frame by frame with \
      real headers. The physical switches, the cables, TCP and the hosts' delays are models. A \

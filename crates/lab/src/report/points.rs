@@ -1,4 +1,4 @@
-//! Runs of `flood` beside each other: where each configuration loses, as a table and as a page.
+//! Runs of `flood` side by side: losses of each configuration by stage, as a table and as a page.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::tables::{section, table};
 use crate::flood::POINTS;
 use crate::view::{rows, text};
 
-/// What lies between two points, with the class that it is drawn in.
+/// The stages between two points, with the class in which each is drawn.
 const STAGES: [(&str, &str); 5] = [
     ("sender's stack (1 to 2)", "tor"),
     ("sender's card (2 to 3)", "bridge"),
@@ -26,7 +26,8 @@ struct Line {
     about: String,
     /// Frames at the six points, summed over all runs.
     counts: [f64; 6],
-    /// The share of the first to the last point that is received, of the worst run and the best.
+    /// Share of the first point's frames that reaches the last point, in the worst run and the
+    /// best.
     share: (f64, f64),
 }
 
@@ -51,8 +52,8 @@ impl Line {
         })
     }
 
-    /// The share of what was sent that is lost in each stage. A count that a frame of ARP makes
-    /// larger than the one before is no loss.
+    /// Returns the share of the sent frames that is lost in each stage. ARP frames can make a count
+    /// larger than the one before; that is no loss.
     fn lost(&self) -> [f64; 5] {
         let sent = self.counts[0].max(1.0);
         std::array::from_fn(|at| (self.counts[at] - self.counts[at + 1]).max(0.0) / sent)
@@ -74,11 +75,11 @@ impl Line {
 const HEADINGS: [&str; 9] =
     ["<", "<configuration", "sent", "1 to 2", "2 to 3", "3 to 4", "4 to 5", "5 to 6", "received"];
 
-/// Reads the runs of these folders; gives a table in Markdown and a page.
+/// Reads the runs of these folders; returns a table in Markdown and a page.
 ///
 /// # Errors
 ///
-/// A folder has no result, or none of a flood.
+/// A folder has no result, or no result of a flood.
 pub(crate) fn draw(folders: &[PathBuf]) -> anyhow::Result<(String, String)> {
     let mut lines = Vec::new();
     let mut machine = String::new();

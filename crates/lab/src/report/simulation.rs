@@ -1,4 +1,4 @@
-//! What the report of a simulation has beside the lab's: that it is one, and its own tables.
+//! Parts of the report that only a simulation has: its banner and its own tables.
 
 use sluice_api::results::Row;
 
@@ -8,7 +8,7 @@ use super::tables::{by_size, policy, section, table};
 use crate::stats;
 use crate::view::{self, rows, text};
 
-/// That nothing of this was on a wire, with the seed and what repeats it.
+/// Returns the banner of a simulation, with the seed and the TCP.
 pub(super) fn banner(content: &Content<'_>) -> String {
     let settings = rows(content.results, "sim.settings").next();
     let seed = settings.map(|row| text(row, "seed")).unwrap_or_default();
@@ -23,7 +23,7 @@ pub(super) fn banner(content: &Content<'_>) -> String {
     )
 }
 
-/// All tables that have a row.
+/// Returns all tables that have a row.
 pub(super) fn tables(content: &Content<'_>) -> String {
     [goodput(content), counters(content), fills(content)].concat()
 }
@@ -64,7 +64,7 @@ fn goodput(content: &Content<'_>) -> String {
     )
 }
 
-/// Time-outs, retransmissions and pauses of each cell.
+/// Returns the table of time-outs, retransmissions and pauses of each cell.
 fn counters(content: &Content<'_>) -> String {
     if content.cells.is_empty() {
         return String::new();
@@ -108,7 +108,7 @@ fn counters(content: &Content<'_>) -> String {
     )
 }
 
-/// The most that places of each kind held, over all sizes.
+/// Returns the high-water marks of each kind of place, over all sizes.
 fn fills(content: &Content<'_>) -> String {
     let mut most: Vec<(String, String, String, f64)> = Vec::new();
     for row in rows(content.results, "sim.high_water") {

@@ -1,4 +1,4 @@
-//! The page of a sweep: what each cell came to, beside the others.
+//! The page of a sweep: the figures of each cell, beside the others.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use super::page;
 use super::tables::{section, table};
 use crate::view::{self, Fct, Gain};
 
-/// So many cells are named in a chart; more are numbered.
+/// Largest number of cells that are named in a chart; more are numbered.
 const SHORT_MAX: usize = 12;
 
-/// A cell of a sweep: what it differs in from the others, and its results.
+/// A cell of a sweep: the parameters that set it apart, and its results.
 #[derive(Debug)]
 pub(crate) struct SweptCell {
     pub(crate) words: String,
-    /// The same without policies, in as few words as possible.
+    /// As `words` without policies, as short as possible.
     pub(crate) short: String,
-    /// The first cell that differs from this one in nothing but policies: their bars stand
-    /// together.
+    /// The first cell that differs from this one only in policies: their bars stand together.
     pub(crate) group: usize,
     pub(crate) results: Results,
 }
 
-/// The page.
+/// Draws the page.
 ///
-/// `common` is what all cells share, `says` a publication and what it says of the same cells.
+/// `common` holds the parameters that all cells share; `says` a publication and its statements
+/// about the same cells.
 pub(crate) fn html(
     name: &str,
     common: &str,
@@ -78,7 +78,7 @@ fn bars(
         groups.entry(cell.group).or_default().extend(of(&cell.results).into_iter().map(bar));
     }
     groups.retain(|_, bars| !bars.is_empty());
-    // Many groups have room for the numbers of their first cells only.
+    // With many groups there is room for the numbers of their first cells only.
     let short = groups.len() <= SHORT_MAX;
     let name = |at: usize| if short { cells[at].short.clone() } else { at.to_string() };
     let groups: Vec<Group> =

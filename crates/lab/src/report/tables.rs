@@ -9,7 +9,7 @@ use super::chart::{escape, number};
 use crate::stats;
 use crate::view::{self, Fct, drops_text, gain_text, rows, text};
 
-/// All tables that have a row.
+/// Returns all tables that have a row.
 pub(super) fn all(content: &Content<'_>) -> String {
     [
         checks(content),
@@ -24,7 +24,7 @@ pub(super) fn all(content: &Content<'_>) -> String {
     .concat()
 }
 
-/// A table; a heading that begins with `<` is left-aligned, as is its column.
+/// Returns a table. A column whose heading begins with `<` is left-aligned.
 pub(super) fn table(headings: &[&str], lines: &[(bool, Vec<String>)]) -> String {
     let left: Vec<bool> = headings.iter().map(|heading| heading.starts_with('<')).collect();
     let class = |column: usize| if left.get(column) == Some(&true) { " class=\"l\"" } else { "" };
@@ -59,7 +59,7 @@ pub(super) fn policy(content: &Content<'_>, cell: &Fct) -> String {
     format!("<span class=\"key {}\"></span>{}", escape(&cell.series.policy), escape(&label))
 }
 
-/// The cells by size; true: the first of its size.
+/// Returns the cells by size, with a flag that is true for the first of its size.
 pub(super) fn by_size<'a>(content: &'a Content<'_>) -> Vec<(bool, &'a Fct)> {
     let mut cells: Vec<&Fct> = content.cells.iter().collect();
     let group = |cell: &Fct| (cell.size, cell.series.switch_kb, cell.series.tcp.clone());
@@ -72,7 +72,7 @@ fn cells(content: &Content<'_>) -> String {
     if content.cells.is_empty() {
         return String::new();
     }
-    // Simulated links are fast and no machine adds noise: a microsecond means something.
+    // A simulation has fast links and no noise, so microseconds are shown.
     let time = |ns: f64| if content.is_simulation { format!("{:.3}", ns / 1e6) } else { ms(ns) };
     let line = |(first, cell): (bool, &Fct)| {
         let gains: Vec<String> = content
@@ -202,7 +202,7 @@ fn high_water(content: &Content<'_>) -> String {
 }
 
 fn pauses(content: &Content<'_>) -> String {
-    /// XOFF sent, nanoseconds paused.
+    /// XOFF sent, and nanoseconds paused.
     type Sums = BTreeMap<(String, String), (f64, f64)>;
     let mut sums = Sums::new();
     for row in rows(content.results, "lab.pause") {

@@ -53,7 +53,7 @@ fn every_tcp_has_a_line_of_its_own() {
     assert_eq!(page.matches("class=\"key ZZ\"></span>ZZ vegas").count(), 4 + 4, "two tables");
 }
 
-/// `cargo test -p sluice-lab -- --ignored pages` and open them.
+/// Run with `cargo test -p sluice-lab -- --ignored pages`, then open the pages.
 #[test]
 #[ignore = "writes pages to look at, with made-up figures"]
 fn pages_to_look_at() {

@@ -9,7 +9,7 @@ use super::{SEED, nanoseconds};
 use crate::losses::Losses;
 use crate::{stats, view};
 
-/// What tells a cell from others.
+/// Context of a cell: the values that set it apart from others.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CellName<'a> {
     pub(crate) subject: &'static str,
@@ -23,7 +23,7 @@ pub(crate) struct CellName<'a> {
     pub(crate) size: u32,
 }
 
-/// A cell with what was measured in it.
+/// Measurements of a cell.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queries<'a> {
     pub(crate) name: &'a CellName<'a>,
@@ -51,20 +51,20 @@ impl Queries<'_> {
             .with("audit_closed", self.losses.audit_closed)
     }
 
-    /// The completion times; none of a cell without one complete query.
+    /// Returns the row of completion times; none for a cell without one complete query.
     pub(crate) fn fct(&self) -> Option<Row> {
         let values = nanoseconds(self.fct_ns);
         let row = || Row::new("pa.fct", self.name.subject, "ns", values);
         (!self.fct_ns.is_empty()).then(|| self.describe(row()))
     }
 
-    /// The gain over another cell: its mean by the mean of this one.
+    /// Returns the gain over another cell: the mean of `base` divided by the mean of this cell.
     pub(crate) fn gain_over(&self, base: &Queries<'_>) -> Option<Row> {
         gain(&self.fct()?, &base.fct()?)
     }
 }
 
-/// The gain of one row of completion times over another: that one's mean by its own.
+/// Returns the gain of `row` over `base`: the mean of `base` divided by the mean of `row`.
 pub(crate) fn gain(of: &Row, base: &Row) -> Option<Row> {
     let variant = view::text(base, "variant");
     let (policy, size) = (view::text(of, "policy"), view::text(of, "size_packets"));

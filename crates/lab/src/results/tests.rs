@@ -1,7 +1,7 @@
 use super::*;
 use crate::run::groups;
 
-/// Results as a run of a shipped scenario would give them, with made-up figures: only for tests.
+/// Returns results as of a run of a shipped scenario, with made-up figures: only for tests.
 pub(crate) fn synthetic(name: &str) -> Results {
     let scenario = Scenario::load(name).unwrap();
     let plan = Plan::new(&scenario);

@@ -10,7 +10,7 @@ use super::cpu::cli::CpuCommand;
 use super::{Options, Overrides};
 use crate::cli::PolicyName;
 
-/// What `sluice sim` can do.
+/// The subcommands of `sluice sim`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum SimCommand {
     /// List the scenarios that can be simulated
@@ -21,7 +21,7 @@ pub enum SimCommand {
     Sweep(SweepArguments),
     /// Put the results of a lab run beside those of its simulation
     Compare(CompareArguments),
-    /// Which core does whose tunnel work: the paper on VS-extend, predicted and compared
+    /// Cores that do the tunnel work: the paper on VS-extend, predicted and compared
     #[command(subcommand)]
     Cpu(CpuCommand),
 }
@@ -35,7 +35,7 @@ pub struct RunArguments {
     /// Write result.json and report.html to this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The seed of everything that is drawn
+    /// The seed of all random numbers
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Queries per cell (one size under one policy)
@@ -61,10 +61,10 @@ pub struct SweepArguments {
     /// A file with a base scenario and lists of values
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Write sweep.jsonl to this folder; what is in it already is not run again
+    /// Write sweep.jsonl to this folder; cells that are in it already are not run again
     #[arg(long, value_name = "DIR", default_value = "out/sweep")]
     pub out: PathBuf,
-    /// How many cells run at the same time; default: as many as there are cores
+    /// Number of cells that run at the same time; default: the number of cores
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Show no progress
@@ -86,13 +86,13 @@ pub struct CompareArguments {
     pub out: Option<PathBuf>,
 }
 
-/// Does it. A run that broke a promise says so and is a failure. What simulates may begin the
-/// process again ([`sluice_sim::pages::use_large`]), so it is for a program whose arguments these
-/// are.
+/// Runs a subcommand. A run that broke a promise is reported and is a failure. A simulation may
+/// start the process again with the same arguments ([`sluice_sim::pages::use_large`]), so the
+/// caller's command line must be that of this command.
 ///
 /// # Errors
 ///
-/// What was asked for could not be done.
+/// The command failed.
 pub fn run(command: SimCommand) -> anyhow::Result<ExitCode> {
     if let SimCommand::Run(_) | SimCommand::Sweep(_) = command {
         sluice_sim::pages::use_large();

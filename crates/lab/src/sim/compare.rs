@@ -1,8 +1,8 @@
-//! A lab run beside its simulation: does the simulator say what real machines say?
+//! Compares a lab run with its simulation, to validate the simulator against real machines.
 //!
 //! Two figures are compared, each where it means something. Without loss (`ZZ`) a query takes as
-//! long as the slowest link needs, so the medians must agree. With loss (`LL`) nearly all time is
-//! spent waiting for retransmission time-outs, so it is their number per query that must.
+//! long as the slowest link needs, so the medians must agree. With loss (`LL`) queries spend nearly
+//! all time waiting for retransmission time-outs, so the numbers of time-outs per query must agree.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::run::read;
 use crate::report::comparison;
 use crate::view::{self, Fct};
 
-/// What is known of one size.
+/// Figures of one size, each from the lab and from the simulator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Pair {
     pub(crate) size: u64,
@@ -64,7 +64,8 @@ pub fn compare(lab: &Path, sim: &Path, out: Option<&Path>) -> anyhow::Result<Str
 
 pub(crate) fn pairs(lab: &Results, sim: &Results) -> Vec<Pair> {
     let (lab_cells, sim_cells) = (view::cells(lab), view::cells(sim));
-    // A sweep or several variants have several cells of one size: the first of both counts.
+    // A sweep or several variants have several cells of one size: the first cell of both files
+    // counts.
     let same = |policy: &str, size: u64| {
         let of = |cell: &&Fct| cell.series.policy == policy && cell.size == size;
         let ours = lab_cells.iter().find(of)?;

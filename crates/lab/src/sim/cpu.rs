@@ -6,8 +6,8 @@
 //!                                           └─ vary ─────> the same, each parameter +- 50 %
 //! ```
 //!
-//! Nothing but Table 4 decides a parameter. Everything else is either said of the testbed by the
-//! paper, or assumed; `experiments/vs-extend/params.toml` says which.
+//! Only Table 4 decides parameters. All other values are either given by the paper for its testbed,
+//! or assumed; `experiments/vs-extend/params.toml` tells them apart.
 
 pub mod cli;
 pub(crate) mod compare;

@@ -1,7 +1,7 @@
-//! A scenario of either kind as cells to simulate: each is one size under one policy in a data
+//! A scenario of either kind as cells to simulate. Each cell is one size under one policy in a data
 //! centre of its own, so that no cell depends on another and any one can be repeated alone.
 //!
-//! The policy is two switches: its first letter is whether the virtual switches hold back, its
+//! The policy has two letters: the first tells whether the virtual switches use backpressure, the
 //! second whether the physical network pauses. Everything else is the same under all policies, the
 //! seed included.
 
@@ -25,14 +25,15 @@ use super::scenario::{self, Any, Noise, Place, Shape, SimScenario};
 /// Bytes of the outer headers of VXLAN over IPv4.
 const OUTER: u16 = 50;
 const ETHERNET: u16 = 14;
-/// How long a sender may take to obey a pause frame: 60 quanta of 512 bits (802.3 clause 31B.3.7).
+/// Bytes sent before a sender obeys a pause frame: 60 quanta of 512 bits (802.3 clause 31B.3.7).
 const PAUSE_RESPONSE: ByteCount = ByteCount(60 * 512 / 8);
 /// The largest frame that a buffer given in frames must hold.
 const FRAME_BYTES: u64 = 1_600;
-/// The smallest frame: as many as fit into a paused input count, or frames would bind before XOFF.
+/// The smallest frame. A lossless input must hold this many frames, or its frame limit would bind
+/// before XOFF.
 const FRAME_BYTES_MIN: u64 = 60;
 
-/// What runs.
+/// The cells of a scenario, with the settings that they share.
 #[derive(Clone, Debug)]
 pub(crate) struct Experiment {
     pub(crate) name: String,
@@ -47,21 +48,21 @@ pub(crate) struct Experiment {
     pub(crate) cases: Vec<Case>,
 }
 
-/// One cell.
+/// One cell: one size under one policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) policy: Policy,
     pub(crate) variant: String,
-    /// Full segments of an answer; 0 where nothing is answered.
+    /// Full segments of an answer; 0 if there are no answers.
     pub(crate) size: u32,
     pub(crate) world: WorldConfig,
     pub(crate) load: Load,
     pub(crate) background: Option<Background>,
-    /// When it is over in any case.
+    /// Time limit of the cell.
     pub(crate) end: Nanos,
 }
 
-/// What is measured.
+/// Workload of a cell.
 #[derive(Clone, Debug)]
 pub(crate) enum Load {
     Aggregate(Aggregate),
@@ -70,13 +71,14 @@ pub(crate) enum Load {
 }
 
 impl Case {
-    /// Whether no frame may be dropped for congestion.
+    /// Returns true if no frame may be dropped for congestion.
     pub(crate) fn is_lossless(&self) -> bool {
         let holds_back = self.world.overlay.as_ref().is_none_or(|overlay| overlay.lossless);
         holds_back && !self.world.net.lossless.is_empty()
     }
 
-    /// Queries that are asked, those before the first that counts included; 0 for endless flows.
+    /// Returns the number of queries, those before the first that counts included; 0 for endless
+    /// flows.
     pub(crate) const fn asked(&self) -> u32 {
         match &self.load {
             Load::Aggregate(plan) => plan.queries + plan.warm_up,
@@ -85,7 +87,7 @@ impl Case {
         }
     }
 
-    /// Queries that count.
+    /// Returns the number of queries that count.
     pub(crate) const fn queries(&self) -> u32 {
         match &self.load {
             Load::Aggregate(plan) => plan.queries,
@@ -95,7 +97,7 @@ impl Case {
     }
 }
 
-/// What differs from a scenario for one run.
+/// Values that replace a scenario's for one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// The seed.
@@ -109,12 +111,12 @@ pub struct Overrides {
 }
 
 impl Experiment {
-    /// The cells of a scenario.
+    /// Returns the cells of a scenario.
     ///
     /// # Errors
     ///
-    /// The simulator does not have what it asks for, or the buffers cannot keep what a policy
-    /// promises.
+    /// The simulator does not support a part of the scenario, or the buffers cannot keep the
+    /// promise of a policy.
     pub(crate) fn new(scenario: Any, overrides: &Overrides) -> anyhow::Result<Self> {
         match scenario {
             Any::Lab(scenario) => super::from_lab::experiment(*scenario, overrides),
@@ -146,7 +148,7 @@ fn change(scenario: &mut SimScenario, overrides: &Overrides) -> anyhow::Result<(
             ensure!(!any, "the workload permutation has no queries: leave --queries, --sizes out");
         }
     }
-    // What was changed is checked as if it had been written so.
+    // The changed scenario is checked as if it had been written so.
     if let Any::Sim(checked) = Any::parse(&toml::to_string(scenario)?)? {
         *scenario = *checked;
     }
@@ -185,7 +187,7 @@ fn from_sim(mut scenario: SimScenario, overrides: &Overrides) -> anyhow::Result<
     })
 }
 
-/// A scenario's keys, `table_key`; lists stay whole.
+/// Flattens a scenario's keys to `table_key`; lists stay whole.
 fn flatten(prefix: &str, value: &Value, into: &mut Map<String, Value>) {
     let Value::Object(table) = value else {
         into.insert(prefix.to_owned(), value.clone());
@@ -197,7 +199,7 @@ fn flatten(prefix: &str, value: &Value, into: &mut Map<String, Value>) {
     }
 }
 
-/// The workload of each size.
+/// Returns the workload of each size.
 fn loads(scenario: &SimScenario, tcp: &Arc<tcp::Config>) -> Vec<(u32, Load)> {
     let seed = scenario.sim.seed;
     let mss = u64::from(tcp.mss);
@@ -276,7 +278,7 @@ fn tcp_of(scenario: &SimScenario) -> Arc<tcp::Config> {
     Arc::new(config)
 }
 
-/// Payload of a full segment: the MTU without the headers of IPv4 and of TCP.
+/// Returns the payload of a full segment: the MTU without the headers of IPv4 and of TCP.
 pub(crate) fn mss(config: &tcp::Config, mtu: u16) -> u32 {
     u32::from(mtu) - if config.stamps() { 52 } else { 40 }
 }
@@ -311,7 +313,7 @@ fn background(
     }))
 }
 
-/// A data centre before it has a policy.
+/// A data centre without a policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub(crate) topology: Topology,
@@ -319,8 +321,8 @@ pub(crate) struct Parts {
     pub(crate) overlay: Option<OverlayConfig>,
     pub(crate) send_latency: Nanos,
     pub(crate) receive_latency: Nanos,
-    /// Whether the headroom behind XOFF is added to a buffer that does not hold it, as the daemon
-    /// adds it; otherwise that is an error.
+    /// True if missing headroom behind XOFF is added to a buffer, as the daemon adds it; false if
+    /// missing headroom is an error.
     pub(crate) adds_headroom: bool,
 }
 
@@ -358,11 +360,11 @@ impl Parts {
         }
     }
 
-    /// The data centre under a policy.
+    /// Returns the data centre under a policy.
     ///
     /// # Errors
     ///
-    /// A buffer has no room for what still comes after XOFF.
+    /// A buffer has no headroom for the frames that arrive after XOFF.
     pub(crate) fn world(mut self, policy: Policy, seed: u64) -> anyhow::Result<WorldConfig> {
         let pauses = policy.physical_lossless();
         if pauses {
@@ -413,17 +415,17 @@ impl Parts {
     }
 }
 
-/// [`PAUSE_RESPONSE`] at this rate.
+/// Returns the duration of [`PAUSE_RESPONSE`] at this rate.
 pub(crate) fn pause_response(rate: BitRate) -> Nanos {
     rate.time_for(PAUSE_RESPONSE)
 }
 
-/// A buffer of so many frames.
+/// Returns a limit in frames.
 pub(crate) fn frames(frames: u32) -> Limit {
     Limit { frames, bytes: ByteCount(u64::from(frames) * FRAME_BYTES) }
 }
 
-/// A buffer of so many frames, or of so many bytes however small the frames.
+/// Returns a limit in frames, or, with `kb`, in bytes however small the frames.
 fn frames_or_kb(count: u32, kb: Option<u64>) -> Limit {
     let Some(kb) = kb else { return frames(count) };
     let most = u32::try_from(kb * 1000 / FRAME_BYTES_MIN).unwrap_or(u32::MAX).min(1 << 16);
@@ -445,7 +447,7 @@ fn overlay(own: &scenario::Overlay) -> OverlayConfig {
     }
 }
 
-/// So many hosts around one switch.
+/// Returns a topology of hosts around one switch.
 pub(crate) fn star(hosts: u32, rate: BitRate, delay: Nanos) -> Topology {
     let cable = |host: u32| Cable { a: Node::Host(host), b: Node::Switch(0), rate, delay };
     Topology { hosts, switches: 1, cables: (0..hosts).map(cable).collect() }
@@ -485,7 +487,7 @@ fn topology(shape: &Shape) -> Topology {
     }
 }
 
-/// Settings as they stand in results.
+/// Returns settings in the form of the results.
 pub(crate) fn listed(pairs: &[(&str, Value)]) -> Map<String, Value> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect()
 }

@@ -1,10 +1,10 @@
 //! A scenario of the lab in the simulator: its hosts around one switch, its containers as virtual
 //! machines, the buffers and rates of its variant.
 //!
-//! What differs: time-outs of the cell are not looked at (simulated seconds cost nothing), every
-//! host has as many machines as host 0 (those without a container say nothing), workers are asked
-//! in the same order in every query, and a host sends and receives with the fixed latencies of the
-//! simulator instead of a kernel's.
+//! Differences from the lab: time-outs of the cell are ignored (simulated seconds cost nothing).
+//! Every host has as many machines as host 0 (machines without a container send nothing). Workers
+//! are asked in the same order in every query. A host sends and receives with the fixed latencies
+//! of the simulator instead of a kernel's.
 
 use std::sync::Arc;
 
@@ -24,19 +24,19 @@ use crate::plan::Plan;
 use crate::scenario::{Fabric, Pa, Profile, Scenario};
 use crate::settings::Settings;
 
-/// A cell that is not done after so long is an error: nearly an hour, simulated.
+/// Time limit of a cell; a cell that takes longer is an error: an hour, simulated.
 const END: Nanos = Nanos::from_millis(3_600_000);
 const ETHERNET: u16 = 14;
-/// What a frame costs on a wire beside its bytes (802.3 clause 3).
+/// Overhead of a frame on a wire, in bytes (802.3 clause 3).
 const WIRE_OVERHEAD: u16 = 24;
-/// The seed, unless another is asked for.
+/// The default seed.
 const SEED: u64 = 1;
 
-/// The cells of a scenario of the lab.
+/// Returns the cells of a scenario of the lab.
 ///
 /// # Errors
 ///
-/// The simulator does not have what it asks for.
+/// The simulator does not support a part of the scenario.
 pub(super) fn experiment(
     mut scenario: Scenario,
     overrides: &Overrides,
@@ -93,13 +93,13 @@ pub(super) fn experiment(
     })
 }
 
-/// The scenario with what was asked for on the command line.
+/// Applies the options of the command line to the scenario.
 fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<Pa> {
     let pa = scenario.pa.as_mut().context(
         "this scenario has no [pa], and the simulator has nothing else to run: add a table [pa]",
     )?;
     pa.change(overrides.queries, overrides.sizes.as_deref(), overrides.policies.as_deref());
-    // What was changed is checked as if it had been written so.
+    // The changed scenario is checked as if it had been written so.
     *scenario = Scenario::parse(&toml::to_string(scenario)?)?;
     let lab = &scenario.lab;
     ensure!(
@@ -136,7 +136,7 @@ fn tcp_of(scenario: &Scenario) -> anyhow::Result<Arc<tcp::Config>> {
     Ok(Arc::new(config))
 }
 
-/// The workers' machines in the order in which they are asked.
+/// Returns the workers' machines in the order in which they are asked.
 fn workers(plan: &Plan, vms: u32) -> anyhow::Result<Vec<u32>> {
     let station = |name: &str, host: usize| {
         let at = plan.containers_of(host).position(|container| container.name == name);

@@ -1,9 +1,9 @@
-//! What a simulation found, as rows of the one results format.
+//! Findings of a simulation, as rows of the one results format.
 //!
-//! `pa.fct` and `pa.gain` are those of the lab. Beside them stand `sim.settings` (one per variant:
+//! `pa.fct` and `pa.gain` are those of the lab. Further rows are `sim.settings` (one per variant:
 //! every parameter and the seed), `sim.goodput`, and per cell `sim.cell`, `sim.tcp`, `sim.pause`
-//! and `sim.high_water`. No row depends on the machine or on the time that it took: the same seed
-//! gives the same rows.
+//! and `sim.high_water`. No row depends on the machine or on the elapsed time: the same seed gives
+//! the same rows.
 
 use serde_json::{Value, json};
 use sluice_api::config::Policy;
@@ -13,7 +13,7 @@ use super::experiment::{Case, Experiment};
 use super::simulate::Measured;
 use crate::results::{CellName, Queries, nanoseconds};
 
-/// All rows of a run: one measurement per case, in their order.
+/// Returns the results of a run: one measurement per case, in order.
 pub(crate) fn results(experiment: &Experiment, measured: &[Measured]) -> Results {
     Results {
         name: experiment.name.clone(),
@@ -23,7 +23,7 @@ pub(crate) fn results(experiment: &Experiment, measured: &[Measured]) -> Results
     }
 }
 
-/// The rows alone.
+/// Returns the rows alone.
 pub(crate) fn rows(experiment: &Experiment, measured: &[Measured]) -> Vec<Row> {
     let names: Vec<CellName<'_>> =
         experiment.cases.iter().map(|case| cell_name(experiment, case)).collect();
@@ -44,8 +44,9 @@ pub(crate) fn rows(experiment: &Experiment, measured: &[Measured]) -> Vec<Row> {
     rows
 }
 
-/// Whether the gain of a cell over an `LL` is of interest: the same but for the policy. What runs
-/// under `LL` only (`-total`) is what `ZZ` of the plain variant is compared with, once more.
+/// Returns true if the gain of a cell over an `LL` cell is of interest: both have the same size and
+/// variant. The `LL` cell of `vm-bound-total`, which runs no other policy, is compared with the
+/// cells of `vm-bound`.
 fn is_compared(base: &CellName<'_>, cell: &CellName<'_>) -> bool {
     let plain = base.variant.replacen("vm-bound-total", "vm-bound", 1);
     cell.policy != Policy::LL && cell.size == base.size && cell.variant == plain

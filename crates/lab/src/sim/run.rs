@@ -1,4 +1,5 @@
-//! A simulation from the command line: runs every cell, writes what it found, says what broke.
+//! A simulation from the command line: runs every cell, writes the results, reports broken
+//! promises.
 
 use std::path::{Path, PathBuf};
 
@@ -12,25 +13,25 @@ use super::simulate::{report, simulate};
 use crate::progress::Progress;
 use crate::table;
 
-/// How a simulation is done.
+/// Options of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Where `result.json` and `report.html` go; `None`: nowhere.
+    /// Folder for `result.json` and `report.html`; `None`: they are not written.
     pub out: Option<PathBuf>,
     /// Print the results as JSON instead of a table.
     pub json: bool,
-    /// No progress.
+    /// Show no progress.
     pub quiet: bool,
-    /// What differs from the scenario.
+    /// Values that replace the scenario's.
     pub overrides: Overrides,
 }
 
-/// What came of a simulation.
+/// Outcome of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The results.
     pub results: Results,
-    /// Promises that were not kept, in words, with what repeats them.
+    /// Promises that were not kept, in words, with the commands that repeat them.
     pub broken: Vec<String>,
 }
 
@@ -38,7 +39,7 @@ pub struct Outcome {
 ///
 /// # Errors
 ///
-/// The scenario cannot be read, or the simulator does not have what it asks for, or the results
+/// The scenario cannot be read, or the simulator does not support a part of it, or the results
 /// cannot be written.
 pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
     let experiment = load(name, &options.overrides)?;
@@ -77,7 +78,7 @@ fn load(name: &str, overrides: &Overrides) -> anyhow::Result<Experiment> {
     make().with_context(|| format!("scenario {name}"))
 }
 
-/// What repeats one cell of a run.
+/// Returns the command that repeats one cell of a run.
 fn command(name: &str, experiment: &Experiment, case: &Case) -> String {
     let mut command = format!(
         "sluice sim run {name} --seed {} --policies {}",
@@ -90,11 +91,11 @@ fn command(name: &str, experiment: &Experiment, case: &Case) -> String {
     command
 }
 
-/// The scenarios that can be simulated: name and description. The simulator's own come first.
+/// Lists the scenarios that can be simulated: name and description. The simulator's own come first.
 ///
 /// # Errors
 ///
-/// One of the simulator's own is wrong.
+/// One of the simulator's own scenarios is wrong.
 pub fn list() -> anyhow::Result<Vec<(&'static str, String)>> {
     let mut list = Vec::new();
     for (name, text) in super::scenario::SHIPPED {
@@ -103,7 +104,7 @@ pub fn list() -> anyhow::Result<Vec<(&'static str, String)>> {
         list.push((name, experiment.about));
     }
     for (name, text) in crate::scenario::SHIPPED {
-        // What the simulator does not have (another TCP, no queries) is not offered.
+        // Scenarios that the simulator does not support (another TCP, no queries) are left out.
         if let Ok(experiment) = Experiment::new(Any::parse(text)?, &Overrides::default()) {
             list.push((name, format!("lab: {}", experiment.about)));
         }
@@ -111,11 +112,11 @@ pub fn list() -> anyhow::Result<Vec<(&'static str, String)>> {
     Ok(list)
 }
 
-/// Results of a file.
+/// Reads results from a file.
 ///
 /// # Errors
 ///
-/// It cannot be read, or holds something else.
+/// The file cannot be read, or holds something else.
 pub(super) fn read(path: &Path) -> anyhow::Result<Results> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;

@@ -1,9 +1,9 @@
-//! Scenarios that only the simulator can run: what is simulated, as TOML.
+//! Scenarios that only the simulator can run, as TOML.
 //!
-//! A scenario of the lab has a table `[lab]`; one of the simulator has `[sim]` in its place, and
-//! beside it `[topology]`, `[overlay]`, `[switch]`, `[tcp]`, `[workload]` and `[background]`. Every
-//! key that is not named here is an error, and so is a value that cannot work: the message names
-//! the key and what to write instead. Names end in their unit; a KB is 1,000 bytes.
+//! A scenario of the lab has a table `[lab]`. A scenario of the simulator has `[sim]` in its place,
+//! and beside it `[topology]`, `[overlay]`, `[switch]`, `[tcp]`, `[workload]` and `[background]`.
+//! Every other key is an error, and so is a value that cannot work: the message names the key and
+//! the value to write instead. Names end in their unit; a KB is 1,000 bytes.
 
 mod check;
 
@@ -39,7 +39,7 @@ pub(crate) struct SimScenario {
     pub(crate) background: Noise,
 }
 
-/// What is common to everything.
+/// Values that apply to the whole simulation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sim {
@@ -50,13 +50,13 @@ pub(crate) struct Sim {
     pub(crate) seed: u64,
     #[serde(default = "all_policies")]
     pub(crate) policies: Vec<Policy>,
-    /// From a machine's TCP to its ring.
+    /// Time from a machine's TCP to its ring.
     #[serde(default = "default_send_ns")]
     pub(crate) send_latency_ns: u64,
-    /// From the ring to the machine's TCP.
+    /// Time from the ring to the machine's TCP.
     #[serde(default = "default_receive_ns")]
     pub(crate) receive_latency_ns: u64,
-    /// A cell that is not done after so much simulated time is an error.
+    /// Simulated time limit of a cell; a cell that takes longer is an error.
     #[serde(default = "default_seconds_max")]
     pub(crate) seconds_max: u64,
 }
@@ -100,17 +100,17 @@ pub(crate) struct Overlay {
     pub(crate) vms_per_host: u32,
     /// Layer-3 MTU of the machines; the underlay's is 50 more.
     pub(crate) mtu: u16,
-    /// What a machine takes; absent: as much as comes.
+    /// Service rate of a machine; absent: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vm_mbps: Option<u64>,
     /// Frames at a machine's input and at its output.
     pub(crate) vm_frames: u32,
-    /// The same in bytes instead of frames.
+    /// The limit of `vm_frames` in bytes instead of frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) vm_kb: Option<u64>,
     /// Frames in a host's receive queue.
     pub(crate) card_frames: u32,
-    /// The same in bytes instead of frames.
+    /// The limit of `card_frames` in bytes instead of frames.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) card_kb: Option<u64>,
     /// Frames per tunnel that wait for the link.
@@ -141,20 +141,20 @@ impl Default for Overlay {
 pub(crate) struct Switch {
     /// The buffer of a port.
     pub(crate) buffer_kb: u64,
-    /// What it is a buffer of where frames may be dropped.
+    /// Side that a lossy frame's buffer belongs to.
     pub(crate) buffering: Place,
-    /// XOFF at so much; absent: 60 % of the buffer.
+    /// XOFF threshold; absent: 60 % of the buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) xoff_kb: Option<u64>,
-    /// XON at so little; absent: 40 % of the buffer.
+    /// XON threshold; absent: 40 % of the buffer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) xon_kb: Option<u64>,
-    /// From a frame's last bit to the moment it may leave.
+    /// Time from a frame's last bit to the earliest moment at which it leaves.
     pub(crate) latency_ns: u64,
-    /// From a pause frame's arrival to its effect; absent: 60 quanta of 512 bits.
+    /// Time from a pause frame's arrival to its effect; absent: 60 quanta of 512 bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pause_response_ns: Option<u64>,
-    /// What a frame costs on a wire beside its bytes.
+    /// Overhead of a frame on a wire, in bytes.
     pub(crate) overhead_bytes: u16,
 }
 
@@ -172,7 +172,7 @@ impl Default for Switch {
     }
 }
 
-/// Where a lossy frame finds no room.
+/// The side of a switch that buffers lossy frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Place {
@@ -180,7 +180,7 @@ pub(crate) enum Place {
     Output,
 }
 
-/// The TCP of all machines: a profile, and what differs from it.
+/// The TCP of all machines: a profile, and values that replace the profile's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Tcp {
@@ -207,7 +207,7 @@ pub(crate) struct Tcp {
     pub(crate) idle_restart: Option<bool>,
 }
 
-/// A real stack.
+/// Profile of a real stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Profile {
     #[default]
@@ -247,7 +247,7 @@ impl Congestion {
     }
 }
 
-/// What is measured.
+/// Workload that is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Load {
@@ -261,7 +261,7 @@ pub(crate) enum Load {
         #[serde(default = "default_gap_us")]
         gap_us: u64,
     },
-    /// The first machine of host 0 asks so many machines of other hosts.
+    /// The first machine of host 0 asks `senders` machines of other hosts.
     Incast {
         senders: u32,
         sizes: Vec<u32>,
@@ -271,10 +271,10 @@ pub(crate) enum Load {
         #[serde(default = "default_gap_us")]
         gap_us: u64,
     },
-    /// Three tiers; the gap between the beginnings of two queries is the mean of random ones.
+    /// Three tiers; `gap_us` is the mean of the random gaps between the starts of two queries.
     Search {
         sizes: Vec<u32>,
-        /// Bytes of every message, if they are not full segments; there is one size then.
+        /// Size of every message in bytes instead of full segments; then there is one size.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message_bytes: Option<u64>,
         queries: u32,
@@ -282,11 +282,11 @@ pub(crate) enum Load {
         warm_up: u32,
         gap_us: u64,
     },
-    /// Every machine sends without end to the one `shift` further on.
+    /// Every machine sends without end to the machine `shift` places further on.
     Permutation { shift: u32, duration_ms: u64 },
 }
 
-/// Traffic beside what is measured.
+/// Background traffic.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum Noise {
@@ -297,7 +297,7 @@ pub(crate) enum Noise {
     Tcp {
         /// The distribution of sizes, by name.
         sizes: String,
-        /// What each machine sends, as part of its host's link.
+        /// Offered load of each machine, in percent of its host's link.
         load_percent: u32,
         /// Only this machine of each host; absent: all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -315,20 +315,20 @@ pub(crate) enum Noise {
     },
 }
 
-/// A scenario that the simulator can be asked to run.
+/// A scenario that the simulator can run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Any {
-    /// One of the lab, too.
+    /// A scenario of the lab.
     Lab(Box<Scenario>),
-    /// One of the simulator's own.
+    /// A scenario of the simulator.
     Sim(Box<SimScenario>),
 }
 
-/// The text of the scenario of that name, or of that file.
+/// Returns the text of the scenario of that name, or of that file.
 ///
 /// # Errors
 ///
-/// There is neither.
+/// There is no such scenario and no such file.
 pub(crate) fn text_of(name: &str) -> anyhow::Result<String> {
     let shipped = || SHIPPED.into_iter().chain(LAB);
     if let Some((_, text)) = shipped().find(|(known, _)| *known == name) {
@@ -342,11 +342,11 @@ pub(crate) fn text_of(name: &str) -> anyhow::Result<String> {
 }
 
 impl Any {
-    /// A scenario from its text.
+    /// Parses a scenario.
     ///
     /// # Errors
     ///
-    /// The text is no TOML of either form, or says what cannot be simulated.
+    /// The text is no TOML of either form, or describes something that cannot be simulated.
     pub(crate) fn parse(text: &str) -> anyhow::Result<Self> {
         let table: toml::Table = toml::from_str(text)?;
         match (table.contains_key("lab"), table.contains_key("sim")) {
@@ -366,19 +366,19 @@ impl Any {
 }
 
 impl SimScenario {
-    /// Machines: VMs, or hosts where there is no virtual network.
+    /// Returns the number of machines: VMs, or hosts without a virtual network.
     pub(crate) fn stations(&self) -> u32 {
         self.topology.hosts() * self.overlay.as_ref().map_or(1, |overlay| overlay.vms_per_host)
     }
 
-    /// Layer-3 MTU of the machines.
+    /// Returns the layer-3 MTU of the machines.
     pub(crate) fn mtu(&self) -> u16 {
         self.overlay.as_ref().map_or(1500, |overlay| overlay.mtu)
     }
 }
 
 impl Shape {
-    /// How many hosts it has.
+    /// Returns the number of hosts.
     pub(crate) fn hosts(&self) -> u32 {
         let product = |numbers: &[u32]| {
             numbers.iter().fold(1_u32, |product, number| product.saturating_mul(*number))
@@ -392,7 +392,7 @@ impl Shape {
         }
     }
 
-    /// Hosts of one rack.
+    /// Returns the number of hosts in one rack.
     pub(crate) const fn rack(&self) -> u32 {
         match self {
             Self::Star { hosts, .. } => *hosts,
@@ -401,7 +401,7 @@ impl Shape {
         }
     }
 
-    /// Rate of a host's cable in Mbit/s, and delay of every cable in ns.
+    /// Returns the rate of a host's cable in Mbit/s, and the delay of every cable in ns.
     pub(crate) const fn link(&self) -> (u64, u64) {
         match self {
             Self::Star { link_mbps, delay_ns, .. }
@@ -420,7 +420,7 @@ fn all_policies() -> Vec<Policy> {
 }
 
 /// Crisan et al., "Short and Fat: TCP Performance in CEE Datacenter Networks", Hot Interconnects
-/// 2011: what a host needs to send and to receive.
+/// 2011: time that a host needs to send and to receive.
 pub(crate) const fn default_send_ns() -> u64 {
     9_500
 }

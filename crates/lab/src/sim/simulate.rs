@@ -1,7 +1,8 @@
-//! Runs one cell and looks at what it promised.
+//! Runs one cell and checks its promises.
 //!
-//! Whatever a run breaks comes with the seed, the state it ended in and the command that repeats
-//! it: a simulation is a function of its scenario and its seed, so that the command shows the same.
+//! A broken promise is reported with the seed, the final state and the command that repeats the
+//! run. A simulation is a function of its scenario and its seed, so that the command gives the same
+//! result.
 
 use sluice_base::{DropReason, Nanos, Priority};
 use sluice_sim::workload::{Aggregating, BackgroundTraffic, Permutation, Searching};
@@ -10,22 +11,22 @@ use sluice_sim::world::{ConnectionId, End, Notice, Place, Summary, Workload, Wor
 use super::experiment::{Case, Load};
 use crate::losses::Losses;
 
-/// What came of a cell.
+/// Result of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) fct_ns: Vec<u64>,
-    /// Bytes that arrived of each endless flow.
+    /// Bytes delivered by each endless flow.
     pub(crate) delivered: Vec<u64>,
     pub(crate) end: End,
     pub(crate) summary: Summary,
     pub(crate) losses: Losses,
-    /// Flows that began in the background.
+    /// Number of background flows that started.
     pub(crate) flows: u64,
-    /// What was promised and not kept.
+    /// Promises that were not kept, in words.
     pub(crate) broken: Vec<String>,
 }
 
-/// A workload that says how many queries are done.
+/// A workload with a callback that gets the number of queries done.
 struct Watched<'a> {
     workload: Running,
     told: usize,
@@ -86,11 +87,11 @@ impl Workload for Watched<'_> {
     }
 }
 
-/// Simulates a cell. `tell` hears how many queries are done.
+/// Simulates a cell. `tell` gets the number of queries done.
 ///
 /// # Errors
 ///
-/// The data centre cannot be made.
+/// The data centre cannot be built.
 pub(crate) fn simulate(case: &Case, tell: &mut dyn FnMut(u32)) -> anyhow::Result<Measured> {
     let mut world = World::new(&case.world)?;
     let workload = match &case.load {
@@ -111,7 +112,7 @@ pub(crate) fn simulate(case: &Case, tell: &mut dyn FnMut(u32)) -> anyhow::Result
         None => world.run(&mut watched, case.end),
     };
     let delivered = match &case.load {
-        // It is the first to connect: its connections are the first.
+        // The workload connects before anything else, so its connections have the first numbers.
         Load::Permutation { stations, .. } => {
             (0..*stations).map(|at| world.delivered(ConnectionId(at).server())).collect()
         }
@@ -132,7 +133,7 @@ pub(crate) fn simulate(case: &Case, tell: &mut dyn FnMut(u32)) -> anyhow::Result
     Ok(measured)
 }
 
-/// Drops in the words of the lab: the class of a place and the reason.
+/// Returns drops under the lab's names: the class of a place and the reason.
 fn losses(case: &Case, summary: &Summary) -> Losses {
     let mut losses = Losses { congestion: summary.drops_congestion, ..Losses::default() };
     for ((place, reason), frames) in &summary.drops {
@@ -181,7 +182,7 @@ pub(super) fn broken(case: &Case, measured: &Measured) -> Vec<String> {
     broken
 }
 
-/// What a person needs to look into a broken promise; `command` repeats the cell.
+/// Describes a broken promise for people; `command` repeats the cell.
 pub(crate) fn report(case: &Case, measured: &Measured, seed: u64, command: &str) -> String {
     let summary = &measured.summary;
     let drops: Vec<String> =

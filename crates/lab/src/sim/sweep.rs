@@ -1,5 +1,5 @@
-//! Sweeps: one scenario for every combination of listed values, on several threads, in a file that
-//! grows by one line per cell, so that a sweep that was killed goes on where it stopped.
+//! Sweeps: one scenario for every combination of listed values, on several threads. The file of
+//! results grows by one line per cell, so that a sweep that was killed continues where it stopped.
 //!
 //! ```text
 //!  base + grid ──> cells ──┬─ thread: its own worlds ─┐
@@ -7,9 +7,9 @@
 //!                          └─ thread                  ┘      └──> sorted when all are
 //! ```
 //!
-//! A cell of a sweep is one scenario with all of its sizes and policies. Its line says what it is
-//! made of, by a digest of the whole scenario: a changed base or a changed value is another cell.
-//! Rows do not depend on the thread, so that the file is the same for any number of them.
+//! A cell of a sweep is one scenario with all of its sizes and policies. Its line has a digest of
+//! the whole scenario: a changed base or a changed value makes another cell. Rows do not depend on
+//! the thread, so the file is the same for any number of threads.
 
 mod differ;
 mod file;
@@ -36,7 +36,7 @@ use super::simulate::{report, simulate};
 use crate::report::swept::{self, SweptCell};
 use crate::view;
 
-/// What came of a sweep.
+/// Outcome of a sweep.
 #[derive(Clone, Debug)]
 pub struct Swept {
     /// The file with a line per cell.
@@ -45,13 +45,13 @@ pub struct Swept {
     pub page: PathBuf,
     /// The figures as a table.
     pub table: String,
-    /// Cells that were run; the others were there.
+    /// Number of cells that were run; the others were in the file already.
     pub run: usize,
     /// Promises that were not kept, in words.
     pub broken: Vec<String>,
 }
 
-/// Runs what of a sweep's file is not yet in `folder`.
+/// Runs the cells of a sweep that are not yet in `folder`.
 ///
 /// # Errors
 ///
@@ -96,7 +96,7 @@ fn page_of(path: &Path, grid: &Grid, lines: &[Line]) -> String {
     swept::html(&name.unwrap_or_default(), &differences.common(lines), says, &cells)
 }
 
-/// Rows as results that nobody has signed.
+/// Wraps rows as results without name, commit and machine.
 fn results_of(rows: &[Row]) -> Results {
     let text = String::new;
     Results { name: text(), commit: text(), machine: text(), rows: rows.to_vec() }
@@ -113,8 +113,8 @@ fn bar(cells: usize, done: usize, quiet: bool) -> ProgressBar {
     bar
 }
 
-/// Runs cells on so many threads. `done` gets each line in the order in which they are done; when
-/// it fails no further cell begins.
+/// Runs cells on several threads. `done` gets each line as soon as its cell is done; after an error
+/// of `done` no further cell begins.
 fn run_all(
     cells: &[&Cell],
     threads: usize,
@@ -137,7 +137,7 @@ fn run_all(
         }
         drop(send);
         let outcome = receive.iter().try_for_each(|line| done(line?));
-        // A thread that still waits to hand over a line learns that nobody takes it.
+        // A thread that still waits to send a line gets an error.
         drop(receive);
         outcome
     })
@@ -168,7 +168,7 @@ fn run_cell(cell: &Cell, path: &Path) -> anyhow::Result<Line> {
     run().with_context(|| format!("cell {} ({})", cell.number, words(&cell.parameters)))
 }
 
-/// One line per size and policy of each cell.
+/// Returns the table: one line per size and policy of each cell.
 fn table(lines: &[Line]) -> String {
     let differences = Differences::of(lines);
     let mut table = Table::new();

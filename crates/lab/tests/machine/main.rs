@@ -1,9 +1,9 @@
 //! Labs on this machine: built, measured, killed at every moment, taken away.
 //!
-//! The program is its own `sluice`: started with `lab …` it is the command line (so it is what the
-//! lab starts again as aggregator and workers), started with `daemon …` it is a stand-in for the
-//! daemon that answers questions and moves no frame. Without either it runs the tests, which need
-//! root and say so aloud if they have to skip.
+//! The program is its own `sluice`. Started with `lab …` it is the command line (so the lab starts
+//! it again as aggregator and workers); started with `daemon …` it is a stand-in for the daemon
+//! that answers questions and moves no frame. Without either it runs the tests, which need root and
+//! say so aloud if they have to skip.
 
 mod stand_in;
 
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A lab of a test: its name is not used by anybody else.
+/// A lab of a test, with a name that nobody else uses.
 struct Case {
     lab: String,
     folder: PathBuf,
@@ -102,8 +102,8 @@ impl Case {
         names.filter(|name| name.starts_with(&format!("slab-{}-", self.lab))).collect()
     }
 
-    /// Processes of this lab: its name is in the path of what they were started with, or they
-    /// were started by `__worker` or `__aggregator` of this very program.
+    /// Returns the processes of this lab: its name is in the path of their program or arguments, or
+    /// they were started by `__worker` or `__aggregator` of this very program.
     fn processes(&self) -> Vec<String> {
         let own = program().to_string_lossy().into_owned();
         let mut found = Vec::new();
@@ -161,7 +161,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 fn until(what: &str, mut check: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while !check() {
@@ -225,7 +225,7 @@ fn queries_over_a_bridge() {
     for cell in cells {
         assert_eq!(cell.subject, "linux-bridge");
         assert!((5..=20).contains(&cell.values.len()));
-        // Four answers at 500 Mbit/s, or they have not come over the wire that was asked for.
+        // Four answers at 500 Mbit/s; a faster query did not use the shaped link.
         let bytes = cell.context["size_packets"].as_f64().unwrap() * 1398.0 * 4.0;
         let least = (bytes - 30_000.0).max(0.0) * 8.0 / 500e6 * 1e9;
         assert!(cell.values.iter().all(|&ns| ns > least), "{:?}", cell.values);
@@ -244,7 +244,7 @@ fn queries_over_a_bridge() {
     case.nothing_left();
 }
 
-/// At different moments of a run, from the first namespace to the middle of the queries.
+/// Interrupts a run at different moments, from the first namespace to the middle of the queries.
 fn an_interrupted_run() {
     let case = Case::new("int");
     let scenario = case.scenario(BRIDGE);
@@ -267,7 +267,8 @@ fn a_killed_run() {
     let scenario = case.scenario(BRIDGE);
     let scenario = scenario.to_string_lossy();
     for wait_ms in [0, 60, 500] {
-        // What the round before left is taken away by hand, the last one by the next run.
+        // Leftovers of the round before are removed by hand, those of the last round by the next
+        // run.
         lab(&["down", &case.lab]);
         case.nothing_left();
         let mut child = start(&["run", &scenario, "--queries", "1000000"]);
@@ -320,7 +321,7 @@ fn a_foreign_namespace() {
     assert!(ip("delete").success());
 }
 
-/// The stand-in ends at once when it is asked to run `LZ`.
+/// Tests a daemon that ends: the stand-in ends at once when it is asked to run `LZ`.
 fn a_daemon_that_ends() {
     let case = Case::new("end");
     let scenario = case.scenario(DAEMONS);

@@ -9,7 +9,7 @@ use sluice_api::config::{HostConfig, Policy};
 use sluice_api::fabric::{self, VportRow};
 use sluice_api::show::{Answer, Audit, Body, PortRow, VERSION};
 
-/// More than any lab of these tests has containers.
+/// Number of reported endpoints: more than any lab of these tests has containers.
 const VPORTS: usize = 64;
 
 fn vport() -> VportRow {
@@ -34,7 +34,7 @@ pub(crate) fn run(path: &Path) -> ExitCode {
         eprintln!("no LZ today");
         return ExitCode::FAILURE;
     }
-    // As the daemon does: refuse to run in a namespace that lacks the devices.
+    // As the daemon does, refuses to run in a namespace that lacks the devices.
     for device in config.underlay.iter().map(|underlay| underlay.device.as_str()) {
         assert!(Path::new("/sys/class/net").join(device).exists(), "no device {device} here");
     }

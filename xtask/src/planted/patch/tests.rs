@@ -20,7 +20,7 @@ const DIFF: &str = "\
 +-- two
 ";
 
-/// A folder with `src/a.rs`, gone after the test.
+/// A folder with `src/a.rs`, removed after the test.
 struct Tree(PathBuf);
 
 impl Tree {

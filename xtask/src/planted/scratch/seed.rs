@@ -1,8 +1,8 @@
-//! A build folder for a fresh copy of the work tree: what the work tree has built already.
+//! The build folder of a fresh copy of the work tree, seeded from that of the work tree.
 //!
-//! Cargo names what it builds by the path of a package below the workspace, not by that of the
-//! workspace, and calls it fresh by the times of the sources. So a copy with the times of the
-//! originals has nothing to build but what its fault touches.
+//! Cargo names build output by the path of a package below the workspace, not by that of the
+//! workspace, and decides by the times of the sources whether it is fresh. So in a copy with the
+//! times of the originals only the code touched by its fault is built.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 /// The folder of the profile `dev`.
 const PROFILE: &str = "debug";
 
-/// Fills the build folder `to` from `from`, where only `from` is there.
+/// Fills the build folder `to` from `from`, if only `from` exists.
 pub(super) fn artifacts(from: &Path, to: &Path) -> Result<()> {
     let (from, to) = (from.join(PROFILE), to.join(PROFILE));
     if to.exists() || !from.join(".fingerprint").is_dir() {
@@ -32,7 +32,7 @@ pub(super) fn artifacts(from: &Path, to: &Path) -> Result<()> {
                 .with_context(|| format!("cannot copy {:?}", from.join(folder)))?;
         }
     }
-    // Whole or not at all: a copy that was cut short would be taken for fresh.
+    // Renamed as a whole: an incomplete copy would be taken for fresh.
     fs::rename(&part, &to).with_context(|| format!("cannot rename {part:?}"))
 }
 
@@ -59,8 +59,8 @@ fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether one file serves both folders: compiler and linker never write into a library or a
-/// program, they put a new one in its place.
+/// Returns true if both folders can share one file: compiler and linker never write into a library
+/// or a program, but replace it.
 fn is_shared(path: &Path) -> bool {
     let extension = path.extension().and_then(|extension| extension.to_str());
     let is_output = matches!(extension, None | Some("rlib" | "rmeta" | "so"));

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A folder that is gone after the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// How a command ended that came as far as to run tests.
+/// Returns the result of a command that started to run tests.
 fn ended(success: bool, timed_out: bool, output: &str) -> Ended {
     let output = format!("   Compiling x\n     Running unittests src/lib.rs (x)\n{output}");
     Ended { success, timed_out, output, time: Duration::ZERO }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Names and contents, read back as the kernel does.
+/// Returns names and contents, read as the kernel reads them.
 fn read(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let number = |at: usize| {
         let text = std::str::from_utf8(&bytes[at..at + 8]).unwrap();

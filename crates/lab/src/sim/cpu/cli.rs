@@ -11,7 +11,7 @@ use super::params::File;
 use super::{compare, fit, predict, rows, text, vary};
 use crate::report;
 
-/// What `sluice sim cpu` can do.
+/// The subcommands of `sluice sim cpu`.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CpuCommand {
     /// Search the parameters that give the paper's Table 4, and print them
@@ -24,13 +24,13 @@ pub enum CpuCommand {
     Vary(CpuArguments),
 }
 
-/// The arguments of each of them.
+/// The arguments of each subcommand.
 #[derive(Args, Clone, Debug)]
 pub struct CpuArguments {
     /// Parameters of another file than experiments/vs-extend/params.toml
     #[arg(long, value_name = "FILE")]
     pub params: Option<PathBuf>,
-    /// How many hashes are drawn where one decides; default: 32
+    /// Number of hashes drawn for a rule that hashes; default: 32
     #[arg(long, value_name = "N")]
     pub seeds: Option<u64>,
     /// Write result.json and report.html to this folder
@@ -41,18 +41,18 @@ pub struct CpuArguments {
     pub json: bool,
 }
 
-/// What a command found: text to print, rows, the body of a page.
+/// Output of a command: text to print, rows, the body of a page.
 struct Found {
     text: String,
     results: Results,
     page: String,
 }
 
-/// Does it.
+/// Runs a subcommand.
 ///
 /// # Errors
 ///
-/// A file of parameters that cannot be read or cannot work, or a folder that cannot be written.
+/// A file of parameters cannot be read or cannot work, or a folder cannot be written.
 pub fn run(command: &CpuCommand) -> anyhow::Result<ExitCode> {
     let (CpuCommand::Fit(arguments)
     | CpuCommand::Predict(arguments)

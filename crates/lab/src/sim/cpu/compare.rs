@@ -1,4 +1,4 @@
-//! The product's `adaptive` beside RSS, RSS++ and the paper's rule, and what is promised of it.
+//! The product's `adaptive` beside RSS, RSS++ and the paper's rule, and its targets.
 
 use sluice_sim::cpu::{Params, Policy};
 
@@ -6,16 +6,16 @@ use super::params::Testbed;
 use super::published::{Rule, SIZES};
 use super::testbed::{Answer, Question, ask};
 
-/// How many machines there are: fewer than cores, a core without one left, more than cores.
+/// Numbers of machines: fewer than cores, all cores but one, more than cores.
 pub(crate) const VMS: [u16; 4] = [2, 3, 6, 8];
 
-/// What is compared.
+/// Extent of the comparison.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent<'a> {
     pub(crate) vms: &'a [u16],
     pub(crate) sizes: &'a [u64],
     pub(crate) rules: &'a [Rule],
-    /// How many seeds for `rss`, for `rss++`, and where no hash decides.
+    /// Number of seeds for `rss`, for `rss++`, and for rules without a hash.
     pub(crate) seeds: [u64; 3],
 }
 
@@ -26,20 +26,20 @@ pub(crate) struct Run {
     pub(crate) answer: Answer,
 }
 
-/// Everything that was run.
+/// All runs of the comparison.
 #[derive(Clone, Debug)]
 pub(crate) struct Comparison {
     pub(crate) runs: Vec<Run>,
-    /// What VM1 gets alone on the host under `adaptive`: (size, policy, Mbit/s).
+    /// Rate of VM1 alone on the host under `adaptive`: (size, policy, Mbit/s).
     pub(crate) alone: Vec<(u64, Policy, f64)>,
 }
 
-/// A target and what came out.
+/// A target and the result.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) what: String,
     pub(crate) needed: String,
-    /// In the unit of `needed`; the guard off, on.
+    /// Result in the unit of `needed`, with the guard off and on.
     pub(crate) found: [f64; 2],
     pub(crate) is_met: [bool; 2],
 }
@@ -51,7 +51,7 @@ pub(crate) const fn policy_name(policy: Policy) -> &'static str {
     }
 }
 
-/// All rules, sizes and numbers of machines.
+/// Compares all rules, sizes and numbers of machines.
 pub(crate) fn compare(
     testbed: &Testbed,
     params: &Params,
@@ -62,7 +62,7 @@ pub(crate) fn compare(
     run(testbed, params, &Extent { vms: &VMS, sizes: &SIZES, rules: &rules, seeds })
 }
 
-/// Runs what is asked for.
+/// Runs the given extent.
 pub(crate) fn run(
     testbed: &Testbed,
     params: &Params,
@@ -106,7 +106,7 @@ pub(crate) fn run(
 }
 
 impl Comparison {
-    /// What a rule got. One that knows no guard has one answer.
+    /// Returns the answer of a rule. A rule without a guard has one answer for both settings.
     pub(crate) fn of(
         &self,
         rule: Rule,
@@ -129,7 +129,7 @@ impl Comparison {
         self.alone.iter().find(is).map_or(0.0, |row| row.2)
     }
 
-    /// What is promised of `adaptive`, in the order in which it is shown.
+    /// Returns the targets of `adaptive`, in the order in which they are shown.
     pub(crate) fn targets(&self) -> Vec<Target> {
         let mut all = Vec::new();
         for policy in [Policy::Drop, Policy::Hold] {
@@ -159,7 +159,7 @@ impl Comparison {
         }
     }
 
-    /// Beside RSS as the paper ran it, which drops.
+    /// Compares with RSS as the paper ran it, which drops.
     fn totals(&self, all: &mut Vec<Target>, policy: Policy) {
         for (bytes, least) in [(1400, 1.50), (8192, 6.87)] {
             let found = [false, true].map(|guard| {
@@ -210,7 +210,7 @@ impl Comparison {
                     Some(self.of(Rule::Adaptive, bytes, vms, policy, guard)?.total() / other)
                 });
                 let what = format!("{vms} VMs, {bytes} B: total over that of rss++");
-                // A thousandth is what seeds differ by.
+                // Seeds differ by about a thousandth.
                 let words = (what, ">= 1.00".to_owned());
                 Self::add(all, policy, words, found, |ratio| ratio >= 0.999);
             }

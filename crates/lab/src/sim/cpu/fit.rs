@@ -1,7 +1,7 @@
 //! Searches the parameters that give Table 4.
 //!
-//! One parameter after the other is moved, by steps that become smaller, as long as the sum of the
-//! squares of all cells' relative errors becomes smaller. It is the same search each time.
+//! The search moves one parameter after the other, by steps that become smaller, as long as the sum
+//! of the squares of all cells' relative errors decreases. The search is deterministic.
 
 use sluice_sim::cpu::{Field, Params};
 
@@ -9,9 +9,9 @@ use super::params::Testbed;
 use super::published::{Case, SIZES, TABLE_4};
 use super::testbed;
 
-/// What is searched.
+/// Parameters that are searched.
 pub(crate) const NAMES: [&str; 4] = ["segment_ns", "datagram_ns", "guest_ns", "thread_run_ns"];
-/// Where the search begins: round numbers.
+/// Start of the search: round numbers.
 const START: [u64; 4] = [10_000, 1_000, 3_000, 1_000];
 /// Steps in thousandths of a value.
 const STEPS: [u64; 7] = [500, 200, 80, 30, 12, 5, 2];
@@ -28,22 +28,22 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Relative, in hundredths.
+    /// Returns the relative error, in hundredths.
     pub(crate) fn error(&self) -> f64 {
         100.0 * (self.simulated - self.published).abs() / self.published
     }
 }
 
-/// What the search found.
+/// Result of the search.
 #[derive(Clone, Debug)]
 pub(crate) struct Fit {
     pub(crate) params: Params,
     pub(crate) cells: Vec<Cell>,
-    /// How many sets of parameters were tried.
+    /// Number of parameter sets that were tried.
     pub(crate) tried: u32,
 }
 
-/// Table 4 with these parameters.
+/// Computes Table 4 with these parameters.
 pub(crate) fn cells(testbed: &Testbed, params: &Params) -> anyhow::Result<Vec<Cell>> {
     let all = TABLE_4.iter().flat_map(|(case, row)| {
         SIZES.iter().zip(row).filter_map(|(bytes, value)| Some((*case, *bytes, (*value)?)))
@@ -64,7 +64,7 @@ pub(crate) fn field(name: &str) -> &'static Field {
     all.find(|field| field.name == name).expect("names are those of the model")
 }
 
-/// The search.
+/// Runs the search.
 pub(crate) fn fit(testbed: &Testbed, base: &Params) -> anyhow::Result<Fit> {
     let mut best = *base;
     for (name, value) in NAMES.iter().zip(START) {

@@ -1,4 +1,4 @@
-//! The file of parameters: what was fitted, what was assumed, what the paper says of its testbed.
+//! The file of parameters: fitted values, assumed values, and the paper's values of its testbed.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use sluice_sim::cpu::Params;
 /// The frozen parameters.
 const SHIPPED: &str = include_str!("../../../../../experiments/vs-extend/params.toml");
 
-/// The file.
+/// Content of the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct File {
@@ -18,7 +18,7 @@ pub(crate) struct File {
     pub(crate) testbed: Testbed,
 }
 
-/// What `fit` finds.
+/// Parameters found by `fit`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fitted {
@@ -28,7 +28,7 @@ struct Fitted {
     thread_run_ns: u64,
 }
 
-/// What Table 4 cannot tell.
+/// Parameters that Table 4 does not determine.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Assumed {
@@ -47,17 +47,17 @@ struct Assumed {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Testbed {
     pub(crate) cores: u16,
-    /// The core that does all work where nothing spreads it.
+    /// The core that does all work if nothing spreads it.
     pub(crate) default_core: u16,
     /// The core to which a card's hash of two addresses alone sends fragments.
     pub(crate) fragments_core: u16,
     pub(crate) link_mbps: u64,
-    /// What a sender offers, in kbit/s, for 64, 1400 and 8192 bytes.
+    /// Offered rate of a sender, in kbit/s, for 64, 1400 and 8192 bytes.
     pub(crate) offered_kbps: [u64; 3],
 }
 
 impl File {
-    /// The shipped file, or another one.
+    /// Loads the shipped file, or another one.
     pub(crate) fn load(path: Option<&Path>) -> anyhow::Result<Self> {
         let (name, text) = match path {
             None => ("the shipped params.toml".to_owned(), SHIPPED.to_owned()),
@@ -89,7 +89,7 @@ impl File {
         Ok(file)
     }
 
-    /// As the model takes them.
+    /// Returns the parameters in the form of the model.
     pub(crate) const fn params(&self) -> Params {
         let (fitted, assumed) = (&self.fitted, &self.assumed);
         Params {

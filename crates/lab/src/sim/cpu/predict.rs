@@ -16,25 +16,26 @@ pub(crate) struct Figure {
     pub(crate) bytes: u64,
     pub(crate) vms: u16,
     pub(crate) rule: Rule,
-    /// Of what: `VM1`, `core 2`, `all`, `Jain`.
+    /// Subject of the figure: `VM1`, `core 2`, `all`, `Jain`.
     pub(crate) of: String,
     pub(crate) unit: &'static str,
     pub(crate) published: f64,
     pub(crate) predicted: f64,
-    /// False: it follows from what the model was told of the testbed, and is no prediction.
+    /// False if the figure follows from the testbed's parameters and is no prediction.
     pub(crate) is_counted: bool,
 }
 
 impl Figure {
-    /// Relative to what is published, in hundredths. Nothing is relative to zero.
+    /// Returns the error relative to the published value, in hundredths; none if that value is
+    /// zero.
     pub(crate) fn error(&self) -> Option<f64> {
         let far = (self.predicted - self.published).abs();
         (self.published > 0.0).then(|| 100.0 * far / self.published)
     }
 }
 
-/// How far off the counted figures of a table are in the middle, and how many these are; of all
-/// tables for none.
+/// Returns the median error of the counted figures of a table, and their number; `None`: of all
+/// tables.
 pub(crate) fn median_error(figures: &[Figure], table: Option<u8>) -> (f64, usize) {
     let of_table = |figure: &&Figure| table.is_none_or(|table| figure.table == table);
     let counted = figures.iter().filter(|figure| figure.is_counted).filter(of_table);
@@ -42,7 +43,7 @@ pub(crate) fn median_error(figures: &[Figure], table: Option<u8>) -> (f64, usize
     (median(&errors), errors.len())
 }
 
-/// Percentage points of loss by which Table 6 is missed in the middle.
+/// Returns the median error of the losses in Table 6, in percentage points.
 pub(crate) fn median_points(figures: &[Figure]) -> f64 {
     let loss = figures.iter().filter(|figure| figure.table == 6);
     median(&loss.map(|f| (f.predicted - f.published).abs()).collect::<Vec<_>>())
@@ -50,7 +51,7 @@ pub(crate) fn median_points(figures: &[Figure]) -> f64 {
 
 fn question(rule: Rule, bytes: u64, vms: u16, seeds: u64) -> Question {
     let has_priority = vms > 2;
-    // Only where a hash decides, much hangs on the seed.
+    // The seed matters much only if a hash decides.
     let seeds = if rule == Rule::Rss { seeds } else { seeds.min(4) };
     Question {
         rule,
@@ -63,7 +64,7 @@ fn question(rule: Rule, bytes: u64, vms: u16, seeds: u64) -> Question {
     }
 }
 
-/// All figures, in the order of the tables.
+/// Returns all figures, in the order of the tables.
 pub(crate) fn figures(
     testbed: &Testbed,
     params: &Params,
@@ -125,7 +126,7 @@ fn table_5(all: &mut Vec<Figure>, rule: Rule, bytes: u64, answer: &Answer) {
                 add("core 0", "%", TABLE_5_RSS_8192, answer.softirq[0], false);
             }
         }
-        // The paper's figure is at hand for one size.
+        // The paper's figure is available for one size only.
         Rule::VsExtend if bytes == 1400 => {
             for (core, published) in TABLE_5_PROPOSAL.iter().enumerate() {
                 let is_counted = *published > 0.0;

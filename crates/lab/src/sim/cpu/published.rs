@@ -1,13 +1,13 @@
-//! The figures that the paper prints, as far as they are at hand.
+//! The figures that the paper prints, as far as they are available.
 //!
 //! Kawashima and Matsuo, "VSE: Virtual Switch Extension for Adaptive CPU Core Assignment in
 //! Softirq", IEEE CloudCom 2014, pages 923 to 928. Throughput is in Mbit/s of payload, loss in
 //! hundredths, sizes are in bytes of UDP payload.
 
-/// The sizes that the paper sends.
+/// Datagram sizes of the paper.
 pub(crate) const SIZES: [u64; 3] = [64, 1400, 8192];
 
-/// How flows and machines share cores in Table 4.
+/// Assignment of flows and machines to cores in Table 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
     /// Two flows are processed on one core.
@@ -30,7 +30,7 @@ impl Case {
         }
     }
 
-    /// The cores of its flows.
+    /// Returns the cores of the flows.
     pub(crate) const fn cores(self) -> &'static [u16] {
         match self {
             Self::SharedCore => &[3, 3],
@@ -49,7 +49,7 @@ pub(crate) const TABLE_4: [(Case, [Option<f64>; 3]); 4] = [
     (Case::OnFreeCore, [Some(19.8), Some(754.6), Some(880.1)]),
 ];
 
-/// A rule of which the paper prints results.
+/// A steering rule of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rule {
     /// One core does all softirq work.
@@ -60,7 +60,7 @@ pub(crate) enum Rule {
     VsExtend,
     /// RSS++; not in the paper.
     RssPlusPlus,
-    /// The product's; not in the paper.
+    /// The product's own; not in the paper.
     Adaptive,
 }
 
@@ -89,7 +89,7 @@ pub(crate) const TABLE_6: [(u64, Rule, [f64; 2]); 9] = [
     (8192, Rule::VsExtend, [14.8, 14.7]),
 ];
 
-/// Table 7: three VMs, the sum of all, and VM1 (of high priority) where it is at hand.
+/// Table 7: three VMs, the sum of all, and VM1 (of high priority) where available.
 pub(crate) const TABLE_7: [(u64, Rule, f64, Option<f64>); 6] = [
     (64, Rule::Rss, 58.2, None),
     (64, Rule::VsExtend, 59.1, None),
@@ -103,5 +103,6 @@ pub(crate) const TABLE_7: [(u64, Rule, f64, Option<f64>); 6] = [
 pub(crate) const TABLE_5_JAIN: [(u64, f64); 3] = [(64, 0.96), (1400, 0.96), (8192, 0.31)];
 /// Table 5: the share of core 0 under RSS with 8,192 bytes, in hundredths.
 pub(crate) const TABLE_5_RSS_8192: f64 = 90.0;
-/// Table 5: the cores that do the proposal's work, evenly (82.63 million each), in hundredths.
+/// Table 5: share of each core under the proposal: two cores do all work, evenly (82.63 million
+/// each), in hundredths.
 pub(crate) const TABLE_5_PROPOSAL: [f64; 4] = [0.0, 0.0, 50.0, 50.0];

@@ -1,4 +1,4 @@
-//! What was found, as rows of the one results format. Rates are in bit/s, shares are ratios.
+//! Findings as rows of the one results format. Rates are in bit/s, shares are ratios.
 
 use serde_json::json;
 use sluice_api::results::{Results, Row};
@@ -19,12 +19,13 @@ pub(crate) fn results(name: &str, rows: Vec<Row>) -> Results {
     }
 }
 
-/// A measure of this experiment only.
+/// Returns a row of a measure that only this experiment has.
 fn row(measure: &str, unit: &str, values: Vec<f64>) -> Row {
     Row::new(&format!("vs-extend.{measure}"), "sluice", unit, values)
 }
 
-/// `throughput`, `loss` or `softirq` of a machine or a core; what does not apply is null.
+/// Returns a row of `throughput`, `loss` or `softirq` of a machine or a core; context that does not
+/// apply is null.
 fn cell(measure: &str, unit: &str, values: Vec<f64>, (bytes, mode, vms): (u64, &str, u16)) -> Row {
     let row = Row::new(measure, "sluice", unit, values);
     let row = row.with("frame_bytes", bytes).with("mode", mode).with("vms", vms);

@@ -9,14 +9,14 @@ use super::published::{Case, Rule, SIZES};
 
 /// Entries of a card's indirection table.
 const BUCKETS: u32 = 128;
-/// The priority of VM1's flow where priorities count.
+/// The priority of VM1's flow if priorities count.
 const HIGH: Priority = Priority::from_low_bits(5);
-/// Runs in which nothing moves.
+/// Warm-up and duration of runs in which no entry moves.
 const SHORT: (Nanos, Nanos) = (Nanos::from_millis(50), Nanos::from_millis(400));
-/// Runs in which entries may move: decided is once in 100 ms.
+/// Warm-up and duration of runs in which entries may move: a decision is made once in 100 ms.
 const LONG: (Nanos, Nanos) = (Nanos::from_millis(2_500), Nanos::from_millis(1_000));
 
-/// What is asked of the testbed.
+/// One experiment on the testbed.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) rule: Rule,
@@ -24,10 +24,10 @@ pub(crate) struct Question {
     pub(crate) vms: u16,
     /// VM1's flow is of high priority.
     pub(crate) has_priority: bool,
-    /// The core of VM1 is excluded from tunnel work where the rule knows of exclusions.
+    /// The core of VM1 is excluded from tunnel work if the rule knows exclusions.
     pub(crate) is_guarded: bool,
     pub(crate) policy: Policy,
-    /// How many seeds.
+    /// Number of seeds.
     pub(crate) seeds: u64,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     pub(crate) loss: Vec<f64>,
     /// Each core's hundredths of all softirq work.
     pub(crate) softirq: Vec<f64>,
-    /// How many pieces of softirq work each core did in a run.
+    /// Pieces of softirq work that each core did in a run.
     pub(crate) pieces: Vec<f64>,
     /// Mbit/s of all VMs under each seed.
     pub(crate) totals: Vec<f64>,
@@ -51,7 +51,7 @@ impl Answer {
         self.throughput.iter().sum()
     }
 
-    /// Jain's index of softirq work over cores.
+    /// Returns Jain's index of softirq work over cores.
     pub(crate) fn jain(&self) -> f64 {
         let sum: f64 = self.softirq.iter().sum();
         let squares: f64 = self.softirq.iter().map(|share| share * share).sum();
@@ -69,8 +69,8 @@ fn offered(testbed: &Testbed, bytes: u64) -> BitRate {
     BitRate(testbed.offered_kbps[at] * 1000)
 }
 
-/// The entry of a flow: its own where inner flows are seen, its bucket where the card hashes. A
-/// card sees no ports in fragments, so that they hash by the two hosts' addresses.
+/// Returns the entry of a flow: an entry of its own if the rule sees inner flows, its bucket if the
+/// card hashes. A card sees no ports in fragments, so that they hash by the two hosts' addresses.
 fn entry(testbed: &Testbed, rule: Rule, flow: &Flow, at: u32, seed: u64) -> u32 {
     match rule {
         Rule::Rss | Rule::RssPlusPlus if flow.segments() > 1 => u32::from(testbed.fragments_core),
@@ -94,7 +94,7 @@ fn steering(question: &Question) -> Config {
     config
 }
 
-/// The scenario of a question.
+/// Returns the scenario of a question.
 pub(crate) fn scenario(
     testbed: &Testbed,
     params: &Params,
@@ -177,7 +177,7 @@ fn whole(value: u64) -> f64 {
     value as f64
 }
 
-/// A cell of Table 4: flows are put on cores in advance. Mbit/s of all flows.
+/// Runs a cell of Table 4, with flows assigned to cores in advance. Returns Mbit/s of all flows.
 pub(crate) fn table_4(
     testbed: &Testbed,
     params: &Params,

@@ -8,7 +8,7 @@ use super::fit::{self, Fit};
 use super::predict::{Figure, median_error, median_points};
 use super::vary::Varied;
 
-/// Lines of words: what a page and a terminal both show.
+/// Lines of words, shown both on a page and on a terminal.
 pub(crate) struct Grid {
     pub(crate) head: Vec<&'static str>,
     pub(crate) lines: Vec<Vec<String>>,
@@ -53,7 +53,7 @@ pub(crate) fn fit_grid(found: &Fit) -> Grid {
     }
 }
 
-/// Parameters as they stand in the file, then Table 4.
+/// Formats parameters as in the file, then Table 4.
 pub(crate) fn fit(found: &Fit) -> String {
     let mut out = "[fitted]\n".to_owned();
     for name in fit::NAMES {
@@ -96,7 +96,7 @@ pub(crate) const TABLES: [(u8, &str); 3] = [
     (7, "Table 7: throughput, three VMs, VM1 of high priority"),
 ];
 
-/// How far off, in one line.
+/// Formats the errors of the figures, in one line.
 pub(crate) fn errors(figures: &[Figure]) -> String {
     let of = |table| median_error(figures, table);
     let each: Vec<String> = TABLES

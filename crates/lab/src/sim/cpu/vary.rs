@@ -1,4 +1,4 @@
-//! The same comparison with each parameter half as large, and half as large again.
+//! The comparison with each parameter half as large, and half as large again.
 
 use sluice_sim::cpu::{Params, Policy};
 
@@ -6,21 +6,22 @@ use super::compare::{self, Comparison, Extent};
 use super::params::Testbed;
 use super::published::Rule;
 
-/// What came out with one parameter moved.
+/// Results with one parameter moved.
 #[derive(Clone, Debug)]
 pub(crate) struct Varied {
     /// The parameter, or `as fitted`.
     pub(crate) name: &'static str,
     pub(crate) value: Option<u64>,
-    /// Of `adaptive` that holds over RSS that drops, three VMs: 1,400 and 8,192 bytes.
+    /// Total of `adaptive` that holds over that of RSS that drops, three VMs: 1,400 and 8,192
+    /// bytes.
     pub(crate) over_rss: [f64; 2],
     /// The same over RSS that holds as well.
     pub(crate) over_rss_hold: [f64; 2],
-    /// The larger loss of both of two VMs under drop, 1,400 and 8,192 bytes, in hundredths.
+    /// The larger loss of two VMs under drop, 1,400 and 8,192 bytes, in hundredths.
     pub(crate) loss: [f64; 2],
-    /// VM1 of its rate alone, hold: 1,400 and 8,192 bytes, in hundredths.
+    /// Rate of VM1 relative to its rate alone, under hold: 1,400 and 8,192 bytes, in hundredths.
     pub(crate) priority: [f64; 2],
-    /// The least of all totals over that of RSS++: drop, hold.
+    /// The smallest total of `adaptive` over that of RSS++: under drop, under hold.
     pub(crate) over_rss_plus_plus: [f64; 2],
 }
 
@@ -58,7 +59,7 @@ fn measure(
         vms: &[2, 3],
         sizes: &LARGE,
         rules: &[Rule::Rss, Rule::RssPlusPlus, Rule::Adaptive],
-        // RSS++ takes long, and moves what its hash put badly.
+        // RSS++ takes long to simulate, and moves badly hashed flows by itself.
         seeds: [seeds, seeds.min(4), seeds.min(2)],
     };
     let found = compare::run(testbed, params, &extent)?;
@@ -89,7 +90,7 @@ fn measure(
     })
 }
 
-/// The least total of `adaptive` over that of RSS++.
+/// Returns the smallest total of `adaptive` over that of RSS++.
 fn least(found: &Comparison, policy: Policy) -> f64 {
     let mut least = f64::MAX;
     for vms in [2, 3] {

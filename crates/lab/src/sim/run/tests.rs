@@ -1,7 +1,7 @@
 use super::*;
 use sluice_api::config::Policy;
 
-/// A few queries of a scenario, small enough for a debug build.
+/// Returns options for a few queries, small enough for a debug build.
 fn few(policies: &[Policy], seed: u64) -> Options {
     Options {
         quiet: true,
@@ -54,7 +54,7 @@ fn a_scenario_of_the_lab_is_simulated() {
 #[test]
 fn a_broken_promise_says_what_repeats_it() {
     let experiment = load("incast", &few(&[Policy::LL], 7).overrides).unwrap();
-    // What was run under LL is called ZZ: its drops are a broken promise then.
+    // A case run under LL is called ZZ: its drops are a broken promise then.
     let mut case = experiment.cases[1].clone();
     let mut found = simulate(&case, &mut |_| {}).unwrap();
     assert!(found.broken.is_empty() && found.losses.congestion > 0);

@@ -1,4 +1,4 @@
-//! What values of a scenario can work together: every error names its key and a remedy.
+//! Checks of a scenario's values: every error names its key and a remedy.
 
 use anyhow::ensure;
 use sluice_sim::workload::draw::Sizes;
@@ -6,11 +6,11 @@ use sluice_sim::workload::draw::Sizes;
 use super::{Load, Noise, Overlay, Shape, Sim, SimScenario};
 
 impl SimScenario {
-    /// Whether it can be simulated.
+    /// Checks that the scenario can be simulated.
     ///
     /// # Errors
     ///
-    /// The key whose value cannot work, and what to write instead.
+    /// Names the key with the wrong value, and the value to write instead.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let Sim { name, policies, seconds_max, .. } = &self.sim;
         let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -1,4 +1,5 @@
-//! What the cells of a sweep differ in: people read that, and what all have in common once.
+//! Parameters in which the cells of a sweep differ, for people; the common parameters are shown
+//! once.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +8,18 @@ use serde_json::Value;
 use super::file::Line;
 use super::grid::{short, words};
 
-/// The key of a grid that says which policies a cell runs.
+/// The key of a grid for the policies of a cell.
 pub(super) const POLICIES: &str = "sim.policies";
 
 type Parameters = BTreeMap<String, Value>;
 
-/// The parameters that not all cells have alike.
+/// Keys of the parameters that differ between cells.
 pub(super) struct Differences {
     keys: Vec<String>,
 }
 
 impl Differences {
-    /// Of these cells. One alone differs in all it has.
+    /// Finds the differing parameters of these cells. With one cell alone, all of them differ.
     pub(super) fn of(lines: &[Line]) -> Self {
         let Some((first, rest)) = lines.split_first() else { return Self { keys: Vec::new() } };
         let differs = |key: &&String| {
@@ -32,17 +33,17 @@ impl Differences {
         self.keys.iter().map(String::as_str)
     }
 
-    /// What this cell differs in, in words.
+    /// Returns the differing parameters of this cell, in words.
     pub(super) fn words(&self, line: &Line) -> String {
         words(&self.pick(line, |_| true))
     }
 
-    /// The same without policies, in as few words as possible.
+    /// Returns the same without policies, as short as possible.
     pub(super) fn short(&self, line: &Line) -> String {
         short(&self.pick(line, |key| key != POLICIES))
     }
 
-    /// What all cells have in common, in words.
+    /// Returns the parameters that all cells share, in words.
     pub(super) fn common(&self, lines: &[Line]) -> String {
         let Some(first) = lines.first() else { return String::new() };
         let all = first.parameters.clone().into_iter();
@@ -55,7 +56,7 @@ impl Differences {
     }
 }
 
-/// Whether two cells are the same but for the policies that they ran.
+/// Returns true if two cells have the same parameters except for their policies.
 pub(super) fn differ_in_policy(a: &Line, b: &Line) -> bool {
     let others = |line: &Line| -> Parameters {
         let all = line.parameters.clone().into_iter();

@@ -1,9 +1,9 @@
 //! The file of a sweep's results: a line of JSON per cell.
 //!
-//! A line is written whole and flushed when its cell is done. A process that is killed may leave a
-//! last line without its end: it is dropped, and its cell runs again. So does a cell that broke a
-//! promise, and lines of another base or of other values go away. When all cells are there the
-//! lines are sorted, in a new file that takes the old one's place at once.
+//! A line is written whole and flushed when its cell is done. A process that is killed may leave an
+//! incomplete last line: it is discarded, and its cell runs again. A cell that broke a promise runs
+//! again, too. Lines of another base or of other values are discarded. When all cells are there the
+//! lines are sorted, in a new file that atomically replaces the old one.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -35,11 +35,11 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Opens the file and keeps what belongs to these cells.
+    /// Opens the file and keeps the lines that belong to these cells.
     ///
     /// # Errors
     ///
-    /// It cannot be read or written.
+    /// The file cannot be read or written.
     pub(super) fn open(path: &Path, cells: &[Cell]) -> anyhow::Result<Self> {
         let old = match std::fs::read(path) {
             Ok(bytes) => bytes,
@@ -61,12 +61,12 @@ impl Lines {
         Ok(Self { path: path.to_owned(), file, lines })
     }
 
-    /// Whether a cell is done.
+    /// Returns true if a cell is done.
     pub(super) fn has(&self, cell: &Cell) -> bool {
         self.lines.contains_key(&cell.number)
     }
 
-    /// One more is done.
+    /// Appends the line of one more cell.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Lines {
         Ok(())
     }
 
-    /// Sorts the file. Returns all lines in their order.
+    /// Sorts the file. Returns all lines in order.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Lines {
     }
 }
 
-/// A new file with these lines in the place of the old one, open at its end.
+/// Writes these lines to a new file that replaces the old one. Returns the file, open at its end.
 fn write<'a>(path: &Path, lines: impl Iterator<Item = &'a Line>) -> anyhow::Result<File> {
     let fresh = path.with_extension("jsonl.new");
     let make = || {

@@ -17,7 +17,7 @@ pub(super) fn add_gains(lines: &mut [Line]) {
 }
 
 fn gains_of(line: &Line, lines: &[Line]) -> Vec<Row> {
-    // It has told its own.
+    // A cell that ran `LL` has its own gains.
     if runs_ll(line) {
         return Vec::new();
     }
@@ -33,7 +33,7 @@ fn runs_ll(line: &Line) -> bool {
     policies.is_some_and(|policies| policies.iter().any(|policy| policy == "LL"))
 }
 
-/// Whether a row has the completion times that another one's are a gain over.
+/// Returns true if `base` has the completion times that `row` is compared with.
 fn is_base_of(row: &Row, base: &Row) -> bool {
     let mut series = Series::of(row);
     "LL".clone_into(&mut series.policy);

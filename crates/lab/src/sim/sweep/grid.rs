@@ -1,4 +1,4 @@
-//! What a sweep runs: a base scenario, and lists of values for some of its keys.
+//! The file of a sweep: a base scenario, and lists of values for some of its keys.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,59 +9,59 @@ use serde::{Deserialize, Serialize};
 use crate::sim::experiment::{Experiment, Overrides};
 use crate::sim::scenario::{Any, text_of};
 
-/// The most cells of a sweep.
+/// Largest number of cells of a sweep.
 const CELLS_MAX: usize = 100_000;
 
 /// The file of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Grid {
-    /// A scenario's name, or its file, seen from the folder of this one.
+    /// A scenario's name, or its file, relative to the folder of this one.
     base: String,
     /// Values by key, `table.key`. Every combination is a cell; the last key changes fastest.
     grid: BTreeMap<String, Vec<toml::Value>>,
-    /// What somebody else says of the same cells, to be shown beside them.
+    /// Statements of a publication about the same cells, to be shown beside them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) says: Option<Says>,
-    /// The base's text.
+    /// Text of the base.
     #[serde(skip)]
     text: String,
 }
 
-/// What a publication says, in our words.
+/// Statements of a publication, in our words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Says {
-    /// Which publication, and where in it.
+    /// The publication, and the place in it.
     pub(super) source: String,
-    /// What it says.
+    /// Its statements.
     pub(super) statements: Vec<String>,
 }
 
-/// One combination.
+/// One combination of values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
     pub(super) number: usize,
     pub(super) parameters: BTreeMap<String, serde_json::Value>,
-    /// The scenario.
+    /// Text of the scenario.
     pub(super) text: String,
-    /// Tells scenarios apart.
+    /// Digest of the scenario's text.
     pub(super) digest: String,
 }
 
-/// Parameters for people.
+/// Formats parameters for people.
 pub(super) fn words(parameters: &BTreeMap<String, serde_json::Value>) -> String {
     let pairs: Vec<String> =
         parameters.iter().map(|(key, value)| format!("{key} = {value}")).collect();
     pairs.join(", ")
 }
 
-/// Parameters for a chart: values only.
+/// Formats parameters for a chart: values only.
 pub(super) fn short(parameters: &BTreeMap<String, serde_json::Value>) -> String {
     parameters.values().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// A value in few words; of a table its kind and its load, of a list its values.
+/// Formats a value in few words: for a table its kind and its load, for a list its values.
 pub(super) fn word(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => text.clone(),
@@ -77,11 +77,11 @@ pub(super) fn word(value: &serde_json::Value) -> String {
 }
 
 impl Grid {
-    /// The sweep of a file.
+    /// Reads the file of a sweep.
     ///
     /// # Errors
     ///
-    /// It cannot be read, is no sweep, or its base is none.
+    /// The file cannot be read or is no sweep, or its base is no scenario.
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -96,7 +96,7 @@ impl Grid {
         read().with_context(|| format!("sweep {}", path.display()))
     }
 
-    /// Every combination, each a scenario that can be simulated.
+    /// Returns every combination, each a scenario that can be simulated.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Grid {
         }
         let text = toml::to_string(&table)?;
         let cell = Cell { number, parameters, digest: digest(&text), text };
-        // All cells are looked at before the first one runs.
+        // All cells are checked before the first one runs.
         Any::parse(&cell.text)
             .and_then(|scenario| Experiment::new(scenario, &Overrides::default()))
             .with_context(|| format!("cell {number} ({})", words(&cell.parameters)))?;
@@ -151,7 +151,7 @@ fn set(table: &mut toml::Table, key: &str, value: &toml::Value) -> anyhow::Resul
     Ok(())
 }
 
-/// FNV-1a of a text, 64 bits: enough to tell the cells of a sweep apart.
+/// Returns the 64-bit FNV-1a hash of a text: enough to tell the cells of a sweep apart.
 fn digest(text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

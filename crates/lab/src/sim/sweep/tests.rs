@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A folder that goes away.
+/// A folder that is removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -117,7 +117,7 @@ fn a_page_says_once_what_all_cells_share_and_puts_policies_side_by_side() {
 fn a_killed_sweep_goes_on_where_it_stopped() {
     let folder = Folder::new("killed");
     let (swept_first, whole) = swept(&folder, "out", 1);
-    // Two cells were done, and of the third a part of its line was written.
+    // Two cells were done, and a part of the third one's line was written.
     let mut lines = whole.split_inclusive('\n');
     let (first, second, third) =
         (lines.next().unwrap(), lines.next().unwrap(), lines.next().unwrap());

@@ -2,7 +2,7 @@ use std::time::{Duration, SystemTime};
 
 use super::*;
 
-/// A folder that is gone after the test.
+/// A folder that is removed after the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -12,7 +12,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A file that was written an hour ago.
+    /// Writes a file whose time is an hour ago.
     fn write(&self, file: &str) {
         let path = self.0.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -45,7 +45,7 @@ fn a_build_is_taken_over_with_its_times() {
         assert_eq!(to.modified(file), from.modified(file), "{file}");
     }
     assert!(!to.0.join("debug/incremental").exists());
-    // A library serves both; what cargo writes in place has a file of its own.
+    // A library serves both; a file that cargo writes in place is copied.
     let inode = |root: &Folder| {
         use std::os::unix::fs::MetadataExt;
         fs::metadata(root.0.join(taken[2])).unwrap().ino()
