@@ -6,7 +6,7 @@ FUZZ_SECONDS ?= 720
 DPDK_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build test bench soak audit goldens clean-lab
+.PHONY: help setup demo build test bench soak audit goldens docs clean-lab
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -54,6 +54,9 @@ audit: ## Look for known weaknesses of what comes from outside; needs the networ
 
 goldens: ## Ask this machine's kernel again what TCP sends (ONLY="reno-last": only that); needs root
 	cargo run --package sluice-lab --example tcp_goldens -- $(ONLY)
+
+docs: ## Build the pages as a book, into target/book, where mdbook is installed
+	@scripts/docs.sh
 
 clean-lab: ## Take down every lab that is still up
 	@scripts/clean-lab.sh

@@ -2,12 +2,13 @@
 # What two machines have already, in network namespaces of this one: a cable, a certificate each,
 # and two containers.
 #
-#   examples/two-hosts.sh up | down
+#   examples/two-hosts.sh up | wait | down
 #
 #   web ┐                                   ┌ db
 #       h1 eth0 10.0.0.1 ═══ 10.0.0.2 eth0 h2
 #
-# Needs root. The certificates lie in tls/ beside it, where the files of the two hosts look.
+# `wait` ends when the daemons of both hosts answer. Needs root. The certificates lie in tls/ beside
+# it, where the files of the two hosts look.
 set -euo pipefail
 
 PATH=$PATH:/usr/sbin:/sbin
@@ -43,6 +44,20 @@ up() {
     fi
 }
 
+# A daemon answers on its socket a moment after its start.
+wait_for_daemons() {
+    local host limit=$((SECONDS + 30))
+    for host in h1 h2; do
+        until sluice show ports --on "$host" >/dev/null 2>&1; do
+            if [ "$SECONDS" -ge "$limit" ]; then
+                echo "$host does not answer: is 'sluice daemon' running in it?" >&2
+                exit 1
+            fi
+            sleep 0.1
+        done
+    done
+}
+
 down() {
     local n
     for n in "${spaces[@]}"; do
@@ -53,8 +68,9 @@ down() {
 
 case "${1:-}" in
 up | down) "$1" ;;
+wait) wait_for_daemons ;;
 *)
-    sed -n '2,10p' "$0" >&2
+    sed -n '2,11p' "$0" >&2
     exit 2
     ;;
 esac

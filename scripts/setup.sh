@@ -67,7 +67,8 @@ case $purpose in build | demo | test | bench | all) ;; *)
 esac
 
 if ! command -v cargo >/dev/null || ! command -v rustc >/dev/null; then
-    echo "Sluice is built with Rust, and there is no cargo in PATH: install Rust 1.95 or newer" >&2
+    echo "Sluice is built with Rust, and there is no cargo in PATH. Debian's own is too old: install" >&2
+    echo "Rust 1.95 or newer by rustup, see https://rustup.rs" >&2
     exit 1
 fi
 
