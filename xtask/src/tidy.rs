@@ -8,7 +8,9 @@ mod configs;
 mod edges;
 mod links;
 mod no_std;
+mod prose;
 mod size;
+mod subjects;
 
 use std::path::{Path, PathBuf};
 
@@ -69,6 +71,8 @@ pub(crate) fn run() -> Result<bool> {
         ("bans", bans::check(&rust_files)),
         ("links", links::check(&files)?),
         ("configs", configs::check(&files)?),
+        ("prose", prose::check(&rust_files)),
+        ("subjects", subjects::check()?),
     ];
     let mut problem_count = 0;
     for (name, findings) in &checks {

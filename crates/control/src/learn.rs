@@ -1,9 +1,8 @@
 //! Learning: which endpoints are at this host's ports, from the frames that they send.
 //!
-//! A punted frame shows the port of its source. ARP and advertisements of Neighbor Discovery also
-//! show an IP address of the source. The [`Learner`] derives the claim that the host shall publish,
-//! or the reason against one. Endpoints that speak neither protocol are learned from their data,
-//! without IP address.
+//! A punted frame shows the port of its source, and ARP and Neighbor Discovery an IP address. The
+//! [`Learner`] derives the claim that the host shall publish, or the reason against one. Endpoints
+//! that speak neither are learned from their data, without IP address.
 //!
 //! ```text
 //!   frame ── source fit to be one? ── port in the network? ── is its message true?
@@ -16,11 +15,9 @@
 //! ```
 //!
 //! - An endpoint that is **bound** or **sticky** somewhere else does not move because of a frame.
-//! - A **bound** endpoint uses the addresses that it is bound with, and may share the addresses
-//!   that its port allows. Shared addresses are learned, and move among such ports by
-//!   announcements. No other port takes an address while it is shared.
-//! - A learned endpoint moves to the port at which it speaks. Between two hosts their claims
-//!   decide.
+//! - A **bound** endpoint uses the addresses that it is bound with, and may share those that its
+//!   port allows: they are learned, and move among such ports only, by announcements.
+//! - A learned endpoint moves to the port at which it speaks; between hosts their claims decide.
 //! - An IP address that another MAC has **moves** when the new one announces it: by a gratuitous
 //!   ARP (RFC 5227 section 2.3), by an unsolicited advertisement (RFC 4861 clause 7.2.6), or by its
 //!   first use after an unanswered probe. Any other use of the address is a **conflict** (RFC 5227

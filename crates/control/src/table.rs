@@ -1,8 +1,7 @@
 //! The vport table: the claims of every host of the fabric, and the host of each endpoint.
 //!
-//! Aim: 1.2 million claims and more in at most 200 bytes each, found by endpoint and by IP address
-//! within a few cache misses, changed without a long stop. The table knows nothing of messages:
-//! sessions put claims in, and every call returns a [`Change`] that other modules have to follow.
+//! Aim: 1.2 million claims and more in at most 200 bytes each, found by endpoint and by address
+//! within a few cache misses. Sessions put claims in; each call returns a [`Change`] to follow.
 //!
 //! ```text
 //!   key index (VNI, MAC) ──> slot, the winner ──> slot of another host's claim ──> …
@@ -15,18 +14,17 @@
 //! ```
 //!
 //! **Winner.** All claims for one endpoint are kept, as a chain in order. A claim of a live host
-//! comes before one of a stale host, regardless of the claims. Claims of hosts in the same state
-//! are ordered by [`Claim::beats`]. The state is considered here and not in `beats`, because
-//! liveness is no part of a claim: tables agree when they know the same claims **and** the same
-//! states of hosts. A host that comes back takes its endpoints back only by the claims themselves.
+//! comes before one of a stale host; claims of hosts in the same state are ordered by
+//! [`Claim::beats`]. Liveness is no part of a claim: tables agree when they know the same claims
+//! **and** the same states of hosts. A host that comes back regains its endpoints only by claims.
 //!
-//! **A stale claim** ([`OwnerState::Stale`]) stays, wins if no live host claims the same, and is
-//! shown as stale, so that its frames are forwarded and no host answers ARP for it. The state is
-//! the owner's: a change of state touches only those of its claims which another host claims too.
+//! **A stale claim** ([`OwnerState::Stale`]) wins if no live host claims the same: its frames are
+//! forwarded, and no host answers ARP for it. A change of the owner's state touches only those of
+//! its claims which another host claims too.
 //!
 //! **Addresses.** Only addresses of winners are in the index. Two vports of a network with one
-//! address are both found ([`Table::all_with_ip`]), the better one is used for answers
-//! ([`Table::find_ip`]), and the duplicate is reported when the second one comes.
+//! address are both found ([`Table::all_with_ip`]), the better one answers ([`Table::find_ip`]),
+//! and the duplicate is reported when the second one comes.
 //!
 //! **Snapshots.** Each claim knows the snapshot in which its owner named it last, and moves to the
 //! front of its owner's list when it is named again. Claims that were not named lie at the tail

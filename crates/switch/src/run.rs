@@ -340,8 +340,7 @@ impl<B: Buf> Switch<B> {
             // The sum is little more than 64 KiB, since the lane is plain.
             let charge = size.cast_signed();
             if charge > deficit {
-                // Fills the deficit up as the scheduler would; the scheduler does not run if no
-                // frame is taken.
+                // As the scheduler would, which does not run if no frame is taken.
                 if !reach.lone || sink.is_full() {
                     break false;
                 }

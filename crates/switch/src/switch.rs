@@ -125,8 +125,7 @@ impl<B: Buf> Switch<B> {
         validate::check(config)?;
         let config = config.with_spare();
         let config = config.as_ref();
-        // Tables that every frame touches are made first, without large ones between them, so that
-        // they lie on few pages.
+        // Tables that every frame touches are made first and together: they lie on few pages.
         let inputs: Box<[Input<B>]> = make_inputs(config);
         let ports = make_ports(config);
         let row_count = (inputs.len() + 1) * Priority::COUNT; // The last ones: ports that are gone.

@@ -28,8 +28,7 @@ use super::workers::Workers;
 
 /// Unused time that a shaper may use later, unless configured.
 const CATCH_UP_DEFAULT: Nanos = Nanos::from_micros(200);
-/// Preamble, start delimiter, frame check sequence and gap between frames: overhead of a frame on a
-/// wire (802.3 clause 3).
+/// Overhead of a frame on a wire: preamble, delimiter, check sequence, gap (802.3 clause 3).
 const WIRE_OVERHEAD: u16 = 24;
 /// Ethernet header and one 802.1Q tag.
 const ETHERNET_SIZE_MAX: u16 = 18;
@@ -301,8 +300,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the settings of a port at the end of a wire: `mac` is its own, `sizes` are its
-    /// buffers in and out unless the link has others.
+    /// Returns the settings of a port at a wire, with its own `mac` and default buffer `sizes`.
     fn wire(
         &self,
         link: &Link,
@@ -482,8 +480,7 @@ impl Builder<'_> {
         (!others.is_empty()).then(|| format!("priority of a packet: its DSCP / 8, but {others}"))
     }
 
-    /// Returns the reason why the ring of a port does not hold its headroom, for `show ports`, if
-    /// it does not.
+    /// Returns the reason why the ring of a port does not hold its headroom, if it does not.
     fn ring_note(&self, name: &str, link: &Link, ring: u64, mtu: u16) -> Option<String> {
         let underlay = self.config.underlay.as_ref();
         let is_socket = underlay.is_some_and(|u| u.kind == UnderlayKind::Udp);
@@ -502,8 +499,7 @@ impl Builder<'_> {
         })
     }
 
-    /// Returns a note if the largest frames of a VLAN, with their own tag, do not fit into its
-    /// device.
+    /// Returns a note if the largest frames of a VLAN, with their own tag, do not fit its device.
     fn tag_note(&self, port: &api::Port) -> Option<String> {
         let (vlan, facts) = (port.vlan?, self.devices.facts(&port.device)?);
         let needed = self.vnet_mtu(self.vnet_of(port)).saturating_add(TAG_SIZE);
