@@ -343,8 +343,7 @@ impl Table {
         }
     }
 
-    /// Returns true if the claim at `a` comes before the one at `b`, which is for the same
-    /// endpoint.
+    /// Returns true if the claim at `a` comes before that at `b` for the same endpoint.
     fn precedes(&self, a: u32, b: u32) -> bool {
         let (a_state, b_state) = (self.state_at(a), self.state_at(b));
         if a_state != b_state {
@@ -489,8 +488,7 @@ impl Table {
         front
     }
 
-    /// Promotes the first claim of the chain, if there is one, and returns the change since
-    /// `before`.
+    /// Promotes the first claim of the chain, if any; returns the change since `before`.
     fn settle(&mut self, now: Nanos, hash: u64, key: Key, before: Option<Front>) -> Change {
         let head = self.head(hash, key);
         let mut shared = Ips::default();
@@ -592,8 +590,7 @@ const fn some(at: u32) -> Option<u32> {
 }
 
 /// Returns the most bytes that an ordered map of `count` entries takes: its nodes have room for 11
-/// entries, and all but the root hold five or more; links and lengths are a sixth of a node or
-/// less.
+/// entries, and all but the root hold five or more; links take a sixth of a node or less.
 const fn map_bytes(count: usize, entry_bytes: usize) -> usize {
     const NODE_ENTRIES: usize = 11;
     const NODE_ENTRIES_MIN: usize = 5;
