@@ -72,6 +72,12 @@ if ! command -v cargo >/dev/null || ! command -v rustc >/dev/null; then
     exit 1
 fi
 
+version=$(rustc --version | cut -d ' ' -f 2)
+if [ "$(printf '%s\n' 1.95 "$version" | sort -V | head -n 1)" != 1.95 ]; then
+    echo "rustc $version is too old: install Rust 1.95 or newer by rustup, see https://rustup.rs" >&2
+    exit 1
+fi
+
 # Debian keeps some of these out of a user's PATH.
 PATH=$PATH:/usr/sbin:/sbin
 missing=()

@@ -145,12 +145,6 @@ impl Placement {
         (placed, total.minus(placed))
     }
 
-    /// Number of cores.
-    #[must_use]
-    pub fn core_count(&self) -> usize {
-        self.cores.len()
-    }
-
     /// Sets a core's pinning and policy; entries leave it with the next period. Returns false, and
     /// changes nothing, if no core would be left for the work.
     pub fn set_core(&mut self, core: CoreIndex, runs_vcpu: bool, excluded: bool) -> bool {
@@ -160,14 +154,6 @@ impl Placement {
         }
         self.cores.set(core, runs_vcpu, excluded);
         true
-    }
-
-    /// Sets another priority for an entry; it takes effect with the next period.
-    pub fn set_priority(&mut self, entry: EntryId, priority: Priority) {
-        if let Some(state) = self.entries.get_mut(entry) {
-            state.priority = priority;
-            self.count();
-        }
     }
 
     /// Ends a period: `cores` has the load of each core beside placed work, and `loads` the load of

@@ -166,20 +166,6 @@ fn high_priorities_have_a_core_each_and_others_make_way() {
 }
 
 #[test]
-fn an_entry_may_become_one_of_high_priority() {
-    let mut run = Run::new(config(Mode::Adaptive), "..");
-    run.place(0, HIGH, 20);
-    run.place(1, LOW, 20);
-    run.place(2, LOW, 20);
-    run.settle();
-    assert_eq!((run.at(1), run.at(2)), (1 - run.at(0), 1 - run.at(0)));
-    run.placement.set_priority(EntryId(0), LOW);
-    run.placement.set_priority(EntryId(1), HIGH);
-    run.settle();
-    assert!(run.at(0) != run.at(1) && run.at(2) != run.at(1));
-}
-
-#[test]
 fn an_elephant_is_split_and_joined_again() {
     let mut run = Run::new(config(Mode::Adaptive), "v..");
     run.place(0, LOW, 120);

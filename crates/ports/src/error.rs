@@ -32,7 +32,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// A network namespace that cannot be entered.
-    #[error("network namespace {path}: cannot {what}: {source}{}", remedy(source))]
+    #[error("network namespace {path}: cannot {what}: {source}{}", netns_remedy(source))]
     Netns {
         /// The path of the namespace.
         path: PathBuf,
@@ -84,6 +84,17 @@ pub enum OpenError {
         /// The kernel's error.
         source: io::Error,
     },
+}
+
+/// Remedy of an error about a network namespace. The namespace of a process is also closed to a
+/// user who may not trace that process (`proc(5)`).
+fn netns_remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "; run as root, or with CAP_SYS_ADMIN, and CAP_SYS_PTRACE for the namespace of a process"
+        }
+        _ => remedy(error),
+    }
 }
 
 /// Remedy of an error that has a usual cause.

@@ -21,7 +21,7 @@ use port::PortCommand;
 
 mod port;
 
-/// A lossless overlay network for containers
+/// A lossless overlay network for virtual machines and containers
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {

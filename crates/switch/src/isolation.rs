@@ -450,12 +450,6 @@ impl<B: Buf> Switch<B> {
         self.isolation.changes
     }
 
-    /// Returns the high-water marks of the reserve, for inspection.
-    #[must_use]
-    pub fn reserve_marks(&self) -> crate::inspect::Marks {
-        self.pool_marks[reserve::PART]
-    }
-
     /// Returns true if no frame of a class waits.
     fn is_empty_class(&self, class: usize) -> bool {
         self.classes[class].ring == NIL && self.classes[class].common.is_empty()

@@ -419,12 +419,6 @@ impl<B> Switch<B> {
     pub fn punt_counters(&self, port: PortId, cause: PuntCause) -> PuntCounters {
         self.control.shares[port.index()].counters[cause.index()]
     }
-
-    /// Returns true if a control plane is attached.
-    #[must_use]
-    pub const fn is_control_attached(&self) -> bool {
-        self.control.attached
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use sluice_wire::fabric::{HOLD_PARTS_MAX, Held, HoldOrder, HoldPart, HoldWriter,
 
 use super::Plane;
 use super::surface::{Command, Event, Kind, Way};
-use crate::hold::{ANSWER_MAX, Answered, Counts, Entry, Keeper, Port, Receiver, Turn};
+use crate::hold::{ANSWER_MAX, Answered, Entry, Port, Receiver, Turn};
 use crate::rpc::Failure;
 use crate::table::Change;
 use crate::vport::Key;
@@ -228,11 +228,5 @@ impl Plane {
     #[must_use]
     pub fn is_deaf_to_holds(&self, host: HostId) -> bool {
         self.teller.is_deaf(host)
-    }
-
-    /// Returns the counters of the holds that others ask for.
-    #[must_use]
-    pub const fn hold_counts(&self) -> Counts {
-        Keeper::counts(&self.keeper)
     }
 }

@@ -8,7 +8,6 @@ use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 use super::Plane;
 use super::surface::{Counts, HostInfo, TunnelInfo, VportInfo, Way};
 use crate::directory::{Places, State};
-use crate::learn;
 use crate::punt::{Cause, Refused};
 use crate::session::Session;
 use crate::table::{OwnerState, Vport};
@@ -69,11 +68,6 @@ impl Plane {
     /// Iterates over the networks with claims, in order, each with its number of endpoints.
     pub fn vnets(&self) -> impl Iterator<Item = (Vni, u32)> + '_ {
         self.table.vnets()
-    }
-
-    /// Iterates over the networks of this host, in order.
-    pub fn own_vnets(&self) -> impl Iterator<Item = Vni> + '_ {
-        self.nets.local()
     }
 
     /// Iterates over the hosts with claims in a network, in order, each with its number of claims.
@@ -177,12 +171,6 @@ impl Plane {
         self.learner.learned_at(port)
     }
 
-    /// Number of known endpoints of foreign hosts.
-    #[must_use]
-    pub fn foreign_count(&self) -> usize {
-        self.foreign.len()
-    }
-
     /// Number of punts of a port for a cause that were refused for that reason.
     ///
     /// # Panics
@@ -190,15 +178,6 @@ impl Plane {
     #[must_use]
     pub fn punts_refused(&self, port: PortId, cause: Cause, why: Refused) -> u64 {
         self.policer.refused(port, cause, why)
-    }
-
-    /// Number of frames of a port that taught nothing, for that reason.
-    ///
-    /// # Panics
-    /// If there is no such port.
-    #[must_use]
-    pub fn learning_refused(&self, port: PortId, why: learn::Reason) -> u64 {
-        self.learner.refused(port, why)
     }
 
     /// Bytes of the vport table, the largest part, and its number of claims.

@@ -23,7 +23,7 @@ pub(super) fn render(answer: &Answer) -> String {
         Body::Queues(rows) => queues(rows),
         Body::Drops(rows) => drops(rows, &answer.outside),
         Body::Audit(audit) => audit_text(audit, &answer.outside),
-        Body::Pauses(rows) => pauses(rows),
+        Body::Pauses(rows) => pauses(rows, answer.at_ns),
         Body::Tunnels(rows) => tunnels(rows),
         Body::Mac(rows) => macs(rows),
         Body::Worker(times) => workers(times),
@@ -40,13 +40,21 @@ fn unguarded(rows: &[GuardRow]) -> String {
     rows.iter().filter_map(line).collect()
 }
 
+/// Columns of a terminal that are enough to wrap long cells.
+const COLUMNS_MIN: u16 = 40;
+
 pub(super) fn table(header: &[&str], names: Names, rows: Vec<Vec<String>>, none: &str) -> String {
     if rows.is_empty() {
         return format!("{none}\n");
     }
     let mut table = Table::new();
     table.load_style(NOTHING);
-    table.set_content_arrangement(ContentArrangement::Dynamic);
+    // A terminal may say that it has no columns at all.
+    let wraps = table.width().is_some_and(|columns| columns >= COLUMNS_MIN);
+    table.set_content_arrangement(match wraps {
+        true => ContentArrangement::Dynamic,
+        false => ContentArrangement::Disabled,
+    });
     table.set_header(header.to_vec());
     for row in rows {
         table.add_row(row);
@@ -208,7 +216,7 @@ fn audit_text(audit: &Audit, outside: &[LossRow]) -> String {
     format!("{text}{verdict}\n{}", losses(outside))
 }
 
-fn pauses(rows: &[PauseRow]) -> String {
+fn pauses(rows: &[PauseRow], at_ns: u64) -> String {
     let cells = rows.iter().map(|row| {
         let now = match (row.paused, row.pausing) {
             (true, true) => "paused, pausing",
@@ -228,11 +236,12 @@ fn pauses(rows: &[PauseRow]) -> String {
     });
     let header = ["port", "now", "priority", "XOFF sent", "XON sent", "received", "paused ms"];
     let text = table(&header, 2, cells.collect(), "no pause was sent or received");
-    text + &isolated(rows)
+    text + &isolated(rows, at_ns)
 }
 
 /// Returns the isolated receivers; nothing if there are none.
-fn isolated(rows: &[PauseRow]) -> String {
+fn isolated(rows: &[PauseRow], at_ns: u64) -> String {
+    let ago = |moment_ns: u64| seconds(at_ns.saturating_sub(moment_ns));
     let mut cells = Vec::new();
     for (row, isolation) in rows.iter().filter_map(|row| Some((row, row.isolated.as_ref()?))) {
         let state = match (isolation.stuck, isolation.held_at_senders) {
@@ -245,8 +254,8 @@ fn isolated(rows: &[PauseRow]) -> String {
             isolation.endpoints.join(" "),
             row.priority.to_string(),
             state.to_owned(),
-            seconds(isolation.since_ns),
-            seconds(isolation.moved_ns),
+            ago(isolation.since_ns),
+            ago(isolation.moved_ns),
             isolation.reserve_frames.to_string(),
             isolation.waiting.join(" "),
         ]);
@@ -255,7 +264,7 @@ fn isolated(rows: &[PauseRow]) -> String {
         return String::new();
     }
     let header =
-        ["isolated", "endpoints", "priority", "state", "since", "moved", "reserve", "waiting"];
+        ["isolated", "endpoints", "priority", "state", "for", "idle", "reserve", "waiting"];
     table(&header, 4, cells, "")
 }
 
