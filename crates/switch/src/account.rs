@@ -9,12 +9,6 @@ use crate::place::{Full, Held};
 use crate::slots::Home;
 use crate::switch::Switch;
 
-/// Returns the index of the counters of one (input, priority).
-#[inline]
-pub(crate) fn row(input: u16, priority: u8) -> usize {
-    usize::from(input) * Priority::COUNT + usize::from(priority)
-}
-
 /// Sums of frames of one input that a driver took one after the other out of one queue, before they
 /// are counted.
 #[derive(Clone, Copy)]
@@ -49,10 +43,7 @@ impl<B> Switch<B> {
         i.marks.rise(i.held.frames, i.held.bytes);
         if let Full::Pause(_) = i.full {
             let port = i.port;
-            let held = &mut self.rows[row(input, priority)].held;
-            held.frames += frames;
-            held.bytes += sum.bytes;
-            let held = *held;
+            let held = self.ledger.hold(input, priority, Held { frames, bytes: sum.bytes });
             i.holding.insert(Priority::from_low_bits(priority));
             if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
                 let bytes = pause.weight(held.frames, held.bytes);
@@ -78,10 +69,7 @@ impl<B> Switch<B> {
 
     fn uncharge_paused(&mut self, input: u16, sum: Held, priority: u8) {
         let port = self.inputs[usize::from(input)].port;
-        let held = &mut self.rows[row(input, priority)].held;
-        held.frames -= sum.frames;
-        held.bytes -= sum.bytes;
-        let held = *held;
+        let held = self.ledger.release(input, priority, sum);
         if held.frames == 0 {
             self.inputs[usize::from(input)].holding.remove(Priority::from_low_bits(priority));
         }
@@ -149,7 +137,7 @@ impl<B> Switch<B> {
     #[inline(always)]
     pub(crate) fn deliver(&mut self, buf: B, tag: Tag, priority: u8) {
         let (input, bytes) = (tag.input, u32::from(tag.bytes));
-        self.rows[row(input, priority)].delivered.add(bytes);
+        self.ledger.deliver(input, priority, Counter::of(bytes));
         let i = &mut self.inputs[usize::from(input)];
         i.unreclaimed += 1;
         let pushed = i.ended.push(buf);
@@ -172,7 +160,7 @@ impl<B> Switch<B> {
     #[inline]
     pub(crate) fn book_ends(&mut self, ends: &Ends, priority: u8) {
         let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
-        self.rows[row(ends.input, priority)].delivered.add_all(delivered);
+        self.ledger.deliver(ends.input, priority, delivered);
         let i = &mut self.inputs[usize::from(ends.input)];
         match ends.home {
             Home::Ring => {
@@ -253,7 +241,7 @@ impl<B> Switch<B> {
     #[cold]
     pub(crate) fn drop_loose(&mut self, buf: B, tag: Tag, priority: u8, reason: DropReason) {
         let (input, bytes) = (tag.input, u32::from(tag.bytes));
-        self.drops[row(input, priority)][reason.index()].add(bytes);
+        self.ledger.drop(input, priority, reason, Counter::of(bytes));
         if tag.home == Home::Ring {
             self.uncharge_input(input, bytes, priority);
         }
@@ -263,9 +251,9 @@ impl<B> Switch<B> {
     /// Counts frames of a port that its driver took and its device then refused for good: the
     /// driver hands them back, and they end here. The input of each frame is not known any more.
     pub fn refused(&mut self, port: PortId, priority: Priority, sum: Counter) {
-        let row = row(self.ports[port.index()].first_input, priority.get());
-        self.rare_rows[row].injected.add_all(sum);
-        self.drops[row][DropReason::Refused.index()].add_all(sum);
+        let (input, priority) = (self.ports[port.index()].first_input, priority.get());
+        self.ledger.inject(input, priority, sum);
+        self.ledger.drop(input, priority, DropReason::Refused, sum);
     }
 
     /// Returns a handle of an input to its driver, without counting a frame.
@@ -279,7 +267,8 @@ impl<B> Switch<B> {
 
     pub(crate) fn count_drop(&mut self, index: u32, reason: DropReason) {
         let slot = self.slots.get(index);
-        self.drops[row(slot.input, slot.priority)][reason.index()].add(slot.bytes);
+        let sum = Counter::of(slot.bytes);
+        self.ledger.drop(slot.input, slot.priority, reason, sum);
     }
 
     /// Counts a copy that was not made.

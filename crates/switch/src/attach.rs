@@ -32,9 +32,8 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use sluice_base::{Buf, ByteCount, DropReason, InputId, Nanos, PortId, Priority, VnetId};
+use sluice_base::{Buf, ByteCount, InputId, Nanos, PortId, Priority, VnetId};
 
-use crate::account::row;
 use crate::build::{common_max, make_port, make_port_lane, own_slots, priorities_of};
 use crate::config::{ConfigError, Limit, PortConfig, PortRole, SpareConfig, SwitchConfig};
 use crate::inspect::{Counter, Marks};
@@ -219,23 +218,8 @@ impl<B: Buf> Switch<B> {
 
     /// Adds the counters of an input to those of the ports that are gone, and resets them.
     fn close_books(&mut self, input: u16) {
-        let gone = self.pool_input().0;
-        for priority in Priority::all() {
-            let (from, to) = (row(input, priority.get()), row(gone, priority.get()));
-            let ended = mem::take(&mut self.rows[from]);
-            debug_assert!(ended.held.frames == 0, "nothing is held");
-            self.rows[to].received.add_all(ended.received);
-            self.rows[to].delivered.add_all(ended.delivered);
-            let ended = mem::take(&mut self.rare_rows[from]);
-            self.rare_rows[to].injected.add_all(ended.injected);
-            self.rare_rows[to].copied.add_all(ended.copied);
-            self.rare_rows[to].consumed.add_all(ended.consumed);
-            let none = [Counter::default(); DropReason::COUNT];
-            let ended = mem::replace(&mut self.drops[from], none);
-            for (sum, ended) in self.drops[to].iter_mut().zip(ended) {
-                sum.add_all(ended);
-            }
-        }
+        let books = self.ledger.export(input);
+        self.ledger.import(self.pool_input().0, books);
     }
 
     /// Removes every destination that leads to the port: the first part of a detachment.

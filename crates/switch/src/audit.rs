@@ -7,10 +7,10 @@
 
 use alloc::vec::Vec;
 
-use sluice_base::{DropClass, DropReason, InputId, Priority};
+use sluice_base::{InputId, Priority};
 
-use crate::account::row;
 use crate::inspect::Counter;
+use crate::ledger::row;
 use crate::slots::List;
 use crate::switch::Switch;
 
@@ -82,7 +82,7 @@ impl<B> Switch<B> {
     /// Walks the switch and balances its counters. Allocates; not for the data path.
     #[must_use]
     pub fn audit(&self) -> Audit {
-        let mut resident = alloc::vec![Counter::default(); self.rows.len()];
+        let mut resident = alloc::vec![Counter::default(); self.ledger.row_count()];
         for (at, class) in self.classes.iter().enumerate() {
             let priority = at / self.ports.len();
             for tag in class.common.tags() {
@@ -109,40 +109,11 @@ impl<B> Switch<B> {
         }
         let mut rows = Vec::new();
         for (at, resident) in resident.into_iter().enumerate() {
-            let row = self.audit_row(at, resident);
+            let row = self.ledger.balance(at, resident);
             if row.frames != Balance::default() {
                 rows.push(row);
             }
         }
         Audit { rows }
-    }
-
-    fn audit_row(&self, at: usize, resident: Counter) -> AuditRow {
-        let (input, priority) = (at / Priority::COUNT, at % Priority::COUNT);
-        let (c, rare) = (&self.rows[at], &self.rare_rows[at]);
-        let (mut dropped, mut congestion) = (Counter::default(), Counter::default());
-        for reason in DropReason::ALL {
-            let counter = self.drops[at][reason.index()];
-            dropped.add_all(counter);
-            if reason.class() == DropClass::Congestion {
-                congestion.add_all(counter);
-            }
-        }
-        let balance = |unit: fn(Counter) -> u64| Balance {
-            received: unit(c.received),
-            injected: unit(rare.injected),
-            copied: unit(rare.copied),
-            delivered: unit(c.delivered),
-            consumed: unit(rare.consumed),
-            resident: unit(resident),
-            dropped: unit(dropped),
-            dropped_congestion: unit(congestion),
-        };
-        AuditRow {
-            input: InputId::from_index(input),
-            priority: Priority::all().nth(priority).expect("below eight"),
-            frames: balance(|c| c.frames),
-            bytes: balance(|c| c.bytes),
-        }
     }
 }

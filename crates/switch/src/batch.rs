@@ -11,7 +11,6 @@ use core::net::Ipv4Addr;
 
 use sluice_base::{Batch, Buf, DropReason, Mac, Nanos, Priority};
 
-use crate::account;
 use crate::classify::{self, PlainDecapsulated};
 use crate::common::Tag;
 use crate::inspect::Counter;
@@ -240,7 +239,7 @@ impl<B: Buf> Switch<B> {
         let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
         self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)].received.add(bytes);
         let tag = Tag { bytes: size, input, way: source, strip: PLAIN_STRIP, home };
-        self.rows[account::row(input, frame.priority)].received.add(bytes);
+        self.ledger.receive(input, frame.priority, Counter::of(bytes));
         if home == Home::Ring {
             let sum = Counter { frames: 1, bytes: bytes.into() };
             self.charge_input_all(input, frame.priority, sum);
@@ -382,7 +381,7 @@ impl<B: Buf> Switch<B> {
             return;
         }
         let (input, priority) = (tally.input, tally.priority.get());
-        self.rows[account::row(input, priority)].received.add_all(tally.received);
+        self.ledger.receive(input, priority, tally.received);
         if tally.home == Home::Ring {
             self.charge_input_all(input, priority, tally.received);
         }

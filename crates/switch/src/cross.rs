@@ -29,8 +29,8 @@ use alloc::vec::Vec;
 
 use sluice_base::{Buf, InputId, PortId, Priority, PriorityMask};
 
-use crate::account::row;
 use crate::config::{CrossingConfig, PortRole};
+use crate::inspect::Counter;
 use crate::receive::Arrival;
 use crate::run::priority_of;
 use crate::slots::{Home, NIL, NOT_LENT};
@@ -302,7 +302,7 @@ impl<B: Buf> Switch<B> {
         if home == Home::Ring {
             self.lending.own[usize::from(input)] -= 1;
         }
-        self.rows[row(input, priority)].delivered.add(bytes);
+        self.ledger.deliver(input, priority, Counter::of(bytes));
         self.end(loan.0);
         copied
     }
@@ -332,7 +332,7 @@ impl<B: Buf> Switch<B> {
         let Crossing { buf, loan, to, source, vnet, strip, priority, ecn, sent } = frame;
         self.slots.enter(1);
         let arrival = Arrival { source, vnet, strip, priority, ecn };
-        self.rows[row(input.0, priority.get())].received.add(buf.size());
+        self.ledger.receive(input.0, priority.get(), Counter::of(buf.size()));
         let index = self.new_slot(input.0, &arrival, Home::Output, buf);
         let slot = self.slots.get_mut(index);
         slot.shared = loan.0;

@@ -43,7 +43,7 @@ impl<B: Buf> Switch<B> {
 
     /// Returns the number of frames that ended under this reason.
     pub(crate) fn dropped_as(&self, reason: DropReason) -> u64 {
-        self.drops.iter().map(|row| row[reason.index()].frames).sum()
+        self.ledger.dropped_as(reason)
     }
 
     /// Returns true if the frame must end because its memory, or its output, goes away.

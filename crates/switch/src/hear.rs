@@ -8,9 +8,9 @@ use core::net::Ipv4Addr;
 
 use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, PriorityMask, VlanTag};
 
-use crate::account::row;
 use crate::classify::{self, Marking, OuterVerdict, Verdict};
 use crate::config::{PortRole, Tags, Trust};
+use crate::inspect::Counter;
 use crate::receive::NO_PORT;
 use crate::switch::Switch;
 
@@ -112,14 +112,14 @@ impl<B: Buf> Switch<B> {
                 }
             }
         };
-        let books = row(input.0, Priority::ZERO.get());
-        self.rows[books].received.add(size);
+        let (at, priority, sum) = (input.0, Priority::ZERO.get(), Counter::of(size));
+        self.ledger.receive(at, priority, sum);
         match message {
             Ok(message) => {
                 self.ports[usize::from(port)].pause_in.receive(now, &message);
-                self.rare_rows[books].consumed.add(size);
+                self.ledger.consume(at, priority, sum);
             }
-            Err(reason) => self.drops[books][reason.index()].add(size),
+            Err(reason) => self.ledger.drop(at, priority, reason, sum),
         }
     }
 }

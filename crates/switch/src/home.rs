@@ -37,14 +37,13 @@
 use alloc::vec::Vec;
 use core::mem;
 
-use sluice_base::{Buf, DropReason, PortId, Priority};
+use sluice_base::{Buf, PortId, Priority};
 
-use crate::account::row;
 use crate::inspect::{Counter, Marks};
-use crate::place::{RareRow, Row};
+use crate::ledger::Books;
 use crate::shaper::Shaper;
 use crate::sources::Watch;
-use crate::switch::{Drops, Switch};
+use crate::switch::Switch;
 
 /// State that migrates with a port: its counters, its rate, and the machines bound to it.
 #[derive(Debug)]
@@ -53,16 +52,16 @@ pub struct Belongings {
     shaper: Shaper,
     restrained: bool,
     watch: Watch,
-    inputs: Vec<Books>,
+    inputs: Vec<InputState>,
     sent: [Counter; Priority::COUNT],
     queued: Marks,
 }
 
-/// The counters of an input.
+/// Counters and high-water marks of an input.
 #[derive(Debug)]
-struct Books {
+struct InputState {
     held: Marks,
-    rows: [(Row, RareRow, Drops); Priority::COUNT],
+    books: Books,
 }
 
 impl<B: Buf> Switch<B> {
@@ -71,8 +70,7 @@ impl<B: Buf> Switch<B> {
     #[must_use]
     pub fn is_clear(&self, port: PortId) -> bool {
         let is_done = self.inputs_of(port).all(|input| {
-            self.inputs[usize::from(input)].unreclaimed == 0
-                && Priority::all().all(|priority| self.has_ended_all(row(input, priority.get())))
+            self.inputs[usize::from(input)].unreclaimed == 0 && self.ledger.has_ended_all(input)
         });
         is_done && !self.awaits_crossed(port)
     }
@@ -88,14 +86,6 @@ impl<B: Buf> Switch<B> {
             leaves.any(|list| self.slots.walk(list).any(crossed))
         };
         self.lanes[lane].frames > 0 && Priority::all().any(some)
-    }
-
-    /// Returns true if as many frames ended as came in.
-    fn has_ended_all(&self, row: usize) -> bool {
-        let (one, rare) = (&self.rows[row], &self.rare_rows[row]);
-        let dropped: u64 = self.drops[row].iter().map(|drop| drop.frames).sum();
-        one.received.frames + rare.injected.frames + rare.copied.frames
-            == one.delivered.frames + rare.consumed.frames + dropped
     }
 
     fn inputs_of(&self, port: PortId) -> core::ops::Range<u16> {
@@ -120,7 +110,7 @@ impl<B: Buf> Switch<B> {
     pub fn give_home(&mut self, port: PortId) -> Belongings {
         assert!(self.may_give_home(port), "frames of a port that moves are in the switch");
         let at = port.index();
-        let inputs = self.inputs_of(port).map(|input| self.take_books(input)).collect();
+        let inputs = self.inputs_of(port).map(|input| self.take_input(input)).collect();
         let sent = core::array::from_fn(|priority| {
             let class = self.class_of(at, priority);
             let sent = mem::take(&mut self.classes[class].sent);
@@ -140,17 +130,9 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    fn take_books(&mut self, input: u16) -> Books {
-        let rows = core::array::from_fn(|priority| {
-            let at = usize::from(input) * Priority::COUNT + priority;
-            let none = [Counter::default(); DropReason::COUNT];
-            (
-                mem::take(&mut self.rows[at]),
-                mem::take(&mut self.rare_rows[at]),
-                mem::replace(&mut self.drops[at], none),
-            )
-        });
-        Books { held: mem::take(&mut self.inputs[usize::from(input)].marks), rows }
+    fn take_input(&mut self, input: u16) -> InputState {
+        let held = mem::take(&mut self.inputs[usize::from(input)].marks);
+        InputState { held, books: self.ledger.export(input) }
     }
 
     /// Takes a port that another switch gave away: frames that wait for it are offered to its
@@ -173,26 +155,15 @@ impl<B: Buf> Switch<B> {
             self.classes[class].sent.add_all(sent);
             self.lending.take_beside(class, sent.frames);
         }
-        for (input, books) in self.inputs_of(port).zip(inputs) {
-            self.add_books(input, books);
+        for (input, state) in self.inputs_of(port).zip(inputs) {
+            self.add_input(input, state);
         }
         self.sources_changed();
     }
 
-    fn add_books(&mut self, input: u16, books: Books) {
-        self.inputs[usize::from(input)].marks.rise_to(books.held);
-        for (priority, (one, rare, drops)) in books.rows.into_iter().enumerate() {
-            let at = usize::from(input) * Priority::COUNT + priority;
-            self.rows[at].received.add_all(one.received);
-            self.rows[at].delivered.add_all(one.delivered);
-            let sum = &mut self.rare_rows[at];
-            sum.injected.add_all(rare.injected);
-            sum.copied.add_all(rare.copied);
-            sum.consumed.add_all(rare.consumed);
-            for (sum, drop) in self.drops[at].iter_mut().zip(drops) {
-                sum.add_all(drop);
-            }
-        }
+    fn add_input(&mut self, input: u16, state: InputState) {
+        self.inputs[usize::from(input)].marks.rise_to(state.held);
+        self.ledger.import(input, state.books);
     }
 }
 

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use sluice_base::{DropReason, InputId, LaneId, Nanos, PortId, Priority, SourceId, TunnelId};
 
-use crate::account::row;
 use crate::surface::{Destination, LaneKind, QueueState};
 use crate::switch::Switch;
 
@@ -148,7 +147,7 @@ impl<B> Switch<B> {
     pub fn received(&self, input: InputId) -> Counter {
         let mut sum = Counter::default();
         for priority in Priority::all() {
-            sum.add_all(self.rows[row(input.0, priority.get())].received);
+            sum.add_all(self.ledger.received(input.0, priority.get()));
         }
         sum
     }
@@ -173,7 +172,7 @@ impl<B> Switch<B> {
     /// Returns the frames of one (input, priority) that ended under a reason.
     #[must_use]
     pub fn dropped(&self, input: InputId, priority: Priority, reason: DropReason) -> Counter {
-        self.drops[row(input.0, priority.get())][reason.index()]
+        self.ledger.dropped(input.0, priority.get(), reason)
     }
 
     /// Returns the frames that wait at an input now, with their bytes.
@@ -187,7 +186,7 @@ impl<B> Switch<B> {
     /// zero at other inputs.
     #[must_use]
     pub fn held_of(&self, input: InputId, priority: Priority) -> Counter {
-        let held = self.rows[row(input.0, priority.get())].held;
+        let held = self.ledger.held(input.index(), priority.index());
         Counter { frames: u64::from(held.frames), bytes: held.bytes }
     }
 

@@ -46,6 +46,7 @@ mod hold;
 mod home;
 mod inspect;
 mod isolation;
+mod ledger;
 mod mac_table;
 mod numbers;
 mod pause;

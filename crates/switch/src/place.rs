@@ -104,24 +104,6 @@ impl Held {
     pub(crate) const MAX: Self = Self { frames: u32::MAX, bytes: u64::MAX };
 }
 
-/// Counters of one (input, priority) that every frame touches: one cache line.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(64))]
-pub(crate) struct Row {
-    /// Frames that wait at the input in this priority; counted for inputs that pause only.
-    pub(crate) held: Held,
-    pub(crate) received: Counter,
-    pub(crate) delivered: Counter,
-}
-
-/// The other counters of one (input, priority).
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RareRow {
-    pub(crate) injected: Counter,
-    pub(crate) copied: Counter,
-    pub(crate) consumed: Counter,
-}
-
 /// Egress of frames. The fields that every frame touches come first.
 #[derive(Debug)]
 #[repr(C, align(64))]

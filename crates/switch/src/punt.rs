@@ -44,7 +44,6 @@ use alloc::vec;
 use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_wire::{EtherType, ethernet, icmpv6, ipv6, vlan};
 
-use crate::account;
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::receive::Arrival;
@@ -256,7 +255,7 @@ impl<B: Buf> Switch<B> {
         let what = (cause, vnet, PuntFrom::Input(InputId(input)));
         let is_told = self.control.punt(port, None, what, head);
         if is_taken && is_told {
-            self.rare_rows[account::row(input, priority)].consumed.add(bytes);
+            self.ledger.consume(input, priority, Counter::of(bytes));
             self.end(slot);
         } else if is_flood {
             self.hold_for_replication(slot);
@@ -279,7 +278,7 @@ impl<B: Buf> Switch<B> {
             self.count_refused(input, DropReason::PuntLimit, Counter::of(bytes));
             return Err(buf);
         }
-        self.rare_rows[account::row(input, CONTROL_PRIORITY.get())].injected.add(bytes);
+        self.ledger.inject(input, CONTROL_PRIORITY.get(), Counter::of(bytes));
         self.slots.enter(1);
         let (source, priority) = (self.source_of(input, from), CONTROL_PRIORITY);
         let arrival = Arrival { source, vnet: vnet.0, strip: 0, priority, ecn: None };
@@ -304,9 +303,8 @@ impl<B: Buf> Switch<B> {
     /// Counts frames that end and are in no slot. They were `consumed` before, so they are
     /// `injected` first.
     fn count_refused(&mut self, input: u16, reason: DropReason, sum: Counter) {
-        let row = account::row(input, CONTROL_PRIORITY.get());
-        self.rare_rows[row].injected.add_all(sum);
-        self.drops[row][reason.index()].add_all(sum);
+        self.ledger.inject(input, CONTROL_PRIORITY.get(), sum);
+        self.ledger.drop(input, CONTROL_PRIORITY.get(), reason, sum);
     }
 
     /// Returns the port by which frames of a place come in, if it is in the network.
@@ -383,12 +381,12 @@ impl<B: Buf> Switch<B> {
 
     /// Ends the frames that were taken, at one port or at any, and will not be read.
     pub(crate) fn end_taken(&mut self, port: Option<PortId>) {
-        let (inputs, rows) = (&self.inputs, &mut self.rare_rows);
+        let (inputs, ledger) = (&self.inputs, &mut self.ledger);
+        let priority = CONTROL_PRIORITY.get();
         for (input, bytes) in self.control.taken() {
             if port.is_none_or(|port| port.0 == inputs[input.index()].port) {
-                let row = account::row(input.0, CONTROL_PRIORITY.get());
-                rows[row].injected.add(bytes);
-                self.drops[row][DropReason::Stopped.index()].add(bytes);
+                ledger.inject(input.0, priority, Counter::of(bytes));
+                ledger.drop(input.0, priority, DropReason::Stopped, Counter::of(bytes));
             }
         }
     }

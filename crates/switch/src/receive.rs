@@ -6,10 +6,10 @@ use core::net::Ipv4Addr;
 use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, Priority, PriorityMask};
 use sluice_wire::ethernet;
 
-use crate::account;
 use crate::classify::{self, Classified, Marking, OuterVerdict, Verdict};
 use crate::common::{COMMON_FRAMES_MAX, Tag};
 use crate::config::{PortRole, Tags};
+use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::{Full, Gate, Held};
 use crate::queues::Key;
@@ -221,7 +221,7 @@ impl<B: Buf> Switch<B> {
     #[inline]
     fn arrive(&mut self, input: u16, arrival: &Arrival, buf: B) -> u32 {
         let bytes = buf.size();
-        self.rows[account::row(input, arrival.priority.get())].received.add(bytes);
+        self.ledger.receive(input, arrival.priority.get(), Counter::of(bytes));
         self.new_slot(input, arrival, Home::Output, buf)
     }
 
@@ -247,7 +247,7 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn injected_slot(&mut self, vnet: u16, priority: Priority, buf: B) -> u32 {
         let input = self.control_input().0;
         let bytes = buf.size();
-        self.rare_rows[account::row(input, priority.get())].injected.add(bytes);
+        self.ledger.inject(input, priority.get(), Counter::of(bytes));
         self.slots.enter(1);
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
         self.new_slot(input, &arrival, Home::Output, buf)
@@ -271,8 +271,7 @@ impl<B: Buf> Switch<B> {
     /// Ends a frame that was for the switch itself.
     fn consume(&mut self, slot: u32) {
         let s = self.slots.get(slot);
-        let (row, bytes) = (account::row(s.input, s.priority), s.bytes);
-        self.rare_rows[row].consumed.add(bytes);
+        self.ledger.consume(s.input, s.priority, Counter::of(s.bytes));
         self.end(slot);
     }
 
@@ -332,7 +331,7 @@ impl<B: Buf> Switch<B> {
     fn held_unpaused(&self, input: u16, paused: PriorityMask) -> Held {
         let mut sum = Held::default();
         for priority in Priority::all().filter(|p| !paused.contains(*p)) {
-            let held = self.rows[account::row(input, priority.get())].held;
+            let held = self.ledger.held(input.into(), priority.index());
             sum.frames += held.frames;
             sum.bytes += held.bytes;
         }

@@ -11,7 +11,7 @@
 
 use sluice_base::{Buf, DropReason};
 
-use crate::account::row;
+use crate::inspect::Counter;
 use crate::place::Full;
 use crate::receive::NO_PORT;
 use crate::slots::{Home, List};
@@ -93,7 +93,7 @@ impl<B: Buf> Switch<B> {
         let from = &self.inputs[usize::from(input)];
         let (from_port, from_underlay) = (from.port, from.from_underlay);
         for _ in 1..receivers {
-            self.rare_rows[row(input, priority)].copied.add(bytes);
+            self.ledger.copy(input, priority, Counter::of(bytes));
         }
         self.slots.get_mut(body).shared = 0;
         self.bodies += 1;

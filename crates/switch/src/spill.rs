@@ -208,7 +208,7 @@ impl<B: Buf> Switch<B> {
     /// Returns true if a queue holds more than `s / (1 - s)` times the room that is free below
     /// XOFF, with `s` the share of a pair.
     fn is_over_below_xoff(&self, input: usize, node: &Node, pause: &PauseSender) -> bool {
-        let held = self.rows[input * Priority::COUNT + usize::from(node.priority)].held;
+        let held = self.ledger.held(input, node.priority.into());
         let free = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
         let own = pause.weight(node.ring_frames, node.ring_bytes.into());
         let rest = WHOLE.saturating_sub(self.pair_share);

@@ -6,7 +6,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use sluice_base::{Buf, DropReason, InputId, Nanos, PortId, Priority, PriorityMask, VnetId};
+use sluice_base::{Buf, InputId, Nanos, PortId, Priority, PriorityMask, VnetId};
 
 use crate::attach::{Bay, make_bays};
 use crate::build::{
@@ -17,11 +17,12 @@ use crate::common::Class;
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
 use crate::cross::Lending;
 use crate::hold::Holds;
-use crate::inspect::{Counter, Marks};
+use crate::inspect::Marks;
 use crate::isolation::Isolation;
+use crate::ledger::Ledger;
 use crate::mac_table::{self, MacTable};
 use crate::numbers::Numbers;
-use crate::place::{Input, Lane, Partition, Port, RareRow, Row, Tunnel, Vnet};
+use crate::place::{Input, Lane, Partition, Port, Tunnel, Vnet};
 use crate::punt::{CONTROL_PRIORITY, Control};
 use crate::queues::Queues;
 use crate::receive::NO_PORT;
@@ -40,9 +41,6 @@ pub(crate) const BATCH_MAX: u32 = 64;
 /// Frames that control may have in the switch.
 pub(crate) const CONTROL_FRAMES: u32 = 64;
 
-/// The counters of one (input, priority): frames that ended, by reason.
-pub(crate) type Drops = [Counter; DropReason::COUNT];
-
 /// A virtual or physical switch. See the crate's documentation. The order of its fields keeps those
 /// together that every frame touches. Tables that never grow are slices, which take two words and
 /// not three: if many switches share a cache, each cache line counts.
@@ -51,8 +49,7 @@ pub(crate) type Drops = [Counter; DropReason::COUNT];
 pub struct Switch<B> {
     pub(crate) inputs: Box<[Input<B>]>,
     pub(crate) ports: Box<[Port]>,
-    /// Counters by (input, priority).
-    pub(crate) rows: Box<[Row]>,
+    pub(crate) ledger: Ledger,
     /// Classes by priority and port, so that those used together lie together.
     pub(crate) classes: Box<[Class<B>]>,
     pub(crate) lanes: Box<[Lane]>,
@@ -86,8 +83,6 @@ pub struct Switch<B> {
     pub(crate) queues: Queues,
     pub(crate) pool_ended: u32,
     pub(crate) weights: [u8; Priority::COUNT],
-    pub(crate) rare_rows: Box<[RareRow]>,
-    pub(crate) drops: Box<[Drops]>,
     /// Destinations that are not resolved, with their lanes.
     pub(crate) pending: MacTable,
     pub(crate) free_lanes: Vec<u32>,
@@ -128,8 +123,8 @@ impl<B: Buf> Switch<B> {
         // Tables that every frame touches are made first and together: they lie on few pages.
         let inputs: Box<[Input<B>]> = make_inputs(config);
         let ports = make_ports(config);
-        let row_count = (inputs.len() + 1) * Priority::COUNT; // The last ones: ports that are gone.
-        let rows = vec![Row::default(); row_count].into();
+        // The last input stands for ports that are gone.
+        let ledger = Ledger::new(inputs.len() + 1);
         let busy = vec![0; ports.len().div_ceil(64)].into();
         let vnets = make_vnets(config, inputs.len());
         let vnis = make_vnis(config);
@@ -141,9 +136,7 @@ impl<B: Buf> Switch<B> {
         let mut switch = Self {
             slots: Slots::new(slots),
             queues: Queues::new(nodes),
-            rows,
-            rare_rows: vec![RareRow::default(); row_count].into(),
-            drops: vec![[Counter::default(); DropReason::COUNT]; row_count].into(),
+            ledger,
             busy,
             classes,
             vnets,

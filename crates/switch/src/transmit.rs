@@ -15,7 +15,6 @@
 use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask, TunnelId};
 use sluice_wire::mac_control;
 
-use crate::account::row;
 use crate::classify;
 use crate::config::Service;
 use crate::inspect::Counter;
@@ -178,7 +177,7 @@ impl<B: Buf> Switch<B> {
 
     #[inline(never)]
     fn transmit_pause(&mut self, now: Nanos, at: usize, sink: &mut impl Sink<B>) -> bool {
-        let control = row(self.control_input().0, 7);
+        let (control, priority) = (self.control_input().0, 7);
         let port = &mut self.ports[at];
         let Some(pause) = &mut port.pause_out else { return true };
         let mut header = [0; mac_control::FRAME_SIZE];
@@ -201,8 +200,8 @@ impl<B: Buf> Switch<B> {
         port.shaper.charge(now, size);
         let class = self.class_of(at, 7);
         self.classes[class].sent.add(size);
-        self.rare_rows[control].injected.add(size);
-        self.rows[control].delivered.add(size);
+        self.ledger.inject(control, priority, Counter::of(size));
+        self.ledger.deliver(control, priority, Counter::of(size));
         true
     }
 
@@ -409,7 +408,7 @@ impl<B: Buf> Switch<B> {
         let slot = self.dequeue(turn);
         let s = self.slots.get(slot);
         let (input, bytes, priority) = (s.input, s.bytes, s.priority);
-        self.rows[row(input, priority)].delivered.add(bytes);
+        self.ledger.deliver(input, priority, Counter::of(bytes));
         self.end(slot);
         frames
     }

@@ -1,6 +1,6 @@
 //! The window of an input: room that the switch promises before a frame is read.
 
-use sluice_base::{Buf, ByteCount, InputId, Priority, PriorityMask};
+use sluice_base::{Buf, ByteCount, InputId, PriorityMask};
 
 use crate::place::{Full, Held};
 use crate::receive::NO_PORT;
@@ -67,8 +67,7 @@ impl<B: Buf> Switch<B> {
         let mut held = Held::default();
         let mut holding = i.holding.and(priorities).0;
         while holding != 0 {
-            let row = input * Priority::COUNT + holding.trailing_zeros() as usize;
-            let one = self.rows[row].held;
+            let one = self.ledger.held(input, holding.trailing_zeros() as usize);
             if one.frames >= i.limit.frames || one.bytes >= i.limit.bytes.0 {
                 closed.0 |= holding & holding.wrapping_neg();
             } else {

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use core::net::Ipv4Addr;
 
-use sluice_base::{Batch, BitRate, Mac, PriorityMask, Vni};
+use sluice_base::{Batch, BitRate, DropReason, Mac, PriorityMask, Vni};
 use sluice_wire::{EtherType, ethernet};
 
 use super::*;
