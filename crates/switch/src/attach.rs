@@ -187,7 +187,7 @@ impl<B: Buf> Switch<B> {
         self.ports[at] = make_port(port, lane, first);
         let old = mem::replace(&mut self.lanes[lane as usize], make_port_lane(id, port));
         debug_assert!(old.frames == 0 && old.parked == NIL && old.copies == 0, "{old:?}");
-        self.busy[at / 64] &= !(1 << (at % 64));
+        self.busy.remove(at);
         for priority in Priority::all() {
             let class = self.class_of(at, priority.index());
             let class = &mut self.classes[class];

@@ -145,7 +145,7 @@ impl<B: Buf> Switch<B> {
             }
         }
         if self.ports[at].active == 0 {
-            self.busy[at / 64] &= !(1 << (at % 64));
+            self.busy.remove(at);
         }
         count
     }

@@ -214,7 +214,7 @@ impl<B: Buf> Switch<B> {
         if self.isolation.is_any() || self.is_pressed() {
             return Some(Nanos((patience.0 / FINE).max(1)));
         }
-        self.busy.iter().any(|word| *word != 0).then_some(Nanos(patience.0 * COARSE))
+        (!self.busy.is_empty()).then_some(Nanos(patience.0 * COARSE))
     }
 
     /// Returns true if a shared resource is pressed: a good part of it is in use.

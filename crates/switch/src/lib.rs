@@ -34,6 +34,7 @@ mod attach;
 mod audit;
 mod batch;
 mod build;
+mod busy;
 mod classify;
 mod common;
 mod config;

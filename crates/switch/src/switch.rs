@@ -3,7 +3,6 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use sluice_base::{Buf, InputId, Nanos, PortId, Priority, PriorityMask, VnetId};
@@ -13,6 +12,7 @@ use crate::build::{
     buffer_count, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets, make_vnis,
     make_vteps, mask_of, node_count, partitions, slot_count, unresolved_lanes,
 };
+use crate::busy::BusyPorts;
 use crate::common::Class;
 use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
 use crate::cross::Lending;
@@ -53,8 +53,7 @@ pub struct Switch<B> {
     /// Classes by priority and port, so that those used together lie together.
     pub(crate) classes: Box<[Class<B>]>,
     pub(crate) lanes: Box<[Lane]>,
-    /// Ports that may have something to send, a bit each.
-    pub(crate) busy: Box<[u64]>,
+    pub(crate) busy: BusyPorts,
     pub(crate) tunnels: Box<[Tunnel]>,
     pub(crate) vnets: Box<[Vnet]>,
     /// VTEP addresses with their tunnels.
@@ -125,7 +124,7 @@ impl<B: Buf> Switch<B> {
         let ports = make_ports(config);
         // The last input stands for ports that are gone.
         let ledger = Ledger::new(inputs.len() + 1);
-        let busy = vec![0; ports.len().div_ceil(64)].into();
+        let busy = BusyPorts::new(ports.len());
         let vnets = make_vnets(config, inputs.len());
         let vnis = make_vnis(config);
         let classes = (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect();
@@ -387,7 +386,7 @@ impl<B: Buf> Switch<B> {
             let port = &mut self.ports[at];
             port.pause_in.expire(now);
             if port.pause_out.as_ref().is_some_and(|pause| pause.is_due(now)) {
-                self.busy[at / 64] |= 1 << (at % 64);
+                self.busy.insert(at);
             }
         }
         if !self.timed.is_empty() {
@@ -459,20 +458,14 @@ impl<B: Buf> Switch<B> {
     /// instead of all its ports, after [`Self::advance`].
     #[must_use]
     pub fn busy_port(&self, from: PortId) -> Option<PortId> {
-        let mut word = from.index() / 64;
-        let mut bits = *self.busy.get(word)? & (u64::MAX << (from.index() % 64));
-        while bits == 0 {
-            word += 1;
-            bits = *self.busy.get(word)?;
-        }
-        Some(PortId::from_index(word * 64 + bits.trailing_zeros() as usize))
+        self.busy.next(from.index()).map(PortId::from_index)
     }
 
     /// Returns true if a port may have something to send, as [`Self::busy_port`] does for all.
     #[inline]
     #[must_use]
     pub fn is_busy(&self, port: PortId) -> bool {
-        self.busy.get(port.index() / 64).is_some_and(|bits| bits >> (port.index() % 64) & 1 == 1)
+        self.busy.contains(port.index())
     }
 
     /// Returns the next event; misses first.
@@ -521,7 +514,7 @@ impl<B> Switch<B> {
     #[inline]
     pub(crate) fn mark_active(&mut self, port: usize, priority: usize) {
         self.ports[port].active |= 1 << priority;
-        self.busy[port / 64] |= 1 << (port % 64);
+        self.busy.insert(port);
     }
 
     /// Marks a priority as idle if the frame that left was its last one.
@@ -535,6 +528,6 @@ impl<B> Switch<B> {
     /// Marks a port whose flow control may have a frame to send.
     #[inline]
     pub(crate) fn note_pause_due(&mut self, port: u16) {
-        self.busy[usize::from(port) / 64] |= 1 << (port % 64);
+        self.busy.insert(port.into());
     }
 }

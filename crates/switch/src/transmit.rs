@@ -91,7 +91,7 @@ impl<B: Buf> Switch<B> {
         let port = &self.ports[at];
         let silent = || !port.pause_out.as_ref().is_some_and(|p| p.is_due(now));
         if port.active == 0 && (!port.restrained || silent()) {
-            self.busy[at / 64] &= !(1 << (at % 64));
+            self.busy.remove(at);
         }
         taken
     }
