@@ -91,7 +91,7 @@ pub enum OpenError {
 fn netns_remedy(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "; run as root, or with CAP_SYS_ADMIN, and CAP_SYS_PTRACE for the namespace of a process"
+            "; run as root, or with CAP_SYS_ADMIN, and CAP_SYS_PTRACE for that of a process"
         }
         _ => remedy(error),
     }
