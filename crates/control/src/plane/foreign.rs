@@ -34,6 +34,10 @@ impl Foreign {
         self.ages.deadline()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.owners.len()
+    }
+
     fn due(&self, now: Nanos) -> Option<(Key, HostId)> {
         self.ages.due(now).map(|key| (key, self.owners[&key]))
     }

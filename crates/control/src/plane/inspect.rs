@@ -70,6 +70,11 @@ impl Plane {
         self.table.vnets()
     }
 
+    /// Iterates over the networks of this host, in order.
+    pub fn own_vnets(&self) -> impl Iterator<Item = Vni> + '_ {
+        self.nets.local()
+    }
+
     /// Iterates over the hosts with claims in a network, in order, each with its number of claims.
     pub fn hosts_of(&self, vni: Vni) -> impl Iterator<Item = (HostId, u64)> + '_ {
         self.table.hosts_of(vni)
@@ -169,6 +174,12 @@ impl Plane {
     #[must_use]
     pub fn learned_at(&self, port: PortId) -> u32 {
         self.learner.learned_at(port)
+    }
+
+    /// Number of known endpoints of foreign hosts.
+    #[must_use]
+    pub fn foreign_count(&self) -> usize {
+        self.foreign.len()
     }
 
     /// Number of punts of a port for a cause that were refused for that reason.

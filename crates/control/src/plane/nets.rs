@@ -113,6 +113,11 @@ impl Nets {
             insert(&mut self.nets.entry(*vni).or_default().hosts, host);
         }
     }
+
+    /// Iterates over the local networks in order.
+    pub(super) fn local(&self) -> impl Iterator<Item = Vni> + '_ {
+        self.nets.iter().filter(|(_, net)| net.local).map(|(vni, _)| *vni)
+    }
 }
 
 /// Adds an item to a sorted list without doubles.
