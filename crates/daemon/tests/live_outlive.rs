@@ -196,6 +196,10 @@ fn added_ports_come_back_after_the_machine_was_started_again() {
     wait_for("the port is there as its namespace is", || {
         devices(&case.containers[0]).contains(&"eth0".to_owned())
     });
+    // The device is there a moment before it is up with its address.
+    wait_for("its address is there", || {
+        case.containers[0].ip("-o -4 addr show up").contains(&C1.to_string())
+    });
     case.containers[0].ping(C3, 3);
     case.both_know(C1, true);
     case.delete(0, &gone);

@@ -353,6 +353,8 @@ fn cable_without_carrier_takes_nothing() {
     let case = Case::new("carrier", Some(1000));
     let [sender, receiver] = [0, 1].map(|at| case.boxes[at].udp(BOXES[at], 7001));
     receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    // All of them may come before the first one is read.
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&receiver, 4_000_000).unwrap();
     case.underlays[1].ip("link set up0 down");
     let line = "leg-b has no carrier";
     wait_for("the switch knows", || case.switch.log().contains(line));
