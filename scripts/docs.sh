@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-target=${CARGO_TARGET_DIR:-target}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 stage=$target/book-src
 
 if ! command -v mdbook >/dev/null; then
@@ -21,7 +21,8 @@ mkdir -p "$stage"
 copy() { cp --parents "$@" "$stage"; }
 
 # Pages, as git knows them or would take them.
-mapfile -t pages < <(git ls-files --cached --others --exclude-standard '*.md')
+mapfile -t pages < <(git ls-files --cached --others --exclude-standard '*.md' |
+    while read -r page; do [ ! -f "$page" ] || echo "$page"; done)
 copy "${pages[@]}"
 # What pages link to and is no page: sources, scripts, configurations.
 for page in "${pages[@]}"; do
@@ -35,5 +36,5 @@ done
 sed -E 's#\]\(\.\./#](/#; s#\]\(([^/])#](docs/\1#; s#\]\(/#](#' docs/SUMMARY.md >"$stage/SUMMARY.md"
 rm "$stage/docs/SUMMARY.md"
 cp docs/book.toml "$stage/book.toml"
-mdbook build --dest-dir "$PWD/$target/book" "$stage"
+mdbook build --dest-dir "$target/book" "$stage"
 echo "$target/book/index.html"

@@ -259,7 +259,8 @@ impl<B: Buf> Switch<B> {
         let claim = self.claim(at, priority);
         let cable = self.cable(now, at, priority);
         let watch = &self.isolation.watches[class];
-        let is_overloaded = self.is_overloaded(at, now.since(watch.over_since), watch.cable, cable);
+        let lately = (now.since(watch.over_since), sent.wrapping_sub(watch.over_sent));
+        let is_overloaded = self.is_overloaded(at, lately, watch.cable, cable);
         let look = self.isolation.looks;
         let watch = &mut self.isolation.watches[class];
         let gap = watch.look + 1 != look;
@@ -278,7 +279,7 @@ impl<B: Buf> Switch<B> {
             self.ports[at].hold[priority.index()].is_over(now.since(watch.moved_at));
         let mut isolates = is_beyond_hold;
         if claim.over && now.since(watch.over_since) >= patience {
-            let is_slow = u64::from(claim.frames) >= sent - watch.over_sent;
+            let is_slow = u64::from(claim.frames) >= sent.wrapping_sub(watch.over_sent);
             isolates |= is_slow && !is_overloaded;
             (watch.over_since, watch.over_sent, watch.cable) = (now, sent, cable);
         }

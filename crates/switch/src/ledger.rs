@@ -39,6 +39,13 @@ struct RareRow {
 #[derive(Debug)]
 pub(crate) struct Ledger {
     rows: Box<[Row]>,
+    /// Apart, so that the tables that every frame touches stand close together in the switch.
+    cold: Box<Cold>,
+}
+
+/// Counters that few frames touch.
+#[derive(Debug)]
+struct Cold {
     rare: Box<[RareRow]>,
     drops: Box<[Drops]>,
 }
@@ -57,11 +64,10 @@ impl Ledger {
     /// Creates the counters of so many inputs.
     pub(crate) fn new(inputs: usize) -> Self {
         let count = inputs * Priority::COUNT;
-        Self {
-            rows: vec![Row::default(); count].into(),
-            rare: vec![RareRow::default(); count].into(),
-            drops: vec![[Counter::default(); DropReason::COUNT]; count].into(),
-        }
+        let rows = vec![Row::default(); count].into();
+        let rare = vec![RareRow::default(); count].into();
+        let drops = vec![[Counter::default(); DropReason::COUNT]; count].into();
+        Self { rows, cold: Box::new(Cold { rare, drops }) }
     }
 
     /// Number of rows: inputs times priorities.
@@ -83,22 +89,22 @@ impl Ledger {
 
     /// Books frames that the switch or its control plane made.
     pub(crate) fn inject(&mut self, input: u16, priority: u8, sum: Counter) {
-        self.rare[row(input, priority)].injected.add_all(sum);
+        self.cold.rare[row(input, priority)].injected.add_all(sum);
     }
 
     /// Books a copy of a frame.
     pub(crate) fn copy(&mut self, input: u16, priority: u8, sum: Counter) {
-        self.rare[row(input, priority)].copied.add_all(sum);
+        self.cold.rare[row(input, priority)].copied.add_all(sum);
     }
 
     /// Books frames that were for the switch itself.
     pub(crate) fn consume(&mut self, input: u16, priority: u8, sum: Counter) {
-        self.rare[row(input, priority)].consumed.add_all(sum);
+        self.cold.rare[row(input, priority)].consumed.add_all(sum);
     }
 
     /// Books frames that ended under a reason.
     pub(crate) fn drop(&mut self, input: u16, priority: u8, reason: DropReason, sum: Counter) {
-        self.drops[row(input, priority)][reason.index()].add_all(sum);
+        self.cold.drops[row(input, priority)][reason.index()].add_all(sum);
     }
 
     /// Charges frames to an (input, priority), and returns the amount that waits there.
@@ -132,20 +138,20 @@ impl Ledger {
 
     /// Returns the frames that ended under a reason.
     pub(crate) fn dropped(&self, input: u16, priority: u8, reason: DropReason) -> Counter {
-        self.drops[row(input, priority)][reason.index()]
+        self.cold.drops[row(input, priority)][reason.index()]
     }
 
     /// Returns the number of frames that ended under a reason, at any input.
     pub(crate) fn dropped_as(&self, reason: DropReason) -> u64 {
-        self.drops.iter().map(|row| row[reason.index()].frames).sum()
+        self.cold.drops.iter().map(|row| row[reason.index()].frames).sum()
     }
 
     /// Returns true if as many frames of an input ended as came in.
     pub(crate) fn has_ended_all(&self, input: u16) -> bool {
         Priority::all().all(|priority| {
             let row = row(input, priority.get());
-            let (one, rare) = (&self.rows[row], &self.rare[row]);
-            let dropped: u64 = self.drops[row].iter().map(|drop| drop.frames).sum();
+            let (one, rare) = (&self.rows[row], &self.cold.rare[row]);
+            let dropped: u64 = self.cold.drops[row].iter().map(|drop| drop.frames).sum();
             one.received.frames + rare.injected.frames + rare.copied.frames
                 == one.delivered.frames + rare.consumed.frames + dropped
         })
@@ -158,8 +164,8 @@ impl Ledger {
             let none = [Counter::default(); DropReason::COUNT];
             (
                 mem::take(&mut self.rows[at]),
-                mem::take(&mut self.rare[at]),
-                mem::replace(&mut self.drops[at], none),
+                mem::take(&mut self.cold.rare[at]),
+                mem::replace(&mut self.cold.drops[at], none),
             )
         }))
     }
@@ -171,11 +177,11 @@ impl Ledger {
             let at = usize::from(input) * Priority::COUNT + priority;
             self.rows[at].received.add_all(one.received);
             self.rows[at].delivered.add_all(one.delivered);
-            let sum = &mut self.rare[at];
+            let sum = &mut self.cold.rare[at];
             sum.injected.add_all(rare.injected);
             sum.copied.add_all(rare.copied);
             sum.consumed.add_all(rare.consumed);
-            for (sum, drop) in self.drops[at].iter_mut().zip(drops) {
+            for (sum, drop) in self.cold.drops[at].iter_mut().zip(drops) {
                 sum.add_all(drop);
             }
         }
@@ -184,10 +190,10 @@ impl Ledger {
     /// Balances a row, of which `resident` is in the switch.
     pub(crate) fn balance(&self, at: usize, resident: Counter) -> AuditRow {
         let (input, priority) = (at / Priority::COUNT, at % Priority::COUNT);
-        let (c, rare) = (&self.rows[at], &self.rare[at]);
+        let (c, rare) = (&self.rows[at], &self.cold.rare[at]);
         let (mut dropped, mut congestion) = (Counter::default(), Counter::default());
         for reason in DropReason::ALL {
-            let counter = self.drops[at][reason.index()];
+            let counter = self.cold.drops[at][reason.index()];
             dropped.add_all(counter);
             if reason.class() == DropClass::Congestion {
                 congestion.add_all(counter);

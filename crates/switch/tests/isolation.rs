@@ -546,16 +546,18 @@ fn tunnel_that_is_paused_for_long_has_no_claim_on_the_pool() {
 struct Incast {
     world: World,
     sent: usize,
+    /// Frames that the receiver's driver takes in a step.
+    takes: u32,
 }
 
 impl Incast {
-    fn new() -> Self {
+    fn new(has_rate: bool) -> Self {
         let limit_1g = RateLimit {
             rate: BitRate::from_gbps(1),
             catch_up: Nanos::from_micros(100),
             overhead: 24,
         };
-        let cable = || PortConfig { rate: Some(limit_1g), ..pausing(access(0)) };
+        let cable = || PortConfig { rate: has_rate.then_some(limit_1g), ..pausing(access(0)) };
         let mut config = config(vec![cable(), cable(), cable()]);
         for port in &mut config.ports {
             // More than a cable carries in three times `PATIENCE`.
@@ -568,7 +570,7 @@ impl Incast {
         let mut world = World::new(&config, 1);
         (0..3).for_each(|port| world.at_port(address(0, port), port.into()));
         world.log();
-        Self { world, sent: 0 }
+        Self { world, sent: 0, takes: if has_rate { u32::MAX } else { 6 } }
     }
 
     fn step(&mut self) {
@@ -580,7 +582,13 @@ impl Incast {
             }
         }
         self.world.advance();
-        (0..3).for_each(|port| _ = self.world.transmit(port_of(port), || true));
+        (1..3).for_each(|port| _ = self.world.transmit(port_of(port), || true));
+        let mut left = self.takes;
+        self.world.transmit(port_of(0), || {
+            let takes = left > 0;
+            left = left.saturating_sub(1);
+            takes
+        });
         self.world.reclaim_all();
         self.sent += self.world.log().len();
     }
@@ -597,7 +605,7 @@ impl Incast {
 
 #[test]
 fn overloaded_cable_pauses_its_senders_and_is_never_isolated() {
-    let mut incast = Incast::new();
+    let mut incast = Incast::new(true);
     incast.run(200);
     let pausing =
         |port| incast.world.switch.pause_state(incast.world.now, port_of(port), priority());
@@ -612,7 +620,7 @@ fn overloaded_cable_pauses_its_senders_and_is_never_isolated() {
 
 #[test]
 fn overloaded_cable_whose_neighbour_pauses_it_is_isolated() {
-    let mut incast = Incast::new();
+    let mut incast = Incast::new(true);
     incast.run(200);
     let mut quanta = [0; 8];
     quanta[usize::from(PAUSED)] = u16::MAX;
@@ -623,4 +631,16 @@ fn overloaded_cable_whose_neighbour_pauses_it_is_isolated() {
         assert!(incast.world.now.since(begin) <= Nanos(2 * FOUND_MAX.0), "not isolated");
     }
     incast.world.check();
+}
+
+#[test]
+fn overloaded_cable_without_a_rate_is_told_by_frames_that_leave() {
+    let mut incast = Incast::new(false);
+    incast.run(200);
+    assert_eq!(incast.isolated(), 0);
+    assert_eq!(dropped(&incast.world, DropReason::ReceiverStuck), 0);
+    assert!(incast.sent > 20_000, "{} frames", incast.sent);
+    incast.takes = 0;
+    incast.run(2 * FOUND_MAX.0 / 1_000_000);
+    assert_eq!(incast.isolated(), 1, "nothing leaves");
 }

@@ -7,7 +7,9 @@
 
 use sluice_base::{Buf, Nanos, Priority};
 
+use crate::config::PortRole;
 use crate::inspect::Counter;
+use crate::place::Port;
 use crate::switch::Switch;
 
 /// Amounts of an output since it was made.
@@ -31,18 +33,37 @@ impl<B: Buf> Switch<B> {
         Cable { sent, paused: self.ports[at].pause_in.paused_time(now, priority) }
     }
 
-    /// True if the cable of a port has too much to carry: in `span` it sent at half of its rate or
-    /// more, and its neighbour paused the priority for less than half of the time.
-    pub(super) fn is_overloaded(&self, at: usize, span: Nanos, then: Cable, now: Cable) -> bool {
+    /// True if the cable of a port has too much to carry: `left` frames of the priority left in
+    /// `span`, the port sent at half of its rate or more, and its neighbour paused the priority for
+    /// less than half of the time. Of a port without a rate, and of one that another worker serves,
+    /// it is enough that frames left.
+    pub(super) fn is_overloaded(
+        &self,
+        at: usize,
+        (span, left): (Nanos, u64),
+        then: Cable,
+        now: Cable,
+    ) -> bool {
+        let port = &self.ports[at];
+        if left == 0 || !self.has_cables_only() {
+            return false;
+        }
         let sent = Counter {
             frames: now.sent.frames.wrapping_sub(then.sent.frames),
             bytes: now.sent.bytes.wrapping_sub(then.sent.bytes),
         };
         let at_rate = |busy: Nanos| busy.0 >= span.0 / 2;
-        let port = &self.ports[at];
-        self.tunnels.is_empty()
-            && port.pause_out.is_some()
-            && port.shaper.time_of(sent).is_some_and(at_rate)
-            && now.paused.since(then.paused).0 < span.0 / 2
+        let is_at_rate = port.elsewhere || port.shaper.time_of(sent).is_none_or(at_rate);
+        is_at_rate && now.paused.since(then.paused).0 < span.0 / 2
+    }
+
+    /// True for a physical switch: every port of this worker can pause its sender, and there is no
+    /// tunnel by which a sender could be asked to hold.
+    fn has_cables_only(&self) -> bool {
+        let is_cable = |port: &Port| {
+            let is_own = !port.detached && !port.elsewhere && port.role != PortRole::Crossing;
+            !is_own || port.pause_out.is_some()
+        };
+        self.tunnels.is_empty() && self.ports.iter().all(is_cable)
     }
 }
