@@ -257,12 +257,8 @@ impl<B: Buf> Switch<B> {
         let class = self.class_of(at, priority.index());
         let sent = self.progress(class);
         let claim = self.claim(at, priority);
-        let cable = self.cable(now, at, priority);
-        let watch = &self.isolation.watches[class];
-        let lately = (now.since(watch.over_since), sent.wrapping_sub(watch.over_sent));
-        let is_overloaded = self.is_overloaded(at, lately, watch.cable, cable);
         let look = self.isolation.looks;
-        let watch = &mut self.isolation.watches[class];
+        let mut watch = self.isolation.watches[class];
         let gap = watch.look + 1 != look;
         watch.look = look;
         if gap || watch.sent != sent {
@@ -273,19 +269,22 @@ impl<B: Buf> Switch<B> {
             watch.over_since = Nanos::MAX;
         }
         if claim.over && watch.over_since == Nanos::MAX {
+            let cable = self.cable(now, at, priority);
             (watch.over_since, watch.over_sent, watch.cable) = (now, sent, cable);
         }
         let is_beyond_hold =
             self.ports[at].hold[priority.index()].is_over(now.since(watch.moved_at));
         let mut isolates = is_beyond_hold;
         if claim.over && now.since(watch.over_since) >= patience {
-            let is_slow = u64::from(claim.frames) >= sent.wrapping_sub(watch.over_sent);
-            isolates |= is_slow && !is_overloaded;
+            let (span, left) = (now.since(watch.over_since), sent.wrapping_sub(watch.over_sent));
+            let cable = self.cable(now, at, priority);
+            let is_slow = u64::from(claim.frames) >= left;
+            isolates |= is_slow && !self.is_overloaded(at, span, left, watch.cable, cable);
             (watch.over_since, watch.over_sent, watch.cable) = (now, sent, cable);
         }
+        self.isolation.watches[class] = watch;
         if isolates {
-            let moved_at = watch.moved_at;
-            self.isolate(now, at, priority, moved_at);
+            self.isolate(now, at, priority, watch.moved_at);
         }
     }
 

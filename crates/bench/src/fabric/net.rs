@@ -177,7 +177,7 @@ impl Netns {
     /// Runs `work` on a thread inside of the namespace.
     ///
     /// # Errors
-    /// Those of `work`, or if the namespace cannot be entered.
+    /// Errors of `work`, or one if the namespace cannot be entered.
     pub(crate) fn inside<T: Send>(
         &self,
         work: impl FnOnce() -> anyhow::Result<T> + Send,

@@ -5,7 +5,7 @@
 //! although the receiver takes all that its cable carries. The switch pauses the senders then, as
 //! 802.1Q clause 36 means it, and isolates nobody.
 
-use sluice_base::{Buf, Nanos, Priority};
+use sluice_base::{Buf, Nanos, PortId, Priority};
 
 use crate::config::PortRole;
 use crate::inspect::Counter;
@@ -24,13 +24,8 @@ pub(super) struct Cable {
 impl<B: Buf> Switch<B> {
     /// Returns the amounts of a port's output, with the pauses of `priority`.
     pub(super) fn cable(&self, now: Nanos, at: usize, priority: Priority) -> Cable {
-        let mut sent = Counter::default();
-        for priority in Priority::all() {
-            let of_class = self.classes[self.class_of(at, priority.index())].sent;
-            sent.frames = sent.frames.wrapping_add(of_class.frames);
-            sent.bytes = sent.bytes.wrapping_add(of_class.bytes);
-        }
-        Cable { sent, paused: self.ports[at].pause_in.paused_time(now, priority) }
+        let paused = self.ports[at].pause_in.paused_time(now, priority);
+        Cable { sent: self.sent(PortId::from_index(at)), paused }
     }
 
     /// True if the cable of a port has too much to carry: `left` frames of the priority left in
@@ -40,7 +35,8 @@ impl<B: Buf> Switch<B> {
     pub(super) fn is_overloaded(
         &self,
         at: usize,
-        (span, left): (Nanos, u64),
+        span: Nanos,
+        left: u64,
         then: Cable,
         now: Cable,
     ) -> bool {
