@@ -41,7 +41,7 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
 	cargo xtask planted --all
 	cargo build --package sluice
-	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond
+	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond cycles
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_isolation --test live_stuck \
 		--test live_random_drill --test live_parity -- --include-ignored --nocapture
 	cargo build --profile dist --package sluice --package sluice-bench

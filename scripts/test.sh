@@ -131,13 +131,42 @@ step_live() {
     mkdir -p /run/netns
     exec unshare --mount bash "$0" --live-alone
 }
+# Those that load every core, or compare rates: one at a time, and before the others.
+live_heavy='live_dpdk live_isolation live_offload live_parity live_pfc live_random_drill live_steer live_stuck'
+live_one() {
+    cargo test --workspace --no-fail-fast --test "$1" -- --include-ignored --test-threads=1
+}
 live_alone() {
-    local left status=0
+    local file name left status=0 pid all=() light=() pids=()
     mount -t tmpfs -o mode=755 sluice-live /run/netns
     # Those of one package do not make the programs of another.
     cargo build --workspace --bins
-    cargo test --workspace --no-fail-fast --test "${LIVE:-live*}" -- \
-        --include-ignored --test-threads=1 || status=$?
+    cargo test --workspace --no-run --test 'live*'
+    for file in crates/*/tests/live*.rs; do
+        name=$(basename "$file" .rs)
+        # shellcheck disable=SC2053 # LIVE may be a pattern.
+        [[ $name == ${LIVE:-live*} && " ${all[*]} " != *" $name "* ]] || continue
+        all+=("$name")
+        if [[ " $live_heavy " == *" $name "* ]]; then
+            live_one "$name" >"$logs/$name.log" 2>&1 || status=1
+        else
+            light+=("$name")
+        fi
+    done
+    # The others wait for most of their time: two at a time.
+    for name in "${light[@]}"; do
+        if [ "$(jobs -rp | wc -l)" -ge 2 ]; then
+            wait -n || true
+        fi
+        live_one "$name" >"$logs/$name.log" 2>&1 &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid" || status=1
+    done
+    for name in "${all[@]}"; do
+        cat "$logs/$name.log"
+    done
     left=$(ip netns list)
     if [ -n "$left" ]; then
         printf 'the live tests left namespaces behind:\n%s\n' "$left"

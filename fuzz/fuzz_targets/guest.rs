@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use libfuzzer_sys::fuzz_target;
 use sluice_base::{Batch, Buf, ByteCount, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest};
 use sluice_switch::{Egress, Sink, Window};
 use sluice_testkit::guest::{Descriptor, Guest, GuestConfig, Ring, connect, feature};
 
@@ -88,7 +88,7 @@ impl Rig {
         std::thread::scope(|scope| {
             let there = scope.spawn(|| guest.attach(connect(socket, 500).unwrap()).unwrap());
             while !there.is_finished() {
-                assert_eq!(port.attend(), Wanted::Nothing, "there is no handle");
+                assert_eq!(port.handle_events(), PortRequest::Nothing, "there is no handle");
                 std::thread::yield_now();
             }
         });
@@ -101,7 +101,7 @@ impl Rig {
         let is_gone =
             |port: &VhostUserPort| port.problem().is_some_and(|p| p.contains("front end"));
         while !is_gone(&self.port) || self.port.is_up() == Some(true) {
-            if self.port.attend() == Wanted::Handles(0) {
+            if self.port.handle_events() == PortRequest::Handles(0) {
                 assert!(!out.is_empty(), "handles are wanted that nobody has");
                 self.give_back(out.drain(..));
             }
@@ -249,7 +249,7 @@ fuzz_target!(|data: &[u8]| {
                     let (frames, bytes) = (u32::from(source.byte() % 24), source.u16());
                     let bytes = ByteCount(bytes.into());
                     let closed = PriorityMask::NONE;
-                    rig.read(Window { frames, bytes, closed, spill: false }, &mut out);
+                    rig.read(Window { frames, bytes, closed, needs_copy: false }, &mut out);
                 }
                 6 => {
                     let last = out.pop();

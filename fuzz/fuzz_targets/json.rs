@@ -15,7 +15,8 @@ use serde_json::Value;
 use sluice_api::envelope::Envelope;
 use sluice_api::foreign::{LIST_MAX, TEXT_MAX};
 use sluice_api::placement::{
-    self, CPU_MAX, HIGH_MAX, HOSTS_MAX, Kept, POLICY_SIZE_MAX, Policy, Stamped, Status, Steered,
+    self, CPU_MAX, HIGH_MAX, HOSTS_MAX, POLICY_SIZE_MAX, Policy, PolicyFile, Stamped, Status,
+    Steered,
 };
 use sluice_api::trace::{self, Between, Hop, Look, Looked, Trace};
 
@@ -56,7 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
         7 => drop(same::<Stamped>(text)),
-        8 => drop(same::<Kept>(text)),
+        8 => drop(same::<PolicyFile>(text)),
         9 => {
             if let Some(mut status) = same::<Status>(text) {
                 status.clean();

@@ -4,9 +4,9 @@
 //!
 //! After each step: claims, endpoints learned at a port, flows and wanted addresses are bounded.
 //! Claims are of networks of this host, at ports of these networks. No other claim has the bound
-//! endpoint or its address. Entries of the forwarding table agree with the vport table. A frame
-//! taken from the switch is answered, sent to an endpoint, flooded or counted. An answer agrees
-//! with a claim.
+//! endpoint or its address. Entries of the forwarding table (FDB) agree with the vport table. A
+//! frame taken from the switch is answered, sent to an endpoint, flooded or counted. An answer
+//! agrees with a claim.
 #![no_main]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libfuzzer_sys::fuzz_target;
 use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 use sluice_control::directory::PortRule;
-use sluice_control::plane::{Command, Config, Kind, Plane, PuntFrom, Way};
+use sluice_control::plane::{Command, Config, Kind, Plane, PuntFrom, Location};
 use sluice_control::punt::Cause;
 use sluice_control::vport::{Ips, Key, Origin};
 use sluice_fuzz::Source;
@@ -123,7 +123,7 @@ impl World {
 
     /// Checks that a command is about networks and ports of this host.
     fn may_be(&self, command: &Command) {
-        let (vni, way) = match command {
+        let (vni, location) = match command {
             Command::Install { vni, to, mac } => {
                 assert!(!mac.is_group());
                 (vni, to)
@@ -140,10 +140,10 @@ impl World {
             _ => return,
         };
         assert!(self.plane.own_vnets().any(|there| there == *vni), "{command:?}");
-        match way {
+        match location {
             // The port may have been removed since.
-            Way::Port(port) => assert!(port.index() < QUOTAS.len(), "{command:?}"),
-            Way::Host(host) => assert!([MEMBER, FOREIGN].contains(host), "{command:?}"),
+            Location::Port(port) => assert!(port.index() < QUOTAS.len(), "{command:?}"),
+            Location::Host(host) => assert!([MEMBER, FOREIGN].contains(host), "{command:?}"),
         }
     }
 
@@ -175,11 +175,11 @@ impl World {
             let holder = plane.vport_of_ip(vni(1), BOUND_IP.into()).expect("it is claimed");
             assert_eq!(holder.claim.key.mac, BOUND_MAC, "the bound address is another's");
         }
-        for (key, way, _) in plane.installed() {
+        for (key, location, _) in plane.installed() {
             let vport = plane.vport(key).expect("what is in the chip is claimed").vport;
-            match way {
-                Way::Port(port) => assert_eq!((vport.owner, vport.claim.port), (OWN, port)),
-                Way::Host(host) => assert_eq!(vport.owner, host),
+            match location {
+                Location::Port(port) => assert_eq!((vport.owner, vport.claim.port), (OWN, port)),
+                Location::Host(host) => assert_eq!(vport.owner, host),
             }
         }
     }
@@ -204,11 +204,11 @@ impl World {
         for command in &commands {
             ends += match command {
                 Command::Flood { from, frame, .. } => {
-                    u64::from(*from == Way::Port(port) && frame == head)
+                    u64::from(*from == Location::Port(port) && frame == head)
                 }
                 Command::Send { frame, .. } if frame == head => 1,
                 Command::Send { vni, to, frame } => {
-                    u64::from(self.answers(*vni, frame) && *to == Way::Port(port))
+                    u64::from(self.answers(*vni, frame) && *to == Location::Port(port))
                 }
                 Command::Refuse { port: of, frames, .. } if *of == port => *frames,
                 _ => 0,

@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use sluice_api::port::{NewPort, Place};
 use sluice_base::Mac;
 use sluice_daemon::config::{self, DeviceFacts, Devices, Plan};
-use sluice_daemon::protocol::{self, Request};
+use sluice_daemon::ipc::protocol::{self, Request};
 
 /// Number of ports that are kept of an input.
 const PORTS_MAX: usize = 8;

@@ -14,7 +14,7 @@ use sluice_base::{
     VlanTag, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, Command, ControlConfig, CrossingConfig, Destination, Egress,
+    FdbConfig, ClassConfig, Command, ControlConfig, HandoffConfig, Destination, Egress,
     InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
     Switch, SwitchConfig, Tags, Taken, Target, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
@@ -114,7 +114,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         },
         output: limit(1 + small, 10_000),
         rate: (n == 1).then_some(rate),
-        lane_rate: (n == 3 && kind & 64 != 0).then_some(rate),
+        group_rate: (n == 3 && kind & 64 != 0).then_some(rate),
         mtu: if n == 3 { 1_550 } else { 1_500 },
         obey_pause: n != 2,
         trust: if kind & 1 == 0 { Trust::PcpThenDscp } else { Trust::Nothing },
@@ -151,13 +151,13 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
             from_local: limit(small / 2, 10_000),
             pair_share: u16::from(sizes),
             replicated_frames: small / 2,
-            copies_per_lane: 1 + small / 3,
+            copies_per_group: 1 + small / 3,
         },
-        chip: ChipConfig { macs: 4, flows: 2 },
+        fdb: FdbConfig { macs: 4, flows: 2 },
         unresolved: unresolved(small),
         control: ControlConfig { punts: 6, bindings: vec![], allowed: vec![] },
         spare: None,
-        crossing: CrossingConfig::default(),
+        handoff: HandoffConfig::default(),
         isolation: None,
     }
 }
@@ -246,10 +246,10 @@ impl World {
         count
     }
 
-    fn spill(&mut self, input: u16, mut room: u16) {
+    fn copy_to_shared(&mut self, input: u16, mut room: u16) {
         let pool = self.switch.pool_input();
         let out = &mut self.out;
-        self.switch.spill(InputId(input), |handle| {
+        self.switch.copy_to_shared(InputId(input), |handle| {
             if room == 0 {
                 return Err(handle);
             }
@@ -340,7 +340,7 @@ impl World {
             }
             10 => {
                 let (input, room) = (source.below(inputs + 1), source.below(10));
-                self.spill(input, room);
+                self.copy_to_shared(input, room);
             }
             11 | 12 => self.command(source),
             13 => self.inject(source),
@@ -384,7 +384,7 @@ fuzz_target!(|bytes: &[u8]| {
     world.now = world.now.after(Nanos::from_millis(1));
     world.switch.advance(world.now);
     let control = world.switch.control_input().0;
-    world.spill(control, 64);
+    world.copy_to_shared(control, 64);
     for input in [control, control + 1] {
         while world.reclaim(input, 8) > 0 {}
     }

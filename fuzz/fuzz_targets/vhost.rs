@@ -21,7 +21,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlag
 use sluice_base::{Batch, Buf, ByteCount, Priority, PriorityMask};
 use sluice_fuzz::Source;
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest};
 use sluice_switch::{Egress, Sink, Window};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -94,8 +94,8 @@ impl Rig {
     }
 
     /// Does the worker's part between two turns.
-    fn attend(&mut self) {
-        if let Wanted::Handles(_) = self.port.attend() {
+    fn handle_events(&mut self) {
+        if let PortRequest::Handles(_) = self.port.handle_events() {
             assert!(!self.out.is_empty(), "handles are wanted that nobody has");
             self.give_back();
         }
@@ -110,7 +110,7 @@ impl Rig {
     fn read(&mut self, frames: u32) {
         let mut batch = Batch::with_limit(32);
         let closed = PriorityMask::NONE;
-        let window = Window { frames, bytes: ByteCount(20_000), closed, spill: false };
+        let window = Window { frames, bytes: ByteCount(20_000), closed, needs_copy: false };
         self.port.read(window, 32, &mut self.pool, &mut batch).expect("a read");
         self.out.extend(batch.drain());
         if self.out.len() > 32 {
@@ -391,7 +391,7 @@ fuzz_target!(|bytes: &[u8]| {
                 14 => rig.give_back(),
                 _ => std::thread::yield_now(),
             }
-            rig.attend();
+            rig.handle_events();
             front_end.listen();
         }
         _ = front_end.stream.shutdown(std::net::Shutdown::Write);
@@ -399,7 +399,7 @@ fuzz_target!(|bytes: &[u8]| {
         // First the conversation ends, then its rings stop.
         while !front_end.is_over || rig.port.problem().is_none() {
             front_end.listen();
-            rig.attend();
+            rig.handle_events();
             assert!(Instant::now() < until, "the conversation does not end");
             std::thread::yield_now();
         }

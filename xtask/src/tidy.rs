@@ -7,10 +7,12 @@ mod bans;
 mod configs;
 mod edges;
 mod links;
+mod modules;
 mod no_std;
 mod prose;
 mod size;
 mod subjects;
+mod test_names;
 
 use std::path::{Path, PathBuf};
 
@@ -66,6 +68,7 @@ pub(crate) fn run() -> Result<bool> {
         .collect::<Result<Vec<_>>>()?;
     let checks = [
         ("edges", edges::check(&metadata)),
+        ("modules", modules::check(&rust_files)),
         ("size", size::check(&rust_files)?),
         ("no_std", no_std::check(&rust_files)?),
         ("bans", bans::check(&rust_files)),
@@ -73,6 +76,7 @@ pub(crate) fn run() -> Result<bool> {
         ("configs", configs::check(&files)?),
         ("prose", prose::check(&rust_files)),
         ("subjects", subjects::check()?),
+        ("test names", test_names::check(&rust_files)),
     ];
     let mut problem_count = 0;
     for (name, findings) in &checks {

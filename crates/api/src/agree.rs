@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A page of a member's settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Particulars {
+pub struct AnnouncedSettings {
     /// Version of its program.
     pub program: String,
     /// Policy of flow control.
@@ -46,7 +46,7 @@ pub struct Page {
 /// A setting that differs between two members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Matter {
+pub enum Setting {
     /// The VNI of a network of one name.
     Vni,
     /// A network that only one believes both to be in.
@@ -63,7 +63,7 @@ pub enum Matter {
     Clock,
 }
 
-impl Matter {
+impl Setting {
     /// Returns the word used in every output.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -105,7 +105,7 @@ impl Matter {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// The setting.
-    pub what: Matter,
+    pub what: Setting,
     /// Network of the setting, if it has one, by its name here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vnet: Option<String>,

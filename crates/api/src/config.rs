@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::port::AllowedIp;
 
 pub use self::buffers::{Buffers, Size};
-pub use self::fabric::{Fabric, OnMoves};
+pub use self::fabric::{Fabric, MobilityPolicy};
 pub use crate::hold::HoldTime;
 pub use crate::placement::PlacementMode;
 
@@ -264,7 +264,7 @@ pub struct Host {
     pub hold: HoldTime,
 }
 
-/// Way of frames to and from the network.
+/// Kind of path of frames to and from the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum UnderlayKind {

@@ -41,7 +41,7 @@ pub struct Failed {
 
 /// Identity of a host on a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Who {
+pub struct HostIdentity {
     /// Name of the host.
     pub host: String,
     /// Version of its program.
@@ -51,7 +51,7 @@ pub struct Who {
 impl Envelope {
     /// Makes an envelope for an answer of `who` now; of this program if that is `None`.
     #[must_use]
-    pub fn now(who: Option<Who>) -> Self {
+    pub fn now(who: Option<HostIdentity>) -> Self {
         let (host, program) = who.map(|who| (who.host, who.program)).unzip();
         let program = program.unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned());
         Self { format: FORMAT, program, host, time: rfc3339(now_ms()) }

@@ -113,8 +113,9 @@ pub struct Vport {
     /// Claim that holds.
     #[serde(flatten)]
     pub best: VportRow,
-    /// Destination in the forwarding table; absent if it has no entry.
-    pub chip: Option<String>,
+    /// Destination in the forwarding table (FDB); absent if it has no entry.
+    #[serde(rename = "chip")]
+    pub fdb: Option<String>,
     /// Time for which it stays frozen because it moved too often, in nanoseconds.
     pub frozen_ns: Option<u64>,
     /// True if it moved more often lately than `moves_max` allows.
@@ -305,13 +306,13 @@ pub struct IsolatedRow {
     pub endpoints: Vec<String>,
     /// Priorities that are isolated.
     pub isolated: Vec<u8>,
-    /// Priorities that senders are told to hold.
+    /// Priorities that senders are asked to hold.
     pub held: Vec<u8>,
     /// Held priorities whose hold contract is over: their frames end as `receiver_stuck`.
     pub stuck: Vec<u8>,
     /// Time since the isolation began, in nanoseconds.
     pub since_ns: u64,
-    /// Hosts that send to it, which were told.
+    /// Hosts that send to it, which were notified.
     pub senders: Vec<String>,
     /// Senders whose version cannot hold frames.
     pub cannot_hold: Vec<String>,

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_a_unit_and_are_written_as_they_are_read() {
+    fn hold_time_with_unit_round_trips_unitless_refused() {
         for (text, time) in [
             ("1s", HoldTime::Ms(1_000)),
             ("250ms", HoldTime::Ms(250)),

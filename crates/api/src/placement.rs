@@ -86,7 +86,7 @@ pub struct Policy {
     pub high: Vec<Match>,
     /// Exceptions for hosts, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub hosts: BTreeMap<String, OfHost>,
+    pub hosts: BTreeMap<String, HostOverride>,
 }
 
 /// A match as text in a file.
@@ -111,7 +111,7 @@ impl From<Match> for String {
 /// Placement of one host in place of the general one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfHost {
+pub struct HostOverride {
     /// Rule for the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PlacementMode>,
@@ -122,7 +122,7 @@ pub struct OfHost {
 
 /// Placement that holds on one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct InForce {
+pub struct EffectivePolicy {
     /// Rule; absent: that of its configuration.
     pub mode: Option<PlacementMode>,
     /// CPUs that get no tunnel work.
@@ -134,10 +134,10 @@ pub struct InForce {
 impl Policy {
     /// Returns the placement that holds on a host.
     #[must_use]
-    pub fn on(&self, host: &str) -> InForce {
+    pub fn on(&self, host: &str) -> EffectivePolicy {
         let own = self.hosts.get(host);
         let excluded = own.and_then(|own| own.excluded_cpus.as_ref());
-        InForce {
+        EffectivePolicy {
             mode: own.and_then(|own| own.mode).or(self.mode),
             excluded_cpus: excluded.unwrap_or(&self.excluded_cpus).clone(),
             high: self.high.iter().map(|one| one.0).collect(),
@@ -184,7 +184,7 @@ impl Policy {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
-pub struct Stamp {
+pub struct PolicyVersion {
     /// One more than the version of the policy that it replaced, as far as its host knew.
     pub version: u64,
     /// Host where it was set: its number in the fabric, 0 outside of one.
@@ -198,7 +198,7 @@ pub struct Stamp {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stamped {
     /// Stamp of the policy.
-    pub stamp: Stamp,
+    pub stamp: PolicyVersion,
     /// The policy.
     pub policy: Policy,
 }
@@ -206,7 +206,7 @@ pub struct Stamped {
 /// The file `placement.json` in the directory of a host: the policy that holds there, also for
 /// processes that steer the kernel's work on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct PolicyFile {
     /// Name of the host.
     pub host: String,
     /// The policy.
@@ -220,7 +220,7 @@ pub struct Status {
     pub host: String,
     /// Stamp of its policy; absent: the host could not be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stamp: Option<Stamp>,
+    pub stamp: Option<PolicyVersion>,
     /// True if all places follow the policy of the answer.
     #[serde(default)]
     pub follows: bool,
@@ -259,7 +259,7 @@ pub struct PlaceStatus {
     /// `workers`, `xdp` or `rps`.
     pub kind: String,
     /// Stamp of the policy that it follows now.
-    pub stamp: Stamp,
+    pub stamp: PolicyVersion,
     /// Rule in force.
     pub mode: String,
     /// Number of matches of high priority in force.

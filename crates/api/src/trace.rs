@@ -28,7 +28,7 @@ pub struct Question {
     /// Sender: its MAC, one of its IP addresses, or its port: a port of this host, or of the one
     /// host that has a port of that name; or `HOST/PORT`.
     pub from: String,
-    /// Receiver, named the same ways.
+    /// Receiver, named in the same forms.
     pub to: String,
     /// Ingress port at this host; absent: the port of the sender.
     pub port: Option<String>,
@@ -226,7 +226,7 @@ verdicts! {
     IpStale = "ip_stale", Warn, "Look after that host: `sluice fabric members`.";
     /// The frame is for a group, and copied to its members.
     Group = "group", Pass, "";
-    /// The forwarding table has the receiver.
+    /// The forwarding table (FDB) has the receiver.
     Installed = "installed", Pass, "";
     /// The receiver's host asked for frames to be held here: the receiver does not take them.
     HeldRemote = "held_remote", Warn,
@@ -409,7 +409,7 @@ pub struct Look {
 /// Destination of an address in the forwarding table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub enum Destination {
     /// Out of this port.
     Port(u16),
     /// Into this tunnel.
@@ -422,7 +422,8 @@ pub struct Looked {
     /// Nanoseconds since the data process started.
     pub at_ns: u64,
     /// Destination of each address that was asked for.
-    pub chip: Vec<Option<Way>>,
+    #[serde(rename = "chip")]
+    pub fdb: Vec<Option<Destination>>,
     /// Ports, with the underlay.
     pub ports: Vec<PortLook>,
     /// Tunnels.

@@ -46,7 +46,7 @@ index_id!(
 index_id!(
     /// A destination that can be held back by itself: a local port, a tunnel, or a destination that
     /// is not yet resolved.
-    LaneId, u32);
+    QueueGroupId, u32);
 index_id!(
     /// The pair (this host, a remote VTEP). It has a meaning on this host only.
     TunnelId, u16);
@@ -271,6 +271,15 @@ impl PriorityMask {
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
+}
+
+/// Destination of frames for an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Out of a local port.
+    Port(PortId),
+    /// Through a tunnel.
+    Tunnel(TunnelId),
 }
 
 #[cfg(test)]

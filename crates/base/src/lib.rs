@@ -20,8 +20,8 @@ pub use buf::{Batch, Buf, Full, VlanTag};
 pub use drop_reason::{DropClass, DropReason};
 pub use flow_match::{FlowMatch, IpPrefix, ParseMatchError};
 pub use ids::{
-    HostId, InputId, LaneId, Mac, ParseMacError, PortId, Priority, PriorityMask, SourceId,
-    TunnelId, VnetId, Vni,
+    Destination, HostId, InputId, Mac, ParseMacError, PortId, Priority, PriorityMask, QueueGroupId,
+    SourceId, TunnelId, VnetId, Vni,
 };
 pub use prng::{Prng, mix};
 pub use units::{BitRate, ByteCount, Nanos};

@@ -3,7 +3,7 @@
 //! | file | measures |
 //! |---|---|
 //! | `table` | the vport table alone |
-//! | `inside` | punts that one core handles, entries that it installs in the forwarding table |
+//! | `inside` | punts that one core handles, entries that it installs in the FDB |
 //! | `latency` | time until other hosts know an endpoint that is new or has moved |
 //! | `bulk` | a hundred thousand endpoints at once, new ones and known ones |
 //! | `learn` | endpoints learned from frames in a second |

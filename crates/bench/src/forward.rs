@@ -10,9 +10,9 @@ use sluice_base::{
 };
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{
-    ChipConfig, ClassConfig, Command, ControlConfig, CrossingConfig, Destination, Egress,
-    InputFull, Limit, PoolConfig, PortConfig, PortRole, Service, Sources, Switch, SwitchConfig,
-    Tags, Taken, Trust, UnresolvedConfig, VnetConfig,
+    ClassConfig, Command, ControlConfig, Destination, Egress, FdbConfig, HandoffConfig, InputFull,
+    Limit, PoolConfig, PortConfig, PortRole, Service, Sources, Switch, SwitchConfig, Tags, Taken,
+    Trust, UnresolvedConfig, VnetConfig,
 };
 
 /// Parameters of a benchmark.
@@ -54,7 +54,7 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
         input_full: InputFull::Wait,
         output: Limit { frames: 1024, bytes: ByteCount(1 << 24) },
         rate: None,
-        lane_rate: None,
+        group_rate: None,
         mtu: 1500,
         obey_pause: false,
         trust: Trust::PcpThenDscp,
@@ -78,9 +78,9 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
             from_local: limit,
             pair_share: 128,
             replicated_frames: 16,
-            copies_per_lane: 16,
+            copies_per_group: 16,
         },
-        chip: ChipConfig { macs: 4096, flows: 4096 },
+        fdb: FdbConfig { macs: 4096, flows: 4096 },
         unresolved: UnresolvedConfig {
             destinations: 16,
             frames: 64,
@@ -89,7 +89,7 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
         },
         control: ControlConfig::default(),
         spare: None,
-        crossing: CrossingConfig::default(),
+        handoff: HandoffConfig::default(),
         isolation: None,
     }
 }

@@ -152,7 +152,7 @@ fn connect(socket: PathBuf) -> anyhow::Result<(VhostUserPort, Guest)> {
     let guest = std::thread::spawn(move || Guest::connected(guest, &socket));
     while !guest.is_finished() {
         // This thread sets up the rings of the port.
-        port.attend();
+        port.handle_events();
         std::thread::yield_now();
     }
     let guest = guest.join().ok().context("the guest's thread ended")??;

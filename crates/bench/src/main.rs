@@ -2,11 +2,11 @@
 //! table with the minimum, the median and the maximum of its rounds.
 
 mod containers;
-mod crossing;
 mod dataplane;
 mod fabric;
 mod forward;
 mod guests;
+mod handoff;
 mod instructions;
 mod machine;
 mod placement;

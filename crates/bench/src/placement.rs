@@ -11,7 +11,8 @@ use sluice_placement::{
     Config, Core, CoreLoad, Dispatch, EntryId, EntryLoad, Mode, Order, Placement, Share, Table,
 };
 
-use crate::{machine, report};
+use crate::machine;
+use crate::report;
 
 const CORES: u16 = 64;
 const PERIODS: u32 = 200;

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use sluice_api::results::Row;
 
-use crate::crossing::Pair;
 use crate::forward::{self, FRAME_BYTES, Forward, Setup};
+use crate::handoff::Pair;
+use crate::instructions;
+use crate::report;
 use crate::tunnel::{self, Tunnel};
-use crate::{instructions, report};
 
 /// Frames of one round: half a second or more.
 const ROUND_FRAMES: u64 = 10_000_000;
@@ -22,7 +23,7 @@ pub(crate) fn run(rounds: usize, pairs: usize) -> anyhow::Result<()> {
     for batch in [1, 32] {
         rows.extend(tunnel_throughput(batch, rounds)?);
     }
-    rows.extend(crossing(rounds)?);
+    rows.extend(handoff(rounds)?);
     rows.push(ratio_of_pairs(pairs)?);
     if instructions::available() {
         for (ports, macs) in [(2, 2), (254, 4096)] {
@@ -85,9 +86,9 @@ fn tunnel_throughput(batch: usize, rounds: usize) -> anyhow::Result<Vec<Row>> {
     Ok(rows.collect())
 }
 
-/// Returns the frames per second between two ports of one switch, and of two switches whose frames
-/// cross; and the cost of crossing, as a ratio of times within a round.
-fn crossing(rounds: usize) -> anyhow::Result<Vec<Row>> {
+/// Returns the frames per second between two ports of one switch, and of two switches that hand
+/// frames off; and the cost of a handoff, as a ratio of times within a round.
+fn handoff(rounds: usize) -> anyhow::Result<Vec<Row>> {
     let mut benches = [false, true].map(Pair::new);
     let mut values = [Vec::new(), Vec::new()];
     for bench in &mut benches {
@@ -101,11 +102,11 @@ fn crossing(rounds: usize) -> anyhow::Result<Vec<Row>> {
     for bench in &benches {
         anyhow::ensure!(bench.is_clean(), "a frame was lost: the figures would be void");
     }
-    let [stays, crosses] = &values;
-    let cost = stays.iter().zip(crosses).map(|(stays, crosses)| stays / crosses).collect();
+    let [stays, handed] = &values;
+    let cost = stays.iter().zip(handed).map(|(stays, handed)| stays / handed).collect();
     let cost = Row::new("switch.crossing_cost", "sluice", "ratio", cost);
-    let rows = values.into_iter().zip([false, true]).map(|(values, crosses)| {
-        Row::new("switch.crossing", "sluice", "frames/s", values).with("crosses", crosses)
+    let rows = values.into_iter().zip([false, true]).map(|(values, handed)| {
+        Row::new("switch.crossing", "sluice", "frames/s", values).with("crosses", handed)
     });
     let setup = Setup { ports: 2, macs: 2, lossy: false };
     Ok(rows.chain([cost]).map(|row| context(row, &setup)).collect())

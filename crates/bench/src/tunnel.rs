@@ -170,7 +170,7 @@ impl Tunnel {
         let machine = self.turn;
         self.turn = (machine + 1) % MACHINES;
         self.send(machine);
-        self.cross();
+        self.carry();
         self.arrive();
         let taken = self.deliver();
         self.reclaim(machine);
@@ -188,7 +188,7 @@ impl Tunnel {
 
     /// Moves the frames in A's egress queue for its network card to B.
     #[inline(never)]
-    fn cross(&mut self) {
+    fn carry(&mut self) {
         let (card, batch) = (&mut self.card, &mut self.batch);
         let mut sink = |frame: &Egress<'_, Parcel>| {
             let (Some(inner), Some(mut outer)) = (frame.buf, card.pop()) else {

@@ -11,7 +11,7 @@ use core::net::IpAddr;
 
 use sluice_base::{HostId, Nanos, Vni};
 
-pub use self::bounds::{Aside, Bound, Bounds, LEAP_MAX, MOVES_MAX};
+pub use self::bounds::{Bound, Bounds, LEAP_MAX, MOVES_MAX, RefusedClaims};
 
 use crate::digest::Digest;
 use crate::directory::{Directory, Found, State};

@@ -8,8 +8,9 @@
 //!                                      └──── answered ─────┘
 //! ```
 //!
-//! **Aim.** Every [`Keeper`] concerned has the state of the [`Teller`] one message later. No
-//! endpoint is held for longer than [`LEASE`] by a host that is gone, or by a message that is old.
+//! **Aim.** Every [`HoldResponder`] concerned has the state of the [`HoldRequester`] one message
+//! later. No endpoint is held for longer than [`LEASE`] by a host that is gone, or by a message
+//! that is old.
 //!
 //! **State, not changes.** A message is all that one host wants of another
 //! ([`HoldPart`](sluice_wire::fabric::HoldPart)), in one or several parts. Endpoints that a message
@@ -28,8 +29,8 @@ mod teller;
 
 use sluice_base::{Nanos, PriorityMask};
 
-pub use self::keeper::{Counts, Entry, Keeper, Order, Turn};
-pub use self::teller::{Answered, Port, Teller};
+pub use self::keeper::{Counts, Entry, HoldCommand, HoldResponder, Turn};
+pub use self::teller::{Answered, HoldRequester, Port};
 
 /// Period in which a teller repeats its state.
 pub const RENEW_EVERY: Nanos = Nanos::from_millis(500);

@@ -245,7 +245,7 @@ pub struct Learner {
 }
 
 /// A source that may be learned.
-struct Sight {
+struct ObservedSource {
     now: Nanos,
     port: PortId,
     key: Key,
@@ -355,7 +355,7 @@ impl Learner {
                 let sticky = sticky || (stays && bound.is_none());
                 // An announced address is taken from the endpoint that others resolve it to.
                 let takes = announced.filter(|_| holder.is_some());
-                let sight = Sight { now, port, key, is_claimed: here.is_some(), takes };
+                let sight = ObservedSource { now, port, key, is_claimed: here.is_some(), takes };
                 self.learn(&sight, quota, sticky, said.has, &mut note)?
             }
         };
@@ -364,13 +364,13 @@ impl Learner {
 
     fn learn(
         &mut self,
-        sight: &Sight,
+        sight: &ObservedSource,
         quota: u32,
         sticky: bool,
         has: Option<(IpAddr, bool)>,
         note: &mut Option<Note>,
     ) -> Result<Intent, Reason> {
-        let &Sight { now, port, key, is_claimed, takes } = sight;
+        let &ObservedSource { now, port, key, is_claimed, takes } = sight;
         let (at, is_new) = match self.entries.find(key) {
             Some(at) if self.is_of(at, port) => (at, false),
             Some(at) if self.entries.get(at).sticky => return Err(Reason::BoundElsewhere),

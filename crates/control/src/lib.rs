@@ -11,7 +11,7 @@
 //!
 //! ```text
 //!   own ports ── learn, bind ──> publisher ── a queue per peer ──> the table of every other host
-//!   peers     ── claims ───────> table ── endpoints in use ──> tunnels and forwarding table
+//!   peers     ── claims ───────> table ── endpoints in use ──> tunnels, forwarding table (FDB)
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]

@@ -226,7 +226,7 @@ impl Liveness {
         // The life of the host is not known yet; an announcement is accepted for any life.
         let anyone = Life { host, incarnation: 0, round: 0 };
         let done = self.foca.announce(anyone, &mut self.wishes);
-        self.settle(now, done.is_ok());
+        self.apply_actions(now, done.is_ok());
     }
 
     /// Takes a datagram of the host `from`. `shown` is the incarnation of a member, as its
@@ -262,7 +262,7 @@ impl Liveness {
             }
         }
         let done = self.foca.handle_data(&believed.datagram, &mut self.wishes);
-        self.settle(now, done.is_ok());
+        self.apply_actions(now, done.is_ok());
     }
 
     /// Changes the incarnation of this host, which has heard that it was in a later one.
@@ -271,7 +271,7 @@ impl Liveness {
         let done =
             self.foca.change_identity(Life { host, incarnation, round: 0 }, &mut self.wishes);
         self.wishes.rejoined |= done.is_ok();
-        self.settle(now, true);
+        self.apply_actions(now, true);
     }
 
     /// Returns true, once, if this host has begun another life, or another round: all members are
@@ -288,7 +288,7 @@ impl Liveness {
             let timer = entry.remove();
             // A cycle that was late has found nothing out; the next one begins by itself.
             let _ = self.foca.handle_timer(timer, &mut self.wishes);
-            self.settle(now, true);
+            self.apply_actions(now, true);
         }
         self.end_suspicions(now);
     }
@@ -306,14 +306,14 @@ impl Liveness {
             let Some(member) = suspected else { continue };
             let dead = Member::new(*member.id(), member.incarnation(), State::Down);
             let done = self.foca.apply_many(core::iter::once(dead), true, &mut self.wishes);
-            self.settle(now, done.is_ok());
+            self.apply_actions(now, done.is_ok());
         }
     }
 
     /// Announces that this host stops on purpose, so that others need not detect it.
     pub fn leave(&mut self, now: Nanos) {
         let done = self.foca.leave_cluster(&mut self.wishes);
-        self.settle(now, done.is_ok());
+        self.apply_actions(now, done.is_ok());
     }
 
     /// Returns the time at which [`Self::advance`] has something to do.
@@ -340,7 +340,7 @@ impl Liveness {
     }
 
     /// Takes over the actions of the protocol, and compares the states of hosts.
-    fn settle(&mut self, now: Nanos, accepted: bool) {
+    fn apply_actions(&mut self, now: Nanos, accepted: bool) {
         self.refused += u64::from(!accepted);
         for (timer, after) in self.wishes.timers.drain(..) {
             self.timers.insert((now.after(after), self.next_timer), timer);

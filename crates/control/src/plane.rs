@@ -18,10 +18,9 @@
 //! [`Plane::due`] and [`Plane::write`]; then commands, events, questions and datagrams until there
 //! are none. A caller that takes everything has nothing to do before the next deadline.
 //!
-//! **The forwarding table (FDB, "chip") is a cache.** An entry is made when a frame needs it,
-//! follows the vport table at once, and goes when it is unused. A host with a million vports in its
-//! table has only the peers of its endpoints in its forwarding table, and tunnels to their hosts
-//! only.
+//! **The forwarding table (FDB) is a cache.** An entry is made when a frame needs it, follows the
+//! vport table at once, and goes when it is unused. A host with a million vports in its table has
+//! only the peers of its endpoints in its forwarding table, and tunnels to their hosts only.
 //!
 //! **Not here.** Storm control looks at each frame: it is the switch's. A caller that starts a
 //! plane beside a running switch reports the content of its forwarding table ([`Plane::adopt`]), or
@@ -34,7 +33,7 @@
 //! | `punts`, `ask` | handling of punted frames; questions in a sender's name |
 //! | `bindings` | endpoints that are configured, here and elsewhere |
 //! | `addresses` | IP addresses that go from one endpoint to another; questions to their owners |
-//! | `follow`, `chip`, `tunnels` | follow-up of changes: FDB, flows, tunnels, own claims |
+//! | `follow`, `fdb`, `tunnels` | follow-up of changes: FDB, flows, tunnels, own claims |
 //! | `foreign` | endpoints of hosts that do not speak the protocol |
 //! | `nets`, `agenda`, `outbox` | members of networks; deadlines; bounded output |
 //! | `talk` | questions to other members, and theirs |
@@ -47,7 +46,7 @@ mod agenda;
 mod ask;
 mod bind;
 mod bindings;
-mod chip;
+mod fdb;
 mod follow;
 mod foreign;
 mod holds;
@@ -70,26 +69,26 @@ use alloc::vec::Vec;
 use sluice_base::{HostId, IpPrefix, Nanos, PortId, Vni, mix};
 
 pub use self::bind::BindError;
-pub use self::bindings::{BoundAt, Rivals};
+pub use self::bindings::{BindingConflicts, BoundAt};
 pub use self::punts::HEAD_SIZE_MAX;
 pub use self::surface::{
-    Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, PuntFrom, TunnelInfo,
-    VportInfo, Way,
+    Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, Location, PuntFrom,
+    TunnelInfo, VportInfo,
 };
 
-use self::addresses::Doubts;
+use self::addresses::AddressConflicts;
 use self::agenda::Agenda;
 use self::bindings::Ended;
-use self::chip::Chip;
+use self::fdb::Fdb;
 use self::foreign::Foreign;
-use self::lives::Lives;
+use self::lives::Incarnations;
 use self::nets::Nets;
 use self::outbox::Outbox;
 use self::peers::Peers;
 use self::tunnels::Tunnels;
 use crate::clock::Clock;
 use crate::directory::PortRule;
-use crate::hold::{Keeper, Teller};
+use crate::hold::{HoldRequester, HoldResponder};
 use crate::learn::{self, Learner};
 use crate::liveness::Liveness;
 use crate::mobility::{Mobility, Why};
@@ -98,7 +97,7 @@ use crate::punt::{self, Policer};
 use crate::resolve::{self, Resolver};
 use crate::session;
 use crate::table::Table;
-use crate::vport::{Claim, Key, Origin, Standing};
+use crate::vport::{Claim, Key, Origin, Precedence};
 
 /// Number of endpoints that age in one tick.
 const AGE_STEP: u32 = 1 << 10;
@@ -126,15 +125,15 @@ pub struct Plane {
     resolver: Resolver,
     liveness: Liveness,
     peers: Peers,
-    chip: Chip,
+    fdb: Fdb,
     tunnels: Tunnels,
     foreign: Foreign,
     /// Own receivers that do not keep up.
-    teller: Teller,
+    teller: HoldRequester,
     /// Receivers of other hosts that do not keep up.
-    keeper: Keeper,
+    keeper: HoldResponder,
     /// Own addresses in doubt, and confirmed addresses.
-    doubts: Doubts,
+    doubts: AddressConflicts,
     /// Own bindings that were taken over from other hosts, with the number of the taking.
     taken: BTreeMap<Key, u32>,
     /// Own bindings that other hosts have taken over.
@@ -147,7 +146,7 @@ pub struct Plane {
     adopted: Agenda<Key>,
     /// Hosts whose claims are being forgotten, in steps.
     evicting: Vec<HostId>,
-    lives: Lives,
+    lives: Incarnations,
     outbox: Outbox,
 }
 
@@ -186,19 +185,19 @@ impl Plane {
             resolver: Resolver::new(&resolve::Config { ports, ..config.resolve }, seed_of(4)),
             liveness: Liveness::new(own, config.incarnation, config.liveness, seed_of(5)),
             peers: Peers::new(),
-            chip: Chip::new(config.flow_limit, entries, config.flow_life),
+            fdb: Fdb::new(config.flow_limit, entries, config.flow_life),
             tunnels: Tunnels::new(config.decap_life, config.tunnel_life),
             foreign: Foreign::new(entries, learn.lifetime),
-            teller: Teller::default(),
-            keeper: Keeper::default(),
-            doubts: Doubts::new(config.confirmed_life, seed_of(6)),
+            teller: HoldRequester::default(),
+            keeper: HoldResponder::default(),
+            doubts: AddressConflicts::new(config.confirmed_life, seed_of(6)),
             taken: BTreeMap::new(),
             ended: Vec::new(),
             wanted: Agenda::new(),
             wanted_max: usize::try_from(config.punt.unknowns).expect("32 bits"),
             adopted: Agenda::new(),
             evicting: Vec::new(),
-            lives: Lives::default(),
+            lives: Incarnations::default(),
             outbox: Outbox::default(),
         }
     }
@@ -215,7 +214,7 @@ impl Plane {
         self.nets.remove(vni);
         self.keeper.end_vni(vni);
         self.withdraw_own(now, |claim| claim.key.vni == vni);
-        let installed = self.chip.iter().filter(|(key, ..)| key.vni == vni);
+        let installed = self.fdb.iter().filter(|(key, ..)| key.vni == vni);
         let keys: Vec<_> = installed.map(|(key, ..)| key).collect();
         for key in keys {
             self.uninstall(now, key, End::Removed);
@@ -270,7 +269,7 @@ impl Plane {
         let bound = claims.filter(|claim| claim.port == port && claim.origin == Origin::Bound);
         for claim in bound.collect::<Vec<_>>() {
             // Shared addresses are learned, and go.
-            let ips = self.bound_ips(port, claim.key, &claim.ips_of(Standing::Bound));
+            let ips = self.bound_ips(port, claim.key, &claim.ips_of(Precedence::Bound));
             self.publish(now, &Claim { ips, ..claim });
         }
     }
@@ -298,10 +297,10 @@ impl Plane {
         self.liveness.advance(now);
         self.greet(now);
         self.hear(now);
-        self.settle_doubts(now);
+        self.resolve_conflicts(now);
         self.age_own(now);
         self.age_foreign(now);
-        self.age_chip(now);
+        self.age_fdb(now);
         self.age_adopted(now);
         self.age_hosts(now);
         self.evict_some(now);
@@ -327,8 +326,8 @@ impl Plane {
         }
     }
 
-    fn age_chip(&mut self, now: Nanos) {
-        while let Some(key) = self.chip.expired(now) {
+    fn age_fdb(&mut self, now: Nanos) {
+        while let Some(key) = self.fdb.expired(now) {
             self.uninstall(now, key, End::Idle);
         }
         while let Some((vni, host)) = self.tunnels.expired_decap(now) {
@@ -357,7 +356,7 @@ impl Plane {
             self.liveness.deadline(),
             self.learner.deadline(),
             self.peers.deadline(),
-            self.chip.deadline(),
+            self.fdb.deadline(),
             self.tunnels.deadline(),
             self.foreign.deadline(),
             self.wanted.deadline(),

@@ -34,7 +34,7 @@ use crate::recent::{Mark, Recent};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Cause {
-    /// The forwarding table does not have the destination.
+    /// The forwarding table (FDB) does not have the destination.
     Miss,
     /// The forwarding table does not have the source.
     NewSource,
@@ -274,7 +274,7 @@ impl Policer {
         if !self.ceiling.has(now, buckets.ceiling) {
             return Err(Refused::PortLimit);
         }
-        // What is the port's own comes first: what is common is left to those who need it.
+        // The port's own bucket comes first: the common one is left to those who need it.
         let paid = self.assured.try_take(now, &mut buckets.assured)
             || self.common.try_take(now, &mut self.common_bucket);
         if !paid {

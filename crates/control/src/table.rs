@@ -63,7 +63,7 @@ use self::owners::Owner;
 use self::slot::{IpSlot, List, Of, Slot};
 use crate::digest::Digest;
 use crate::hash::Hasher;
-use crate::vport::{Claim, IPS_MAX, Ips, Key, Standing};
+use crate::vport::{Claim, IPS_MAX, Ips, Key, Precedence};
 
 /// The table.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl Table {
         if own.is_none() && self.slots.count() == self.limit {
             return Err(Full);
         }
-        let before = head.map(|head| self.uncrown(head));
+        let before = head.map(|head| self.demote(head));
         let at = if let Some(at) = own {
             self.unchain(hash, at);
             self.account(at, false);
@@ -149,7 +149,7 @@ impl Table {
         };
         self.account(at, true);
         self.enchain(hash, at);
-        Ok(self.settle(now, hash, claim.key, before))
+        Ok(self.promote(now, hash, claim.key, before))
     }
 
     /// Takes out the claim of `owner` for an endpoint. Nothing happens if there is none.
@@ -177,7 +177,7 @@ impl Table {
     }
 
     /// Returns the vport of a network with which to answer a question for an address. Of several
-    /// vports that have it: one of a live host before one of a stale host, then by [`Standing`],
+    /// vports that have it: one of a live host before one of a stale host, then by [`Precedence`],
     /// then the higher sequence of the address, then the lower MAC; all hosts agree on it.
     #[must_use]
     pub fn find_ip(&self, vni: Vni, ip: IpAddr) -> Option<Vport> {
@@ -185,7 +185,7 @@ impl Table {
             let IpSlot { slot, sequence, .. } = self.ip_slots[*at];
             let is_stale = self.state_at(slot) == OwnerState::Stale;
             let slot = &self.slots[slot];
-            (is_stale, Reverse((Standing::of(slot.origin, sequence), sequence)), slot.mac)
+            (is_stale, Reverse((Precedence::of(slot.origin, sequence), sequence)), slot.mac)
         });
         best.map(|at| self.vport_at(self.ip_slots[at].slot))
     }
@@ -381,7 +381,7 @@ impl Table {
         let Slot { owner, .. } = self.slots[at];
         let key = self.slots[at].key();
         let hash = self.hasher.of_key(key);
-        let before = self.head(hash, key).map(|head| self.uncrown(head));
+        let before = self.head(hash, key).map(|head| self.demote(head));
         self.unchain(hash, at);
         self.account(at, false);
         owners::of(&mut self.owners, owner).claims.remove(&mut self.slots, Of::Owner, at);
@@ -389,7 +389,7 @@ impl Table {
         vnet.claims.remove(&mut self.slots, Of::Vnet, at);
         self.give_ips(at);
         self.slots.give(at);
-        self.settle(now, hash, key, before)
+        self.promote(now, hash, key, before)
     }
 
     fn put_ips(&mut self, at: u32, ips: &Ips) {
@@ -477,7 +477,7 @@ impl Table {
     }
 
     /// Demotes the first claim of a chain and returns its state.
-    fn uncrown(&mut self, head: u32) -> Front {
+    fn demote(&mut self, head: u32) -> Front {
         let front = self.front(head);
         self.slots[head].winner = false;
         let mut at = self.slots[head].first_ip;
@@ -489,7 +489,7 @@ impl Table {
     }
 
     /// Promotes the first claim of the chain, if any; returns the change since `before`.
-    fn settle(&mut self, now: Nanos, hash: u64, key: Key, before: Option<Front>) -> Change {
+    fn promote(&mut self, now: Nanos, hash: u64, key: Key, before: Option<Front>) -> Change {
         let head = self.head(hash, key);
         let mut shared = Ips::default();
         let after = head.map(|head| {

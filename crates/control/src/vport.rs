@@ -10,7 +10,7 @@
 //! the next higher sequence.
 //!
 //! A bound endpoint has the addresses that it is bound with, and may share others that its port
-//! allows ([`Standing`]). Shared addresses move by announcements, as the addresses of unbound
+//! allows ([`Precedence`]). Shared addresses move by announcements, as the addresses of unbound
 //! endpoints do. Their sequences begin at [`IP_SEQUENCE_SHARED`], which tells shared and bound
 //! addresses apart on the wire.
 
@@ -156,7 +156,7 @@ pub enum Origin {
 
 /// The right of an endpoint to an address that it claims, the weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum Precedence {
     /// The endpoint was heard to use the address.
     Learned,
     /// The endpoint is bound and was heard to use the address, and its port allows it. Other ports
@@ -166,7 +166,7 @@ pub enum Standing {
     Bound,
 }
 
-impl Standing {
+impl Precedence {
     /// Returns the standing of an address with this sequence in a claim of this origin.
     #[must_use]
     pub const fn of(origin: Origin, sequence: u32) -> Self {
@@ -196,19 +196,19 @@ pub struct Claim {
 impl Claim {
     /// Returns the right to an address; `None` if the address is not claimed.
     #[must_use]
-    pub fn standing(&self, ip: IpAddr) -> Option<Standing> {
-        self.ips.sequence(ip).map(|sequence| Standing::of(self.origin, sequence))
+    pub fn standing(&self, ip: IpAddr) -> Option<Precedence> {
+        self.ips.sequence(ip).map(|sequence| Precedence::of(self.origin, sequence))
     }
 
     /// Returns true if the endpoint is bound with an address.
     #[must_use]
     pub fn is_bound_with(&self, ip: IpAddr) -> bool {
-        self.standing(ip) == Some(Standing::Bound)
+        self.standing(ip) == Some(Precedence::Bound)
     }
 
     /// Returns the addresses with this standing.
     #[must_use]
-    pub fn ips_of(&self, standing: Standing) -> Ips {
+    pub fn ips_of(&self, standing: Precedence) -> Ips {
         let mut ips = self.ips;
         for ip in self.ips.iter().filter(|ip| self.standing(*ip) != Some(standing)) {
             ips.remove(ip);

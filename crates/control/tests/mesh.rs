@@ -103,7 +103,7 @@ fn a_peer_that_stalls_holds_up_nobody_else() {
 }
 
 #[test]
-fn a_host_that_hangs_is_found_out_in_time() {
+fn hung_session_detected_within_300_ms() {
     let mut mesh = Mesh::of(3, 2);
     mesh.settle();
     let (hung, begin) = (mesh.counts().hung, mesh.now());

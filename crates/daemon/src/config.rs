@@ -15,7 +15,6 @@ mod check;
 mod document;
 mod fabric;
 mod headroom;
-mod machine;
 mod plan;
 mod policy;
 mod report;
@@ -30,10 +29,10 @@ use sluice_base::Mac;
 pub(crate) use added::{
     BoundTo, answer as added_answer, complete, place_is_there, plan as plan_port,
 };
+pub(crate) use fabric::TapPlace;
 pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
 pub use headroom::Headroom;
 pub(crate) use headroom::RING_MEMORY_BYTES_MAX;
-pub use machine::{Finding, look};
 pub use plan::{Attachment, Fingerprint, Plan, PortPlan};
 pub use report::{Problem, Report};
 pub use workers::{Placed, Why, Workers};

@@ -20,36 +20,38 @@
 
 mod child;
 mod kept;
+pub(crate) mod policy;
 mod ports;
 mod pulse;
 pub(crate) mod show;
 mod upgrade;
 
 use std::io::{self, Read as _};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use sluice_api::fabric::Question;
 use sluice_api::upgrade::Upgraded;
 use sluice_base::Nanos;
 
 use self::child::{Found, Link};
-use self::kept::Kept;
+use self::kept::DescriptorStore;
 use self::ports::AddedPorts;
 use self::upgrade::NotDone;
 use crate::config::{self, KernelDevices, Plan};
-use crate::controller::{Controller, Held};
+use crate::control::policy::{Controller, Held};
 use crate::fabric::{self, Fabric};
-use crate::limits;
-use crate::log::{self, say};
-use crate::run_dir::{self, Role};
-use crate::taps;
-use crate::{notify, privileges, seccomp};
+use crate::sys::limits;
+use crate::sys::log::{self, say};
+use crate::sys::notify;
+use crate::sys::privileges;
+use crate::sys::run_dir::{self, Role};
+use crate::sys::seccomp;
+use crate::sys::taps;
+use crate::sys::threads::spawn;
 
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
@@ -110,11 +112,11 @@ impl Upgrades {
 /// If the configuration is wrong, or data cannot start.
 pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
-    log::speak_as(&plan.config.host.name, "control", plan.config.host.log);
+    log::init(&plan.config.host.name, "control", plan.config.host.log);
     end_with_any_thread();
     let group = plan.config.host.group.as_deref();
     run_dir::create(&plan.run_dir, group)?;
-    privileges::drop_others(&plan)?;
+    privileges::drop_others(&plan.config.host, [&plan.run_dir, &plan.state_dir])?;
     seccomp::install(plan.config.host.seccomp, seccomp::Process::Control);
     let role = Role::take(&plan.run_dir, "control")?;
     let (sender, events) = sync_channel(EVENTS_MAX);
@@ -135,10 +137,10 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let held = Arc::new(Held::load(&plan));
     let start = |fabric| {
         let dirs = (plan.run_dir.as_path(), plan.state_dir.as_path());
-        Fabric::start(fabric, dirs, (SILENCE_MAX, fabric::wall()), Arc::clone(&held))
+        Fabric::start(fabric, dirs, (SILENCE_MAX, fabric::wall()), held.clone())
     };
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
-    let kept = Arc::new(Kept::new(&plan.run_dir));
+    let kept = Arc::new(DescriptorStore::new(&plan.run_dir));
     let ports = Arc::new(AddedPorts::load(&plan, fabric.clone(), Arc::clone(&kept))?);
     let upgrades = Upgrades(sender.clone());
     let mut control = Control {
@@ -182,7 +184,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
 struct Control<'a> {
     plan: &'a Plan,
     file: &'a Path,
-    kept: Arc<Kept>,
+    kept: Arc<DescriptorStore>,
     sender: SyncSender<Event>,
     events: Receiver<Event>,
     starts: u64,
@@ -467,18 +469,4 @@ fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
             });
         }
     })
-}
-
-/// Starts a thread that lasts as long as the process.
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-        .with_context(|| format!("cannot start the thread `{name}`"))?;
-    Ok(())
-}
-
-/// Connects to the data process of a directory.
-pub(crate) fn connect(run_dir: &Path) -> io::Result<UnixStream> {
-    UnixStream::connect(run_dir.join(run_dir::DATA_SOCKET))
 }

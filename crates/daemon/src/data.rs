@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   main thread     worker 0: its switch and its ports (worker.rs)
-//!   worker-N        the others, if there are; frames cross between them (crossing.rs)
+//!   worker-N        the others, if there are; frames are handed off between them (handoff.rs)
 //!   server          data.sock: questions of control (server.rs)
 //!   next-hops       netlink: next hops to the other hosts (next_hops.rs)
 //!   placement       flows of a shared underlay, by worker (placing.rs)
-//!   homes           ports, by worker (homes.rs)
+//!   homes           ports, by worker (port_balancer.rs)
 //!                         │ bounded channel, then an edge on an eventfd
 //!                         └──────────────▶ the workers, between two turns
 //! ```
@@ -16,22 +16,22 @@
 
 mod answer;
 mod attach;
-mod bell;
 mod cables;
+mod control_link;
 mod cpus;
-mod crossing;
 mod guard;
-mod homes;
+mod handoff;
 mod look;
 mod losses;
 mod merge;
 mod next_hops;
-mod orders;
 mod placing;
 mod policy;
+mod port_balancer;
 mod ports;
 mod predecessor;
 mod server;
+mod sleep_flag;
 mod snapshot;
 mod successor;
 mod taps;
@@ -57,18 +57,19 @@ use sluice_ports::{Pool, PoolConfig};
 
 use self::cpus::Cpus;
 use self::guard::Guard;
-use self::policy::Wanted;
+use self::policy::PolicyWatch;
 use self::successor::Successor;
 use self::taps::Taps;
-use self::worker::{Ask, BATCH, Left, Opened, Pacing, Part, Worker};
-use crate::clock;
+use self::worker::{BATCH, Left, Opened, Pacing, Part, Worker, WorkerRequest};
 use crate::config::{self, Attachment, KernelDevices, Placed, Plan, PortPlan};
-use crate::hand;
-use crate::limits;
-use crate::log::{self, say};
-use crate::poller::{Poller, Waker};
-use crate::run_dir::{self, Role};
-use crate::{privileges, seccomp};
+use crate::sys::clock;
+use crate::sys::descriptors;
+use crate::sys::limits;
+use crate::sys::log::{self, say};
+use crate::sys::poller::{Poller, Waker};
+use crate::sys::privileges;
+use crate::sys::run_dir::{self, Role};
+use crate::sys::seccomp;
 
 /// Questions that may wait for the worker.
 const ASKS_MAX: usize = 16;
@@ -83,21 +84,24 @@ const SUPER_FRAMES: u32 = 64;
 
 /// Handle of other threads for a worker.
 #[derive(Clone, Debug)]
-struct Asker {
-    asks: SyncSender<Ask>,
+struct WorkerHandle {
+    asks: SyncSender<WorkerRequest>,
     waker: Waker,
 }
 
-impl Asker {
+impl WorkerHandle {
     /// Asks the worker: first the question goes into the channel, then the edge.
-    fn ask(&self, ask: Ask) {
+    fn ask(&self, ask: WorkerRequest) {
         // The worker ends only with the process.
         _ = self.asks.send(ask);
         self.waker.wake();
     }
 
     /// Asks and waits for the answer.
-    fn answer<T>(&self, question: impl FnOnce(SyncSender<T>) -> Ask) -> Result<T, String> {
+    fn answer<T>(
+        &self,
+        question: impl FnOnce(SyncSender<T>) -> WorkerRequest,
+    ) -> Result<T, String> {
         let (reply, answer) = sync_channel(1);
         self.ask(question(reply));
         answer.recv_timeout(ANSWER_WAIT).map_err(|_| silence())
@@ -112,12 +116,12 @@ fn silence() -> String {
 /// the second is held, no bucket of a shared underlay moves. The second lock holds the table of
 /// buckets.
 #[derive(Clone, Debug)]
-struct Askers(Vec<Asker>, Arc<Mutex<()>>, Arc<Mutex<Vec<u8>>>);
+struct WorkerHandles(Vec<WorkerHandle>, Arc<Mutex<()>>, Arc<Mutex<Vec<u8>>>);
 
-impl Askers {
+impl WorkerHandles {
     /// Returns the only worker, or the first one: requests to it alone are refused if there are
     /// several.
-    fn first(&self) -> &Asker {
+    fn first(&self) -> &WorkerHandle {
         &self.0[0]
     }
 
@@ -141,20 +145,26 @@ impl Askers {
     }
 
     /// Asks all workers the same.
-    fn ask_all(&self, ask: impl Fn() -> Ask) {
+    fn ask_all(&self, ask: impl Fn() -> WorkerRequest) {
         for asker in &self.0 {
             asker.ask(ask());
         }
     }
 
     /// Asks all of them at once, and waits for every answer, the first worker's first.
-    fn answers<T>(&self, question: impl Fn(SyncSender<T>) -> Ask) -> Result<Vec<T>, String> {
+    fn answers<T>(
+        &self,
+        question: impl Fn(SyncSender<T>) -> WorkerRequest,
+    ) -> Result<Vec<T>, String> {
         let _steady = self.steady();
         self.answers_now(question)
     }
 
     /// Asks like [`Self::answers`], but also while ports migrate.
-    fn answers_now<T>(&self, question: impl Fn(SyncSender<T>) -> Ask) -> Result<Vec<T>, String> {
+    fn answers_now<T>(
+        &self,
+        question: impl Fn(SyncSender<T>) -> WorkerRequest,
+    ) -> Result<Vec<T>, String> {
         let until = Instant::now() + ANSWER_WAIT;
         let asked: Vec<Receiver<T>> = self
             .0
@@ -196,9 +206,9 @@ pub fn run(config: &Path, beside: Option<&Path>, begin: Begin) -> anyhow::Result
         Some(dir) => config::load_beside(config, Some(dir), &KernelDevices)?,
         None => config::load(config, &KernelDevices)?,
     };
-    log::speak_as(&plan.config.host.name, "data", plan.config.host.log);
+    log::init(&plan.config.host.name, "data", plan.config.host.log);
     run_dir::create(&plan.run_dir, plan.config.host.group.as_deref())?;
-    privileges::drop_others(&plan)?;
+    privileges::drop_others(&plan.config.host, [&plan.run_dir, &plan.state_dir])?;
     seccomp::install(plan.config.host.seccomp, seccomp::Process::Data);
     if begin == Begin::Succeeds {
         return succeed(plan);
@@ -244,9 +254,9 @@ fn succeed(plan: Plan) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns the descriptors that control kept.
-fn kept() -> Vec<hand::Named> {
+fn kept() -> Vec<descriptors::Named> {
     let taken = std::io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
-    taken.and_then(|stream| hand::receive(&stream)).unwrap_or_else(|error| {
+    taken.and_then(|stream| descriptors::receive(&stream)).unwrap_or_else(|error| {
         say!(warn: "what control kept does not come: {error}; devices are found by their names");
         Vec::new()
     })
@@ -255,7 +265,7 @@ fn kept() -> Vec<hand::Named> {
 /// Workers without ports at first. Making them takes longest, since they allocate all memory.
 struct Idle {
     started: Nanos,
-    askers: Askers,
+    askers: WorkerHandles,
     workers: Vec<Worker>,
     /// Ports to give to their workers.
     ports: Vec<Vec<Opened>>,
@@ -264,7 +274,7 @@ struct Idle {
 impl Idle {
     fn new(plan: &Plan) -> anyhow::Result<Self> {
         let started = clock::now();
-        let (askers, ends) = doors(plan.workers.count)?;
+        let (askers, ends) = worker_channels(plan.workers.count)?;
         let make = |(at, (poller, asks))| make_worker(plan, at, poller, asks, started);
         let workers = ends.into_iter().enumerate().map(make).collect::<anyhow::Result<_>>()?;
         let ports = (0..plan.workers.count).map(|_| Vec::new()).collect();
@@ -275,7 +285,7 @@ impl Idle {
     fn open(&mut self, plan: &Plan, taps: &Taps) -> anyhow::Result<()> {
         open_ports(plan, taps, &mut self.ports)?;
         let wakers: Vec<Waker> = self.askers.0.iter().map(|asker| asker.waker.clone()).collect();
-        let crossings = crossing::between(&plan.workers, &plan.switch, &wakers);
+        let crossings = handoff::between(&plan.workers, &plan.switch, &wakers);
         let workers = self.workers.iter_mut().zip(&mut self.ports).zip(crossings);
         for ((worker, ports), crossings) in workers {
             worker.open(ports).context("cannot watch a port")?;
@@ -299,15 +309,16 @@ impl Idle {
         cables::follow(&plan, askers.clone())?;
         let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
         let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
-        let wanted = Wanted::new(&plan);
+        let wanted = PolicyWatch::new(&plan);
         let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
         let buckets = follow_placement(&plan, workers, (&wanted, &cpus_known), &askers)?;
         // A host with one worker has nothing to count, and ports can be added to it.
         let several = workers.len() > 1;
         let counted = workers.iter_mut().filter(|_| several);
         let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
-        let homes = homes::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
-        let names = answer::Names::new(&plan, started, (buckets, homes), wanted, guard);
+        let balancer =
+            port_balancer::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
+        let names = answer::Names::new(&plan, started, (buckets, balancer), wanted, guard);
         let ports = plan.ports.len();
         let named = |port: &PortPlan| (port.name.clone(), port.vnet.clone());
         let names_of_ports: Vec<_> = plan.ports.iter().map(named).collect();
@@ -335,8 +346,8 @@ impl Idle {
 fn follow_placement(
     plan: &Plan,
     workers: &mut [Worker],
-    (wanted, cpus): (&Wanted, &Cpus),
-    askers: &Askers,
+    (wanted, cpus): (&PolicyWatch, &Cpus),
+    askers: &WorkerHandles,
 ) -> anyhow::Result<placing::Shown> {
     let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
     let shared = plan.workers.ports.iter().position(|placed| placed.worker.is_none());
@@ -345,26 +356,26 @@ fn follow_placement(
 }
 
 /// The worker's end: descriptors, and questions.
-type End = (Poller, Receiver<Ask>);
+type End = (Poller, Receiver<WorkerRequest>);
 
 /// Returns the handles of `count` workers, and the workers' ends.
-fn doors(count: usize) -> anyhow::Result<(Askers, Vec<End>)> {
+fn worker_channels(count: usize) -> anyhow::Result<(WorkerHandles, Vec<End>)> {
     let mut askers = Vec::with_capacity(count);
     let mut ends = Vec::with_capacity(count);
     for _ in 0..count {
         let (asks, receiver) = sync_channel(ASKS_MAX);
         let poller = Poller::new().context("cannot make an epoll instance")?;
-        askers.push(Asker { asks, waker: poller.waker() });
+        askers.push(WorkerHandle { asks, waker: poller.waker() });
         ends.push((poller, receiver));
     }
-    Ok((Askers(askers, Arc::default(), Arc::default()), ends))
+    Ok((WorkerHandles(askers, Arc::default(), Arc::default()), ends))
 }
 
 /// Runs the first worker here and the others in threads of their own, until all have drained.
 fn run_all(workers: &mut [Worker], cpus: &[Option<u32>]) -> anyhow::Result<Left> {
     let (first, others) = workers.split_first_mut().context("there is a worker")?;
     if others.is_empty() {
-        settle(cpus[0]);
+        pin_thread(cpus[0]);
         return first.run().context("the worker cannot wait for events");
     }
     std::thread::scope(|scope| {
@@ -372,13 +383,13 @@ fn run_all(workers: &mut [Worker], cpus: &[Option<u32>]) -> anyhow::Result<Left>
         for (at, worker) in others.iter_mut().enumerate() {
             let (name, cpu) = (format!("worker-{}", at + 1), cpus[at + 1]);
             let body = move || {
-                settle(cpu);
+                pin_thread(cpu);
                 drained_or_end(|| worker.run())
             };
             let thread = std::thread::Builder::new().name(name).spawn_scoped(scope, body);
             running.push(thread.context("cannot start the thread of a worker")?);
         }
-        settle(cpus[0]);
+        pin_thread(cpus[0]);
         let mut left = drained_or_end(|| first.run());
         for thread in running {
             left += thread.join().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
@@ -430,21 +441,21 @@ fn make_worker(
     plan: &Plan,
     number: usize,
     poller: Poller,
-    asks: Receiver<Ask>,
+    asks: Receiver<WorkerRequest>,
     now: Nanos,
 ) -> anyhow::Result<Worker> {
     let shard = plan.workers.shard(&plan.switch, number);
     let host = Host::new(&shard, plan.addresses.iter().copied(), plan.seed, now)
         .map_err(|error| anyhow::anyhow!("the switch refuses the configuration: {error:?}"))?;
     let is_own = |placed: &Placed| placed.worker.is_none_or(|worker| worker == number);
-    let bays = plan.workers.ports.iter().filter(|placed| is_own(placed) || placed.moves).count()
+    let places = plan.workers.ports.iter().filter(|placed| is_own(placed) || placed.moves).count()
         + plan.switch.spare.as_ref().map_or(0, |spare| spare.ports.into());
     let own = plan.ports.iter().zip(&plan.workers.ports);
     let own = own.filter(|(_, placed)| is_own(placed)).map(|(port, _)| port);
     let is_spread =
         |port: &&PortPlan| matches!(port.attachment, Attachment::Udp { sharers: 2.., .. });
     let kept = own.filter(is_spread).count() * HELD_MAX;
-    let slots = host.switch().capacity() + bays * BATCH + kept;
+    let slots = host.switch().capacity() + places * BATCH + kept;
     let slots = u32::try_from(slots).context("more buffers than can be counted")?;
     let mut pool = PoolConfig::for_mtu(slots, plan.mtu_max);
     pool.populate = slots as usize * usize::from(pool.slot_size) <= POPULATED_BYTES_MAX;
@@ -458,7 +469,7 @@ fn make_worker(
 }
 
 /// Makes this worker punctual. Nothing here is needed for correctness.
-fn settle(cpu: Option<u32>) {
+fn pin_thread(cpu: Option<u32>) {
     if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
         say!(warn: "timers stay inexact: {error}");
     }
@@ -472,7 +483,7 @@ fn settle(cpu: Option<u32>) {
 }
 
 /// Drains on SIGTERM and SIGINT. SIGHUP, when a terminal goes away, does nothing.
-fn drain_on_signals(askers: &Askers) -> anyhow::Result<()> {
+fn drain_on_signals(askers: &WorkerHandles) -> anyhow::Result<()> {
     let (reader, writer) = UnixStream::pair()?;
     for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
         signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
@@ -484,7 +495,7 @@ fn drain_on_signals(askers: &Askers) -> anyhow::Result<()> {
         use std::io::Read as _;
         let mut reader = reader;
         while reader.read_exact(&mut [0]).is_ok() {
-            askers.ask_all(|| Ask::Drain);
+            askers.ask_all(|| WorkerRequest::Drain);
         }
     })
 }

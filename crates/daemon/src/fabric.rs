@@ -27,12 +27,12 @@ mod binding;
 mod calls;
 pub mod certificates;
 mod data;
-mod few;
 mod identity;
 mod incarnation;
 mod link;
 mod member;
 mod ports;
+mod rate_limiter;
 mod receivers;
 mod seal;
 mod taps;
@@ -42,6 +42,7 @@ mod trust;
 mod usage;
 mod wires;
 
+use std::fmt;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,20 +54,19 @@ use rustls::time_provider::DefaultTimeProvider;
 use sluice_api::fabric as api;
 use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Config, Plane};
+use sluice_control::rpc::Failure;
 use sluice_control::{punt, resolve};
 
 use self::agree::Agreement;
 pub(crate) use self::identity::Wall;
-pub(crate) use self::taps::TapPlace;
 
 use self::incarnation::Incarnations;
-use self::member::{Ask, FIRST_WIRE, LISTENER, Member, watch_channel};
+use self::member::{FIRST_WIRE, LISTENER, Member, MemberRequest, watch_channel};
 use self::trust::Trust;
 use self::wires::Wires;
-use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
-use crate::controller::Held;
-use crate::poller::{Poller, Waker};
+use crate::sys::clock;
+use crate::sys::poller::{Poller, Waker};
 
 /// Questions that may wait.
 const ASKS_MAX: usize = 64;
@@ -88,13 +88,22 @@ pub(crate) fn check_certificates(plan: &FabricPlan) -> anyhow::Result<api::Certi
     Trust::open(plan, wall()).map(|(trust, _)| trust.certificates())
 }
 
+/// Answers members' questions about the placement policy.
+pub(crate) trait PolicyServer: fmt::Debug + Send + Sync {
+    /// Answers a question of a member.
+    ///
+    /// # Errors
+    /// [`Failure::Refused`] if the question cannot be read.
+    fn answer(&self, from: HostId, body: &[u8]) -> Result<Vec<u8>, Failure>;
+}
+
 /// Handle of other threads for the member.
 #[derive(Clone, Debug)]
 pub(crate) struct Fabric {
-    asks: SyncSender<Ask>,
+    asks: SyncSender<MemberRequest>,
     waker: Waker,
     run_dir: PathBuf,
-    held: Arc<Held>,
+    policy: Arc<dyn PolicyServer>,
     name: Arc<str>,
     agreement: Arc<Agreement>,
     trust: Arc<Trust>,
@@ -117,7 +126,7 @@ impl Fabric {
         plan: &FabricPlan,
         (run_dir, state_dir): (&Path, &Path),
         (silence_max, wall): (Nanos, Wall),
-        held: Arc<Held>,
+        policy: Arc<dyn PolicyServer>,
     ) -> anyhow::Result<Self> {
         let (trust, identity) = Trust::open(plan, wall)?;
         let trust = Arc::new(trust);
@@ -145,7 +154,7 @@ impl Fabric {
             asks: sender,
             waker: poller.waker(),
             run_dir,
-            held,
+            policy,
             name: plan.name.as_str().into(),
             trust,
         };
@@ -161,7 +170,7 @@ impl Fabric {
             data: None,
             silent_until: Some(started.after(silence_max)),
             watchers: Vec::new(),
-            few: few::Few::default(),
+            few: rate_limiter::RateLimiter::default(),
             taps: taps::Taps::default(),
             udp_ready: true,
             outgoing: Vec::new(),
@@ -170,10 +179,10 @@ impl Fabric {
         };
         member.begin(started)?;
         let (taps, watcher) = (member.taps.clone(), fabric.clone());
-        crate::control::spawn("links", move || taps.watch(&watcher))?;
+        crate::sys::threads::spawn("links", move || taps.watch(&watcher))?;
         let watcher = fabric.clone();
-        crate::control::spawn("certificates", move || trust::watch(&watcher))?;
-        crate::control::spawn("fabric", move || member.run())?;
+        crate::sys::threads::spawn("certificates", move || trust::watch(&watcher))?;
+        crate::sys::threads::spawn("fabric", move || member.run())?;
         agree::start(fabric.clone(), hosts)?;
         Ok(fabric)
     }
@@ -183,14 +192,14 @@ impl Fabric {
         self.agreement.connected(host);
     }
 
-    fn ask(&self, ask: Ask) {
+    fn ask(&self, ask: MemberRequest) {
         // The thread ends only with the process.
         _ = self.asks.send(ask);
         self.waker.wake();
     }
 
     /// Asks the thread and waits for its answer.
-    fn wait<T>(&self, question: impl FnOnce(SyncSender<T>) -> Ask) -> Result<T, String> {
+    fn wait<T>(&self, question: impl FnOnce(SyncSender<T>) -> MemberRequest) -> Result<T, String> {
         let late = || format!("the fabric did not answer within {} s", ANSWER_MAX.as_secs());
         self.wait_within(ANSWER_MAX, question).ok_or_else(late)
     }
@@ -199,7 +208,7 @@ impl Fabric {
     fn wait_within<T>(
         &self,
         limit: Duration,
-        question: impl FnOnce(SyncSender<T>) -> Ask,
+        question: impl FnOnce(SyncSender<T>) -> MemberRequest,
     ) -> Option<T> {
         let (reply, answer) = sync_channel(1);
         self.ask(question(reply));
@@ -208,7 +217,7 @@ impl Fabric {
 
     /// Attaches to the data process of a directory, in place of one that was there.
     pub(crate) fn attach(&self, run_dir: &Path) {
-        self.ask(Ask::Attach(run_dir.to_owned()));
+        self.ask(MemberRequest::Attach(run_dir.to_owned()));
     }
 
     /// Answers a question.
@@ -222,7 +231,7 @@ impl Fabric {
         if question == api::Question::Certificates {
             return Ok(api::Answer::Certificates(self.trust.certificates()));
         }
-        let mut answer = self.wait(|reply| Ask::Question(question, reply))??;
+        let mut answer = self.wait(|reply| MemberRequest::Question(question, reply))??;
         if let api::Answer::Members(rows) = &mut answer {
             for row in rows {
                 row.differs = self.agreement.of_named(&row.host);
@@ -241,25 +250,25 @@ impl Fabric {
         port: LocalPort,
         bound: Option<Bound>,
     ) -> Result<(), String> {
-        self.wait(|reply| Ask::AddPort(Box::new((id, port, bound)), reply))?
+        self.wait(|reply| MemberRequest::AddPort(Box::new((id, port, bound)), reply))?
     }
 
     /// Deletes the port of this name, and withdraws its claims.
     pub(crate) fn del_port(&self, name: &str) -> Result<(), String> {
-        self.wait(|reply| Ask::DelPort(name.to_owned(), reply))
+        self.wait(|reply| MemberRequest::DelPort(name.to_owned(), reply))
     }
 
     /// Returns a channel with every event from now on.
     pub(crate) fn watch(&self) -> Receiver<api::Answer> {
         let (sender, lines) = watch_channel();
-        self.ask(Ask::Watch(sender));
+        self.ask(MemberRequest::Watch(sender));
         lines
     }
 
     /// Says goodbye to all members, as far as that takes no time.
     pub(crate) fn leave(&self) {
         let (done, left) = sync_channel(1);
-        self.ask(Ask::Leave(done));
+        self.ask(MemberRequest::Leave(done));
         _ = left.recv_timeout(LEAVE_MAX);
     }
 }

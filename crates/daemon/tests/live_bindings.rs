@@ -64,7 +64,7 @@ fn reaches(netns: &Netns, ip: Ipv4Addr) -> bool {
 
 #[test]
 #[ignore = "live: needs root"]
-fn bound_ports_share_an_address_and_keep_their_list() {
+fn bound_ports_share_allowed_ip_across_restart() {
     if skip("live_bindings", &["arping"]) {
         return;
     }
@@ -110,7 +110,7 @@ fn bound_ports_share_an_address_and_keep_their_list() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_second_binding_is_refused_by_name_or_takes_the_first_ones_place() {
+fn second_binding_refused_or_moved_on_request() {
     if skip("live_bindings", &[]) {
         return;
     }
@@ -157,7 +157,7 @@ fn spoofed(daemon: &Daemon) -> u64 {
 /// Both files bind the same MAC, and the hosts did not know each other when they started.
 #[test]
 #[ignore = "live: needs root"]
-fn one_binding_in_two_files_is_told_and_the_lower_host_is_followed() {
+fn duplicate_binding_in_two_files_reported_lower_wins() {
     if skip("live_bindings", &[]) {
         return;
     }

@@ -45,7 +45,7 @@ fn certificate(daemon: &Daemon, kind: &str) -> Value {
 
 #[test]
 #[ignore = "live: needs root"]
-fn host_with_an_expired_certificate_forwards_and_is_a_member_again_without_a_restart() {
+fn expired_certificate_host_forwards_rejoins_after_renewal() {
     if skip("live_certificates", &[]) {
         return;
     }

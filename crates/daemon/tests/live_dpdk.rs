@@ -120,8 +120,8 @@ impl Bench {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_card_of_dpdk_loses_nothing_and_goes_on_after_each_gap() {
-    let name = "a_card_of_dpdk_loses_nothing_and_goes_on_after_each_gap";
+fn dpdk_guest_after_receiver_stops_resumes_without_loss() {
+    let name = "dpdk_guest_after_receiver_stops_resumes_without_loss";
     if skip(name, &["dpdk-testpmd"]) {
         return;
     }

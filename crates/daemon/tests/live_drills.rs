@@ -196,7 +196,7 @@ fn a_machine_moves_a_hundred_times_under_traffic() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_flood_of_questions_from_one_port_harms_nobody_else() {
+fn arp_flood_from_one_port_leaves_others_unaffected() {
     if skip("live_drills", &[]) {
         return;
     }

@@ -118,7 +118,7 @@ impl Case {
 
 #[test]
 #[ignore = "live: needs root"]
-fn endpoints_find_each_other_and_a_fabric_without_control_forwards_on() {
+fn endpoints_discovered_and_forwarded_to_without_control() {
     if skip("live_fabric", &[]) {
         return;
     }
@@ -180,7 +180,7 @@ fn find_each_other(workers: usize) {
 
 #[test]
 #[ignore = "live: needs root"]
-fn an_endpoint_that_moves_is_followed_and_its_move_is_remembered() {
+fn moved_endpoint_followed_and_history_recorded() {
     if skip("live_fabric", &[]) {
         return;
     }
@@ -216,11 +216,11 @@ fn follow_one_that_moves(workers: usize) {
         assert_eq!(lost, 0, "step {step}: of those that could know");
         let took = begin.elapsed();
         say(&format!("step {step}: unanswered {unanswered}, then c3 reaches it in {took:?}"));
-        let home = if step % 2 == 1 { "h2" } else { "h1" };
+        let place = if step % 2 == 1 { "h2" } else { "h1" };
         for own in 0..2 {
             wait_for("both hosts agree where it is", || {
                 let vport = case.ask(own, &["vport", "show", &mac])["vport"].take();
-                vport["host"] == home
+                vport["host"] == place
             });
         }
     }
@@ -231,7 +231,7 @@ fn follow_one_that_moves(workers: usize) {
 
 #[test]
 #[ignore = "live: needs root"]
-fn who_uses_an_address_that_is_not_bound_to_its_port_is_refused_and_named() {
+fn unbound_source_address_at_bound_port_dropped_counted() {
     if skip("live_fabric", &[]) {
         return;
     }

@@ -17,7 +17,7 @@ const PEER_MAC: &str = "02:42:00:00:00:02";
 
 #[test]
 #[ignore = "live: needs root"]
-fn what_is_behind_a_kernel_is_learned_from_its_frames() {
+fn endpoint_behind_kernel_vtep_learned_from_frames() {
     if skip("live_foreign", &[]) {
         return;
     }

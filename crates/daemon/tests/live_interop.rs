@@ -229,7 +229,7 @@ fn a_kernel_peer_of_a_udp_underlay() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_kernel_peer_of_a_udp_underlay_behind_a_router() {
+fn kernel_vtep_routed_udp_underlay_interoperates() {
     interoperates("udp-routed", "udp", "ZL", true, 2);
 }
 

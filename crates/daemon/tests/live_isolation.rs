@@ -239,8 +239,8 @@ fn run_all(draws: &[Draw]) {
 
 #[test]
 #[ignore = "live: needs root"]
-fn one_that_does_not_take_what_comes_costs_its_own_senders_only() {
-    if skip("one_that_does_not_take_what_comes_costs_its_own_senders_only", &[]) {
+fn blocked_receiver_slows_only_its_own_senders() {
+    if skip("blocked_receiver_slows_only_its_own_senders", &[]) {
         return;
     }
     if is_soak() {

@@ -327,7 +327,7 @@ fn no_way_out_of_a_udp_underlay() {
 /// The guard is back with its device, and gone with the daemon.
 #[test]
 #[ignore = "live: needs root"]
-fn guard_follows_its_device_and_ends_with_the_daemon() {
+fn leak_guard_follows_recreated_device_ends_with_daemon() {
     if skip("live_leaks", &[]) {
         return;
     }

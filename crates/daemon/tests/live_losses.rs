@@ -69,8 +69,8 @@ fn config(one: &Netns, two: &Netns) -> String {
 
 #[test]
 #[ignore = "live: needs root"]
-fn losses_of_the_kernel_are_losses_of_the_port() {
-    let test = "losses_of_the_kernel_are_losses_of_the_port";
+fn kernel_ring_and_socket_losses_attributed_to_port() {
+    let test = "kernel_ring_and_socket_losses_attributed_to_port";
     if skip(test, &[]) {
         return;
     }
@@ -137,8 +137,8 @@ fn frames(row: Value) -> u64 {
 /// ARP, ping and connections of the host itself, without any of a tenant.
 #[test]
 #[ignore = "live: needs root"]
-fn what_the_kernel_takes_for_itself_is_no_drop() {
-    let test = "what_the_kernel_takes_for_itself_is_no_drop";
+fn host_own_kernel_traffic_counts_no_drop() {
+    let test = "host_own_kernel_traffic_counts_no_drop";
     if skip(test, &[]) {
         return;
     }

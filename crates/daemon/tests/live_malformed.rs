@@ -332,8 +332,8 @@ fn arrivals(
 /// The kernel's VXLAN device is the reference: the switch must take the same part of a frame.
 #[test]
 #[ignore = "live: needs root"]
-fn what_is_behind_a_packet_reaches_no_tenant_as_on_a_kernel_device() {
-    if skip("what_is_behind_a_packet_reaches_no_tenant_as_on_a_kernel_device", &[]) {
+fn padding_behind_ip_packet_stripped_like_kernel_vxlan() {
+    if skip("padding_behind_ip_packet_stripped_like_kernel_vxlan", &[]) {
         return;
     }
     let case = Case::new();
@@ -361,8 +361,8 @@ fn what_is_behind_a_packet_reaches_no_tenant_as_on_a_kernel_device() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn broken_frames_end_under_their_reason_and_hurt_nobody() {
-    if skip("broken_frames_end_under_their_reason_and_hurt_nobody", &[]) {
+fn malformed_frames_counted_by_drop_reason_others_unaffected() {
+    if skip("malformed_frames_counted_by_drop_reason_others_unaffected", &[]) {
         return;
     }
     let case = Case::new();

@@ -94,15 +94,15 @@ fn lost(pair: &Pair, own: usize) -> u64 {
 }
 
 /// Returns the place of the machine in the view of a host.
-fn home(pair: &Pair, own: usize) -> String {
+fn host_of(pair: &Pair, own: usize) -> String {
     let vport = pair.daemons[own].ask(&["vport", "show", MAC])["vport"].take();
     vport["host"].as_str().unwrap().to_owned()
 }
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_machine_moves_to_another_host_and_loses_only_what_is_counted() {
-    if vm::skip("a_machine_moves_to_another_host_and_loses_only_what_is_counted", &["iperf3"]) {
+fn live_migration_counts_every_lost_frame() {
+    if vm::skip("live_migration_counts_every_lost_frame", &["iperf3"]) {
         return;
     }
     let pair = Pair::with("move", 4, machine_port);
@@ -114,7 +114,7 @@ fn a_machine_moves_to_another_host_and_loses_only_what_is_counted() {
     pair.add(1, 1, C2);
     old.ready();
     assert_eq!((old.ping(1, 3), old.ping(2, 3)), (3, 3), "both containers are reached");
-    assert_eq!(home(&pair, 1), "h1");
+    assert_eq!(host_of(&pair, 1), "h1");
     let server = Server::start(&pair.containers[0], C1);
 
     let full_before = pair.containers[0].snmp("Udp", "RcvbufErrors");
@@ -124,7 +124,7 @@ fn a_machine_moves_to_another_host_and_loses_only_what_is_counted() {
     let _listens = Monitor::connect(&monitors[1]);
     let moved = Monitor::connect(&monitors[0]).migrate(&wire, Duration::from_secs(30));
     for own in 0..2 {
-        wait_for("both hosts know where the machine is", || home(&pair, own) == "h2");
+        wait_for("both hosts know where the machine is", || host_of(&pair, own) == "h2");
     }
     let report = new.end(Duration::from_secs(40));
     let sent: u64 = senders.into_iter().map(Sender::stop).sum();

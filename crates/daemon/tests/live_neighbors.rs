@@ -310,8 +310,8 @@ fn odd_frames_of_neighbors_reach_everybody_once() {
 /// Clients have entries of another router: its announcements renew all of them.
 #[test]
 #[ignore = "live: needs root"]
-fn thirty_addresses_of_keepalived_are_renewed_at_every_client() {
-    if skip("thirty_addresses_of_keepalived_are_renewed_at_every_client", &["keepalived"]) {
+fn keepalived_announcements_renew_thirty_addresses_at_all_clients() {
+    if skip("keepalived_announcements_renew_thirty_addresses_at_all_clients", &["keepalived"]) {
         return;
     }
     let renewed = on_both("vrrp", |lab| {
@@ -347,8 +347,8 @@ fn thirty_addresses_of_keepalived_are_renewed_at_every_client() {
 /// An unknown IPv6 gateway, after a power cut.
 #[test]
 #[ignore = "live: needs root"]
-fn sixteen_that_ask_at_once_for_a_silent_gateway_are_all_answered() {
-    if skip("sixteen_that_ask_at_once_for_a_silent_gateway_are_all_answered", &["ping"]) {
+fn neighbor_solicitations_for_silent_gateway_all_answered() {
+    if skip("neighbor_solicitations_for_silent_gateway_all_answered", &["ping"]) {
         return;
     }
     let answered = on_both("askers", |lab| {
@@ -381,8 +381,8 @@ fn sixteen_that_ask_at_once_for_a_silent_gateway_are_all_answered() {
 /// A scan asks for a whole network at full speed.
 #[test]
 #[ignore = "live: needs root"]
-fn a_scan_finds_a_machine_of_two_hundred_addresses() {
-    if skip("a_scan_finds_a_machine_of_two_hundred_addresses", &["nmap"]) {
+fn nmap_scan_finds_guest_with_200_addresses() {
+    if skip("nmap_scan_finds_guest_with_200_addresses", &["nmap"]) {
         return;
     }
     let found = on_both("nmap", |lab| {

@@ -55,7 +55,7 @@ fn furnished(word: &str) -> Pair {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_card_is_the_same_after_either_process_was_killed_or_both() {
+fn tap_unchanged_after_data_or_control_killed() {
     if skip("live_outlive", &[]) {
         return;
     }
@@ -90,7 +90,7 @@ fn a_card_is_the_same_after_either_process_was_killed_or_both() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_data_process_is_replaced_by_another_and_no_ping_is_lost() {
+fn data_process_replaced_on_upgrade_without_lost_ping() {
     if skip("live_outlive", &[]) {
         return;
     }
@@ -130,7 +130,7 @@ fn a_data_process_is_replaced_by_another_and_no_ping_is_lost() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn what_is_not_wanted_any_more_goes_and_what_is_others_stays() {
+fn removed_ports_devices_deleted_foreign_taps_kept() {
     if skip("live_outlive", &[]) {
         return;
     }
@@ -166,7 +166,7 @@ fn what_is_not_wanted_any_more_goes_and_what_is_others_stays() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn added_ports_come_back_after_the_machine_was_started_again() {
+fn added_ports_restored_after_reboot() {
     if skip("live_outlive", &[]) {
         return;
     }
@@ -258,7 +258,7 @@ fn a_full_disk_leaves_nothing_half_done() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_data_process_that_hangs_is_replaced_unless_it_shall_not_be() {
+fn hung_data_process_replaced_unless_disabled() {
     if skip("live_outlive", &[]) {
         return;
     }

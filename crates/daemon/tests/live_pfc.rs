@@ -263,12 +263,12 @@ fn mac_of(netns: &Netns, device: &str) -> String {
 
 #[test]
 #[ignore = "live: needs root"]
-fn one_priority_is_paused_and_the_other_goes_on() {
-    if skip("one_priority_is_paused_and_the_other_goes_on", &TOOLS) {
+fn pfc_pauses_one_priority_other_continues() {
+    if skip("pfc_pauses_one_priority_other_continues", &TOOLS) {
         return;
     }
     let case = Case::new("pfc");
-    let kernel = Kernel::watch("one_priority_is_paused_and_the_other_goes_on", &case.net);
+    let kernel = Kernel::watch("pfc_pauses_one_priority_other_continues", &case.net);
     let (fast, quick) = (case.container("fast"), case.container("quick"));
     let server = Server::start(quick, QUICK);
     // A steady share of the link, so that only the slow container is short of room.
@@ -342,8 +342,8 @@ fn longest_silence_ms(captured: &Captured) -> u64 {
 /// of zero.
 #[test]
 #[ignore = "live: needs root"]
-fn a_pause_of_the_whole_link_is_obeyed_for_its_time() {
-    if skip("a_pause_of_the_whole_link_is_obeyed_for_its_time", &TOOLS) {
+fn link_pause_applied_for_its_quanta() {
+    if skip("link_pause_applied_for_its_quanta", &TOOLS) {
         return;
     }
     let case = Case::new("pause");

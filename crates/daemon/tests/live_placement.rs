@@ -219,7 +219,7 @@ fn a_policy_is_set_once_and_followed_everywhere() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn of_two_policies_set_apart_one_holds_when_hosts_meet_again() {
+fn partitioned_hosts_converge_on_highest_policy_version() {
     if skip("placement apart", &[]) {
         return;
     }
@@ -253,7 +253,7 @@ fn allow_programs(host: &Netns, bytes: u32) -> bool {
 
 #[test]
 #[ignore = "live: needs root"]
-fn what_the_kernel_refuses_is_said_and_followed_when_it_does_not_any_more() {
+fn policy_refused_by_kernel_noted_then_followed_later() {
     if skip("placement without memory", &[]) {
         return;
     }
@@ -300,7 +300,7 @@ fn what_the_kernel_refuses_is_said_and_followed_when_it_does_not_any_more() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn what_cannot_be_read_is_refused_and_changes_nothing() {
+fn placement_invalid_policy_refused_without_effect() {
     if skip("placement refused", &[]) {
         return;
     }
@@ -406,7 +406,7 @@ fn flow(host: &Daemon) -> Option<usize> {
 
 #[test]
 #[ignore = "live: needs root"]
-fn tunnel_work_leaves_the_cpu_to_which_a_machines_processor_is_pinned() {
+fn tunnel_flows_leave_cpu_with_pinned_vcpu() {
     if vm::skip("a pinned machine", &[]) {
         return;
     }

@@ -26,7 +26,7 @@ const UNDERLAY_2: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 
 #[test]
 #[ignore = "live: needs root"]
-fn containers_and_the_host_come_into_a_network_and_leave_nothing() {
+fn containers_and_host_port_added_and_deleted_cleanly() {
     if skip("live_ports", &[]) {
         return;
     }
@@ -229,7 +229,7 @@ fn added_ports_outlive_both_processes() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn what_cannot_be_added_is_refused_with_what_to_do_and_changes_nothing() {
+fn port_add_invalid_refused_with_remedy_without_effect() {
     if skip("live_ports", &[]) {
         return;
     }

@@ -184,8 +184,8 @@ fn assert_apart(scene: &Scene, draw: &Draw, (lost, late): (u64, u64)) {
 
 #[test]
 #[ignore = "live: needs root"]
-fn random_drills_cost_nobody_who_has_no_part_in_them() {
-    if skip("random_drills_cost_nobody_who_has_no_part_in_them", &["mount", "umount"]) {
+fn random_fault_drills_leave_unrelated_pairs_unaffected() {
+    if skip("random_fault_drills_leave_unrelated_pairs_unaffected", &["mount", "umount"]) {
         return;
     }
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());

@@ -64,7 +64,7 @@ impl Case {
 
 #[test]
 #[ignore = "live: needs root"]
-fn both_processes_are_filtered_and_do_all_that_they_did() {
+fn seccomp_filters_both_processes_without_denied_operation() {
     if skip("live_security", &[]) {
         return;
     }
@@ -127,7 +127,7 @@ fn filter_can_be_switched_off() {
 /// Started as root, continued as `nobody`, which every machine's list of users has.
 #[test]
 #[ignore = "live: needs root"]
-fn user_of_its_own_does_all_that_root_does() {
+fn unprivileged_user_runs_all_operations_of_root() {
     if skip("live_security", &[]) {
         return;
     }
@@ -175,7 +175,7 @@ fn user_of_its_own_does_all_that_root_does() {
 /// start changes the user.
 #[test]
 #[ignore = "live: needs root"]
-fn user_that_is_added_holds_after_a_new_start() {
+fn configured_user_added_later_applies_after_restart() {
     if skip("live_security", &[]) {
         return;
     }

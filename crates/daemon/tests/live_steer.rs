@@ -20,8 +20,8 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
-use sluice_api::placement::{Kept, PlaceStatus, Stamp, Stamped};
-use sluice_ports::machines;
+use sluice_api::placement::{PlaceStatus, PolicyFile, PolicyVersion, Stamped};
+use sluice_cpus::machines;
 use sluice_testkit::bound::at_most;
 
 const A: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
@@ -173,8 +173,8 @@ fn two_cores(test: &str) -> bool {
 
 #[test]
 #[ignore = "live: needs root"]
-fn flows_go_to_the_chosen_cores_and_stay_in_order() {
-    let name = "flows_go_to_the_chosen_cores_and_stay_in_order";
+fn steered_flows_reach_chosen_core_in_order() {
+    let name = "steered_flows_reach_chosen_core_in_order";
     if skip(name, &[]) || !two_cores(name) {
         return;
     }
@@ -196,8 +196,8 @@ fn flows_go_to_the_chosen_cores_and_stay_in_order() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_hundred_times_on_and_off_leaves_the_device_as_it_was() {
-    let name = "a_hundred_times_on_and_off_leaves_the_device_as_it_was";
+fn steer_cycles_restore_device_state() {
+    let name = "steer_cycles_restore_device_state";
     if skip(name, &[]) {
         return;
     }
@@ -206,8 +206,9 @@ fn a_hundred_times_on_and_off_leaves_the_device_as_it_was() {
     let look = || (case.b.ip("-d link show dev wire"), mask());
     case.b.run("sh -c echo${IFS}1>/sys/class/net/wire/queues/rx-0/rps_cpus");
     let before = look();
+    let rounds = if std::env::var_os("SLUICE_SOAK").is_some() { 100 } else { 20 };
     let ((), fared) = case.under_traffic(PACE, || {
-        for round in 0..100 {
+        for round in 0..rounds {
             let how = if round % 10 == 9 { "rps" } else { "generic" };
             case.steer(&format!("--xdp {how} --seconds 0"));
         }
@@ -216,7 +217,7 @@ fn a_hundred_times_on_and_off_leaves_the_device_as_it_was() {
     assert!(!before.0.contains("xdp"));
     let lost = fared.sent - fared.came;
     assert!(lost * 100 < fared.sent, "{lost} lost: {fared:?}");
-    say(&format!("a hundred times on and off: {lost} of {} lost, {} late", fared.sent, fared.late));
+    say(&format!("{rounds} times on and off: {lost} of {} lost, {} late", fared.sent, fared.late));
 }
 
 /// Behaviour of flows in the drill.
@@ -445,9 +446,9 @@ impl Host {
     }
 
     fn keep(&self, version: u64, policy: &Value) {
-        let stamp = Stamp { version, by: 1, at_ms: version };
+        let stamp = PolicyVersion { version, by: 1, at_ms: version };
         let policy = serde_json::from_value(policy.clone()).unwrap();
-        let kept = Kept { host: "b".to_owned(), stamped: Stamped { stamp, policy } };
+        let kept = PolicyFile { host: "b".to_owned(), stamped: Stamped { stamp, policy } };
         self.put(&serde_json::to_string(&kept).unwrap());
     }
 
@@ -627,8 +628,8 @@ fn the_reserved_core_follows_machines_at_any_period() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_reader_that_has_seen_enough_ends_it_in_order() {
-    let name = "a_reader_that_has_seen_enough_ends_it_in_order";
+fn steer_output_closed_by_reader_exits_cleanly() {
+    let name = "steer_output_closed_by_reader_exits_cleanly";
     if skip(name, &[]) {
         return;
     }

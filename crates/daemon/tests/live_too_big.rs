@@ -157,8 +157,8 @@ peer = "peer"
 
 #[test]
 #[ignore = "live: needs root"]
-fn what_is_too_large_is_told_as_a_bridge_of_the_kernel_does() {
-    if skip("what_is_too_large_is_told_as_a_bridge_of_the_kernel_does", &TOOLS) {
+fn oversized_packet_icmp_mtu_equals_kernel_bridge() {
+    if skip("oversized_packet_icmp_mtu_equals_kernel_bridge", &TOOLS) {
         return;
     }
     let mut net = Net::new("big");

@@ -131,7 +131,7 @@ fn seen(trace: &Value, host: &str, what: &str, name: &str) -> u64 {
 
 #[test]
 #[ignore = "live: needs root"]
-fn the_way_of_a_frame_is_told_hop_by_hop_and_what_its_entries_have_seen() {
+fn trace_reports_each_hop_with_counters_and_verdict() {
     if skip("live_trace", &[]) {
         return;
     }
@@ -186,7 +186,7 @@ fn the_way_of_a_frame_is_told_hop_by_hop_and_what_its_entries_have_seen() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_host_that_hangs_costs_its_part_of_the_answer_and_no_more() {
+fn trace_with_hung_host_ends_within_time_limit() {
     if skip("live_trace", &[]) {
         return;
     }

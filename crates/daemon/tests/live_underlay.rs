@@ -251,16 +251,16 @@ fn learns_the_mtu_of_the_way(kind: &str) {
 
 #[test]
 #[ignore = "live: needs root"]
-fn an_l2_underlay_learns_the_mtu_of_its_way() {
-    if !skip("an_l2_underlay_learns_the_mtu_of_its_way", &[]) {
+fn l2_underlay_learns_path_mtu_behind_router() {
+    if !skip("l2_underlay_learns_path_mtu_behind_router", &[]) {
         learns_the_mtu_of_the_way("l2");
     }
 }
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_udp_underlay_learns_the_mtu_of_its_way() {
-    if !skip("a_udp_underlay_learns_the_mtu_of_its_way", &[]) {
+fn udp_underlay_learns_path_mtu_behind_router() {
+    if !skip("udp_underlay_learns_path_mtu_behind_router", &[]) {
         learns_the_mtu_of_the_way("udp");
     }
 }

@@ -172,7 +172,7 @@ fn an_underlay_of_sockets_goes_on() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn an_underlay_of_sockets_that_two_workers_share_goes_on() {
+fn upgrade_udp_underlay_two_workers_loses_nothing() {
     replaced_under_load("up-udp2", "udp", 2);
 }
 
@@ -184,7 +184,7 @@ fn an_underlay_with_a_ring_goes_on() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn an_underlay_with_a_ring_and_two_workers_goes_on() {
+fn upgrade_l2_underlay_two_workers_loses_nothing() {
     replaced_under_load("up-l2two", "l2", 2);
 }
 

@@ -148,8 +148,8 @@ fn a_machine_may_start_again_under_load() {
 /// the queue of another; through the same queue it does not.
 #[test]
 #[ignore = "live: needs root"]
-fn a_priority_that_is_held_back_holds_no_other_inside_the_machine() {
-    const TEST: &str = "a_priority_that_is_held_back_holds_no_other_inside_the_machine";
+fn guest_queue_held_by_priority_leaves_other_flowing() {
+    const TEST: &str = "guest_queue_held_by_priority_leaves_other_flowing";
     // By `mqprio`, socket priorities 4 to 7 use the second queue. The type of service of 0x10
     // (RFC 1349) means socket priority 6 to Linux, and nothing to the switch: its DSCP is 4.
     const MQPRIO: &str = "/opt/tc qdisc replace dev eth0 root handle 1: mqprio num_tc 2 \

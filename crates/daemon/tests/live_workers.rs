@@ -157,7 +157,7 @@ fn two_workers_share_an_underlay_of_sockets() {
 /// A container's port leaves a worker with more load than the other one, while it sends.
 #[test]
 #[ignore = "live: needs root"]
-fn a_port_moves_to_another_worker_while_it_is_used() {
+fn container_port_moves_between_workers_under_load() {
     if skip("homes", &["iperf3"]) {
         return;
     }

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_and_numbers_stand_for_missing_ones() {
+    fn drop_reason_and_function_names_resolved_unknown_numeric() {
         let reasons = [(2, "SKB_DROP_REASON_FULL_RING"), (1, "SKB_CONSUMED")];
         let names = Names {
             reasons: reasons.map(|(number, name)| (number, name.to_owned())).into(),

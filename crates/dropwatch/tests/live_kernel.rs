@@ -74,8 +74,8 @@ fn overrun(netns: &Netns, datagrams: usize) {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_full_socket_buffer_is_seen_in_its_namespace_alone() {
-    let test = "a_full_socket_buffer_is_seen_in_its_namespace_alone";
+fn rcvbuf_drops_seen_only_in_overrun_netns() {
+    let test = "rcvbuf_drops_seen_only_in_overrun_netns";
     let (full, idle) = (Netns::new("full"), Netns::new("idle"));
     let Some(mut drops) = watch(test, &[&full, &idle]) else { return };
     assert_eq!(drops.losses(), [], "before anything was sent");
@@ -98,8 +98,8 @@ fn a_full_socket_buffer_is_seen_in_its_namespace_alone() {
 
 #[test]
 #[ignore = "live: needs root"]
-fn a_datagram_that_nobody_waits_for_is_no_loss() {
-    let test = "a_datagram_that_nobody_waits_for_is_no_loss";
+fn udp_datagram_without_socket_is_no_loss() {
+    let test = "udp_datagram_without_socket_is_no_loss";
     let netns = Netns::new("closed");
     let Some(drops) = watch(test, &[&netns]) else { return };
     netns.inside(|| {

@@ -7,8 +7,8 @@ use sluice_base::{
     Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, SourceId, TunnelId, VnetId,
 };
 use sluice_switch::{
-    AuditRow, Counter, Destination, IsolatedState, LaneKind, Marks, PauseState, QueueState, Switch,
-    TunnelCounters,
+    AuditRow, Counter, Destination, IsolatedState, Marks, PauseState, QueueGroupKind, QueueState,
+    Switch, TunnelCounters,
 };
 
 /// Counters of a port, and the frames that it holds.
@@ -45,7 +45,7 @@ pub struct Queue {
     /// Origin of its frames.
     pub source: Source,
     /// Destination of its frames.
-    pub to: LaneKind,
+    pub to: QueueGroupKind,
     /// Priority of its frames.
     pub priority: Priority,
     /// Frames that wait.
@@ -198,7 +198,7 @@ pub fn isolation<B: Buf>(switch: &Switch<B>, state: IsolatedState) -> Isolation 
     let is_here = |to: &Destination| *to == Destination::Port(state.port);
     let endpoints = switch.macs().filter(|(_, _, to)| is_here(to)).map(|(_, mac, _)| mac);
     let waits = |queue: &QueueState| {
-        (queue.to, queue.priority) == (LaneKind::Port(state.port), state.priority)
+        (queue.to, queue.priority) == (QueueGroupKind::Port(state.port), state.priority)
     };
     let mut waiting: Vec<Source> = Vec::new();
     for queue in switch.queues().filter(waits) {
@@ -221,7 +221,7 @@ pub fn tunnels<B: Buf>(switch: &Switch<B>, tunnels: usize) -> Vec<TunnelCounters
     (0..tunnels).map(|at| switch.tunnel_counters(TunnelId::from_index(at))).collect()
 }
 
-/// Returns the entries of the forwarding table, sorted.
+/// Returns the entries of the forwarding table (FDB), sorted.
 #[must_use]
 pub fn macs<B: Buf>(switch: &Switch<B>) -> Vec<(VnetId, Mac, Destination)> {
     let mut rows: Vec<_> = switch.macs().collect();

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use sluice_base::{Mac, VnetId};
 use sluice_switch::Destination;
 
-/// A table of (network, address) with destinations, read on a miss only: the forwarding table
+/// A table of (network, address) with destinations, read on a miss only: the forwarding table (FDB)
 /// caches the answer.
 #[derive(Clone, Debug, Default)]
 pub struct Resolver {

@@ -8,7 +8,7 @@ use sluice_base::{
     Batch, BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Egress, InputFull, Limit, PauseConfig,
+    ClassConfig, ControlConfig, Egress, FdbConfig, HandoffConfig, InputFull, Limit, PauseConfig,
     PoolConfig, PortConfig, PortRole, Service, Sources, SwitchConfig, Tags, Taken, Trust,
     TunnelConfig, UnresolvedConfig, VnetConfig,
 };
@@ -35,7 +35,7 @@ pub fn container(frames: u32) -> PortConfig {
         input_full: InputFull::Wait,
         output: limit(frames),
         rate: None,
-        lane_rate: None,
+        group_rate: None,
         mtu: 1450,
         obey_pause: false,
         trust: Trust::PcpThenDscp,
@@ -46,7 +46,7 @@ pub fn container(frames: u32) -> PortConfig {
     }
 }
 
-/// Returns an underlay port that sends and obeys pauses (802.1Qbb).
+/// Returns an underlay port that sends and applies pauses (802.1Qbb).
 #[must_use]
 pub fn underlay(local: Ipv4Addr, mac: Mac, frames: u32) -> PortConfig {
     let bytes = limit(frames).bytes.0;
@@ -93,9 +93,9 @@ pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
             from_local: limit(64),
             pair_share: 128,
             replicated_frames: 16,
-            copies_per_lane: 16,
+            copies_per_group: 16,
         },
-        chip: ChipConfig { macs: 64, flows: 64 },
+        fdb: FdbConfig { macs: 64, flows: 64 },
         unresolved: UnresolvedConfig {
             destinations: 16,
             frames: 64,
@@ -104,7 +104,7 @@ pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
         },
         control: ControlConfig::default(),
         spare: None,
-        crossing: CrossingConfig::default(),
+        handoff: HandoffConfig::default(),
         isolation: None,
     }
 }

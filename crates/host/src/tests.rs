@@ -2,7 +2,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use sluice_base::{Batch, DropReason, PortId, Priority, PriorityMask};
-use sluice_switch::{Counter, Egress, LaneKind, PortConfig, Sink, Taken};
+use sluice_switch::{Counter, Egress, PortConfig, QueueGroupKind, Sink, Taken};
 
 use super::*;
 use crate::inspect::{Dropped, Queue, Source};
@@ -38,7 +38,7 @@ fn take_all(_: &Egress<'_, Vec<u8>>) -> Taken {
 }
 
 #[test]
-fn a_known_address_is_answered_once_and_then_in_the_chip() {
+fn known_address_resolved_once_then_forwarded_by_fdb() {
     let mut host = host();
     receive(&mut host, Nanos::ZERO, frame(A, B));
     assert!(!host.switch().has_work(Nanos::ZERO, PortId(1)), "it waits for the answer");
@@ -69,7 +69,7 @@ fn an_unknown_address_waits_and_ends_as_unresolved() {
     let count = Counter { frames: 1, bytes: 100 };
     let queue = Queue {
         source: Source::Port(PortId(0)),
-        to: LaneKind::Unresolved(VNET, A),
+        to: QueueGroupKind::Unresolved(VNET, A),
         priority: Priority::ZERO,
         held: count,
     };
@@ -99,7 +99,7 @@ fn the_first_of_two_answers_counts() {
 }
 
 #[test]
-fn a_port_shows_what_it_received_holds_and_sent() {
+fn port_counters_show_received_held_and_sent_frames() {
     let mut host = host();
     for _ in 0..3 {
         receive(&mut host, Nanos::ZERO, frame(A, B));
@@ -149,7 +149,7 @@ fn marked(priority: u8) -> Vec<u8> {
 }
 
 #[test]
-fn frames_of_a_queue_have_one_of_its_priorities() {
+fn queue_frames_get_priority_allowed_for_queue() {
     // One at a time, and together.
     for at_a_time in [1, 4] {
         let mut host = two_queues();

@@ -8,7 +8,8 @@ use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use sluice_api::config::Policy;
 
-use crate::{Options, Overrides};
+use crate::Options;
+use crate::Overrides;
 
 /// The subcommands of `sluice lab`.
 #[derive(Clone, Debug, Subcommand)]

@@ -21,13 +21,14 @@ use anyhow::{Context, bail};
 
 use crate::counters::Counters;
 use crate::daemons::{last_words, launch};
+use crate::interrupt;
 use crate::lab::{Lab, tcp_settings};
+use crate::netns;
 use crate::pa::processes::Aggregator;
 use crate::pa::{Job, Report};
 use crate::plan::{self, Container, Plan};
 use crate::scenario::{Fabric, GuestKind, Vnic};
 use crate::state::{self, Process, State};
-use crate::{interrupt, netns};
 use image::Image;
 
 /// Time limit of a boot. Booting takes seconds, and tens of seconds on a busy machine.

@@ -328,7 +328,7 @@ impl Plan {
                 punts_per_port: 10_000,
                 moves_max: 5,
                 moves_window_s: 180,
-                on_moves: api::OnMoves::Warn,
+                on_moves: api::MobilityPolicy::Warn,
                 freeze_s: 1_800,
                 confirmed_s: 1,
                 asks_per_port: 100,

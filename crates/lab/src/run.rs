@@ -11,16 +11,18 @@ use sluice_dropwatch::Drops;
 use crate::checks::check_one;
 use crate::counters;
 use crate::daemons::Daemons;
+use crate::interrupt;
 use crate::lab::{Lab, own_program};
 use crate::losses::{self, Losses};
+use crate::netns;
 use crate::pa::{self, Job, Report};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::results::{self, Cell, Checked, Findings, Marks};
 use crate::scenario::{Fabric, Pa, Scenario};
 use crate::settings::{Settings, Variant};
+use crate::table;
 use crate::workload::Workload;
-use crate::{interrupt, netns, table};
 
 /// Longest time without a report. The aggregator reports after every query, and a query takes at
 /// most 30 s.

@@ -299,7 +299,7 @@ pub enum Check {
         /// Size in megabytes.
         megabytes: u32,
     },
-    /// Endpoints and forwarding tables that every host must have by now.
+    /// Endpoints and forwarding tables (FDBs) that every host must have by now.
     Tables {
         /// The preceding event, in words.
         says: String,

@@ -13,9 +13,11 @@ use anyhow::Context;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType};
 use sluice_wire::{EtherType, arp, ethernet};
 
+use crate::interrupt;
+use crate::netns;
 use crate::plan::{Container, Plan};
 use crate::scenario::Tables;
-use crate::{interrupt, netns, show};
+use crate::show;
 
 /// Time limit for tables to become as they should be.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -30,8 +30,8 @@ impl Placement {
 
     fn split(&mut self, entry: EntryId, state: &EntryState) -> Option<Move> {
         let two_stages = state.load.decap > Share::ZERO && state.load.deliver > Share::ZERO;
-        let is_surplus = self.surplus == Some(state.core);
-        if !two_stages || is_surplus || self.cores.total(state.core) <= self.config.full_at {
+        let is_overflow = self.surplus == Some(state.core);
+        if !two_stages || is_overflow || self.cores.total(state.core) <= self.config.full_at {
             return None;
         }
         let core = self.for_delivery(entry, state)?;
@@ -69,7 +69,7 @@ impl Placement {
         if is_small && fits.is_some_and(|rank| rank < Rank::Full) {
             return Some(self.put(entry, state.core, None, Why::Joined));
         }
-        if self.cores.starved(delivery) >= crate::surplus::PERIODS {
+        if self.cores.starved(delivery) >= crate::overflow::PERIODS {
             return Some(self.put(entry, state.core, None, Why::Starves));
         }
         if self.period.wrapping_sub(state.since) <= self.config.rest_periods {

@@ -42,7 +42,7 @@ pub struct EntryState {
     pub since: u32,
     /// Core to which the machine that receives it is pinned, if known.
     pub receiver: Option<CoreIndex>,
-    /// True if it starved its own machine on the machine's core, and there is a surplus since.
+    /// True if it starved its own machine on the machine's core, and there is an overflow since.
     pub(crate) starved_own: bool,
     /// True if the load is a guess: nothing was measured yet.
     pub(crate) is_guess: bool,

@@ -29,11 +29,11 @@ mod config;
 mod cores;
 mod elephants;
 mod entries;
+mod overflow;
 mod placement;
 mod rank;
 mod repair;
 mod share;
-mod surplus;
 mod table;
 mod why;
 

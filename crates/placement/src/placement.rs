@@ -27,7 +27,7 @@ pub struct Placement {
     /// Position at which the search for entries that break a rule continues.
     pub(crate) cursor: usize,
     pub(crate) candidates: Candidates,
-    /// The core that takes the surplus, while there is more work than all cores can do.
+    /// The core that takes the overflow, while there is more work than all cores can do.
     pub(crate) surplus: Option<CoreIndex>,
     /// Number of periods in which no vCPU starved there.
     pub(crate) calm: u32,
@@ -57,7 +57,7 @@ impl Placement {
         }
         let guess = self.guess();
         let (core, why) = self.first_core(entry, priority, guess);
-        self.seat(entry, priority, guess, core, why);
+        self.insert_entry(entry, priority, guess, core, why);
         Move { entry, core, delivery: None, why }
     }
 
@@ -71,10 +71,10 @@ impl Placement {
             return;
         }
         let guess = self.guess();
-        self.seat(entry, priority, guess, core, Why::Hash);
+        self.insert_entry(entry, priority, guess, core, Why::Hash);
     }
 
-    fn seat(
+    fn insert_entry(
         &mut self,
         entry: EntryId,
         priority: Priority,
@@ -114,9 +114,9 @@ impl Placement {
         }
     }
 
-    /// The core that takes the surplus, while vCPUs would starve elsewhere.
+    /// The core that takes the overflow, while vCPUs would starve elsewhere.
     #[must_use]
-    pub const fn surplus(&self) -> Option<CoreIndex> {
+    pub const fn overflow_core(&self) -> Option<CoreIndex> {
         self.surplus
     }
 
@@ -169,7 +169,7 @@ impl Placement {
         let most = before + self.config.moves_max as usize;
         self.repair(most, moves);
         if self.config.mode == Mode::Adaptive {
-            self.relieve(most, moves);
+            self.move_off_starved(most, moves);
             self.elephants(most, moves);
         }
         if self.config.mode.balances() {

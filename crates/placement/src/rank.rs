@@ -14,7 +14,7 @@
 //!
 //! In the adaptive mode also, if the receivers of entries and their cores are known:
 //!
-//! 7. An entry that has to share with a vCPU takes that of its own machine, so that the surplus
+//! 7. An entry that has to share with a vCPU takes that of its own machine, so that the overflow
 //!    harms the machine that causes it.
 //! 8. The core of a machine that receives work of high priority is shared after all others.
 
@@ -105,8 +105,8 @@ impl Placement {
     pub(crate) fn is_far(&self, core: CoreIndex, receiver: Option<CoreIndex>) -> bool {
         let receiver = receiver.filter(|_| self.knows_receivers());
         let node_of = |core| self.cores.get(core).node;
-        let home = receiver.and_then(node_of).or(self.config.node);
-        home.zip(node_of(core)).is_some_and(|(home, there)| home != there)
+        let local = receiver.and_then(node_of).or(self.config.node);
+        local.zip(node_of(core)).is_some_and(|(local, there)| local != there)
     }
 
     /// The best core for work that is not counted on any, and its rank.
@@ -130,7 +130,7 @@ impl Placement {
         let ranked = candidates.filter_map(|core| {
             let rank = self.rank(core, work, margin)?;
             let runs_vcpu = self.cores.get(core).runs_vcpu;
-            // Without room: the core of the surplus, or else the core of the work's own machine.
+            // Without room: the core of the overflow, or else the core of the work's own machine.
             let apart = (self.surplus != Some(core), !self.is_own(core, work));
             let apart = if rank < Rank::Full { (false, false) } else { apart };
             let is_far = self.is_far(core, work.receiver);

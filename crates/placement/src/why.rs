@@ -31,7 +31,7 @@ pub enum Why {
     /// The two cores' loads differed by this much.
     Balance(Share),
     /// vCPUs starved on the core it was on, and no core has room: it goes to the core with the
-    /// surplus.
+    /// overflow.
     Starves,
     /// It is too much for one core: its delivery goes to another one.
     Split,

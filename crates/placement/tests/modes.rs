@@ -69,7 +69,7 @@ fn rss_knows_nothing_and_moves_nothing() {
 }
 
 #[test]
-fn rss_plus_plus_evens_out_and_knows_no_pinning() {
+fn rss_plus_plus_balances_load_ignores_vcpu_pinning() {
     let mut run = Run::new(config(Mode::RssPlusPlus), "v.");
     // By hash all of them are on core 0.
     (0..4).for_each(|nth| assert_eq!(run.place(2 * nth, LOW, 20).0, 0));
@@ -104,7 +104,7 @@ fn assigned_in_advance_stays_so() {
 }
 
 #[test]
-fn a_first_packet_goes_to_the_core_that_has_least_and_runs_no_machine() {
+fn first_packet_prefers_least_loaded_core_without_vcpu() {
     let mut run = Run::new(config(Mode::OnTheFly), "v...");
     run.foreign[1].user = Share::percent(50);
     run.foreign[2].softirq = Share::percent(20);
@@ -118,7 +118,7 @@ fn a_first_packet_goes_to_the_core_that_has_least_and_runs_no_machine() {
 }
 
 #[test]
-fn many_that_come_at_once_do_not_all_choose_one_core() {
+fn simultaneous_entries_spread_evenly_over_cores() {
     let mut run = Run::new(config(Mode::OnTheFly), "....");
     let mut counts = [0; 4];
     (0..40).for_each(|entry| counts[usize::from(run.place(entry, LOW, 1).0)] += 1);
@@ -126,7 +126,7 @@ fn many_that_come_at_once_do_not_all_choose_one_core() {
 }
 
 #[test]
-fn a_machine_that_comes_to_a_core_drives_the_work_away() {
+fn vcpu_arriving_on_core_displaces_entry() {
     let mut run = Run::new(config(Mode::OnTheFly), "..");
     assert_eq!(run.place(0, LOW, 30).0, 0);
     run.period();
@@ -137,7 +137,7 @@ fn a_machine_that_comes_to_a_core_drives_the_work_away() {
 }
 
 #[test]
-fn where_all_cores_run_machines_the_one_with_least_to_do_is_shared() {
+fn entry_on_vcpu_only_host_shares_idlest_core() {
     let mut run = Run::new(config(Mode::Adaptive), "vv");
     run.foreign[0].user = Share::percent(60);
     run.period();
@@ -146,7 +146,7 @@ fn where_all_cores_run_machines_the_one_with_least_to_do_is_shared() {
 }
 
 #[test]
-fn high_priorities_have_a_core_each_and_others_make_way() {
+fn high_priority_entries_get_own_cores_displacing_others() {
     let mut run = Run::new(config(Mode::Adaptive), "v...");
     (0..6).for_each(|entry| _ = run.place(entry, LOW, 10));
     run.settle();
@@ -187,7 +187,7 @@ fn an_elephant_is_split_and_joined_again() {
 }
 
 #[test]
-fn an_elephant_leaves_its_second_core_when_a_machine_comes_there() {
+fn elephant_leaves_delivery_core_when_vcpu_arrives() {
     let mut run = Run::new(config(Mode::Adaptive), "....");
     run.place(0, LOW, 120);
     run.settle();
@@ -199,7 +199,7 @@ fn an_elephant_leaves_its_second_core_when_a_machine_comes_there() {
 }
 
 #[test]
-fn an_entry_that_must_share_goes_to_its_own_machine() {
+fn adaptive_entry_forced_to_share_takes_receiver_core() {
     for (mode, core) in [(Mode::Adaptive, 1), (Mode::OnTheFly, 0)] {
         let mut run = Run::new(config(mode), "vv");
         run.foreign[1].user = Share::percent(30);
@@ -211,7 +211,7 @@ fn an_entry_that_must_share_goes_to_its_own_machine() {
 }
 
 #[test]
-fn the_core_of_a_machine_of_high_priority_is_shared_last() {
+fn high_priority_receiver_core_shared_last() {
     let mut run = Run::new(config(Mode::Adaptive), "vvv");
     run.placement.set_receiver(EntryId(0), Some(CoreIndex(0)));
     run.place(0, HIGH, 50);
@@ -225,7 +225,7 @@ fn the_core_of_a_machine_of_high_priority_is_shared_last() {
 }
 
 #[test]
-fn an_elephant_is_delivered_on_the_core_of_its_machine_if_that_leaves_room() {
+fn elephant_delivered_on_receiver_core_if_room_left() {
     for (user, expected) in [(20, Some(CoreIndex(0))), (60, None)] {
         let mut run = Run::new(config(Mode::Adaptive), "vv.");
         run.foreign[0].user = Share::percent(user);

@@ -50,7 +50,7 @@ fn reached(host: &Host) -> u64 {
 }
 
 #[test]
-fn the_fullest_core_has_hardly_more_than_in_the_best_placement() {
+fn fullest_core_load_near_optimal_placement() {
     let mut runner = TestRunner::deterministic();
     let mut sum = (0.0, 0.0_f64);
     let mut above = 0;

@@ -101,7 +101,7 @@ proptest! {
 
     /// Without counting, it is enough that no packet is under way for longer than the gap.
     #[test]
-    fn a_pause_that_is_long_enough_keeps_the_order_too(
+    fn quiet_gap_beyond_flight_time_keeps_order(
         steps in proptest::collection::vec((0..60_u64, 0..CORES, 1..100_u64), 1..200),
     ) {
         const GAP: u64 = 100;

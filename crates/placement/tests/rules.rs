@@ -14,7 +14,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn with_a_load_that_stays_all_comes_to_rest_with_no_rule_broken(
+    fn constant_load_settles_with_no_rule_broken(
         world in worlds(),
         mode in prop_oneof![Just(Mode::OnTheFly), Just(Mode::Adaptive)],
     ) {

@@ -198,12 +198,12 @@ impl FrameBuf {
         if self.slot() & IN_GUEST != 0 {
             return &self.more().offload;
         }
-        // SAFETY: as promised to `unfinished`.
+        // SAFETY: as promised to `offload_rx`.
         unsafe { self.start.sub(OFFLOAD_ROOM).cast::<Offload>().as_ref() }
     }
 
     fn more(&self) -> &More {
-        // SAFETY: as promised to `unfinished`; nobody writes to it while the handle is out.
+        // SAFETY: as promised to `offload_rx`; nobody writes to it while the handle is out.
         unsafe { self.record().more.as_ref() }
     }
 

@@ -13,7 +13,7 @@ pub(crate) const SHARERS: &str = "sharers";
 
 /// State that a port hands over.
 #[derive(Debug, Default)]
-pub struct Handed {
+pub struct PortHandover {
     /// Descriptors.
     pub files: BTreeMap<String, OwnedFd>,
     /// Sizes and positions.
@@ -22,7 +22,7 @@ pub struct Handed {
     pub bytes: Vec<u8>,
 }
 
-impl Handed {
+impl PortHandover {
     /// Returns true if several workers share the port's resource.
     #[must_use]
     pub fn is_shared(&self) -> bool {

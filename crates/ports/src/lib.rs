@@ -4,9 +4,7 @@
 //! [`tap`] (a container's network card), [`vhost_user`] (a virtual machine's), [`l2`] (whole frames
 //! on a device) and [`udp`] (VXLAN through the kernel's sockets). All of them are a [`Port`], and
 //! their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows the kernel's
-//! next hops, [`device`] queries devices, [`machines`] lists the cores of virtual machines,
-//! [`topology`] the cores that belong together. [`guard`] keeps others from sending in a VTEP's
-//! name.
+//! next hops, [`device`] queries devices, and [`guard`] keeps others from sending in a VTEP's name.
 //!
 //! A port is driven by one thread and promises three things. It reads a frame only if the caller
 //! granted a window for it and a slot is free. It never drops a frame that it took: a frame that
@@ -18,9 +16,7 @@
 //! shared with the kernel, and system calls that no safe wrapper has.
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod bell;
 mod bytes;
-pub mod cpu_list;
 pub mod device;
 mod ebpf;
 mod error;
@@ -30,29 +26,29 @@ pub mod guard;
 mod handed;
 pub mod l2;
 pub mod link;
-pub mod machines;
 pub mod memory;
 pub mod neigh;
 pub mod netlink;
 mod netns;
+mod notifier;
 mod offload;
-mod patience;
 mod pool;
 mod port;
-mod room;
 mod sockets;
 mod staging;
+mod stuck_head;
 mod sys;
 pub mod tap;
-pub mod topology;
+mod tx_backoff;
 pub mod udp;
 pub mod vhost_user;
 
 pub use error::OpenError;
 pub use frame::FrameBuf;
-pub use handed::Handed;
+pub use handed::PortHandover;
 pub use pool::{Pool, PoolConfig, SlotMut};
 pub use port::{
-    Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Queues, Read, Rest, Ring, Wanted,
+    Amount, ArmResult, Counters, HeldBack, Losses, Lossless, PollFd, Port, PortRequest, Queues,
+    Read, Ring,
 };
-pub use room::{Room, Waits};
+pub use tx_backoff::{TxBackoff, Waits};

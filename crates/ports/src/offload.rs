@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 
 /// Offloads that a guest requests for a frame, not yet checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct OffloadRequest {
     /// Start of the bytes that the checksum covers, and the offset of its field from there.
     pub(crate) start: u16,
     pub(crate) offset: u16,
@@ -58,7 +58,7 @@ pub(crate) struct Ask {
 /// Offloads to be performed on a frame, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offload {
-    ask: Ask,
+    ask: OffloadRequest,
     /// Size of the frame in memory.
     size: u32,
     /// Offset of the IP header.
@@ -70,12 +70,12 @@ pub(crate) struct Offload {
 
 /// A frame requests an offload that cannot be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Nonsense;
+pub(crate) struct InvalidOffload;
 
 impl Offload {
     /// Placeholder for memory that holds no request yet.
     pub(crate) const NOTHING: Self = Self {
-        ask: Ask { start: 0, offset: 0, cut: None, ecn: false },
+        ask: OffloadRequest { start: 0, offset: 0, cut: None, ecn: false },
         size: 0,
         network_at: 0,
         header_size: 0,
@@ -83,40 +83,44 @@ impl Offload {
     };
 
     /// Checks a request for a frame of `size` bytes that begins with `head`.
-    pub(crate) fn check(mut ask: Ask, head: &[u8], size: usize) -> Result<Self, Nonsense> {
+    pub(crate) fn check(
+        mut ask: OffloadRequest,
+        head: &[u8],
+        size: usize,
+    ) -> Result<Self, InvalidOffload> {
         let end = usize::from(ask.start) + usize::from(ask.offset) + 2;
         if end > size {
-            return Err(Nonsense);
+            return Err(InvalidOffload);
         }
         let network = Network::of(head)?;
         if usize::from(ask.start) < network.transport_at {
-            return Err(Nonsense);
+            return Err(InvalidOffload);
         }
         if network.protocol == Some(ICMPV6) {
             let whole = usize::from(ask.start) == network.transport_at;
             if !whole || ask.offset != ICMPV6_CHECKSUM_AT {
-                return Err(Nonsense);
+                return Err(InvalidOffload);
             }
         }
         let (mut header_size, mut is_ipv6) = (0, false);
         if let Some((kind, each)) = ask.cut {
             header_size = network.cuttable(kind, ask, head, size)?;
             is_ipv6 = network.is_ipv6;
-            let payload = u32::try_from(size).map_err(|_| Nonsense)? - u32::from(header_size);
+            let payload = u32::try_from(size).map_err(|_| InvalidOffload)? - u32::from(header_size);
             if each == 0 || payload.div_ceil(each.into()) > SEGMENTS_MAX {
-                return Err(Nonsense);
+                return Err(InvalidOffload);
             }
             if payload <= each.into() {
                 ask.cut = None;
             }
         }
-        let network_at = u16::try_from(network.at).map_err(|_| Nonsense)?;
-        let size = u32::try_from(size).map_err(|_| Nonsense)?;
+        let network_at = u16::try_from(network.at).map_err(|_| InvalidOffload)?;
+        let size = u32::try_from(size).map_err(|_| InvalidOffload)?;
         Ok(Self { ask, size, network_at, header_size, is_ipv6 })
     }
 
     /// The request.
-    pub(crate) const fn ask(&self) -> &Ask {
+    pub(crate) const fn ask(&self) -> &OffloadRequest {
         &self.ask
     }
 
@@ -279,22 +283,22 @@ struct Network {
 }
 
 impl Network {
-    fn of(head: &[u8]) -> Result<Self, Nonsense> {
+    fn of(head: &[u8]) -> Result<Self, InvalidOffload> {
         let mut at = 14;
         let ethertype = |at: usize| {
             let bytes = head.get(at - 2..at).and_then(|bytes| bytes.first_chunk());
-            bytes.map(|bytes: &[u8; 2]| EtherType(u16::from_be_bytes(*bytes))).ok_or(Nonsense)
+            bytes.map(|bytes: &[u8; 2]| EtherType(u16::from_be_bytes(*bytes))).ok_or(InvalidOffload)
         };
         for _ in 0..TAGS_MAX {
             if ethertype(at)?.is_tag() {
                 at += vlan::TAG_SIZE;
             }
         }
-        let packet = head.get(at..).ok_or(Nonsense)?;
+        let packet = head.get(at..).ok_or(InvalidOffload)?;
         match ethertype(at)? {
             EtherType::IPV4 => Self::of_ipv4(at, packet),
             EtherType::IPV6 => Self::of_ipv6(at, packet),
-            EtherType::ARP | EtherType::MAC_CONTROL => Err(Nonsense),
+            EtherType::ARP | EtherType::MAC_CONTROL => Err(InvalidOffload),
             _ => Ok(Self {
                 at,
                 transport_at: at,
@@ -306,10 +310,10 @@ impl Network {
         }
     }
 
-    fn of_ipv4(at: usize, packet: &[u8]) -> Result<Self, Nonsense> {
-        let packet = ipv4::Packet::new_checked(packet).map_err(|_| Nonsense)?;
+    fn of_ipv4(at: usize, packet: &[u8]) -> Result<Self, InvalidOffload> {
+        let packet = ipv4::Packet::new_checked(packet).map_err(|_| InvalidOffload)?;
         if packet.header_size() < ipv4::HEADER_SIZE_MIN {
-            return Err(Nonsense);
+            return Err(InvalidOffload);
         }
         Ok(Self {
             at,
@@ -322,17 +326,17 @@ impl Network {
     }
 
     /// Skips extension headers (RFC 8200 section 4).
-    fn of_ipv6(at: usize, bytes: &[u8]) -> Result<Self, Nonsense> {
+    fn of_ipv6(at: usize, bytes: &[u8]) -> Result<Self, InvalidOffload> {
         const HOP_BY_HOP: u8 = 0;
         const ROUTING: u8 = 43;
         const DESTINATION: u8 = 60;
         const FRAGMENT: u8 = 44;
-        let packet = ipv6::Packet::new_checked(bytes).map_err(|_| Nonsense)?;
+        let packet = ipv6::Packet::new_checked(bytes).map_err(|_| InvalidOffload)?;
         let (mut next, mut end) = (packet.next_header(), ipv6::HEADER_SIZE);
         let mut is_whole = true;
         while matches!(next, HOP_BY_HOP | ROUTING | DESTINATION) {
             is_whole &= next != ROUTING;
-            let header = bytes.get(end..end + 2).ok_or(Nonsense)?;
+            let header = bytes.get(end..end + 2).ok_or(InvalidOffload)?;
             next = header[0];
             end += (usize::from(header[1]) + 1) * 8;
         }
@@ -351,7 +355,13 @@ impl Network {
     }
 
     /// Size of the headers of a frame to be cut, if it can be cut.
-    fn cuttable(&self, kind: Kind, ask: Ask, head: &[u8], size: usize) -> Result<u16, Nonsense> {
+    fn cuttable(
+        &self,
+        kind: Kind,
+        ask: OffloadRequest,
+        head: &[u8],
+        size: usize,
+    ) -> Result<u16, InvalidOffload> {
         let is_of_kind = match kind {
             Kind::Tcp4 => !self.is_ipv6,
             Kind::Tcp6 => self.is_ipv6,
@@ -367,15 +377,15 @@ impl Network {
             || usize::from(ask.start) != self.transport_at
             || usize::from(ask.offset) != checksum_at
         {
-            return Err(Nonsense);
+            return Err(InvalidOffload);
         }
-        let transport = head.get(self.transport_at..).ok_or(Nonsense)?;
+        let transport = head.get(self.transport_at..).ok_or(InvalidOffload)?;
         let own = match kind {
             Kind::Udp => udp::HEADER_SIZE,
             Kind::Tcp4 | Kind::Tcp6 => {
-                let packet = tcp::Packet::new_checked(transport).map_err(|_| Nonsense)?;
+                let packet = tcp::Packet::new_checked(transport).map_err(|_| InvalidOffload)?;
                 if packet.header_size() < tcp::HEADER_SIZE_MIN {
-                    return Err(Nonsense);
+                    return Err(InvalidOffload);
                 }
                 packet.header_size()
             }
@@ -383,9 +393,9 @@ impl Network {
         let end = self.transport_at + own;
         // There must be something to cut, and all of the headers must be in the copy.
         if end > head.len() || end >= size {
-            return Err(Nonsense);
+            return Err(InvalidOffload);
         }
-        u16::try_from(end).map_err(|_| Nonsense)
+        u16::try_from(end).map_err(|_| InvalidOffload)
     }
 }
 

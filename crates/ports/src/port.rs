@@ -16,17 +16,18 @@
 //! In the other direction, frames that stay staged make [`Port::wants_write`] true until the kernel
 //! can take more (an edge), or give a time in [`Port::retry_after`] if the kernel sends no event.
 //!
-//! **Before a sleep** the loop calls [`Port::rest`], which arms notifications and then looks once
-//! more. Its answer is level-triggered: it compares the queues with what was *served*, that is with
-//! the frames that were read and with the index at which an offer found no room, and never with
-//! what an earlier `rest` saw. So it may be called any number of times before the port is served,
-//! and gives the same answer, or [`Rest::More`] if more came. The loop keeps its part:
+//! **Before a sleep** the loop calls [`Port::arm_notifications`], which arms notifications and then
+//! looks once more. Its answer is level-triggered: it compares the queues with what was *served*,
+//! that is with the frames that were read and with the index at which an offer found no room, and
+//! never with what an earlier `arm_notifications` saw. So it may be called any number of times
+//! before the port is served, and gives the same answer, or [`ArmResult::More`] if more came. The
+//! loop keeps its part:
 //!
-//! * after [`Rest::More`] it does not sleep, and serves the port as if a descriptor had an event:
-//!   `attend`, `read` of every queue that it named, and `offer`, at once and not after
-//!   [`Port::retry_after`];
-//! * [`Rest::Armed`] means "a descriptor signals room" only if [`Port::wants_write`] is true
-//!   afterwards; otherwise the loop offers to the port once more ([`crate::Room`]);
+//! * after [`ArmResult::More`] it does not sleep, and serves the port as if a descriptor had an
+//!   event: `handle_events`, `read` of every queue that it named, and `offer`, at once and not
+//!   after [`Port::retry_after`];
+//! * [`ArmResult::Armed`] means "a descriptor signals room" only if [`Port::wants_write`] is true
+//!   afterwards; otherwise the loop offers to the port once more ([`crate::TxBackoff`]);
 //! * a queue that the loop did not name in the call is read by the loop itself as soon as it may.
 
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ use sluice_base::{Batch, Nanos, Priority, PriorityMask};
 use sluice_switch::{Classifier, Sink, Window};
 
 use crate::frame::FrameBuf;
-use crate::handed::Handed;
+use crate::handed::PortHandover;
 use crate::pool::Pool;
 use crate::udp::Buckets;
 
@@ -69,7 +70,7 @@ pub struct Read {
 /// Frames of closed priorities, which a port has set aside so that they do not block the frames of
 /// open ones. For the switch they have not arrived yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Aside {
+pub struct HeldBack {
     /// Frames, now.
     pub frames: u64,
     /// Their bytes.
@@ -188,20 +189,20 @@ impl fmt::Display for Lossless {
 
 /// Request of a port to its driving loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum PortRequest {
     /// Nothing.
     Nothing,
-    /// Return every handle of this queue, then call `attend` again: the memory of those frames goes
-    /// away ([`sluice_switch::Switch::evacuate`]).
+    /// Return every handle of this queue, then call `handle_events` again: the memory of those
+    /// frames goes away ([`sluice_switch::Switch::migrate_buffers`]).
     Handles(u8),
 }
 
-/// Result of [`Port::rest`].
+/// Result of [`Port::arm_notifications`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rest {
+pub enum ArmResult {
     /// Nothing changes: descriptors signal everything, or [`Port::retry_after`] gives the time to
     /// look.
-    Told,
+    AlwaysOn,
     /// Everything was served. From now on a descriptor signals frames and room.
     Armed,
     /// There are frames or room that were not served.
@@ -237,7 +238,7 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// stops when they reach `window.bytes` (the last one may exceed it). Without a free slot in
     /// `pool` or room in `batch` it reads nothing and returns `more: true`.
     ///
-    /// A port that [tells priorities apart](Self::tells_apart) hands over no frame of
+    /// A port that [tells priorities apart](Self::separates_priorities) hands over no frame of
     /// `window.closed`, and sets aside the frames that block others. Order is kept within each
     /// priority. Any other port is given [`Window::of_any`].
     ///
@@ -276,7 +277,7 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// Passes on the neighbour's flow-control frames, if the port keeps them apart from data: whole
     /// frames, each once. No window is needed, and waiting data does not delay them. Returns their
     /// number; there may be more if it is not zero.
-    fn hear(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
+    fn receive_control(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
         let _ = tell;
         0
     }
@@ -287,33 +288,33 @@ pub trait Port: Sink<FrameBuf> + Send {
     }
 
     /// Returns true if it reads priorities apart and honours `window.closed`.
-    fn tells_apart(&self) -> bool {
+    fn separates_priorities(&self) -> bool {
         false
     }
 
     /// Frames it has set aside.
-    fn aside(&self) -> Aside {
-        Aside::default()
+    fn aside(&self) -> HeldBack {
+        HeldBack::default()
     }
 
     /// Stops taking frames from the kernel; `read` hands over only frames that were set aside.
     fn stop_reading(&mut self) {}
 
     /// Resumes reading after [`Self::stop_reading`].
-    fn go_on_reading(&mut self) {}
+    fn resume_reading(&mut self) {}
 
     /// Returns the state that another process needs to take the port over, if it can be handed
     /// over. The port stays as it is; the caller uses it no more after a hand-over.
     ///
     /// # Errors
     /// The kernel's error, if a descriptor cannot be duplicated.
-    fn hand_over(&mut self) -> io::Result<Option<Handed>> {
+    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
         Ok(None)
     }
 
     /// Handles events of [`Self::poll_fds`] other than frames and room.
-    fn attend(&mut self) -> Wanted {
-        Wanted::Nothing
+    fn handle_events(&mut self) -> PortRequest {
+        PortRequest::Nothing
     }
 
     /// The flow buckets of its input, if it is one of several ports at an address.
@@ -329,9 +330,9 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// Arms notifications for frames in these queues and for room, and looks once more. Called
     /// before a sleep, with the queues that the loop would read if they had frames. The module's
     /// page has the contract of both sides.
-    fn rest(&mut self, reads: Queues) -> Rest {
+    fn arm_notifications(&mut self, reads: Queues) -> ArmResult {
         let _ = reads;
-        Rest::Told
+        ArmResult::AlwaysOn
     }
 
     /// Takes back handles of frames that ended.
@@ -345,7 +346,7 @@ pub trait Port: Sink<FrameBuf> + Send {
     ///
     /// # Errors
     /// The same handle, if the pool has no slot for it.
-    fn spill(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
+    fn copy_to_pool(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
         // The frame lies in the pool already.
         let _ = pool;
         Ok(buf)
@@ -404,7 +405,7 @@ pub trait Port: Sink<FrameBuf> + Send {
     ///
     /// # Errors
     /// The kernel's error.
-    fn device_is(&mut self) -> io::Result<()> {
+    fn rebind_device(&mut self) -> io::Result<()> {
         Ok(())
     }
 

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_families_are_summed_and_no_error_counts_twice() {
+    fn udp_errors_summed_over_families_without_double_count() {
         let v4 = "Ip: A B\nIp: 1 2\n\
                   Udp: InDatagrams InErrors RcvbufErrors InCsumErrors MemErrors\n\
                   Udp: 90 20 7 3 1\n";

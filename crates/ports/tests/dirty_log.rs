@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::guest::{Cut, Guest, GuestConfig, GuestError, Log, Shape, connect, feature};
 use support::attended;
@@ -50,7 +50,7 @@ impl Rig {
         rig
     }
 
-    /// Runs `work` as the front end, while the worker attends to the port.
+    /// Runs `work` as the front end, while the worker handles the port's events.
     fn ask<T: Send>(&mut self, work: impl FnOnce(&mut Guest) -> T + Send) -> T {
         attended(&mut self.port, || work(&mut self.guest))
     }
@@ -84,7 +84,7 @@ impl Rig {
             frames: 64,
             bytes: sluice_base::ByteCount(1 << 20),
             closed: PriorityMask::NONE,
-            spill: false,
+            needs_copy: false,
         };
         self.port.read(window, 64, &mut self.pool, &mut batch).unwrap();
         let count = batch.len();
@@ -159,7 +159,7 @@ fn check_round(rig: &mut Rig, log: &Log, round: usize, ever: &mut BTreeSet<u64>)
 }
 
 #[test]
-fn every_page_that_is_written_is_marked_and_no_other() {
+fn dirty_log_marks_exactly_pages_port_wrote() {
     for (number, config) in configs().into_iter().enumerate() {
         println!("guest {number}");
         let mut rig = Rig::new(config);
@@ -175,7 +175,7 @@ fn every_page_that_is_written_is_marked_and_no_other() {
 /// A migration by a hypervisor: it copies all pages, then again and again the marked ones, while
 /// the port writes; and in the end, when the rings have stopped, the last ones.
 #[test]
-fn what_is_copied_by_the_marks_while_the_port_writes_is_the_whole_memory() {
+fn dirty_log_live_copy_equals_whole_guest_memory() {
     for round in 0..10 {
         let mut rig = Rig::new(GuestConfig { ring_size: 1024, ..GuestConfig::default() });
         let log = rig.log();
@@ -209,7 +209,7 @@ fn what_is_copied_by_the_marks_while_the_port_writes_is_the_whole_memory() {
 }
 
 #[test]
-fn what_is_written_before_and_after_is_not_marked() {
+fn dirty_log_ignores_writes_before_and_after_logging() {
     let mut rig = Rig::new(GuestConfig::default());
     rig.deliver(1_000);
     rig.port.flush().unwrap();
@@ -228,13 +228,13 @@ fn what_is_written_before_and_after_is_not_marked() {
 }
 
 #[test]
-fn a_front_end_that_comes_back_while_it_moves_the_guest_goes_on_logging() {
+fn dirty_log_resumes_after_front_end_reconnect() {
     let mut rig = Rig::new(GuestConfig::default());
     rig.log();
     rig.guest.hang_up();
     let until = Instant::now() + PATIENCE;
     while rig.port.is_up() == Some(true) || rig.port.problem().is_none() {
-        assert_eq!(rig.port.attend(), Wanted::Nothing);
+        assert_eq!(rig.port.handle_events(), PortRequest::Nothing);
         assert!(Instant::now() < until, "the port notices");
         std::thread::yield_now();
     }
@@ -245,13 +245,13 @@ fn a_front_end_that_comes_back_while_it_moves_the_guest_goes_on_logging() {
 }
 
 #[test]
-fn a_log_that_is_too_small_is_refused_by_name() {
+fn dirty_log_too_small_refused_by_name() {
     let mut rig = Rig::new(GuestConfig::default());
     let result = rig.ask(|guest| guest.log(Log::with_bytes(4096).unwrap()).map(drop));
     assert!(matches!(result, Err(GuestError::Request { .. })), "{result:?}");
     let until = Instant::now() + PATIENCE;
     let problem = loop {
-        assert_eq!(rig.port.attend(), Wanted::Nothing);
+        assert_eq!(rig.port.handle_events(), PortRequest::Nothing);
         if let Some(problem) = rig.port.problem() {
             break problem;
         }

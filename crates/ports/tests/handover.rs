@@ -46,7 +46,7 @@ impl Rig {
         rig
     }
 
-    /// Runs `work` as the front end, while the worker attends to the port.
+    /// Runs `work` as the front end, while the worker handles the port's events.
     fn ask<T: Send>(&mut self, work: impl FnOnce(&mut Guest) -> T + Send) -> T {
         attended(&mut self.port, || work(&mut self.guest))
     }
@@ -60,7 +60,7 @@ impl Rig {
     fn read(&mut self) -> Batch<FrameBuf> {
         let mut batch = Batch::with_limit(64);
         let bytes = ByteCount(1 << 20);
-        let window = Window { frames: 64, bytes, closed: PriorityMask::NONE, spill: false };
+        let window = Window { frames: 64, bytes, closed: PriorityMask::NONE, needs_copy: false };
         self.port.read(window, 64, &mut self.pool, &mut batch).unwrap();
         batch
     }
@@ -77,7 +77,7 @@ impl Rig {
         let mut came = Vec::new();
         for buf in batch.drain() {
             // A frame in a guest's memory can be read after a copy.
-            let copy = self.port.spill(buf, &mut self.pool).unwrap();
+            let copy = self.port.copy_to_pool(buf, &mut self.pool).unwrap();
             came.push(copy.bytes()[0]);
             self.pool.give_back(copy);
         }
@@ -112,21 +112,21 @@ impl Rig {
                 break handed;
             }
             // The last request of its front end is still in progress.
-            self.port.go_on_reading();
+            self.port.resume_reading();
         };
-        let next = VhostUserPort::take_up(&self.config, Some(handed)).unwrap();
+        let next = VhostUserPort::adopt(&self.config, Some(handed)).unwrap();
         std::mem::forget(std::mem::replace(&mut self.port, next));
         let (port, until) = (&mut self.port, Instant::now() + PATIENCE);
         while port.is_up() != Some(true) {
             assert!(Instant::now() < until, "the rings run: {:?}", port.problem());
-            port.attend();
+            port.handle_events();
             std::thread::yield_now();
         }
     }
 }
 
 #[test]
-fn a_guest_goes_on_as_if_nothing_had_been() {
+fn handover_keeps_guest_session_and_waiting_frames() {
     for in_order in [false, true] {
         let mut rig = Rig::new(in_order);
         rig.exchange(&[]);
@@ -161,9 +161,9 @@ fn a_port_that_nobody_took_over_goes_on() {
         let there = scope.spawn(|| guest.stop_ring(1).unwrap());
         std::thread::sleep(Duration::from_millis(50));
         assert!(!there.is_finished());
-        port.go_on_reading();
+        port.resume_reading();
         while !there.is_finished() {
-            port.attend();
+            port.handle_events();
             std::thread::yield_now();
         }
     });
@@ -173,7 +173,7 @@ fn a_port_that_nobody_took_over_goes_on() {
 }
 
 #[test]
-fn a_guest_whose_frames_are_out_connects_again_instead() {
+fn handover_with_guest_frames_outstanding_forces_reconnect() {
     let mut rig = Rig::new(false);
     assert!(rig.guest.send(&[7; 100]));
     let mut batch = rig.read();

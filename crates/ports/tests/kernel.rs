@@ -37,11 +37,11 @@ fn pfc() -> Vec<u8> {
     frame
 }
 
-/// Flow-control frames that a port hears, `count` at least.
+/// Flow-control frames that a port receives, `count` at least.
 fn heard(port: &mut L2Port, count: usize) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     eventually(|| {
-        port.hear(&mut |frame| frames.push(frame.to_vec()));
+        port.receive_control(&mut |frame| frames.push(frame.to_vec()));
         frames.len() >= count
     });
     frames
@@ -149,8 +149,8 @@ fn a_closed_priority_stands_in_nobodys_way() {
 /// The other end of the cable takes smaller frames only, and refuses larger ones with the same
 /// error as a full queue. Frames behind them must not wait for ever.
 #[test]
-fn a_frame_that_the_device_never_takes_ends_and_the_others_go_on() {
-    if !can_have_namespaces("a_frame_that_the_device_never_takes_ends_and_the_others_go_on") {
+fn l2_frame_never_taken_is_dropped_others_continue() {
+    if !can_have_namespaces("l2_frame_never_taken_is_dropped_others_continue") {
         return;
     }
     let cable = Cable::new();
@@ -238,8 +238,8 @@ fn pfc_frames_and_tags_pass_l2_both_ways() {
 }
 
 #[test]
-fn a_full_ring_is_seen_and_its_drops_are_counted() {
-    if !can_have_namespaces("a_full_ring_is_seen_and_its_drops_are_counted") {
+fn l2_full_ring_fill_level_and_drops_counted() {
+    if !can_have_namespaces("l2_full_ring_fill_level_and_drops_counted") {
         return;
     }
     let cable = Cable::new();
@@ -468,8 +468,8 @@ fn slow(namespace: &str, device: &str) {
 }
 
 #[test]
-fn l2_holds_frames_that_a_slow_device_does_not_take() {
-    if !can_have_namespaces("l2_holds_frames_that_a_slow_device_does_not_take") {
+fn l2_slow_device_holds_frames_without_loss() {
+    if !can_have_namespaces("l2_slow_device_holds_frames_without_loss") {
         return;
     }
     let cable = Cable::new();
@@ -495,8 +495,8 @@ fn outer(source_port: u16) -> Vec<u8> {
 }
 
 #[test]
-fn udp_holds_datagrams_that_a_slow_device_does_not_take() {
-    if !can_have_namespaces("udp_holds_datagrams_that_a_slow_device_does_not_take") {
+fn udp_slow_device_holds_datagrams_without_loss() {
+    if !can_have_namespaces("udp_slow_device_holds_datagrams_without_loss") {
         return;
     }
     let cable = Cable::new();
@@ -849,7 +849,7 @@ fn a_ring_goes_on_where_another_port_stopped() {
         peer.send(&pfc());
         let handed = port.hand_over().unwrap().unwrap();
         (sent + 20..sent + 30).for_each(|nth| peer.send(&marked(nth, 0)));
-        let next = inside(&cable.left, || L2Port::take_up(&config(100_000), Some(handed)));
+        let next = inside(&cable.left, || L2Port::adopt(&config(100_000), Some(handed)));
         // The earlier process ends, and nothing is undone.
         std::mem::forget(std::mem::replace(&mut port, next.unwrap()));
         assert_eq!(read(&mut port, sent + 30), all(sent + 30));
@@ -857,6 +857,6 @@ fn a_ring_goes_on_where_another_port_stopped() {
     }
     assert_eq!(port.kernel_counters().unwrap()["ring.drops"], 0);
     let handed = port.hand_over().unwrap().unwrap();
-    let other = inside(&cable.left, || L2Port::take_up(&config(1_000_000), Some(handed)).unwrap());
+    let other = inside(&cable.left, || L2Port::adopt(&config(1_000_000), Some(handed)).unwrap());
     assert!(other.ring_plan().frames > port.ring_plan().frames);
 }

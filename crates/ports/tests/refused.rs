@@ -9,7 +9,7 @@ use sluice_base::{Mac, Priority};
 use sluice_ports::l2::{KernelShare, L2Config, L2Port};
 use sluice_ports::udp::{UdpConfig, UdpPort};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{Amount, Port, Wanted};
+use sluice_ports::{Amount, Port, PortRequest};
 use sluice_switch::{Egress, Sink as _, Taken};
 use sluice_testkit::guest::{Cut, Guest, GuestConfig, Shape, connect};
 use support::{
@@ -110,8 +110,8 @@ fn a_hundred_refused(port: &mut L2Port, peer: &mut RawPeer, refused: impl Fn(u8)
 }
 
 #[test]
-fn l2_ends_a_hundred_frames_larger_than_the_other_end_takes() {
-    if !can_have_namespaces("l2_ends_a_hundred_frames_larger_than_the_other_end_takes") {
+fn l2_frames_above_peer_mtu_dropped_others_arrive() {
+    if !can_have_namespaces("l2_frames_above_peer_mtu_dropped_others_arrive") {
         return;
     }
     let cable = Cable::new();
@@ -122,10 +122,10 @@ fn l2_ends_a_hundred_frames_larger_than_the_other_end_takes() {
 }
 
 #[test]
-fn l2_ends_a_hundred_frames_that_a_rule_refuses() {
+fn l2_frames_refused_by_nftables_dropped_others_arrive() {
     const RULE: &str = "table netdev t { chain c { type filter hook egress device \"l0\" \
                         priority 0; ether daddr 02:00:00:00:00:02 drop; }; }";
-    if !can_have_namespaces("l2_ends_a_hundred_frames_that_a_rule_refuses") {
+    if !can_have_namespaces("l2_frames_refused_by_nftables_dropped_others_arrive") {
         return;
     }
     let cable = Cable::new();
@@ -138,10 +138,10 @@ fn l2_ends_a_hundred_frames_that_a_rule_refuses() {
 
 /// A rule of the host drops frames to one of two far ends: the kernel returns `EPERM`.
 #[test]
-fn udp_ends_what_a_rule_refuses_and_keeps_what_it_refuses_for_a_moment() {
+fn udp_brief_nftables_refusal_kept_permanent_one_dropped() {
     const RULE: &str = "table ip t { chain c { type filter hook output priority 0; \
                         udp dport 4789 drop; }; }";
-    if !can_have_namespaces("udp_ends_what_a_rule_refuses_and_keeps_what_it_refuses_for_a_moment") {
+    if !can_have_namespaces("udp_brief_nftables_refusal_kept_permanent_one_dropped") {
         return;
     }
     let cable = Cable::new();
@@ -184,7 +184,7 @@ fn udp_ends_what_a_rule_refuses_and_keeps_what_it_refuses_for_a_moment() {
 /// Buffers of 256 bytes that may be merged: all buffers of the ring together are too few for a
 /// large frame.
 #[test]
-fn a_frame_for_which_a_guests_whole_ring_is_too_small_ends() {
+fn frame_larger_than_guest_receive_ring_is_dropped() {
     let halves = Shape { cut: Cut::HeaderApart, indirect: false };
     for (nth, (ring_size, shape)) in [(4, Shape::default()), (8, halves)].into_iter().enumerate() {
         let name = format!("sluice-refused-{}-{nth}", std::process::id());
@@ -208,7 +208,7 @@ fn a_frame_for_which_a_guests_whole_ring_is_too_small_ends() {
         std::thread::scope(|scope| {
             let there = scope.spawn(|| guest.attach(connect(&socket, 500).unwrap()).unwrap());
             while !there.is_finished() {
-                assert_eq!(port.attend(), Wanted::Nothing);
+                assert_eq!(port.handle_events(), PortRequest::Nothing);
                 std::thread::yield_now();
             }
         });

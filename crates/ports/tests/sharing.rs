@@ -49,7 +49,7 @@ impl Sharers {
             frames: 64,
             bytes: ByteCount(1 << 20),
             closed: PriorityMask::NONE,
-            spill: false,
+            needs_copy: false,
         };
         self.ports[at].read(window, 64, &mut self.pool, &mut self.batch).unwrap();
         let mut seen = Vec::new();
@@ -70,7 +70,7 @@ impl Sharers {
 }
 
 #[test]
-fn the_frames_of_a_pair_come_to_one_port_in_order_whatever_the_outer_ports_are() {
+fn mac_pair_ordered_on_one_port_across_senders() {
     let count = 3;
     let mut sharers = Sharers::open(count);
     // Senders whose source ports are unrelated to the flow.
@@ -105,7 +105,7 @@ fn the_frames_of_a_pair_come_to_one_port_in_order_whatever_the_outer_ports_are()
 }
 
 #[test]
-fn a_datagram_that_is_too_short_comes_to_the_first_port() {
+fn truncated_vxlan_datagram_goes_to_first_port() {
     let mut sharers = Sharers::open(2);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..10 {
@@ -186,7 +186,7 @@ fn each_bucket_goes_where_the_table_says() {
 }
 
 #[test]
-fn a_bucket_that_moves_waits_for_what_came_before() {
+fn moved_bucket_kept_until_earlier_frames_left() {
     if !Selector::can_change() {
         return;
     }
@@ -223,8 +223,12 @@ fn a_bucket_that_moves_waits_for_what_came_before() {
     // One call takes 64; a frame that was read is under way until its handle is back.
     assert_eq!(sharers.read(0).len(), 64);
     assert!(!sharers.has_left(0), "there are more in its socket");
-    let window =
-        Window { frames: 64, bytes: ByteCount(1 << 20), closed: PriorityMask::NONE, spill: false };
+    let window = Window {
+        frames: 64,
+        bytes: ByteCount(1 << 20),
+        closed: PriorityMask::NONE,
+        needs_copy: false,
+    };
     sharers.ports[0].read(window, 64, &mut sharers.pool, &mut sharers.batch).unwrap();
     let mut handles: Vec<_> = sharers.batch.drain().collect();
     let came = sharers.read_all(0, 100 + 100 - 2 * 64);
@@ -253,13 +257,17 @@ fn a_bucket_that_moves_waits_for_what_came_before() {
 }
 
 #[test]
-fn a_frame_that_goes_on_as_a_copy_is_under_way_until_the_copy_has_ended() {
+fn frame_copy_counts_in_flight_until_returned() {
     let mut sharers = Sharers::open(2);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let pair = (1..).find(|dst| bucket(*dst, 0).is_multiple_of(2)).unwrap();
     sender.send_to(&datagram(pair, 0, 1), sharers.to).unwrap();
-    let window =
-        Window { frames: 64, bytes: ByteCount(1 << 20), closed: PriorityMask::NONE, spill: false };
+    let window = Window {
+        frames: 64,
+        bytes: ByteCount(1 << 20),
+        closed: PriorityMask::NONE,
+        needs_copy: false,
+    };
     let until = Instant::now() + PATIENCE;
     while sharers.batch.is_empty() {
         sharers.ports[0].read(window, 64, &mut sharers.pool, &mut sharers.batch).unwrap();
@@ -287,7 +295,7 @@ fn a_frame_that_goes_on_as_a_copy_is_under_way_until_the_copy_has_ended() {
 }
 
 #[test]
-fn a_port_whose_list_is_full_leaves_the_rest_in_its_socket() {
+fn full_held_list_leaves_datagrams_in_socket() {
     let mut sharers = Sharers::open(2);
     sharers.pool = Pool::new(PoolConfig::for_mtu(4096, 1500)).unwrap();
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -317,7 +325,7 @@ fn a_port_whose_list_is_full_leaves_the_rest_in_its_socket() {
 }
 
 #[test]
-fn what_is_kept_comes_after_a_stop_and_nothing_else_does() {
+fn held_frames_delivered_after_stop_reading_socket_untouched() {
     let mut sharers = Sharers::open(2);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let pair = (1..).find(|dst| bucket(*dst, 0) % 2 == 1).unwrap();
@@ -338,7 +346,7 @@ fn what_is_kept_comes_after_a_stop_and_nothing_else_does() {
     assert!(numbers(sharers.read_all(1, 100)).eq(0..100));
     assert_eq!(sharers.ports[1].aside().frames, 0);
     assert_eq!(sharers.read(1), [], "they stay in the socket");
-    sharers.ports[1].go_on_reading();
+    sharers.ports[1].resume_reading();
     assert!(numbers(sharers.read_all(1, 50)).eq(100..150));
     let aside = sharers.ports[1].aside();
     assert_eq!((aside.frames, aside.bytes, aside.frames_max), (0, 0, 100));
@@ -375,7 +383,7 @@ fn web() -> HighFlows {
 }
 
 #[test]
-fn kernel_and_ports_agree_which_flows_are_of_high_priority() {
+fn kernel_and_ports_agree_on_high_priority_flows() {
     if !Selector::can_change() {
         return;
     }
@@ -411,15 +419,19 @@ fn kernel_and_ports_agree_which_flows_are_of_high_priority() {
 }
 
 #[test]
-fn what_was_read_by_another_rule_holds_all_buckets_of_its_group() {
+fn frame_read_under_old_rules_holds_group_buckets() {
     let mut sharers = Sharers::open(2);
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     let dst = (1..).find(|dst| bucket(*dst, 0).is_multiple_of(2)).unwrap();
     let low = bucket(dst, 0);
     let high = LOW_BUCKETS + group_of(low);
     let other = (0..BUCKETS).find(|b| group_of(*b) != group_of(low)).unwrap();
-    let window =
-        Window { frames: 64, bytes: ByteCount(1 << 20), closed: PriorityMask::NONE, spill: false };
+    let window = Window {
+        frames: 64,
+        bytes: ByteCount(1 << 20),
+        closed: PriorityMask::NONE,
+        needs_copy: false,
+    };
     let read = |sharers: &mut Sharers| {
         sender.send_to(&segment(dst, 0, 443, 1), sharers.to).unwrap();
         let until = Instant::now() + PATIENCE;

@@ -56,12 +56,12 @@ impl Rig {
         (read.more, frames)
     }
 
-    /// Flow control that a port hears: the priorities of the message, and the priorities that it
+    /// Flow control that a port receives: the priorities of the message, and the priorities that it
     /// pauses.
     fn heard(&mut self, port: usize) -> (u8, u8) {
         let mut heard = None;
         let came = eventually(|| {
-            self.ports[port].hear(&mut |frame| heard = Some(pauses(frame)));
+            self.ports[port].receive_control(&mut |frame| heard = Some(pauses(frame)));
             heard.is_some()
         });
         assert!(came, "nothing was heard");
@@ -188,8 +188,8 @@ fn the_tag_goes_on_with_the_priority() {
 /// One VLAN is not read, and the other one goes on. Once much of a priority is set aside the
 /// neighbour gets a pause for it, and may go on when there is room again.
 #[test]
-fn a_vlan_without_room_holds_nobody_and_pauses_its_priority() {
-    if !can_have_namespaces("a_vlan_without_room_holds_nobody_and_pauses_its_priority") {
+fn unread_vlan_pauses_own_priority_other_vlan_continues() {
+    if !can_have_namespaces("unread_vlan_pauses_own_priority_other_vlan_continues") {
         return;
     }
     let mut rig = rig(&[Vlan::Tagged(10), Vlan::Tagged(20)]);

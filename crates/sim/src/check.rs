@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `conservation` | sent = delivered + dropped + resident; the bytes of buffers are right |
 //! | `ledger` | packets of a sender arrive in order, each once; no faster than links carry |
-//! | `headroom` | no lossless buffer beyond its limit; XOFF and XON in time, and obeyed |
+//! | `headroom` | no lossless buffer beyond its limit; XOFF and XON in time, and applied |
 //! | `cycle` | no ring of paused links that wait for each other |
 //! | `hops` | frames sent by links = links passed by frames |
 //! | `switches` | the audits of the virtual switches close; no congestion drop if none may be |

@@ -62,7 +62,7 @@ impl PathId {
 
 /// A path with the frames that are on it.
 #[derive(Debug)]
-struct Way {
+struct ActivePath {
     path: Path,
     frames: u32,
     /// True if the path is closed: it goes when its last frame has arrived.
@@ -125,7 +125,7 @@ pub(crate) struct Net<P> {
     /// The buffer at the end of each link.
     inputs: Vec<Input>,
     receivers: Vec<sluice_switch::PauseReceiver>,
-    ways: Vec<Way>,
+    ways: Vec<ActivePath>,
     free_ways: Vec<u32>,
     /// Pause frames on their way: (the link they travel on, their content).
     messages: Slab<(LinkId, Message)>,
@@ -191,14 +191,14 @@ impl<P: Payload> Net<P> {
 
     /// Opens a path; it stays until [`Self::close_path`].
     pub(crate) fn open_path(&mut self, path: Path) -> PathId {
-        let way = Way { path, frames: 0, closed: false };
+        let active = ActivePath { path, frames: 0, closed: false };
         match self.free_ways.pop() {
             Some(at) => {
-                self.ways[at as usize] = way;
+                self.ways[at as usize] = active;
                 PathId(at)
             }
             None => {
-                self.ways.push(way);
+                self.ways.push(active);
                 PathId(u32::try_from(self.ways.len() - 1).expect("fewer than 2^32 paths"))
             }
         }
@@ -206,17 +206,17 @@ impl<P: Payload> Net<P> {
 
     /// Closes a path: no frame will be sent on it any more.
     pub(crate) fn close_path(&mut self, path: PathId) {
-        let way = &mut self.ways[path.0 as usize];
-        way.closed = true;
-        if way.frames == 0 {
+        let active = &mut self.ways[path.0 as usize];
+        active.closed = true;
+        if active.frames == 0 {
             self.free_ways.push(path.0);
         }
     }
 
     fn leave_path(&mut self, path: PathId) {
-        let way = &mut self.ways[path.0 as usize];
-        way.frames -= 1;
-        if way.closed && way.frames == 0 {
+        let active = &mut self.ways[path.0 as usize];
+        active.frames -= 1;
+        if active.closed && active.frames == 0 {
             self.free_ways.push(path.0);
         }
     }
@@ -231,9 +231,9 @@ impl<P: Payload> Net<P> {
         shape: Shape,
         payload: P,
     ) {
-        let way = &mut self.ways[path.0 as usize];
-        way.frames += 1;
-        let link = way.path.link(0);
+        let active = &mut self.ways[path.0 as usize];
+        active.frames += 1;
+        let link = active.path.link(0);
         let frame = self.frames.take(path, ready, shape, payload);
         self.enqueue(link, frame, shape);
         self.links[link.index()].queued += u32::from(shape.size);

@@ -172,17 +172,17 @@ impl VirtualHost {
         InputId::from_index(port)
     }
 
-    /// Returns the number of frames that the switch promises to take, after it has moved spilled
-    /// frames out of the way.
+    /// Returns the number of frames that the switch promises to take, after it has copied frames to
+    /// the shared buffer if it must.
     fn window(&mut self, input: InputId) -> usize {
         let window = self.host.switch().window(input).of_any();
-        if window.spill { self.window_of_spilled(input) } else { window.frames as usize }
+        if window.needs_copy { self.window_after_copy(input) } else { window.frames as usize }
     }
 
     #[cold]
-    fn window_of_spilled(&mut self, input: InputId) -> usize {
+    fn window_after_copy(&mut self, input: InputId) -> usize {
         // The pool's handle is the same one: it holds no memory of the VM.
-        self.host.switch_mut().spill(input, Ok);
+        self.host.switch_mut().copy_to_shared(input, Ok);
         self.host.switch().window(input).of_any().frames as usize
     }
 

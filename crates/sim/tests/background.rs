@@ -79,7 +79,7 @@ impl Workload for Ending {
 /// A hundred sockets of a VM send at the rate of its link, each. All get their turn, and a waiting
 /// socket costs nothing: an event for every datagram's time would be fifty times as many.
 #[test]
-fn sockets_that_are_blocked_wait_for_room_and_not_for_time() {
+fn blocked_sockets_wait_for_room_not_timer() {
     let sizes =
         Sizes { name: "alike", source: "this test", points: &[(FLOW - 1, 0), (FLOW, 1_000_000)] };
     let mut traffic = Ending(BackgroundTraffic::new(Background {

@@ -10,12 +10,18 @@
 mod digest;
 #[path = "swarm/early.rs"]
 mod early;
+#[path = "swarm/grid.rs"]
+mod grid;
+#[path = "swarm/meter.rs"]
+mod meter;
 #[path = "swarm/mix.rs"]
 mod mix;
 #[path = "swarm/run.rs"]
 mod run;
 #[path = "swarm/scenario.rs"]
 mod scenario;
+#[path = "swarm/table.rs"]
+mod table;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -10,10 +10,10 @@ use sluice_api::fabric;
 use sluice_api::placement::{self, PlacementMode};
 use sluice_api::show;
 use sluice_api::trace::{LIMIT_MS, LIMIT_MS_MAX, Question};
+use sluice_daemon::client;
+use sluice_daemon::client::show::{HostSelector, Style};
 use sluice_daemon::data::Begin;
-use sluice_daemon::fabric::certificates::{self, Wanted};
-use sluice_daemon::show_client::{Style, Whom};
-use sluice_daemon::{fabric_client, placement_client};
+use sluice_daemon::fabric::certificates::{self, CertificateRequest};
 use sluice_lab::cli::LabCommand;
 use sluice_lab::sim::cli::SimCommand;
 
@@ -128,12 +128,12 @@ struct Asked {
 }
 
 impl Asked {
-    fn whom(&self) -> Whom {
+    fn whom(&self) -> HostSelector {
         match (&self.socket, &self.run_dir, &self.host) {
-            (Some(path), _, _) => Whom::Socket(path.clone()),
-            (None, Some(dir), _) => Whom::RunDir(dir.clone()),
-            (None, None, Some(name)) => Whom::Host(name.clone()),
-            (None, None, None) => Whom::TheOnlyOne,
+            (Some(path), _, _) => HostSelector::Socket(path.clone()),
+            (None, Some(dir), _) => HostSelector::RunDir(dir.clone()),
+            (None, None, Some(name)) => HostSelector::Host(name.clone()),
+            (None, None, None) => HostSelector::TheOnlyOne,
         }
     }
 }
@@ -405,27 +405,27 @@ fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
 
 fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let style = Style { json: arguments.asked.json, watch: arguments.watch };
-    sluice_daemon::show_client::show(&arguments.asked.whom(), arguments.what.into(), style)?;
+    client::show::show(&arguments.asked.whom(), arguments.what.into(), style)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn upgrade(asked: &Asked) -> anyhow::Result<ExitCode> {
-    sluice_daemon::upgrade_client::upgrade(&asked.whom(), asked.json)?;
+    client::upgrade::upgrade(&asked.whom(), asked.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn top(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
-    let style = sluice_daemon::top::Style {
+    let style = client::top::Style {
         json: arguments.asked.json,
         every: std::time::Duration::from_millis(arguments.every_ms.max(1)),
         count: arguments.count,
     };
-    sluice_daemon::top::top(&arguments.asked.whom(), style)?;
+    client::top::top(&arguments.asked.whom(), style)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn ask(asked: &Asked, question: fabric::Question) -> anyhow::Result<ExitCode> {
-    fabric_client::show(&asked.whom(), question, asked.json)?;
+    client::fabric::show(&asked.whom(), question, asked.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -436,20 +436,20 @@ fn placement(command: PlacementCommand) -> anyhow::Result<ExitCode> {
         PlacementCommand::Set(SetArguments { file, mode, exclude_cpus, high, asked }) => {
             let whom = asked.whom();
             let policy = match &file {
-                Some(file) => placement_client::read(&whom, file)?,
-                None => placement_client::policy(&whom, mode, exclude_cpus.as_deref(), &high)?,
+                Some(file) => client::placement::read(&whom, file)?,
+                None => client::placement::policy(&whom, mode, exclude_cpus.as_deref(), &high)?,
             };
             (asked, placement::Question::Set(Box::new(policy)))
         }
     };
-    placement_client::ask(&asked.whom(), question, asked.json)?;
+    client::placement::ask(&asked.whom(), question, asked.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn trace(arguments: TraceArguments) -> anyhow::Result<ExitCode> {
     let TraceArguments { vnet, from, to, port, limit_ms, asked } = arguments;
     let question = Question { vnet, from, to, port, limit_ms };
-    let grade = fabric_client::trace(&asked.whom(), question, asked.json)?;
+    let grade = client::fabric::trace(&asked.whom(), question, asked.json)?;
     Ok(ExitCode::from(grade.exit_code()))
 }
 
@@ -462,14 +462,14 @@ fn vport(command: VportCommand) -> anyhow::Result<ExitCode> {
         VportCommand::List { vnet, asked } => ask(&asked, fabric::Question::Vports { vnet }),
         VportCommand::Show(one) => ask(&one.asked, of(&one)),
         VportCommand::History(one) => {
-            fabric_client::history(&one.asked.whom(), of(&one), one.asked.json)?;
+            client::fabric::history(&one.asked.whom(), of(&one), one.asked.json)?;
             Ok(ExitCode::SUCCESS)
         }
         VportCommand::Thaw(Endpoint { vnet, endpoint, asked }) => {
             ask(&asked, fabric::Question::Thaw { vnet, endpoint })
         }
         VportCommand::Watch { asked } => {
-            fabric_client::watch(&asked.whom(), asked.json)?;
+            client::fabric::watch(&asked.whom(), asked.json)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -480,12 +480,12 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
         FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
         FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
         FabricCommand::Status { asked } => {
-            fabric_client::status(&asked.whom(), asked.json)?;
+            client::fabric::status(&asked.whom(), asked.json)?;
             Ok(ExitCode::SUCCESS)
         }
         FabricCommand::Holds { asked } => ask(asked, fabric::Question::Holds),
         FabricCommand::Cert { out, days, replace, json, hosts } => {
-            let wanted = Wanted { folder: out, hosts, days: *days, replace: *replace };
+            let wanted = CertificateRequest { folder: out, hosts, days: *days, replace: *replace };
             let folders = certificates::make(&wanted)?;
             if *json {
                 let object = serde_json::json!({ "folders": folders }).to_string();

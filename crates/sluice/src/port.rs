@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 use sluice_api::port::{AllowedIp, Cidr, NewPort, Place, Route};
-use sluice_daemon::port_client;
-use sluice_daemon::show_client::Whom;
+use sluice_daemon::client;
+use sluice_daemon::client::show::HostSelector;
 
 use crate::Asked;
 
@@ -93,14 +93,14 @@ pub(crate) struct AddArguments {
 
 pub(crate) fn run(command: PortCommand) -> anyhow::Result<ExitCode> {
     match command {
-        PortCommand::Del { name, asked } => port_client::delete(&asked.whom(), &name, asked.json)?,
+        PortCommand::Del { name, asked } => client::port::delete(&asked.whom(), &name, asked.json)?,
         PortCommand::Add(said) => {
             let said = *said;
             let whom = match (said.socket, said.run_dir, said.on) {
-                (Some(path), _, _) => Whom::Socket(path),
-                (None, Some(dir), _) => Whom::RunDir(dir),
-                (None, None, Some(name)) => Whom::Host(name),
-                (None, None, None) => Whom::TheOnlyOne,
+                (Some(path), _, _) => HostSelector::Socket(path),
+                (None, Some(dir), _) => HostSelector::RunDir(dir),
+                (None, None, Some(name)) => HostSelector::Host(name),
+                (None, None, None) => HostSelector::TheOnlyOne,
             };
             let place = match (said.place.netns, said.place.pid, said.place.tap) {
                 (Some(netns), _, _) => Place::Netns(netns),
@@ -125,7 +125,7 @@ pub(crate) fn run(command: PortCommand) -> anyhow::Result<ExitCode> {
                 routes,
                 mtu,
             };
-            port_client::add(&whom, new, said.json)?;
+            client::port::add(&whom, new, said.json)?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -47,8 +47,8 @@ fn containers_reach_each_other_and_the_books_balance() {
 }
 
 #[test]
-fn killing_control_loses_no_ping_and_the_next_control_takes_over() {
-    if skip("killing_control_loses_no_ping_and_the_next_control_takes_over") {
+fn control_kill_loses_no_ping_successor_takes_over() {
+    if skip("control_kill_loses_no_ping_successor_takes_over") {
         return;
     }
     let rig = Rig::new("control", 2);
@@ -111,8 +111,8 @@ fn both_killed_leave_nothing_that_blocks_a_start() {
 }
 
 #[test]
-fn stopping_drains_and_leaves_no_socket_and_no_process() {
-    if skip("stopping_drains_and_leaves_no_socket_and_no_process") {
+fn daemon_stop_drains_leaves_no_socket_or_process() {
+    if skip("daemon_stop_drains_leaves_no_socket_or_process") {
         return;
     }
     let rig = Rig::new("stop", 2);
@@ -191,8 +191,8 @@ fn an_idle_host_sleeps_and_wakes_at_once() {
 }
 
 #[test]
-fn a_device_that_is_deleted_closes_its_port_and_no_other() {
-    if skip("a_device_that_is_deleted_closes_its_port_and_no_other") {
+fn deleted_device_closes_only_its_own_port() {
+    if skip("deleted_device_closes_only_its_own_port") {
         return;
     }
     let rig = Rig::new("gone", 3);

@@ -67,7 +67,7 @@ fn commands(readme: &str) -> Vec<String> {
 
 #[test]
 #[ignore = "live: needs root"]
-fn two_containers_and_their_hosts_reach_each_other_by_the_commands_of_the_readme() {
+fn readme_commands_connect_two_containers_and_hosts() {
     let here = |name: &&&str| Path::new("/run/netns").join(**name).exists();
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED live_readme: it makes network namespaces and needs root");

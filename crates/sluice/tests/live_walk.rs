@@ -5,7 +5,7 @@ use std::process::Command;
 
 #[test]
 #[ignore = "live: needs root"]
-fn every_table_is_as_it_should_be_after_every_step() {
+fn netvisor_walk_tables_correct_after_every_step() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED live_walk: it makes network namespaces and needs root");
         return;

@@ -63,7 +63,7 @@ fn the_same_seed_prints_the_same_rows() {
 }
 
 #[test]
-fn a_wrong_scenario_names_the_key_and_the_remedy() {
+fn sim_scenario_error_names_key_and_remedy() {
     let folder = Folder::new("wrong");
     let file = folder.path("wrong.toml");
     let good = "[sim]\nname = \"x\"\n[topology]\nkind = \"star\"\nhosts = 3\nlink_mbps = 1000\n\

@@ -87,7 +87,7 @@ fn answers_have_an_envelope_beside_their_keys() {
 }
 
 #[test]
-fn errors_are_objects_with_a_remedy_and_an_exit_code() {
+fn cli_json_error_has_remedy_and_exit_code() {
     let host = Host::new("errors");
     let (code, answer) = host.ask(&["vnet", "list", "--json"]);
     assert_eq!(code, Some(1));

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use sluice_base::FlowMatch;
+use sluice_cpus::cpu_list;
 use sluice_placement::Mode;
-use sluice_ports::cpu_list;
 
-use crate::device::Way;
+use crate::device::XdpMode;
 use crate::run;
 
 /// Arguments of `sluice steer`.
@@ -54,7 +54,7 @@ pub struct Arguments {
     pub drill_ms: Option<u32>,
     /// Way to run the XDP program, or RPS
     #[arg(long, value_enum, default_value = "auto")]
-    pub xdp: Way,
+    pub xdp: XdpMode,
     /// End after this many seconds; default: at Ctrl-C
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<u32>,

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 
-/// Way to steer packets.
+/// Method of steering packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Way {
+pub enum XdpMode {
     /// By the driver if it can, else by the kernel, else by RPS.
     Auto,
     /// By the driver.

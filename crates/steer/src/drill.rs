@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placed_buckets_take_turns_and_go_from_core_to_core() {
+    fn drill_moves_placed_buckets_round_robin_between_cores() {
         let mut drill = Drill::new(Duration::from_millis(1), vec![3, 5], 8);
         assert_eq!(drill.pick(|_| false), None);
         let picked: Vec<_> = (0..6).filter_map(|_| drill.pick(|at| at % 3 == 1)).collect();

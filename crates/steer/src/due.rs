@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_keeps_its_beat_and_makes_up_for_nothing() {
+    fn periodic_work_keeps_interval_without_catching_up() {
         let begin = Instant::now();
         let after = |ms| begin + Duration::from_millis(ms);
         let mut due = Due::new(begin, Duration::from_millis(100));

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, ensure};
-use sluice_api::placement::{Kept, POLICY_SIZE_MAX};
+use sluice_api::placement::{POLICY_SIZE_MAX, PolicyFile};
 
 /// Name of the file in the directory of a host.
 const NAME: &str = "placement.json";
@@ -23,7 +23,7 @@ pub(crate) enum Found {
     /// No change.
     Same,
     /// Another policy, or the first one.
-    New(Box<Kept>),
+    New(Box<PolicyFile>),
     /// No valid policy, and the reason.
     Nothing(String),
 }
@@ -81,11 +81,11 @@ fn looks_of(file: &Metadata) -> Looks {
     (file.dev(), file.ino(), file.size(), file.mtime(), file.mtime_nsec(), file.ctime_nsec())
 }
 
-fn read(path: &Path) -> anyhow::Result<Kept> {
+fn read(path: &Path) -> anyhow::Result<PolicyFile> {
     let mut bytes = Vec::new();
     File::open(path)?.take(SIZE_MAX as u64 + 1).read_to_end(&mut bytes)?;
     ensure!(bytes.len() <= SIZE_MAX, "more than {SIZE_MAX} bytes");
-    let kept: Kept = serde_json::from_slice(&bytes).context("this is no placement policy")?;
+    let kept: PolicyFile = serde_json::from_slice(&bytes).context("this is no placement policy")?;
     kept.stamped.policy.check().map_err(|error| anyhow!(error))?;
     Ok(kept)
 }

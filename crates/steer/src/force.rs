@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sluice_api::config::PlacementMode;
-use sluice_api::placement::{Kept, Stamp};
+use sluice_api::placement::{PolicyFile, PolicyVersion};
 use sluice_placement::Mode;
 
 use crate::cli::Arguments;
@@ -11,9 +11,9 @@ use crate::rules::Rules;
 
 /// Settings in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Force {
+pub(crate) struct EffectivePolicy {
     /// Stamp of the policy, or zero.
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: PolicyVersion,
     pub(crate) mode: Mode,
     /// Usable cores that get no work.
     pub(crate) excluded: BTreeSet<u16>,
@@ -22,13 +22,13 @@ pub(crate) struct Force {
     pub(crate) notes: Vec<String>,
 }
 
-impl Force {
+impl EffectivePolicy {
     /// Computes the settings for these cores.
-    pub(crate) fn new(arguments: &Arguments, kept: Option<&Kept>, usable: &[u16]) -> Self {
+    pub(crate) fn new(arguments: &Arguments, kept: Option<&PolicyFile>, usable: &[u16]) -> Self {
         let own =
             Rules { networks: !arguments.high.is_empty(), matches: arguments.high_flow.clone() };
-        let Some(Kept { host, stamped }) = kept else {
-            let (stamp, mode) = (Stamp::default(), arguments.mode);
+        let Some(PolicyFile { host, stamped }) = kept else {
+            let (stamp, mode) = (PolicyVersion::default(), arguments.mode);
             return Self { stamp, mode, excluded: BTreeSet::new(), rules: own, notes: Vec::new() };
         };
         let policy = stamped.policy.on(host);

@@ -9,13 +9,13 @@ use sluice_api::envelope::Envelope;
 use sluice_api::placement::{CpuStatus, PlaceStatus};
 use sluice_placement::{CoreIndex, Move, Placement, Share};
 
-use crate::force::Force;
+use crate::force::EffectivePolicy;
 use crate::placing::HIGH;
-use crate::stat::Did;
+use crate::stat::CoreTime;
 use crate::xdp::Counts;
 
 /// Maximum of moves listed one by one in a report.
-const MOVES_TOLD: usize = 8;
+const MOVES_LISTED: usize = 8;
 
 /// A core in a report; loads in hundredths of a core.
 #[derive(Clone, Debug, Serialize)]
@@ -55,10 +55,10 @@ fn percent(share: Share) -> f64 {
 
 impl State {
     pub(crate) fn of_cores(
-        force: &Force,
+        force: &EffectivePolicy,
         notes: Vec<String>,
         numbers: &[u16],
-        did: &BTreeMap<u16, Did>,
+        did: &BTreeMap<u16, CoreTime>,
         vcpus: &BTreeSet<u16>,
     ) -> Self {
         let of_core = |core: &u16| {
@@ -111,7 +111,7 @@ impl State {
         &self,
         device: &str,
         kind: &str,
-        force: &Force,
+        force: &EffectivePolicy,
         may: impl Fn(u16) -> bool,
     ) -> PlaceStatus {
         let cpu = |core: &CoreState| CpuStatus {
@@ -162,7 +162,7 @@ impl Report {
 
     pub(crate) fn moves(&mut self, moves: &[Move], numbers: &[u16]) {
         self.moved += moves.len();
-        let room = MOVES_TOLD.saturating_sub(self.moves.len());
+        let room = MOVES_LISTED.saturating_sub(self.moves.len());
         self.moves.extend(moves.iter().take(room).map(|change| {
             let core = numbers[change.core.index()];
             format!("bucket {} to core {core}: {}", change.entry.0, change.why)
@@ -265,15 +265,15 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_seen_enough_is_no_panic() {
+    fn report_to_closed_pipe_ends_without_panic() {
         for json in [true, false] {
             let lines = Arc::default();
             let out = Box::new(Head(1, Arc::clone(&lines)));
             let mut report = Report { out, ..Report::new(json) };
             report.say("begin").unwrap();
             let state = State { notes: vec!["a note".to_owned()], ..State::default() };
-            let mut told = (0..2).map(|_| report.tell(&state)).filter_map(Result::err);
-            let error = told.next().expect("two lines");
+            let mut errors = (0..2).map(|_| report.tell(&state)).filter_map(Result::err);
+            let error = errors.next().expect("two lines");
             assert!(is_closed(&error), "{error:#}");
             let first = if json { "{" } else { "begin\n" };
             assert!(lines.lock().unwrap().starts_with(first.as_bytes()));

@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(after.each_ref().map(|text| text.trim()), ["00000000", "00000004", "1"]);
     }
     #[test]
-    fn masks_are_put_back_if_one_cannot_be_written() {
+    fn rps_masks_restored_after_failed_write() {
         let root = queues("rps-fails");
         let mut rps = Rps::in_folder(&root).unwrap();
         // The queue that is written last.

@@ -7,24 +7,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use sluice_api::placement::{Kept, Stamp};
+use sluice_api::placement::{PolicyFile, PolicyVersion};
 use sluice_base::Priority;
+use sluice_cpus::{machines, topology};
 use sluice_placement::{
     Core, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Move, Placement, Share,
 };
-use sluice_ports::{machines, topology};
 
 use crate::cli::Arguments;
-use crate::device::{self, Way};
+use crate::device::{self, XdpMode};
 use crate::drill::Drill;
 use crate::due::Due;
 use crate::follow::{Follow, Found};
-use crate::force::Force;
+use crate::force::EffectivePolicy;
 use crate::placing::{self, HIGH, Plan};
 use crate::report::{self, Report, State, warn};
 use crate::rps::Rps;
 use crate::rules::{MATCHES_MAX, Rules};
-use crate::stat::{self, Did};
+use crate::stat::{self, CoreTime};
 use crate::status::StatusFile;
 use crate::waits::Waits;
 use crate::xdp::{Program, Settings, Work};
@@ -55,9 +55,9 @@ struct Steering<'a> {
     arguments: &'a Arguments,
     follow: Option<Follow>,
     status: Option<StatusFile>,
-    force: Force,
+    force: EffectivePolicy,
     /// Rules that the program does not take yet, and the stamp of their policy.
-    waiting: Option<(Rules, Stamp)>,
+    waiting: Option<(Rules, PolicyVersion)>,
     by: By,
     cores: stat::Cores,
     numbers: Vec<u16>,
@@ -76,7 +76,7 @@ struct Steering<'a> {
     last: Vec<Work>,
     looked: Instant,
     /// Use of each core in the last period.
-    did: BTreeMap<u16, Did>,
+    did: BTreeMap<u16, CoreTime>,
     /// Average cost of a packet.
     packet_ns: u64,
     vcpus: BTreeSet<u16>,
@@ -129,7 +129,7 @@ impl<'a> Steering<'a> {
         let usable = usable(arguments, &numbers)?;
         let mut follow = arguments.follow.as_deref().map(Follow::new);
         let kept = follow.as_mut().and_then(policy);
-        let mut force = Force::new(arguments, kept.as_deref(), &usable);
+        let mut force = EffectivePolicy::new(arguments, kept.as_deref(), &usable);
         let (buckets, device) = (arguments.buckets, arguments.device.as_str());
         // Matches may come later.
         let may_be_high = follow.is_some() || force.has_high();
@@ -231,13 +231,13 @@ impl<'a> Steering<'a> {
             self.set_rules(rules, stamp)?;
         }
         let Some(kept) = self.follow.as_mut().and_then(policy) else { return Ok(()) };
-        let mut wanted = Force::new(self.arguments, Some(&kept), &self.usable);
+        let mut wanted = EffectivePolicy::new(self.arguments, Some(&kept), &self.usable);
         self.by.note(&mut wanted);
         self.apply(wanted)
     }
 
     /// Puts other settings in force.
-    fn apply(&mut self, mut wanted: Force) -> anyhow::Result<()> {
+    fn apply(&mut self, mut wanted: EffectivePolicy) -> anyhow::Result<()> {
         let notes = self.notes();
         let (rules, stamp) = (wanted.rules.clone(), wanted.stamp);
         self.wants_high = wanted.has_high();
@@ -259,7 +259,7 @@ impl<'a> Steering<'a> {
     }
 
     /// Sets the flows of high priority, as soon as the program takes them.
-    fn set_rules(&mut self, rules: Rules, stamp: Stamp) -> anyhow::Result<()> {
+    fn set_rules(&mut self, rules: Rules, stamp: PolicyVersion) -> anyhow::Result<()> {
         self.waiting = None;
         if let By::Program(program) = &mut self.by
             && !program.set_rules(&rules)?
@@ -283,7 +283,7 @@ impl<'a> Steering<'a> {
         let old = std::mem::replace(&mut self.placement, placement);
         self.plan = plan;
         let moves = placing::carry_over(&old, &mut self.placement, self.force.mode);
-        self.carry_out(&moves)
+        self.apply_moves(&moves)
     }
 
     /// Deviations from the settings, with reasons.
@@ -310,7 +310,7 @@ impl<'a> Steering<'a> {
         }
     }
 
-    fn carry_out(&mut self, moves: &[Move]) -> anyhow::Result<()> {
+    fn apply_moves(&mut self, moves: &[Move]) -> anyhow::Result<()> {
         if let By::Program(program) = &mut self.by {
             for change in moves {
                 program.want(change.entry.0, self.numbers[change.core.index()])?;
@@ -384,7 +384,7 @@ impl<'a> Steering<'a> {
         if self.drill.is_none() {
             self.placement.period(&foreign, &loads, &mut moves);
         }
-        self.carry_out(&moves)
+        self.apply_moves(&moves)
     }
 
     /// Places buckets that had packets, and forgets silent ones of high priority, so that others
@@ -441,7 +441,7 @@ impl<'a> Steering<'a> {
 }
 
 /// Returns the followed policy, if it is another one than before; prints errors.
-fn policy(follow: &mut Follow) -> Option<Box<Kept>> {
+fn policy(follow: &mut Follow) -> Option<Box<PolicyFile>> {
     match follow.look() {
         Found::New(kept) => Some(kept),
         Found::Same => None,
@@ -453,7 +453,12 @@ fn policy(follow: &mut Follow) -> Option<Box<Kept>> {
 }
 
 /// All cores of this machine.
-fn all_cores(numbers: &[u16], usable: &[u16], force: &Force, vcpus: &BTreeSet<u16>) -> Vec<Core> {
+fn all_cores(
+    numbers: &[u16],
+    usable: &[u16],
+    force: &EffectivePolicy,
+    vcpus: &BTreeSet<u16>,
+) -> Vec<Core> {
     let core = |number: &u16| {
         let seat = topology::of_cpu(*number);
         Core {
@@ -483,7 +488,7 @@ impl By {
     }
 
     /// Notes settings that it does not support.
-    fn note(&self, wanted: &mut Force) {
+    fn note(&self, wanted: &mut EffectivePolicy) {
         if matches!(self, Self::Rps(_)) && wanted.has_high() {
             wanted.notes.push(NO_PRIORITY.to_owned());
         }
@@ -516,10 +521,10 @@ fn attach(arguments: &Arguments, cores: &[u16], high: u32, rules: &Rules) -> any
     };
     let rps = || Rps::new(device).map(By::Rps);
     match arguments.xdp {
-        Way::Native => program(true),
-        Way::Generic => program(false),
-        Way::Rps => rps(),
-        Way::Auto => {
+        XdpMode::Native => program(true),
+        XdpMode::Generic => program(false),
+        XdpMode::Rps => rps(),
+        XdpMode::Auto => {
             if !device::is_virtual(device)
                 && let Ok(by) = program(true)
             {
@@ -534,7 +539,7 @@ fn attach(arguments: &Arguments, cores: &[u16], high: u32, rules: &Rules) -> any
 }
 
 /// Updates the average cost of a packet: the kernel's time on all cores, over all packets.
-fn packet_cost(before: u64, did: &BTreeMap<u16, Did>, packets: &[u64], period_ns: u64) -> u64 {
+fn packet_cost(before: u64, did: &BTreeMap<u16, CoreTime>, packets: &[u64], period_ns: u64) -> u64 {
     let all: u64 = packets.iter().sum();
     // Too few to tell from other work.
     if all < 1_000 {
@@ -550,7 +555,7 @@ fn packet_cost(before: u64, did: &BTreeMap<u16, Did>, packets: &[u64], period_ns
 fn foreign(
     placement: &Placement,
     numbers: &[u16],
-    did: &BTreeMap<u16, Did>,
+    did: &BTreeMap<u16, CoreTime>,
     waits: &BTreeMap<u16, Share>,
 ) -> Vec<CoreLoad> {
     let of_core = |(at, number): (u16, &u16)| {

@@ -20,7 +20,7 @@ struct Ticks {
 
 /// Use of a core in a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Did {
+pub(crate) struct CoreTime {
     /// Programs, including machines.
     pub(crate) user: Share,
     /// The kernel, outside of soft interrupts, including the threads of CPU maps.
@@ -45,13 +45,13 @@ impl Cores {
     }
 
     /// Use of each core since the last look. A core that came meanwhile has none yet.
-    pub(crate) fn look(&mut self) -> anyhow::Result<BTreeMap<u16, Did>> {
+    pub(crate) fn look(&mut self) -> anyhow::Result<BTreeMap<u16, CoreTime>> {
         let (now, at) = (read()?, Instant::now());
         let period = u64::try_from((at - self.at).as_nanos()).unwrap_or(u64::MAX);
         let share = |ticks: u64| Share::of_period(ticks * 1_000_000_000 / TICKS, period);
         let did = now.iter().map(|(core, new)| {
             let old = self.last.get(core).copied().unwrap_or(*new);
-            let did = Did {
+            let did = CoreTime {
                 user: share(new.user.saturating_sub(old.user)),
                 kernel: share(new.kernel.saturating_sub(old.kernel)),
                 softirq: share(new.softirq.saturating_sub(old.softirq)),

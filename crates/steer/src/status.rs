@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_read_as_what_is_asked_for_and_goes_with_its_writer() {
+    fn steer_status_file_roundtrips_removed_on_drop() {
         let root = std::env::temp_dir().join(format!("sluice-status-{}", std::process::id()));
         fs::create_dir_all(&root).unwrap();
         let place =

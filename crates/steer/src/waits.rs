@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use sluice_cpus::machines::Vcpu;
 use sluice_placement::Share;
-use sluice_ports::machines::Vcpu;
 
 /// Reader of the delays.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_threads_of_a_core_waited_is_added_up() {
+    fn vcpu_waits_summed_per_core_as_share() {
         let root = std::env::temp_dir().join(format!("sluice-waits-{}", std::process::id()));
         let thread = |name: &str, core| Vcpu { path: root.join(name), core };
         let write = |name: &str, text: &str| {

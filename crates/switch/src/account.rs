@@ -1,12 +1,12 @@
-//! Accounting: charges frames to inputs and lanes, and ends them. This module only counts; it
-//! decides nothing.
+//! Accounting: charges frames to inputs and queue groups, and ends them. This module only counts;
+//! it decides nothing.
 
 use sluice_base::{DropReason, Full as BatchFull, PortId, Priority};
 
 use crate::common::Tag;
 use crate::inspect::Counter;
 use crate::place::{Full, Held};
-use crate::slots::Home;
+use crate::slots::BufferOwner;
 use crate::switch::Switch;
 
 /// Sums of frames of one input that a driver took one after the other out of one queue, before they
@@ -14,13 +14,22 @@ use crate::switch::Switch;
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     pub(crate) input: u16,
-    pub(crate) home: Home,
+    pub(crate) owner: BufferOwner,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
     /// Bytes of the frames on the wire.
     pub(crate) sent_bytes: u64,
-    /// True if the queue's [`Node::pooled_to`](crate::queues::Node::pooled_to) is among them.
-    pub(crate) pooled_to: bool,
+    /// True if the queue's [`Node::shared_cursor`](crate::queues::Node::shared_cursor) is among
+    /// them.
+    pub(crate) shared_cursor: bool,
+}
+
+impl Ends {
+    /// Returns the sums of no frame.
+    #[inline]
+    pub(crate) const fn new(input: u16, owner: BufferOwner) -> Self {
+        Self { input, owner, frames: 0, bytes: 0, sent_bytes: 0, shared_cursor: false }
+    }
 }
 
 impl<B> Switch<B> {
@@ -87,19 +96,19 @@ impl<B> Switch<B> {
     pub(crate) fn end(&mut self, index: u32) {
         let slot = self.slots.get(index);
         let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
-        match slot.home {
-            Home::Ring => {
+        match slot.owner {
+            BufferOwner::Ring => {
                 self.uncharge_input(input, bytes, priority);
                 self.inputs[usize::from(input)].unreclaimed += 1;
                 self.end_slot(index, input);
             }
-            Home::Output => {
+            BufferOwner::Output => {
                 self.inputs[usize::from(input)].unreclaimed += 1;
                 self.end_slot(index, input);
                 self.note_excess(input);
             }
-            Home::Pool => self.slots.stack_push(&mut self.pool_ended, index),
-            Home::Copy => self.end_copy(index),
+            BufferOwner::Pool => self.pool.push_ended(&mut self.slots, index),
+            BufferOwner::Copy => self.end_copy(index),
         }
     }
 
@@ -121,16 +130,16 @@ impl<B> Switch<B> {
         self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
     }
 
-    /// Returns the lane that a frame in a common queue of this port goes to.
+    /// Returns the queue group that a frame in a common queue of this port goes to.
     #[inline]
-    pub(crate) fn lane_of_tag(&self, port: usize, tag: Tag) -> u32 {
+    pub(crate) fn group_of_tag(&self, port: usize, tag: Tag) -> u32 {
         let port = &self.ports[port];
-        if port.has_bundles { tag.way.into() } else { port.lane }
+        if port.has_bundles { tag.source_or_group.into() } else { port.group }
     }
 
     /// Returns the source of a frame in a common queue of this port.
     pub(crate) fn source_of_tag(&self, port: usize, tag: Tag) -> u16 {
-        if self.ports[port].has_bundles { tag.input } else { tag.way }
+        if self.ports[port].has_bundles { tag.input } else { tag.source_or_group }
     }
 
     /// Counts and ends a frame that a driver took out of a common queue.
@@ -141,7 +150,7 @@ impl<B> Switch<B> {
         let i = &mut self.inputs[usize::from(input)];
         i.unreclaimed += 1;
         let pushed = i.ended.push(buf);
-        if tag.home == Home::Ring {
+        if tag.owner == BufferOwner::Ring {
             i.held.frames -= 1;
             i.held.bytes -= u64::from(bytes);
             if let Full::Pause(_) = i.full {
@@ -162,8 +171,8 @@ impl<B> Switch<B> {
         let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
         self.ledger.deliver(ends.input, priority, delivered);
         let i = &mut self.inputs[usize::from(ends.input)];
-        match ends.home {
-            Home::Ring => {
+        match ends.owner {
+            BufferOwner::Ring => {
                 i.unreclaimed += ends.frames;
                 i.held.frames -= ends.frames;
                 i.held.bytes -= ends.bytes;
@@ -172,11 +181,11 @@ impl<B> Switch<B> {
                     self.uncharge_paused(ends.input, held, priority);
                 }
             }
-            Home::Output => {
+            BufferOwner::Output => {
                 i.unreclaimed += ends.frames;
                 self.note_excess(ends.input);
             }
-            Home::Pool | Home::Copy => {}
+            BufferOwner::Pool | BufferOwner::Copy => {}
         }
     }
 
@@ -186,33 +195,17 @@ impl<B> Switch<B> {
         let i = &mut self.inputs[usize::from(input)];
         let excess = (i.held.frames + i.unreclaimed).saturating_sub(i.slots_max());
         if excess != i.excess {
-            self.excess = self.excess - i.excess + excess;
+            self.slots.change_excess(i.excess, excess);
             i.excess = excess;
         }
-    }
-
-    /// Returns true if one more lossy frame in a buffer would take a slot that was promised to an
-    /// input. Without excess the limits of the buffers prevent that.
-    #[inline]
-    pub(crate) fn slots_are_short(&self) -> bool {
-        self.excess > 0 && self.slots.free_count() < self.slots_reserved
-    }
-
-    /// Returns the number of lossy frames that may be buffered before slots are short.
-    #[inline]
-    pub(crate) fn slots_to_spare(&self) -> u32 {
-        if self.excess == 0 {
-            return u32::MAX;
-        }
-        self.slots.free_count().saturating_sub(self.slots_reserved)
     }
 
     /// Frees the memory of a handle of the host pool that goes back.
     pub(crate) fn leave_pool(&mut self, index: u32) {
         let slot = self.slots.get(index);
-        if slot.home != Home::Pool {
+        if slot.owner != BufferOwner::Pool {
             // The slot was the body of copies.
-            self.bodies -= 1;
+            self.pool.sub_body();
             return;
         }
         self.leave_part(index);
@@ -225,7 +218,7 @@ impl<B> Switch<B> {
         self.slots.give_back(index);
         self.slots.get_mut(body).shared -= 1;
         if self.slots.get(body).shared == 0 {
-            self.slots.stack_push(&mut self.pool_ended, body);
+            self.pool.push_ended(&mut self.slots, body);
         }
     }
 
@@ -242,7 +235,7 @@ impl<B> Switch<B> {
     pub(crate) fn drop_loose(&mut self, buf: B, tag: Tag, priority: u8, reason: DropReason) {
         let (input, bytes) = (tag.input, u32::from(tag.bytes));
         self.ledger.drop(input, priority, reason, Counter::of(bytes));
-        if tag.home == Home::Ring {
+        if tag.owner == BufferOwner::Ring {
             self.uncharge_input(input, bytes, priority);
         }
         self.end_handle(input, buf);
@@ -276,38 +269,38 @@ impl<B> Switch<B> {
         self.count_drop(body, reason);
     }
 
-    /// Charges a frame to its lane when it is queued.
+    /// Charges a frame to its queue group when it is queued.
     #[inline]
-    pub(crate) fn charge_lane(&mut self, lane: u32, bytes: u32, home: Home) {
-        self.charge_lane_all(lane, Held { frames: 1, bytes: u64::from(bytes) }, home);
+    pub(crate) fn charge_group(&mut self, group: u32, bytes: u32, owner: BufferOwner) {
+        self.charge_group_all(group, Held { frames: 1, bytes: u64::from(bytes) }, owner);
     }
 
-    /// Charges frames to their lane when they are queued.
+    /// Charges frames to their queue group when they are queued.
     #[inline]
-    pub(crate) fn charge_lane_all(&mut self, lane: u32, sum: Held, home: Home) {
-        let lane = &mut self.lanes[lane as usize];
-        lane.frames += sum.frames;
-        lane.bytes += sum.bytes;
-        lane.marks.rise(lane.frames, lane.bytes);
-        if home == Home::Output {
-            lane.room.frames -= sum.frames;
-            lane.room.bytes -= sum.bytes;
-        } else if home == Home::Copy {
-            lane.copies += sum.frames;
+    pub(crate) fn charge_group_all(&mut self, group: u32, sum: Held, owner: BufferOwner) {
+        let group = &mut self.groups[group as usize];
+        group.frames += sum.frames;
+        group.bytes += sum.bytes;
+        group.marks.rise(group.frames, group.bytes);
+        if owner == BufferOwner::Output {
+            group.room.frames -= sum.frames;
+            group.room.bytes -= sum.bytes;
+        } else if owner == BufferOwner::Copy {
+            group.copies += sum.frames;
         }
     }
 
     /// Takes the charge of a frame back when it is dequeued.
     #[inline]
-    pub(crate) fn uncharge_lane(&mut self, lane: u32, bytes: u32, home: Home) {
-        let lane = &mut self.lanes[lane as usize];
-        lane.frames -= 1;
-        lane.bytes -= u64::from(bytes);
-        if home == Home::Output {
-            lane.room.frames += 1;
-            lane.room.bytes += u64::from(bytes);
-        } else if home == Home::Copy {
-            lane.copies -= 1;
+    pub(crate) fn uncharge_group(&mut self, group: u32, bytes: u32, owner: BufferOwner) {
+        let group = &mut self.groups[group as usize];
+        group.frames -= 1;
+        group.bytes -= u64::from(bytes);
+        if owner == BufferOwner::Output {
+            group.room.frames += 1;
+            group.room.bytes += u64::from(bytes);
+        } else if owner == BufferOwner::Copy {
+            group.copies -= 1;
         }
     }
 }

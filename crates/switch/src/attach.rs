@@ -1,48 +1,48 @@
 //! Ports that attach while the switch runs.
 //!
 //! **Aim.** A container or a VM gets a port when it starts, and the next one can have it when it
-//! ends. A port allocates no memory: it takes a *bay*, a place of the port table whose inputs, lane
-//! and queues were made by [`Switch::new`], for the ports of the configuration or for its spare
-//! ones.
+//! ends. A port allocates no memory: it takes a *spare port*, a place of the port table whose
+//! inputs, queue group and queues were made by [`Switch::new`], for the ports of the configuration
+//! or for its spare ones.
 //!
 //! ```text
 //!                attach                     detach
 //!      FREE ───────────────> ATTACHED ───────────────> DETACHED
-//!       ^ spare bays          ^ ports of the               │
+//!       ^ spare ports         ^ ports of the               │
 //!       │ begin here            configuration begin here   │
-//!       └── its driver has all its handles back, and what ─┘
-//!           it had spilled was delivered
+//!       └── its driver has all its handles back, and its ──┘
+//!           frames in the shared buffer are delivered
 //! ```
 //!
 //! **Detached ports.** `detach` ends the frames of a port and those for it, and removes every
-//! reference to it: its membership, its addresses in the forwarding table, its bindings, events
-//! about it. Its counters can be read until the bay is reused. The bay is not reused while a frame
-//! or a handle of the old port is in the switch, since it would go back to the wrong driver, count
-//! for the wrong port, or be taken for one of the new port. When the new port comes, the counters
-//! of the old one are added to those of all ports that are gone, which are kept under
-//! [`Switch::pool_input`], and the new port starts at zero.
+//! reference to it: its membership, its addresses in the forwarding table (FDB), its bindings,
+//! events about it. Its counters can be read until the spare port is reused. The spare port is not
+//! reused while a frame or a handle of the old port is in the switch, since it would go back to the
+//! wrong driver, count for the wrong port, or be taken for one of the new port. When the new port
+//! comes, the counters of the old one are added to those of all ports that are gone, which are kept
+//! under [`Switch::pool_input`], and the new port starts at zero.
 //!
-//! **Port numbers.** The free bay that was left longest ago is used first, so that a number does
-//! not come back at once. A command applies to the port that has the number when the command is
-//! executed: after detaching a port, send no more commands for it.
+//! **Port numbers.** The free spare port that was left longest ago is used first, so that a number
+//! does not come back at once. A command applies to the port that has the number when the command
+//! is executed: after detaching a port, send no more commands for it.
 //!
 //! **Limits.** Only access ports attach: an underlay port has tunnels, which the configuration
-//! fixes. A bay takes a port of at most the queues and limits that it was made for.
+//! fixes. A spare port takes a port of at most the queues and limits that it was made for.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 use core::mem;
 
 use sluice_base::{Buf, ByteCount, InputId, Nanos, PortId, Priority, VnetId};
 
-use crate::build::{common_max, make_port, make_port_lane, own_slots, priorities_of};
+use crate::build::{make_port, make_port_group, own_slots, priorities_of};
+use crate::common::CommonMax;
 use crate::config::{ConfigError, Limit, PortConfig, PortRole, SpareConfig, SwitchConfig};
 use crate::inspect::{Counter, Marks};
 use crate::mac_table;
 use crate::place::{Full, Gate, Input};
 use crate::receive::NO_PORT;
 use crate::slots::NIL;
-use crate::spill::Share;
-use crate::surface::{LaneKind, Notice, PuntFrom};
+use crate::surface::{Notice, PuntFrom, QueueGroupKind};
 use crate::switch::Switch;
 use crate::validate;
 
@@ -55,16 +55,16 @@ pub enum AttachError {
     /// The configuration of the port is invalid; the number of the port in the error has no
     /// meaning.
     Config(ConfigError),
-    /// No bay, free or not, was made for so many queues or such limits.
+    /// No spare port, free or not, was made for so many queues or such limits.
     TooLarge,
-    /// Every bay that the port fits in is in use.
+    /// Every spare port that the port fits in is in use.
     Full,
-    /// As `Full`, but some of these ports were detached. A bay is free once the handles of its port
-    /// are reclaimed and its spilled frames are delivered. Try again then.
+    /// As `Full`, but some of these ports were detached. A spare port is free once the handles of
+    /// its port are reclaimed and its frames in the shared buffer are delivered. Try again then.
     Busy,
 }
 
-/// The state of a bay.
+/// The state of a spare port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortState {
     /// There is no port. One may be attached.
@@ -75,9 +75,13 @@ pub enum PortState {
     Detached,
 }
 
-/// Size of a bay, and the moment of its last change.
+/// Spare ports by port: limits of a port that may attach there.
+#[derive(Debug)]
+pub(crate) struct SparePorts(Box<[SparePort]>);
+
+/// Size of a spare port, and the moment of its last change.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bay {
+struct SparePort {
     is_access: bool,
     queues: u8,
     input: Limit,
@@ -88,7 +92,7 @@ pub(crate) struct Bay {
     since: Nanos,
 }
 
-impl Bay {
+impl SparePort {
     fn takes(&self, port: &PortConfig) -> bool {
         let fits =
             |limit: Limit, most: Limit| limit.frames <= most.frames && limit.bytes <= most.bytes;
@@ -100,16 +104,19 @@ impl Bay {
     }
 }
 
-pub(crate) fn make_bays(config: &SwitchConfig, now: Nanos) -> Vec<Bay> {
-    let bay = |port: &PortConfig| Bay {
-        is_access: matches!(port.role, PortRole::Access { .. }),
-        queues: port.queues,
-        input: port.input,
-        own_slots: own_slots(port.input.frames, port.input_full),
-        output: port.output,
-        since: now,
-    };
-    config.ports.iter().map(bay).collect()
+impl SparePorts {
+    /// Returns a spare port in the place of each port of the configuration.
+    pub(crate) fn new(config: &SwitchConfig, now: Nanos) -> Self {
+        let spare_port = |port: &PortConfig| SparePort {
+            is_access: matches!(port.role, PortRole::Access { .. }),
+            queues: port.queues,
+            input: port.input,
+            own_slots: own_slots(port.input.frames, port.input_full),
+            output: port.output,
+            since: now,
+        };
+        Self(config.ports.iter().map(spare_port).collect())
+    }
 }
 
 impl<B: Buf> Switch<B> {
@@ -124,19 +131,19 @@ impl<B: Buf> Switch<B> {
         let PortRole::Access { vnet } = port.role else { return Err(AttachError::NotAccess) };
         validate::check_port(self.vnets.len(), PortId(NO_PORT), port)
             .map_err(AttachError::Config)?;
-        let id = self.free_bay(port)?;
+        let id = self.free_spare_port(port)?;
         self.occupy(id, port, vnet);
-        self.bays[id.index()].since = now;
+        self.spare_ports.0[id.index()].since = now;
         self.inputs_changed();
         self.ports[id.index()].careful = self.is_careful(id.index());
         Ok(id)
     }
 
-    /// Returns the state of a bay. The call is cheap while its port is attached; otherwise it walks
-    /// the queues.
+    /// Returns the state of a spare port. The call is cheap while its port is attached; otherwise
+    /// it walks the queues.
     ///
     /// # Panics
-    /// If there is no such bay.
+    /// If there is no such spare port.
     #[must_use]
     pub fn port_state(&self, port: PortId) -> PortState {
         match self.ports[port.index()].detached {
@@ -146,13 +153,15 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Returns the free bay that was left longest ago, of those that the port fits in.
-    fn free_bay(&self, port: &PortConfig) -> Result<PortId, AttachError> {
+    /// Returns the free spare port that was left longest ago, of those that the port fits in.
+    fn free_spare_port(&self, port: &PortConfig) -> Result<PortId, AttachError> {
         let (mut found, mut error) = (None, AttachError::TooLarge);
-        for (at, bay) in self.bays.iter().enumerate().filter(|(_, bay)| bay.takes(port)) {
+        for (at, spare_port) in
+            self.spare_ports.0.iter().enumerate().filter(|(_, spare_port)| spare_port.takes(port))
+        {
             let id = PortId::from_index(at);
             match self.port_state(id) {
-                PortState::Free => found = found.into_iter().chain([(bay.since, id)]).min(),
+                PortState::Free => found = found.into_iter().chain([(spare_port.since, id)]).min(),
                 PortState::Detached => error = AttachError::Busy,
                 PortState::Attached if error == AttachError::TooLarge => error = AttachError::Full,
                 PortState::Attached => {}
@@ -164,7 +173,7 @@ impl<B: Buf> Switch<B> {
     /// Returns true if no frame and no handle of a detached port is in the switch.
     fn has_left(&self, port: PortId) -> bool {
         let first = usize::from(self.ports[port.index()].first_input);
-        let inputs = first..first + usize::from(self.bays[port.index()].queues);
+        let inputs = first..first + usize::from(self.spare_ports.0[port.index()].queues);
         let is_clear = |input: &Input<B>| {
             input.unreclaimed == 0
                 && input.held.frames == 0
@@ -180,12 +189,12 @@ impl<B: Buf> Switch<B> {
             })
     }
 
-    /// Puts a port into a free bay.
+    /// Puts a port into a free spare port.
     fn occupy(&mut self, id: PortId, port: &PortConfig, vnet: VnetId) {
         let at = id.index();
-        let (lane, first) = (self.ports[at].lane, self.ports[at].first_input);
-        self.ports[at] = make_port(port, lane, first);
-        let old = mem::replace(&mut self.lanes[lane as usize], make_port_lane(id, port));
+        let (group, first) = (self.ports[at].group, self.ports[at].first_input);
+        self.ports[at] = make_port(port, group, first);
+        let old = mem::replace(&mut self.groups[group as usize], make_port_group(id, port));
         debug_assert!(old.frames == 0 && old.parked == NIL && old.copies == 0, "{old:?}");
         self.busy.remove(at);
         for priority in Priority::all() {
@@ -195,7 +204,7 @@ impl<B: Buf> Switch<B> {
             class.deficit = 0;
             class.sent = Counter::default();
         }
-        for queue in 0..self.bays[at].queues {
+        for queue in 0..self.spare_ports.0[at].queues {
             let input = first + u16::from(queue);
             self.close_books(input);
             let input = &mut self.inputs[usize::from(input)];
@@ -210,7 +219,7 @@ impl<B: Buf> Switch<B> {
                 (Limit { frames: 0, bytes: ByteCount::ZERO }, Full::Wait)
             };
         }
-        self.watch[at].restart(port.sources);
+        self.sources.restart(at, port.sources);
         self.control.restart(at);
         let members = &mut self.vnets[vnet.index()].members;
         members.insert(members.partition_point(|member| *member < id.0), id.0);
@@ -226,21 +235,21 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn leave(&mut self, now: Nanos, port: PortId) {
         let at = port.index();
         if !mem::replace(&mut self.ports[at].detached, true) {
-            self.bays[at].since = now;
+            self.spare_ports.0[at].since = now;
         }
-        let lane = self.ports[at].lane;
-        if self.bays[at].is_access {
+        let group = self.ports[at].group;
+        if self.spare_ports.0[at].is_access {
             self.leave_vnet(port);
-            self.chip.remove_value(lane);
+            self.fdb.remove_group(group);
         }
-        let l = &mut self.lanes[lane as usize];
+        let l = &mut self.groups[group as usize];
         if l.gate == Gate::Timed {
             l.gate = Gate::Open;
-            self.timed.retain(|timed| *timed != lane);
-            self.ports[at].timed_lanes -= 1;
+            self.lists.remove_timed(group);
+            self.ports[at].timed_groups -= 1;
         }
-        let sources = self.watch[at].sources();
-        self.watch[at].restart(sources);
+        let sources = self.sources.of(at);
+        self.sources.restart(at, sources);
         self.forget_notices(now, port);
         self.inputs_changed();
     }
@@ -252,8 +261,8 @@ impl<B: Buf> Switch<B> {
         let inputs = &self.inputs;
         let is_its = |input: InputId| inputs[input.index()].port == port.0;
         self.control.forget(port.0, is_its);
-        let (pending, lanes) = (&mut self.pending, &mut self.lanes);
-        self.notices.retain(|notice| {
+        let (fdb, groups) = (&mut self.fdb, &mut self.groups);
+        self.control.retain_misses(|notice| {
             let Notice::Miss { vnet, mac, from: PuntFrom::Input(input), .. } = notice else {
                 return true;
             };
@@ -261,8 +270,8 @@ impl<B: Buf> Switch<B> {
                 return true;
             }
             // Frames of other ports may wait for the same address: the miss is reported again.
-            if let Some(lane) = pending.lookup(mac_table::key(vnet.0, *mac)) {
-                lanes[lane as usize].punt_at = now;
+            if let Some(group) = fdb.pending(mac_table::key(vnet.0, *mac)) {
+                groups[group as usize].punt_at = now;
             }
             false
         });
@@ -272,22 +281,24 @@ impl<B: Buf> Switch<B> {
     /// detachment.
     pub(crate) fn forget_questions(&mut self, now: Nanos) {
         let mut at = 0;
-        while let Some(&lane) = self.waiting_lanes.get(at) {
-            let l = &self.lanes[lane as usize];
+        while let Some(&group) = self.lists.waiting().get(at) {
+            let l = &self.groups[group as usize];
             match l.kind {
-                // `reject` takes the lane out of the list, so `at` is the next one.
-                LaneKind::Unresolved(vnet, mac) if l.parked == NIL => self.reject(now, vnet, mac),
+                // `reject` takes the queue group out of the list, so `at` is the next one.
+                QueueGroupKind::Unresolved(vnet, mac) if l.parked == NIL => {
+                    self.reject(now, vnet, mac)
+                }
                 _ => at += 1,
             }
         }
     }
 
-    /// Marks the spare bays, which are the last ones, as free.
+    /// Marks the spare ports, which are the last ones, as free.
     pub(crate) fn leave_free(&mut self, spare: Option<&SpareConfig>) {
         let spare = spare.map_or(0, |spare| usize::from(spare.ports));
         for at in self.ports.len() - spare..self.ports.len() {
             self.ports[at].detached = true;
-            self.lanes[at].plain = false;
+            self.groups[at].plain = false;
             self.leave_vnet(PortId::from_index(at));
         }
         self.inputs_changed();
@@ -307,8 +318,8 @@ impl<B: Buf> Switch<B> {
             input.limit.frames > 0 && port.is_none_or(|port| !port.detached)
         };
         let inputs = self.inputs.iter().filter(is_live);
-        self.common_max = common_max(ports, inputs.clone());
-        self.share_min = Share::least(inputs, self.pair_share);
+        self.common_max = CommonMax::of(ports, inputs.clone());
+        self.pair_share.inputs_changed(inputs);
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Balance {
     pub copied: u64,
     /// Frames taken by an output driver.
     pub delivered: u64,
-    /// Flow control frames that the switch obeyed, and ARP and ND that its control plane took.
+    /// Flow control frames that the switch applied, and ARP and ND that its control plane took.
     pub consumed: u64,
     /// Frames in the switch.
     pub resident: u64,
@@ -104,7 +104,7 @@ impl<B> Switch<B> {
             count(input.awaiting);
             count(input.deferred);
         }
-        for slot in self.slots.lent() {
+        for slot in self.slots.remote() {
             resident[row(slot.input, slot.priority)].add(slot.bytes);
         }
         let mut rows = Vec::new();

@@ -17,8 +17,8 @@ use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::Held;
 use crate::receive::Arrival;
-use crate::slots::{Home, List, NIL};
-use crate::surface::LaneKind;
+use crate::slots::{BufferOwner, List, NIL};
+use crate::surface::QueueGroupKind;
 use crate::switch::{BATCH_MAX, Switch};
 use crate::tunnel::OUTER_BYTES;
 
@@ -27,26 +27,26 @@ const BATCH: usize = BATCH_MAX as usize;
 const PLAIN_STRIP: u8 = 50;
 const _: () = assert!(OUTER_BYTES == PLAIN_STRIP as u32);
 
-/// Lane and priority of each frame of a batch, in one number, looked up before any of them is
-/// queued.
+/// Queue group and priority of each frame of a batch, in one number, looked up before any of them
+/// is queued.
 struct Outlook([u32; BATCH]);
 
 /// Mark of a frame that takes the slow path.
-const LONG_WAY: u32 = u32::MAX;
-/// Shift of a lane's number, which stands above its frame's priority.
-const LANE_SHIFT: u32 = Priority::COUNT.ilog2();
+const SLOW_PATH: u32 = u32::MAX;
+/// Shift of a queue group's number, which stands above its frame's priority.
+const GROUP_SHIFT: u32 = Priority::COUNT.ilog2();
 
 impl Outlook {
     #[inline]
     fn of(&self, at: usize) -> u32 {
-        self.0.get(at).copied().unwrap_or(LONG_WAY)
+        self.0.get(at).copied().unwrap_or(SLOW_PATH)
     }
 
-    /// Returns the number of successive frames from `at` on with the same lane and priority.
+    /// Returns the number of successive frames from `at` on with the same queue group and priority.
     #[inline]
     fn run(&self, at: usize) -> usize {
         let Some((first, rest)) = self.0.get(at..).and_then(<[u32]>::split_first) else { return 0 };
-        1 + rest.iter().take_while(|way| *way == first).count()
+        1 + rest.iter().take_while(|destination| *destination == first).count()
     }
 }
 
@@ -56,7 +56,7 @@ struct Tally {
     input: u16,
     vnet: u16,
     priority: Priority,
-    home: Home,
+    owner: BufferOwner,
     /// Index of the first class of the priority.
     classes: usize,
     received: Counter,
@@ -79,15 +79,16 @@ impl<B: Buf> Switch<B> {
         let mut tally = self.tally(input, vnet, Priority::ZERO);
         // No frame passes one that could not be queued.
         let mut blocked = !self.inputs[usize::from(input)].deferred.is_empty();
-        // The lane of a local port has the port's number; the lanes of tunnels follow.
-        let ways_local = self.ports.len() << LANE_SHIFT;
+        // The queue group of a local port has the port's number; the queue groups of tunnels
+        // follow.
+        let local_end = self.ports.len() << GROUP_SHIFT;
         let mut at = 0;
         let count = batch.len();
         let mut frames = batch.drain();
         while at < count {
-            let way = outlook.of(at);
-            if way as usize >= ways_local || blocked {
-                if way != LONG_WAY && !blocked {
+            let destination = outlook.of(at);
+            if destination as usize >= local_end || blocked {
+                if destination != SLOW_PATH && !blocked {
                     at += self.receive_tunnel(&outlook, at, &mut tally, &mut frames);
                     continue;
                 }
@@ -98,21 +99,21 @@ impl<B: Buf> Switch<B> {
                 at += 1;
                 continue;
             }
-            let priority = Priority::from_low_bits((way & 7) as u8);
+            let priority = Priority::from_low_bits((destination & 7) as u8);
             if priority != tally.priority {
                 self.book(&mut tally);
                 tally = self.tally(input, vnet, priority);
             }
-            let lane = way >> LANE_SHIFT;
-            // The lane of a local port has the port's number.
-            let out = lane as usize;
+            let group = destination >> GROUP_SHIFT;
+            // The queue group of a local port has the port's number.
+            let out = group as usize;
             if self.classes[tally.classes + out].common_room(self.common_max) > 0 {
                 let Some(buf) = frames.next() else { break };
-                self.receive_common(lane, out, input, &mut tally, buf);
+                self.receive_common(group, out, input, &mut tally, buf);
                 at += 1;
             } else {
                 let run = outlook.run(at);
-                self.receive_leaf(lane, &mut tally, frames.by_ref().take(run));
+                self.receive_leaf(group, &mut tally, frames.by_ref().take(run));
                 at += run;
             }
         }
@@ -121,24 +122,36 @@ impl<B: Buf> Switch<B> {
 
     #[inline]
     fn tally(&self, input: u16, vnet: u16, priority: Priority) -> Tally {
-        let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
+        let owner = if self.services.lossless().contains(priority) {
+            BufferOwner::Ring
+        } else {
+            BufferOwner::Output
+        };
         let classes = self.class_of(0, priority.index());
-        Tally { input, vnet, priority, home, classes, received: Counter::default() }
+        Tally { input, vnet, priority, owner, classes, received: Counter::default() }
     }
 
-    /// Puts a frame into the common queue of port `out`, which has room. `way` goes into its tag.
+    /// Puts a frame into the common queue of port `out`, which has room. `source_or_group` goes
+    /// into its tag.
     #[inline(always)]
-    fn receive_common(&mut self, lane: u32, out: usize, way: u16, tally: &mut Tally, buf: B) {
-        let (input, home) = (tally.input, tally.home);
+    fn receive_common(
+        &mut self,
+        group: u32,
+        out: usize,
+        source_or_group: u16,
+        tally: &mut Tally,
+        buf: B,
+    ) {
+        let (input, owner) = (tally.input, tally.owner);
         let bytes = buf.plain_size();
         tally.received.add(bytes);
-        #[expect(clippy::cast_possible_truncation, reason = "a plain lane takes it")]
-        let tag = Tag { bytes: bytes as u16, input, way, strip: 0, home };
-        if home == Home::Output && self.output_is_full(lane, bytes) {
+        #[expect(clippy::cast_possible_truncation, reason = "a plain group takes it")]
+        let tag = Tag { bytes: bytes as u16, input, source_or_group, strip: 0, owner };
+        if owner == BufferOwner::Output && self.output_is_full(group, bytes) {
             self.drop_loose(buf, tag, tally.priority.get(), DropReason::OutputFull);
             return;
         }
-        self.charge_lane(lane, bytes, home);
+        self.charge_group(group, bytes, owner);
         let common = &mut self.classes[tally.classes + out].common;
         let first = common.is_empty();
         common.push(buf, tag);
@@ -148,7 +161,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Queues the frame at `at`, which goes to a tunnel. If it goes into a source's queue, queues
-    /// the next frames for the same lane as well. Returns the number of frames.
+    /// the next frames for the same queue group as well. Returns the number of frames.
     #[inline(never)]
     fn receive_tunnel(
         &mut self,
@@ -157,21 +170,22 @@ impl<B: Buf> Switch<B> {
         tally: &mut Tally,
         frames: &mut impl Iterator<Item = B>,
     ) -> usize {
-        let way = outlook.of(at);
-        let (lane, priority) = (way >> LANE_SHIFT, Priority::from_low_bits((way & 7) as u8));
+        let destination = outlook.of(at);
+        let (group, priority) =
+            (destination >> GROUP_SHIFT, Priority::from_low_bits((destination & 7) as u8));
         if priority != tally.priority {
             self.book(tally);
             *tally = self.tally(tally.input, tally.vnet, priority);
         }
-        let out = usize::from(self.lanes[lane as usize].port);
+        let out = usize::from(self.groups[group as usize].port);
         if self.classes[tally.classes + out].common_room(self.common_max) == 0 {
             let run = outlook.run(at);
-            self.receive_leaf(lane, tally, frames.take(run));
+            self.receive_leaf(group, tally, frames.take(run));
             return run;
         }
         if let Some(buf) = frames.next() {
-            #[expect(clippy::cast_possible_truncation, reason = "a plain lane has such a number")]
-            self.receive_common(lane, out, lane as u16, tally, buf);
+            #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
+            self.receive_common(group, out, group as u16, tally, buf);
         }
         1
     }
@@ -188,10 +202,10 @@ impl<B: Buf> Switch<B> {
         let Some((dst, priority)) = classify::plain(buf.head(), self.marking(port)) else {
             return Err(buf);
         };
-        let Some(lane) = self.chip.lookup(mac_table::key_of(vnet, dst)) else { return Err(buf) };
+        let Some(group) = self.fdb.lookup(mac_table::key_of(vnet, dst)) else { return Err(buf) };
         let mut tally = self.tally(input, vnet, Priority::from_low_bits(priority));
-        let out = usize::from(self.lanes[lane as usize].port);
-        if buf.plain_size() > self.plain_size_max(port, lane)
+        let out = usize::from(self.groups[group as usize].port);
+        if buf.plain_size() > self.plain_size_max(port, group)
             || !self.inputs[usize::from(input)].deferred.is_empty()
         {
             return Err(buf);
@@ -201,12 +215,12 @@ impl<B: Buf> Switch<B> {
             self.book(&mut tally);
             let priority = tally.priority;
             let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-            self.queue_one(input, lane, &arrival, tally.home, buf);
+            self.queue_one(input, group, &arrival, tally.owner, buf);
             return Ok(());
         }
-        #[expect(clippy::cast_possible_truncation, reason = "a plain lane has such a number")]
-        let way = if out == lane as usize { input } else { lane as u16 };
-        self.receive_common(lane, out, way, &mut tally, buf);
+        #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
+        let source_or_group = if out == group as usize { input } else { group as u16 };
+        self.receive_common(group, out, source_or_group, &mut tally, buf);
         self.book(&mut tally);
         Ok(())
     }
@@ -226,34 +240,38 @@ impl<B: Buf> Switch<B> {
             return Err(buf);
         };
         let priority = Priority::from_low_bits(frame.priority);
-        let Some((vnet, tunnel, source, lane)) = self.place_of_plain(input, port, &frame) else {
+        let Some((vnet, tunnel, source, group)) = self.place_of_plain(input, port, &frame) else {
             return Err(buf);
         };
-        let l = &self.lanes[lane as usize];
+        let l = &self.groups[group as usize];
         let (out, size_max) = (usize::from(l.port), u32::from(l.plain_size_max));
         let class = self.class_of(out, priority.index());
         let Ok(size) = u16::try_from(bytes) else { return Err(buf) };
         if bytes > size_max + OUTER_BYTES {
             return Err(buf);
         }
-        let home = if self.lossless.contains(priority) { Home::Ring } else { Home::Output };
+        let owner = if self.services.lossless().contains(priority) {
+            BufferOwner::Ring
+        } else {
+            BufferOwner::Output
+        };
         self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)].received.add(bytes);
-        let tag = Tag { bytes: size, input, way: source, strip: PLAIN_STRIP, home };
+        let tag = Tag { bytes: size, input, source_or_group: source, strip: PLAIN_STRIP, owner };
         self.ledger.receive(input, frame.priority, Counter::of(bytes));
-        if home == Home::Ring {
+        if owner == BufferOwner::Ring {
             let sum = Counter { frames: 1, bytes: bytes.into() };
             self.charge_input_all(input, frame.priority, sum);
         }
         if self.classes[class].common_room(self.common_max) == 0 {
             let arrival = Arrival { source, vnet, strip: PLAIN_STRIP.into(), priority, ecn: None };
-            self.queue_one(input, lane, &arrival, home, buf);
+            self.queue_one(input, group, &arrival, owner, buf);
             return Ok(());
         }
-        if home == Home::Output && self.output_is_full(lane, bytes) {
+        if owner == BufferOwner::Output && self.output_is_full(group, bytes) {
             self.drop_loose(buf, tag, frame.priority, DropReason::OutputFull);
             return Ok(());
         }
-        self.charge_lane(lane, bytes, home);
+        self.charge_group(group, bytes, owner);
         self.classes[class].common.push(buf, tag);
         self.mark_active(out, priority.index());
         Ok(())
@@ -261,20 +279,20 @@ impl<B: Buf> Switch<B> {
 
     /// Puts a frame that is charged to its input already into the queue of its source.
     #[inline(never)]
-    fn queue_one(&mut self, input: u16, lane: u32, arrival: &Arrival, home: Home, buf: B) {
+    fn queue_one(&mut self, input: u16, group: u32, arrival: &Arrival, owner: BufferOwner, buf: B) {
         let bytes = buf.plain_size();
-        let slot = self.new_slot(input, arrival, home, buf);
-        if home == Home::Output && self.output_is_full(lane, bytes) {
+        let slot = self.new_slot(input, arrival, owner, buf);
+        if owner == BufferOwner::Output && self.output_is_full(group, bytes) {
             self.drop_frame(slot, DropReason::OutputFull);
             return;
         }
-        self.charge_lane(lane, bytes, home);
-        self.enqueue_leaf(slot, lane);
+        self.charge_group(group, bytes, owner);
+        self.enqueue_leaf(slot, group);
     }
 
     /// Returns the network of a frame of the underlay, its tunnel, the source number of the tunnel,
-    /// and the frame's lane, if the frame may come in and the lane is plain and that of a local
-    /// port.
+    /// and the frame's queue group, if the frame may come in and the queue group is plain and that
+    /// of a local port.
     #[inline]
     fn place_of_plain(
         &mut self,
@@ -282,8 +300,8 @@ impl<B: Buf> Switch<B> {
         port: u16,
         frame: &PlainDecapsulated,
     ) -> Option<(u16, u16, u16, u32)> {
-        let tunnel = self.vtep(frame.remote)?;
-        let vnet = self.vnet_of(frame.vni)?;
+        let tunnel = self.fdb.vtep(frame.remote)?;
+        let vnet = self.fdb.vnet_of(frame.vni)?;
         let at = usize::from(input);
         let flow = self.vnets[usize::from(vnet)].decaps.get(usize::from(tunnel))?;
         let source = flow.source;
@@ -294,23 +312,24 @@ impl<B: Buf> Switch<B> {
         {
             return None;
         }
-        let lane = self.chip.lookup(mac_table::key_of(vnet, frame.dst))?;
-        let l = &self.lanes[lane as usize];
-        (l.plain && matches!(l.kind, LaneKind::Port(_))).then_some((vnet, tunnel, source, lane))
+        let group = self.fdb.lookup(mac_table::key_of(vnet, frame.dst))?;
+        let l = &self.groups[group as usize];
+        (l.plain && matches!(l.kind, QueueGroupKind::Port(_)))
+            .then_some((vnet, tunnel, source, group))
     }
 
-    /// Puts successive frames for one lane into the queue of their source.
+    /// Puts successive frames for one queue group into the queue of their source.
     #[inline(never)]
-    fn receive_leaf(&mut self, lane: u32, tally: &mut Tally, frames: impl Iterator<Item = B>) {
-        let Tally { input, vnet, priority, home, .. } = *tally;
+    fn receive_leaf(&mut self, group: u32, tally: &mut Tally, frames: impl Iterator<Item = B>) {
+        let Tally { input, vnet, priority, owner, .. } = *tally;
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-        let mut room = if home == Home::Ring { Held::MAX } else { self.output_room(lane) };
+        let mut room = if owner == BufferOwner::Ring { Held::MAX } else { self.output_room(group) };
         let (mut received, mut queued) = (Counter::default(), Held::default());
         let mut list = List::EMPTY;
         for buf in frames {
             let bytes = buf.plain_size();
             received.add(bytes);
-            let slot = self.new_slot(input, &arrival, home, buf);
+            let slot = self.new_slot(input, &arrival, owner, buf);
             if room.frames == 0 || room.bytes < u64::from(bytes) {
                 self.drop_frame(slot, DropReason::OutputFull);
                 continue;
@@ -325,11 +344,11 @@ impl<B: Buf> Switch<B> {
         if queued.frames == 0 {
             return;
         }
-        self.charge_lane_all(lane, queued, home);
-        let leaf = self.leaf_of(lane, input, priority.get());
+        self.charge_group_all(group, queued, owner);
+        let leaf = self.leaf_of(group, input, priority.get());
         let node = self.queues.get_mut(leaf);
-        node.add(queued.frames, queued.bytes, home);
-        let may_be_over = self.share_min.is_passed_by(node);
+        node.add(queued.frames, queued.bytes, owner);
+        let may_be_over = self.pair_share.may_be_passed_by(node);
         self.slots.splice(&mut node.list, list);
         if may_be_over {
             self.note_share(list.head, leaf);
@@ -342,37 +361,42 @@ impl<B: Buf> Switch<B> {
     fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
         let frames = &frames[..frames.len().min(BATCH)];
         let mut keys = [0; BATCH];
-        let mut ways = [LONG_WAY; BATCH];
+        let mut destinations = [SLOW_PATH; BATCH];
         let marking = self.marking(port);
-        for ((key, way), buf) in keys.iter_mut().zip(&mut ways).zip(frames) {
+        for ((key, destination), buf) in keys.iter_mut().zip(&mut destinations).zip(frames) {
             if let Some((dst, priority)) = classify::plain(buf.head(), marking) {
                 *key = mac_table::key_of(vnet, dst);
-                *way = u32::from(priority);
+                *destination = u32::from(priority);
             }
         }
         let (mut last, mut size_max) = (NIL, 0);
-        for ((key, way), buf) in keys.iter().zip(&mut ways).zip(frames) {
-            if *way == LONG_WAY {
+        for ((key, destination), buf) in keys.iter().zip(&mut destinations).zip(frames) {
+            if *destination == SLOW_PATH {
                 continue;
             }
-            let Some(lane) = self.chip.lookup(*key) else {
-                *way = LONG_WAY;
+            let Some(group) = self.fdb.lookup(*key) else {
+                *destination = SLOW_PATH;
                 continue;
             };
-            if lane != last {
-                last = lane;
-                size_max = self.plain_size_max(port, lane);
+            if group != last {
+                last = group;
+                size_max = self.plain_size_max(port, group);
             }
-            *way = if buf.plain_size() > size_max { LONG_WAY } else { (lane << LANE_SHIFT) | *way };
+            *destination = if buf.plain_size() > size_max {
+                SLOW_PATH
+            } else {
+                (group << GROUP_SHIFT) | *destination
+            };
         }
-        Outlook(ways)
+        Outlook(destinations)
     }
 
-    /// Returns the largest frame of a port that may be queued for a lane without further checks.
+    /// Returns the largest frame of a port that may be queued for a queue group without further
+    /// checks.
     #[inline]
-    fn plain_size_max(&self, port: u16, lane: u32) -> u32 {
-        let lane = &self.lanes[lane as usize];
-        if lane.plain && lane.port != port { lane.plain_size_max.into() } else { 0 }
+    fn plain_size_max(&self, port: u16, group: u32) -> u32 {
+        let group = &self.groups[group as usize];
+        if group.plain && group.port != port { group.plain_size_max.into() } else { 0 }
     }
 
     #[inline]
@@ -382,7 +406,7 @@ impl<B: Buf> Switch<B> {
         }
         let (input, priority) = (tally.input, tally.priority.get());
         self.ledger.receive(input, priority, tally.received);
-        if tally.home == Home::Ring {
+        if tally.owner == BufferOwner::Ring {
             self.charge_input_all(input, priority, tally.received);
         }
         tally.received = Counter::default();

@@ -5,21 +5,17 @@ use alloc::vec::Vec;
 
 use sluice_base::{Batch, ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
 
-use crate::common::COMMON_FRAMES_MAX;
-use crate::config::{
-    InputFull, Limit, PortConfig, PortRole, SwitchConfig, Tags, TunnelConfig, VnetConfig,
-};
+use crate::config::{InputFull, Limit, PortConfig, PortRole, SwitchConfig, Tags};
 use crate::decap::make_decaps;
 use crate::inspect::{Counter, Marks};
-use crate::numbers::Numbers;
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
-use crate::place::{Held, Input, Lane, NO_VNET, Partition, Port, Tunnel, Vnet};
-use crate::queues::{LANES_MAX, NODES_MAX};
+use crate::place::{Held, Input, NO_VNET, Port, QueueGroup, Tunnel, Vnet};
+use crate::queues::{GROUPS_MAX, NODES_MAX};
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
+use crate::shared_buffer::OVER_MAX;
 use crate::slots::{List, NIL};
-use crate::spill::OVER_MAX;
-use crate::surface::LaneKind;
+use crate::surface::QueueGroupKind;
 use crate::switch::{BATCH_MAX, CONTROL_FRAMES};
 use crate::tunnel::Outer;
 use crate::underlay;
@@ -32,35 +28,20 @@ pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
     mask
 }
 
-/// Returns the tunnels by the addresses of their far ends.
-pub(crate) fn make_vteps(config: &SwitchConfig) -> Numbers {
-    let entry = |(at, tunnel): (usize, &TunnelConfig)| {
-        (tunnel.remote.to_bits(), TunnelId::from_index(at).0)
-    };
-    Numbers::new(config.tunnels.iter().enumerate().map(entry))
-}
-
-/// Returns the networks by their VNI.
-pub(crate) fn make_vnis(config: &SwitchConfig) -> Numbers {
-    let entry =
-        |(at, vnet): (usize, &VnetConfig)| Some((vnet.vni?.get(), VnetId::from_index(at).0));
-    Numbers::new(config.vnets.iter().enumerate().filter_map(entry))
-}
-
 pub(crate) fn make_ports(config: &SwitchConfig) -> Box<[Port]> {
     let mut first_input = 0;
     let ports = config.ports.iter().enumerate().map(|(at, port)| {
         let first = first_input;
         first_input += u16::from(port.queues);
         let mut made = make_port(port, u32::try_from(at).expect("fewer than 2^16 ports"), first);
-        made.elsewhere = config.crossing.is_elsewhere(at);
+        made.elsewhere = config.handoff.is_elsewhere(at);
         made
     });
     ports.collect()
 }
 
-/// Returns a port in its initial state, with its own lane.
-pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port {
+/// Returns a port in its initial state, with its own queue group.
+pub(crate) fn make_port(port: &PortConfig, group: u32, first_input: u16) -> Port {
     let pause = match port.input_full {
         InputFull::Pause(pause) => Some(pause),
         InputFull::Wait | InputFull::Drop => None,
@@ -73,17 +54,17 @@ pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port 
         elsewhere: false,
         careful: false,
         tags: port.tags,
-        lane,
+        group,
         first_input,
         queues: port.queues,
         restrained: pause.is_some()
             || port.obey_pause
             || port.rate.is_some()
-            || port.lane_rate.is_some(),
+            || port.group_rate.is_some(),
         active: 0,
         class_turn: 0,
         shaper: Shaper::new(port.rate),
-        timed_lanes: 0,
+        timed_groups: 0,
         hold: port.hold,
         pause_in: PauseReceiver::new(port.obey_pause, link),
         pause_out: pause.map(|pause| PauseSender::new(pause, port.input)),
@@ -92,7 +73,7 @@ pub(crate) fn make_port(port: &PortConfig, lane: u32, first_input: u16) -> Port 
         frame_size_max: u32::from(port.mtu) + 14,
         outer: match port.role {
             PortRole::Underlay { local, mac } => Some(Outer::new(mac, local)),
-            PortRole::Access { .. } | PortRole::Crossing => None,
+            PortRole::Access { .. } | PortRole::Handoff => None,
         },
     }
 }
@@ -124,7 +105,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
     for (at, port) in config.ports.iter().enumerate() {
         let vnet = match port.role {
             PortRole::Access { vnet } => vnet.0,
-            PortRole::Underlay { .. } | PortRole::Crossing => NO_VNET,
+            PortRole::Underlay { .. } | PortRole::Handoff => NO_VNET,
         };
         for queue in 0..port.queues {
             let (id, priorities) = (PortId::from_index(at).0, priorities_of(port, queue));
@@ -133,7 +114,7 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
                 PortRole::Access { .. } => {}
                 PortRole::Underlay { .. } => input.from_underlay = true,
                 // Each handle goes back with its remote reference, which is in a slot.
-                PortRole::Crossing => input.ended = Batch::with_limit(0),
+                PortRole::Handoff => input.ended = Batch::with_limit(0),
             }
             inputs.push(input);
         }
@@ -149,43 +130,43 @@ pub(crate) fn priorities_of(port: &PortConfig, queue: u8) -> PriorityMask {
         PortRole::Access { .. } => {
             port.queue_priorities.get(usize::from(queue)).copied().unwrap_or(PriorityMask::ALL)
         }
-        PortRole::Underlay { .. } | PortRole::Crossing => PriorityMask::ALL,
+        PortRole::Underlay { .. } | PortRole::Handoff => PriorityMask::ALL,
     }
 }
 
-pub(crate) fn make_lanes(config: &SwitchConfig) -> Box<[Lane]> {
-    let shaper = |port: &PortConfig| Shaper::new(port.lane_rate);
+pub(crate) fn make_groups(config: &SwitchConfig) -> Box<[QueueGroup]> {
+    let shaper = |port: &PortConfig| Shaper::new(port.group_rate);
     let unresolved = usize::from(config.unresolved.destinations);
-    let mut lanes = Vec::with_capacity(config.ports.len() + config.tunnels.len() + unresolved);
+    let mut groups = Vec::with_capacity(config.ports.len() + config.tunnels.len() + unresolved);
     for (at, port) in config.ports.iter().enumerate() {
-        lanes.push(make_port_lane(PortId::from_index(at), port));
+        groups.push(make_port_group(PortId::from_index(at), port));
     }
     let vnet_mtu_min = config.vnets.iter().map(|vnet| vnet.mtu).min().unwrap_or(0);
     for (at, tunnel) in config.tunnels.iter().enumerate() {
         let port = &config.ports[tunnel.port.index()];
-        let kind = LaneKind::Tunnel(TunnelId::from_index(at));
-        let mut lane = Lane::new(kind, tunnel.port.0, port.output, shaper(port));
-        lane.plain_size_max = plain_size_max(port.mtu.saturating_sub(50).min(vnet_mtu_min));
-        lanes.push(lane);
+        let kind = QueueGroupKind::Tunnel(TunnelId::from_index(at));
+        let mut group = QueueGroup::new(kind, tunnel.port.0, port.output, shaper(port));
+        group.plain_size_max = plain_size_max(port.mtu.saturating_sub(50).min(vnet_mtu_min));
+        groups.push(group);
     }
     let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
-    assert!(lanes.len() + unresolved + holds_max(config) <= LANES_MAX, "checked by `validate`");
+    assert!(groups.len() + unresolved + holds_max(config) <= GROUPS_MAX, "checked by `validate`");
     for _ in 0..unresolved + holds_max(config) {
-        lanes.push(Lane::new(LaneKind::Free, NO_PORT, unlimited, Shaper::new(None)));
+        groups.push(QueueGroup::new(QueueGroupKind::Free, NO_PORT, unlimited, Shaper::new(None)));
     }
-    lanes.into()
+    groups.into()
 }
 
-/// Returns the lanes for unresolved destinations, the first one on top.
-pub(crate) fn unresolved_lanes(config: &SwitchConfig, lanes: usize) -> Vec<u32> {
+/// Returns the queue groups for unresolved destinations, the first one on top.
+pub(crate) fn unresolved_groups(config: &SwitchConfig, groups: usize) -> Vec<u32> {
     let first = config.ports.len() + config.tunnels.len();
-    let lanes = lanes - holds_max(config);
-    let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
-    (first..lanes).rev().map(index_of).collect()
+    let groups = groups - holds_max(config);
+    let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 queue groups");
+    (first..groups).rev().map(index_of).collect()
 }
 
-/// Returns the first lane of held destinations, which have the last lanes.
-pub(crate) fn first_hold_lane(config: &SwitchConfig) -> usize {
+/// Returns the first queue group of held destinations, which have the last queue groups.
+pub(crate) fn first_hold_group(config: &SwitchConfig) -> usize {
     let unresolved = usize::from(config.unresolved.destinations);
     config.ports.len() + config.tunnels.len() + unresolved
 }
@@ -195,18 +176,6 @@ pub(crate) fn holds_max(config: &SwitchConfig) -> usize {
     config.isolation.map_or(0, |isolation| isolation.holds.into())
 }
 
-/// Returns the partitions of the host pool.
-pub(crate) fn partitions(config: &SwitchConfig) -> [Partition; 3] {
-    let apart = config.isolation.is_some();
-    let none = Limit { frames: 0, bytes: ByteCount::ZERO };
-    let reserve = config.isolation.map_or(none, |isolation| isolation.reserve);
-    [
-        Partition::new(config.pool.from_local, apart),
-        Partition::new(config.pool.from_underlay, apart),
-        Partition::new(reserve, false),
-    ]
-}
-
 /// Returns the size up to which a frame needs no further checks, by its MTU. It is below the
 /// largest number, with which a driver tells that a frame is not plain
 /// ([`sluice_base::Buf::plain_size`]).
@@ -214,14 +183,14 @@ pub(crate) fn plain_size_max(mtu: u16) -> u16 {
     mtu.saturating_add(14).min(u16::MAX - 1)
 }
 
-/// Returns the own lane of a port.
-pub(crate) fn make_port_lane(id: PortId, port: &PortConfig) -> Lane {
-    let shaper = Shaper::new(port.lane_rate);
-    let mut lane = Lane::new(LaneKind::Port(id), id.0, port.output, shaper);
-    lane.plain &= matches!(port.role, PortRole::Access { .. });
+/// Returns the own queue group of a port.
+pub(crate) fn make_port_group(id: PortId, port: &PortConfig) -> QueueGroup {
+    let shaper = Shaper::new(port.group_rate);
+    let mut group = QueueGroup::new(QueueGroupKind::Port(id), id.0, port.output, shaper);
+    group.plain &= matches!(port.role, PortRole::Access { .. });
     // Larger frames are checked one by one: they may have a tag, which does not count.
-    lane.plain_size_max = plain_size_max(port.mtu);
-    lane
+    group.plain_size_max = plain_size_max(port.mtu);
+    group
 }
 
 pub(crate) fn make_vnets(config: &SwitchConfig, inputs: usize) -> Box<[Vnet]> {
@@ -254,7 +223,7 @@ pub(crate) fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Box<[Tunnel]
         port: tunnel.port.0,
         remote: tunnel.remote,
         next_hop: None,
-        lane: u32::try_from(config.ports.len() + at).expect("fewer than 2^20 lanes"),
+        group: u32::try_from(config.ports.len() + at).expect("fewer than 2^20 queue groups"),
         source: SourceId::from_index(inputs + at).0,
         foreign: tunnel.foreign,
         path_mtu: underlay::UNKNOWN,
@@ -273,9 +242,9 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
     }
     count += config.isolation.map_or(0, |isolation| u64::from(isolation.reserve.frames));
     // A lossy frame with a remote reference has left the buffer of its output.
-    count += u64::from(config.crossing.loans_max());
+    count += u64::from(config.handoff.remote_refs_max());
     for (at, port) in config.ports.iter().enumerate() {
-        if config.crossing.is_elsewhere(at) && !config.crossing.is_movable(at) {
+        if config.handoff.is_elsewhere(at) && !config.handoff.is_movable(at) {
             continue;
         }
         let priorities = match port.input_full {
@@ -286,22 +255,8 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
         let frames = u64::from(port.input.frames) * u64::from(priorities) + u64::from(BATCH_MAX);
         count += frames * u64::from(port.queues);
     }
-    let lanes = config.ports.len() as u64 + config.tunnels.len() as u64;
-    count + lanes * u64::from(pool.copies_per_lane)
-}
-
-/// Returns the number of frames that may wait in a common queue, from which they cannot be spilled:
-/// at most a quarter of the limit of the smallest input, in frames and in bytes.
-pub(crate) fn common_max<'a, B: 'a>(
-    ports: &[Port],
-    inputs: impl Iterator<Item = &'a Input<B>>,
-) -> u32 {
-    let is_access = |p: &&Port| !p.detached && matches!(p.role, PortRole::Access { .. });
-    let sizes = ports.iter().filter(is_access).map(|port| u64::from(port.frame_size_max));
-    let size_max = sizes.max().unwrap_or(1);
-    let least = |limit: &Limit| u64::from(limit.frames).min(limit.bytes.0 / size_max) / 4;
-    let least = inputs.map(|i| least(&i.limit)).min().unwrap_or(0);
-    u32::try_from(least).unwrap_or(u32::MAX).min(COMMON_FRAMES_MAX)
+    let groups = config.ports.len() as u64 + config.tunnels.len() as u64;
+    count + groups * u64::from(pool.copies_per_group)
 }
 
 /// Returns the number of slots that an input has for itself. Each paused priority may fill the
@@ -320,11 +275,11 @@ pub(crate) fn buffer_count(config: &SwitchConfig) -> u64 {
     if config.classes.iter().all(|class| class.lossless) {
         return count;
     }
-    let lanes = config
+    let groups = config
         .ports
         .iter()
         .chain(config.tunnels.iter().filter_map(|tunnel| config.ports.get(tunnel.port.index())));
-    for port in lanes {
+    for port in groups {
         count += u64::from(port.output.frames);
     }
     count

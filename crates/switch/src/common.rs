@@ -11,12 +11,14 @@
 //! ingress and egress. A frame with more metadata (a copy, one whose ECN field changes, one in the
 //! host pool, a very large one) takes a slot and a queue of its source.
 //!
-//! On an underlay port the frames of a common queue go to different lanes. Only frames of local
-//! ports stand there. Their source is their input, so that a tag needs no more room to hold the
-//! lane.
+//! On an underlay port the frames of a common queue go to different queue groups. Only frames of
+//! local ports stand there. Their source is their input, so that a tag needs no more room to hold
+//! the queue group.
 
+use crate::config::{Limit, PortRole};
 use crate::inspect::Counter;
-use crate::slots::{Home, NIL};
+use crate::place::{Input, Port};
+use crate::slots::{BufferOwner, NIL};
 
 /// Number of frames that may wait in a common queue: the most by which a source can be ahead of its
 /// share when an output becomes congested.
@@ -25,19 +27,43 @@ pub(crate) const COMMON_FRAMES_MAX: u32 = PLACES as u32;
 const PLACES: u8 = 16;
 const _: () = assert!(PLACES.is_power_of_two(), "a place is found by masking");
 
+/// Number of frames that may wait in a common queue: few, compared to the limit of any input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CommonMax(u32);
+
+impl CommonMax {
+    /// No frame.
+    pub(crate) const ZERO: Self = Self(0);
+
+    /// Returns the number for these ports and inputs. A frame in a common queue cannot be copied to
+    /// the shared buffer, so that it is at most a quarter of the limit of the smallest input, in
+    /// frames and in bytes.
+    pub(crate) fn of<'a, B: 'a>(
+        ports: &[Port],
+        inputs: impl Iterator<Item = &'a Input<B>>,
+    ) -> Self {
+        let is_access = |p: &&Port| !p.detached && matches!(p.role, PortRole::Access { .. });
+        let sizes = ports.iter().filter(is_access).map(|port| u64::from(port.frame_size_max));
+        let size_max = sizes.max().unwrap_or(1);
+        let least = |limit: &Limit| u64::from(limit.frames).min(limit.bytes.0 / size_max) / 4;
+        let least = inputs.map(|i| least(&i.limit)).min().unwrap_or(0);
+        Self(u32::try_from(least).unwrap_or(u32::MAX).min(COMMON_FRAMES_MAX))
+    }
+}
+
 /// Metadata of a frame in a common queue. The priority is that of the queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     /// Size of the frame as received.
     pub(crate) bytes: u16,
     pub(crate) input: u16,
-    /// In the queue of a local port, the source of the frame (its lane is the port's); in that of
-    /// an underlay port, its lane (its source is its input).
-    pub(crate) way: u16,
+    /// In the queue of a local port, the source of the frame (its queue group is the port's); in
+    /// that of an underlay port, its queue group (its source is its input).
+    pub(crate) source_or_group: u16,
     /// Bytes in front of the tenant's frame (the outer headers it came in).
     pub(crate) strip: u8,
-    /// [`Home::Ring`] or [`Home::Output`].
-    pub(crate) home: Home,
+    /// [`BufferOwner::Ring`] or [`BufferOwner::Output`].
+    pub(crate) owner: BufferOwner,
 }
 
 /// A place in a common queue. It is free if it has no handle, so that removing a frame is one
@@ -60,7 +86,8 @@ pub(crate) struct Common<B> {
 
 impl<B> Common<B> {
     fn new() -> Self {
-        let tag = Tag { bytes: 0, input: 0, way: 0, strip: 0, home: Home::Ring };
+        let tag =
+            Tag { bytes: 0, input: 0, source_or_group: 0, strip: 0, owner: BufferOwner::Ring };
         let entries = core::array::from_fn(|_| Entry { buf: None, tag });
         Self { first: 0, count: 0, entries }
     }
@@ -132,11 +159,11 @@ impl<B> Class<B> {
         self.ring == NIL && self.common.is_empty()
     }
 
-    /// Returns the number of frames that its common queue takes before it holds `frames_max`. Zero
+    /// Returns the number of frames that its common queue takes before it holds `max`. Zero
     /// while a source has a queue of its own, whose frames would be overtaken.
     #[inline]
-    pub(crate) const fn common_room(&self, frames_max: u32) -> u32 {
-        if self.ring == NIL { frames_max.saturating_sub(self.common.len()) } else { 0 }
+    pub(crate) const fn common_room(&self, max: CommonMax) -> u32 {
+        if self.ring == NIL { max.0.saturating_sub(self.common.len()) } else { 0 }
     }
 }
 

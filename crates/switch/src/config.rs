@@ -33,17 +33,17 @@ pub struct SwitchConfig {
     pub priority_to_dscp: [u8; Priority::COUNT],
     /// The host pool.
     pub pool: PoolConfig,
-    /// The forwarding table.
-    pub chip: ChipConfig,
+    /// The forwarding table (FDB).
+    pub fdb: FdbConfig,
     /// Frames whose destination is not known yet.
     pub unresolved: UnresolvedConfig,
     /// Limits and bindings for a control plane.
     pub control: ControlConfig,
-    /// Spare bays for ports that attach while the switch runs; `None`: a new port can only take the
-    /// bay of one that was detached.
+    /// Spare ports for ports that attach while the switch runs; `None`: a new port can only take
+    /// the spare port of one that was detached.
     pub spare: Option<SpareConfig>,
     /// Ports shared with other switches of the same host.
-    pub crossing: CrossingConfig,
+    pub handoff: HandoffConfig,
     /// Isolation of receivers; `None`: receivers are never isolated and hold their senders up
     /// without limit.
     pub isolation: Option<IsolationConfig>,
@@ -96,26 +96,26 @@ impl Hold {
 
 /// Ports shared with other switches of the same host, each with a thread of its own. All switches
 /// have the same ports, networks and tunnels under the same numbers, and one of them reads and
-/// writes each port. Frames for the ports of other switches cross over
+/// writes each port. Frames for the ports of other switches are handed off
 /// ([`crate::Switch::hand_over`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CrossingConfig {
+pub struct HandoffConfig {
     /// Ports that other switches read and write. Here they have no rate and no flow control.
     pub elsewhere: Vec<PortId>,
-    /// Ports that may migrate to another switch ([`crate::Switch::give_home`]), wherever they
+    /// Ports that may migrate to another switch ([`crate::Switch::export_port`]), wherever they
     /// start: every switch has memory for them.
     pub movable: Vec<PortId>,
     /// Upper bound of the frames of one priority that are on their way to one of these ports, or
     /// wait in it.
-    pub lend_max: u16,
+    pub refs_max: u16,
 }
 
-impl CrossingConfig {
+impl HandoffConfig {
     /// Returns the number of remote references that may exist at the same time.
     #[must_use]
-    pub fn loans_max(&self) -> u32 {
+    pub fn remote_refs_max(&self) -> u32 {
         let beside = self.movable.iter().filter(|port| !self.elsewhere.contains(port));
-        loans_to(self.elsewhere.len() + beside.count(), self.lend_max)
+        remote_refs_of(self.elsewhere.len() + beside.count(), self.refs_max)
     }
 
     pub(crate) fn is_movable(&self, port: usize) -> bool {
@@ -128,7 +128,7 @@ impl CrossingConfig {
 }
 
 impl SwitchConfig {
-    /// Returns the configuration with a port in every spare bay, which sizes the memory.
+    /// Returns the configuration with a port in every spare port, which sizes the memory.
     pub(crate) fn with_spare(&self) -> Cow<'_, Self> {
         let Some(spare) = &self.spare else { return Cow::Borrowed(self) };
         let mut whole = self.clone();
@@ -138,18 +138,18 @@ impl SwitchConfig {
 }
 
 /// Returns the number of remote references that so many ports may have.
-pub(crate) fn loans_to(ports: usize, lend_max: u16) -> u32 {
+pub(crate) fn remote_refs_of(ports: usize, refs_max: u16) -> u32 {
     let classes = u32::try_from(ports * Priority::COUNT).unwrap_or(u32::MAX);
-    classes.saturating_mul(lend_max.into())
+    classes.saturating_mul(refs_max.into())
 }
 
-/// Spare bays for ports that attach while the switch runs ([`crate::Switch::attach`]).
+/// Spare ports for ports that attach while the switch runs ([`crate::Switch::attach`]).
 #[derive(Clone, Debug)]
 pub struct SpareConfig {
-    /// Number of bays. The numbers of their ports follow those of [`SwitchConfig::ports`].
+    /// Number of spare ports. The numbers of their ports follow those of [`SwitchConfig::ports`].
     pub ports: u16,
-    /// An access port that sizes the memory of a bay: an attached port has at most its queues and
-    /// its limits. All other settings are those of the attached port.
+    /// An access port that sizes the memory of a spare port: an attached port has at most its
+    /// queues and its limits. All other settings are those of the attached port.
     pub like: PortConfig,
 }
 
@@ -177,13 +177,13 @@ pub struct PortConfig {
     pub input: Limit,
     /// Behaviour of a full input.
     pub input_full: InputFull,
-    /// Limit of each of its lanes, beyond which a lossy priority drops.
+    /// Limit of each of its queue groups, beyond which a lossy priority drops.
     pub output: Limit,
     /// The rate of the port (a link, the service rate of a vNIC); `None`: as fast as the driver
     /// takes.
     pub rate: Option<RateLimit>,
-    /// The rate of each of its lanes.
-    pub lane_rate: Option<RateLimit>,
+    /// The rate of each of its queue groups.
+    pub group_rate: Option<RateLimit>,
     /// The largest frame that may leave it: the layer-3 MTU, without the Ethernet header and tag.
     pub mtu: u16,
     /// True if received PFC and PAUSE frames stop the output.
@@ -207,7 +207,7 @@ impl PortConfig {
     #[must_use]
     pub fn is_movable(&self) -> bool {
         let waits = !matches!(self.input_full, InputFull::Pause(_)) && !self.obey_pause;
-        waits && self.lane_rate.is_none() && matches!(self.role, PortRole::Access { .. })
+        waits && self.group_rate.is_none() && matches!(self.role, PortRole::Access { .. })
     }
 }
 
@@ -286,7 +286,7 @@ pub enum PortRole {
     },
     /// Another switch of the host, which hands frames over for the ports of this one. Nothing
     /// leaves by it.
-    Crossing,
+    Handoff,
 }
 
 /// Behaviour of a full input.
@@ -389,17 +389,18 @@ pub struct PoolConfig {
     pub from_underlay: Limit,
     /// Limit for frames from local ports.
     pub from_local: Limit,
-    /// Share of its input that one (source, lane) pair may fill before it spills, in 1/256.
+    /// Share of its input that one (source, queue group) pair may fill before its frames are copied
+    /// to the shared buffer, in 1/256.
     pub pair_share: u16,
     /// Frames that wait for replication or are being replicated.
     pub replicated_frames: u32,
-    /// Copies that one output lane may hold.
-    pub copies_per_lane: u32,
+    /// Copies that one output queue group may hold.
+    pub copies_per_group: u32,
 }
 
 /// Size of the forwarding table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChipConfig {
+pub struct FdbConfig {
     /// Entries of the MAC table.
     pub macs: u32,
     /// Entries that may lead through tunnels (encap flows), at least one.
@@ -487,7 +488,7 @@ pub enum ConfigError {
         /// The port.
         port: PortId,
     },
-    /// A spare bay for an underlay port: only access ports attach while the switch runs.
+    /// A spare port for an underlay port: only access ports attach while the switch runs.
     SpareUnderlay,
     /// A queue whose frames may have no priority.
     NoPriority {

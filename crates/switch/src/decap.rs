@@ -84,7 +84,7 @@ impl<B: Buf> Switch<B> {
         let flow = &mut self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)];
         if !flow.in_use {
             let mut is_made = !dst.is_group();
-            if is_made && self.control.attached {
+            if is_made && self.control.is_attached() {
                 is_made = self.control.tell_decap(VnetId(vnet), TunnelId(tunnel));
             }
             if !is_made {
@@ -99,12 +99,12 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if frames out of a tunnel are punted to control.
     pub(crate) fn is_watched(&self, tunnel: u16) -> bool {
-        self.control.attached && self.tunnels[usize::from(tunnel)].foreign
+        self.control.is_attached() && self.tunnels[usize::from(tunnel)].foreign
     }
 
     /// Updates the rows after control attached or detached.
     pub(crate) fn foreign_changed(&mut self) {
-        let (attached, tunnels) = (self.control.attached, &self.tunnels);
+        let (attached, tunnels) = (self.control.is_attached(), &self.tunnels);
         for vnet in &mut self.vnets {
             for (flow, tunnel) in vnet.decaps.iter_mut().zip(tunnels) {
                 flow.is_plain = flow.in_use && !(attached && tunnel.foreign);

@@ -1,25 +1,25 @@
 //! Detachment of a port. Afterwards the switch has no handle of its driver but those in the list to
-//! reclaim, no frame waits for the port, and no destination leads to it. For the reuse of its bay
-//! see `attach.rs`.
+//! reclaim, no frame waits for the port, and no destination leads to it. For the reuse of its spare
+//! port see `attach.rs`.
 
 use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
 
-use crate::slots::{Home, NIL};
+use crate::slots::{BufferOwner, NIL};
 use crate::surface::Detached;
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
     /// Detaches a port: frames that came from it and are in its memory, and frames that wait for
-    /// it, end under `stopped`. Frames from it that were spilled are delivered. The port leaves its
-    /// network, and its addresses leave the forwarding table: the next frame for one of them is a
-    /// miss. Its driver must then reclaim its handles, and never calls [`Self::receive`] for the
-    /// port again.
+    /// it, end under `stopped`. Frames from it that were copied to the shared buffer are delivered.
+    /// The port leaves its network, and its addresses leave the forwarding table (FDB): the next
+    /// frame for one of them is a miss. Its driver must then reclaim its handles, and never calls
+    /// [`Self::receive`] for the port again.
     pub fn detach(&mut self, now: Nanos, port: PortId) -> Detached {
         let before = self.dropped_as(DropReason::Stopped);
         self.end_isolation_of(port.0);
         self.leave(now, port);
-        for lane in self.lanes.iter_mut().filter(|lane| lane.port == port.0) {
-            lane.plain = false;
+        for group in self.groups.iter_mut().filter(|group| group.port == port.0) {
+            group.plain = false;
         }
         let first = usize::from(self.ports[port.index()].first_input);
         let inputs = first..first + usize::from(self.ports[port.index()].queues);
@@ -49,12 +49,13 @@ impl<B: Buf> Switch<B> {
     /// Returns true if the frame must end because its memory, or its output, goes away.
     fn goes_with(&self, slot: u32, to_port: bool, port: u16) -> bool {
         let s = self.slots.get(slot);
-        to_port || self.lies_with(s.input, s.home, port)
+        to_port || self.lies_with(s.input, s.owner, port)
     }
 
     /// Returns true if a frame is in the memory of a port's driver.
-    fn lies_with(&self, input: u16, home: Home, port: u16) -> bool {
-        self.inputs[usize::from(input)].port == port && matches!(home, Home::Ring | Home::Output)
+    fn lies_with(&self, input: u16, owner: BufferOwner, port: u16) -> bool {
+        self.inputs[usize::from(input)].port == port
+            && matches!(owner, BufferOwner::Ring | BufferOwner::Output)
     }
 
     fn detach_common(&mut self, at: usize, port: u16) {
@@ -64,9 +65,9 @@ impl<B: Buf> Switch<B> {
             // Goes around once, so that frames that stay keep their order.
             for _ in 0..self.classes[class].common.len() {
                 let Some((buf, tag)) = self.classes[class].common.pop() else { break };
-                if to_port || self.lies_with(tag.input, tag.home, port) {
-                    let lane = self.lane_of_tag(at, tag);
-                    self.uncharge_lane(lane, tag.bytes.into(), tag.home);
+                if to_port || self.lies_with(tag.input, tag.owner, port) {
+                    let group = self.group_of_tag(at, tag);
+                    self.uncharge_group(group, tag.bytes.into(), tag.owner);
                     self.drop_loose(buf, tag, priority.get(), DropReason::Stopped);
                 } else {
                     self.classes[class].common.push(buf, tag);
@@ -78,7 +79,7 @@ impl<B: Buf> Switch<B> {
 
     fn detach_leaf(&mut self, leaf: u32, port: u16) {
         let node = self.queues.get(leaf);
-        let to_port = self.lanes[node.lane as usize].port == port;
+        let to_port = self.groups[node.group as usize].port == port;
         if self.slots.walk(node.list).any(|slot| self.goes_with(slot, to_port, port)) {
             self.drop_from_leaf(leaf, DropReason::Stopped, |switch, slot| {
                 switch.goes_with(slot, to_port, port)
@@ -94,12 +95,12 @@ impl<B: Buf> Switch<B> {
         goes: impl Fn(&Self, u32) -> bool,
     ) {
         let node = *self.queues.get(leaf);
-        let lane = &self.lanes[node.lane as usize];
+        let group = &self.groups[node.group as usize];
         let priority = usize::from(node.priority);
-        // A lane that waits for its rate may still have queues in the port's ring: a queue is
-        // parked when its turn comes.
+        // A queue group that waits for its rate may still have queues in the port's ring: a queue
+        // is parked when its turn comes.
         if !self.is_parked(leaf) {
-            let at = usize::from(lane.port);
+            let at = usize::from(group.port);
             let class = self.class_of(at, priority);
             let ring = &mut self.classes[class].ring;
             self.queues.leaf_out(ring, leaf);
@@ -107,15 +108,15 @@ impl<B: Buf> Switch<B> {
                 self.mark_idle(at, priority);
             }
         } else {
-            let mut parked = lane.parked;
+            let mut parked = group.parked;
             self.queues.ring_remove(&mut parked, leaf);
-            self.lanes[node.lane as usize].parked = parked;
+            self.groups[node.group as usize].parked = parked;
         }
         self.take_frames(leaf, |switch, slot| {
             if goes(switch, slot) {
                 switch.drop_frame(slot, reason);
             } else {
-                switch.put_frame(slot, node.lane);
+                switch.put_frame(slot, node.group);
             }
         });
     }

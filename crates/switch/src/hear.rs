@@ -76,14 +76,14 @@ impl<B: Buf> Switch<B> {
         let port = &self.ports[usize::from(i.port)];
         let ends = match port.role {
             PortRole::Underlay { local, mac } => Some((local, mac)),
-            PortRole::Access { .. } | PortRole::Crossing => None,
+            PortRole::Access { .. } | PortRole::Handoff => None,
         };
         Classifier {
             ends,
             tags: port.tags,
             trust: port.trust,
             default: port.default_priority,
-            dscp_to_priority: self.dscp_to_priority,
+            dscp_to_priority: *self.dscp.priorities(),
             priorities: i.priorities,
         }
     }
@@ -104,7 +104,7 @@ impl<B: Buf> Switch<B> {
                     OuterVerdict::Forward(_) => Err(DropReason::BadPause),
                 }
             }
-            PortRole::Access { .. } | PortRole::Crossing => {
+            PortRole::Access { .. } | PortRole::Handoff => {
                 match classify::access(frame, size, self.marking(port)) {
                     Verdict::Pause(message) => Ok(message),
                     Verdict::Drop(reason) => Err(reason),

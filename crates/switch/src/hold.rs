@@ -4,27 +4,30 @@
 //! ```text
 //!            Hold(some priorities)        Hold(none), or not repeated within the lease
 //!   (none) ───────────────────────> HELD ─────────────────────────> (none): queues move to the
-//!                                    │ stuck: `receiver_stuck`       tunnel's lane, order kept
+//!                                    │ stuck: `receiver_stuck`   tunnel's queue group, order kept
 //! ```
 //!
-//! Frames of a held priority wait in a lane of their own, in the inputs of their senders: they are
-//! never spilled, since a receiver that holds others up has no claim on the pool. Frames of other
-//! priorities, and of lossy ones, take the tunnel's lane as usual. Frames that already stand in
-//! that lane are sent before held ones, so that the order of a pair is kept.
+//! Frames of a held priority wait in a queue group of their own, in the inputs of their senders.
+//! They are never copied to the shared buffer, since a receiver that holds others up has no claim
+//! on the pool. Frames of other priorities, and of lossy ones, take the tunnel's queue group as
+//! usual. Frames that already stand in that queue group are sent before held ones, so that the
+//! order of a pair is kept.
 //!
 //! A hold is a lease: a control plane that dies cannot hold a sender for ever.
 
 use alloc::vec::Vec;
 
-use sluice_base::{Buf, DropReason, Mac, Nanos, Priority, PriorityMask, TunnelId, VnetId};
+use sluice_base::{
+    Buf, Destination, DropReason, Mac, Nanos, Priority, PriorityMask, TunnelId, VnetId,
+};
 
-use crate::build::{first_hold_lane, holds_max};
+use crate::build::{first_hold_group, holds_max};
 use crate::config::SwitchConfig;
 use crate::mac_table;
 use crate::place::Gate;
 use crate::receive::NO_PORT;
 use crate::slots::NIL;
-use crate::surface::{CommandError, Destination, LaneKind};
+use crate::surface::{CommandError, QueueGroupKind};
 use crate::switch::Switch;
 
 /// Lifetime of a hold that is not repeated.
@@ -35,7 +38,7 @@ pub const HOLD_LEASE: Nanos = Nanos::from_millis(2_000);
 struct Held {
     key: u64,
     tunnel: u16,
-    lane: u32,
+    group: u32,
     held: PriorityMask,
     stuck: PriorityMask,
     until: Nanos,
@@ -45,28 +48,29 @@ struct Held {
 #[derive(Debug)]
 pub(crate) struct Holds {
     entries: Vec<Held>,
-    free_lanes: Vec<u32>,
+    free_groups: Vec<u32>,
 }
 
 impl Holds {
-    /// Returns an empty list, with the lanes that the configuration has for held destinations.
+    /// Returns an empty list, with the queue groups that the configuration has for held
+    /// destinations.
     pub(crate) fn new(config: &SwitchConfig) -> Self {
-        let (first, count) = (first_hold_lane(config), holds_max(config));
-        let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 lanes");
+        let (first, count) = (first_hold_group(config), holds_max(config));
+        let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 queue groups");
         Self {
             entries: Vec::with_capacity(count),
-            free_lanes: (first..first + count).rev().map(index_of).collect(),
+            free_groups: (first..first + count).rev().map(index_of).collect(),
         }
     }
 
-    fn of_lane(&self, lane: u32) -> Option<&Held> {
-        self.entries.iter().find(|entry| entry.lane == lane)
+    fn of_group(&self, group: u32) -> Option<&Held> {
+        self.entries.iter().find(|entry| entry.group == group)
     }
 
-    /// Returns the lane of a destination that is held behind this tunnel.
-    pub(crate) fn lane_of(&self, key: u64, tunnel: TunnelId) -> Option<u32> {
+    /// Returns the queue group of a destination that is held behind this tunnel.
+    pub(crate) fn group_of(&self, key: u64, tunnel: TunnelId) -> Option<u32> {
         let of = |entry: &&Held| entry.key == key && entry.tunnel == tunnel.0;
-        self.entries.iter().find(of).map(|entry| entry.lane)
+        self.entries.iter().find(of).map(|entry| entry.group)
     }
 
     /// Returns the moment at which the first lease ends.
@@ -84,9 +88,10 @@ impl<B: Buf> Switch<B> {
         held: PriorityMask,
         stuck: PriorityMask,
     ) -> Result<(), CommandError> {
-        let to = self.lane_of(vnet, Destination::Tunnel(tunnel))?;
+        let to = self.group_of(vnet, Destination::Tunnel(tunnel))?;
         let key = mac_table::key(vnet.0, mac);
-        let (held, stuck) = (held.and(self.lossless), stuck.and(held).and(self.lossless));
+        let (held, stuck) =
+            (held.and(self.services.lossless()), stuck.and(held).and(self.services.lossless()));
         let mut at = self.holds.entries.iter().position(|entry| entry.key == key);
         if let Some(other) = at.filter(|&at| self.holds.entries[at].tunnel != tunnel.0) {
             if held.is_empty() {
@@ -111,25 +116,25 @@ impl<B: Buf> Switch<B> {
     }
 
     fn begin_hold(&mut self, key: u64, tunnel: TunnelId, to: u32) -> Result<usize, CommandError> {
-        let lane = self.holds.free_lanes.pop().ok_or(CommandError::TooManyHeld)?;
-        let l = &mut self.lanes[lane as usize];
-        l.kind = LaneKind::Held(tunnel);
+        let group = self.holds.free_groups.pop().ok_or(CommandError::TooManyHeld)?;
+        let l = &mut self.groups[group as usize];
+        l.kind = QueueGroupKind::Held(tunnel);
         l.gate = Gate::Closed;
         l.port = self.tunnels[tunnel.index()].port;
-        if self.chip.peek(key) == Some(to) {
-            self.install(key, lane);
+        if self.fdb.peek(key) == Some(to) {
+            self.install(key, group);
         }
         let (held, stuck) = (PriorityMask::NONE, PriorityMask::NONE);
         let until = Nanos::MAX;
-        self.holds.entries.push(Held { key, tunnel: tunnel.0, lane, held, stuck, until });
+        self.holds.entries.push(Held { key, tunnel: tunnel.0, group, held, stuck, until });
         Ok(self.holds.entries.len() - 1)
     }
 
     /// Releases the queues that are not held any more, and ends the frames of stuck priorities.
     fn sort_held(&mut self, at: usize) {
-        let Held { lane, held, stuck, tunnel, .. } = self.holds.entries[at];
-        let to = self.tunnels[usize::from(tunnel)].lane;
-        let mut parked = core::mem::replace(&mut self.lanes[lane as usize].parked, NIL);
+        let Held { group, held, stuck, tunnel, .. } = self.holds.entries[at];
+        let to = self.tunnels[usize::from(tunnel)].group;
+        let mut parked = core::mem::replace(&mut self.groups[group as usize].parked, NIL);
         let mut stays = NIL;
         while parked != NIL {
             let leaf = self.queues.ring_pop(&mut parked);
@@ -143,7 +148,7 @@ impl<B: Buf> Switch<B> {
                 self.move_leaf(leaf, to);
             }
         }
-        self.lanes[lane as usize].parked = stays;
+        self.groups[group as usize].parked = stays;
     }
 
     /// Ends a hold and releases its frames.
@@ -151,15 +156,15 @@ impl<B: Buf> Switch<B> {
         let entry = &mut self.holds.entries[at];
         (entry.held, entry.stuck) = (PriorityMask::NONE, PriorityMask::NONE);
         self.sort_held(at);
-        let Held { key, lane, tunnel, .. } = self.holds.entries.swap_remove(at);
-        if self.chip.peek(key) == Some(lane) {
-            self.install(key, self.tunnels[usize::from(tunnel)].lane);
+        let Held { key, group, tunnel, .. } = self.holds.entries.swap_remove(at);
+        if self.fdb.peek(key) == Some(group) {
+            self.install(key, self.tunnels[usize::from(tunnel)].group);
         }
-        let l = &mut self.lanes[lane as usize];
-        debug_assert!(l.frames == 0 && l.parked == NIL, "a lane is freed when it is empty");
-        l.kind = LaneKind::Free;
+        let l = &mut self.groups[group as usize];
+        debug_assert!(l.frames == 0 && l.parked == NIL, "a queue group is freed when it is empty");
+        l.kind = QueueGroupKind::Free;
         l.port = NO_PORT;
-        self.holds.free_lanes.push(lane);
+        self.holds.free_groups.push(group);
     }
 
     /// Ends the hold of a destination that has moved away from its tunnel.
@@ -179,14 +184,14 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Returns the lane that a frame for a held destination takes.
-    pub(crate) fn lane_beyond_hold(&self, slot: u32, lane: u32) -> Result<u32, DropReason> {
+    /// Returns the queue group that a frame for a held destination takes.
+    pub(crate) fn group_beyond_hold(&self, slot: u32, group: u32) -> Result<u32, DropReason> {
         let priority = Priority::from_low_bits(self.slots.get(slot).priority);
-        match self.holds.of_lane(lane) {
+        match self.holds.of_group(group) {
             Some(entry) if entry.stuck.contains(priority) => Err(DropReason::ReceiverStuck),
-            Some(entry) if entry.held.contains(priority) => Ok(lane),
-            Some(entry) => Ok(self.tunnels[usize::from(entry.tunnel)].lane),
-            None => Ok(lane),
+            Some(entry) if entry.held.contains(priority) => Ok(group),
+            Some(entry) => Ok(self.tunnels[usize::from(entry.tunnel)].group),
+            None => Ok(group),
         }
     }
 

@@ -3,9 +3,11 @@
 
 use alloc::vec::Vec;
 
-use sluice_base::{DropReason, InputId, LaneId, Nanos, PortId, Priority, SourceId, TunnelId};
+use sluice_base::{
+    Destination, DropReason, InputId, Nanos, PortId, Priority, QueueGroupId, SourceId, TunnelId,
+};
 
-use crate::surface::{Destination, LaneKind, QueueState};
+use crate::surface::{QueueGroupKind, QueueState};
 use crate::switch::Switch;
 
 /// Frames and their bytes.
@@ -115,9 +117,9 @@ pub struct TunnelCounters {
     pub path_mtu: Option<u16>,
 }
 
-/// Occupancy of the forwarding table.
+/// Occupancy of the forwarding table (FDB).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChipState {
+pub struct FdbState {
     /// Entries, flows included.
     pub macs: usize,
     /// Limit of entries.
@@ -135,11 +137,8 @@ pub struct ChipState {
 impl<B> Switch<B> {
     /// Returns the occupancy of the forwarding table.
     #[must_use]
-    pub fn chip_state(&self) -> ChipState {
-        let (macs_max, flows_max) = self.chip.limits();
-        let [macs_evicted, flows_evicted] = self.chip.evicted();
-        let (macs, flows) = (self.chip.len(), self.chip.flows());
-        ChipState { macs, macs_max, flows, flows_max, macs_evicted, flows_evicted }
+    pub fn fdb_state(&self) -> FdbState {
+        self.fdb.state()
     }
 
     /// Returns the frames that came in at an input, over all priorities.
@@ -190,12 +189,12 @@ impl<B> Switch<B> {
         Counter { frames: u64::from(held.frames), bytes: held.bytes }
     }
 
-    /// Returns the frames that wait for a port now, over all its lanes, with their bytes.
+    /// Returns the frames that wait for a port now, over all its queue groups, with their bytes.
     #[must_use]
     pub fn queued(&self, port: PortId) -> Counter {
         let mut sum = Counter::default();
-        for lane in self.lanes.iter().filter(|lane| lane.port == port.0) {
-            sum.add_all(Counter { frames: u64::from(lane.frames), bytes: lane.bytes });
+        for group in self.groups.iter().filter(|group| group.port == port.0) {
+            sum.add_all(Counter { frames: u64::from(group.frames), bytes: group.bytes });
         }
         sum
     }
@@ -206,13 +205,13 @@ impl<B> Switch<B> {
         self.inputs[input.index()].marks
     }
 
-    /// Returns the high-water marks of a port: the sums of the marks of its lanes.
+    /// Returns the high-water marks of a port: the sums of the marks of its queue groups.
     #[must_use]
     pub fn queued_marks(&self, port: PortId) -> Marks {
         let mut sum = Marks::default();
-        for lane in self.lanes.iter().filter(|lane| lane.port == port.0) {
-            sum.frames_max += lane.marks.frames_max;
-            sum.bytes_max += lane.marks.bytes_max;
+        for group in self.groups.iter().filter(|group| group.port == port.0) {
+            sum.frames_max += group.marks.frames_max;
+            sum.bytes_max += group.marks.bytes_max;
         }
         sum
     }
@@ -220,29 +219,29 @@ impl<B> Switch<B> {
     /// Returns the frames in the host pool: from local ports, and from the underlay.
     #[must_use]
     pub fn pool_used(&self) -> [u32; 2] {
-        [self.pool[0].frames, self.pool[1].frames]
+        [self.pool.parts()[0].frames, self.pool.parts()[1].frames]
     }
 
     /// Returns the high-water marks of the two partitions of the host pool: for frames from local
     /// ports, and from the underlay.
     #[must_use]
     pub fn pool_marks(&self) -> [Marks; 2] {
-        [self.pool_marks[0], self.pool_marks[1]]
+        [self.pool.marks()[0], self.pool.marks()[1]]
     }
 
     /// Returns the state of flow control of one (port, priority).
     #[must_use]
     pub fn pause_state(&self, now: Nanos, port: PortId, priority: Priority) -> PauseState {
         let p = &self.ports[port.index()];
-        let at = priority.index();
         let out = p.pause_out.as_ref();
+        let (xoff_sent, xon_sent) = out.map_or((0, 0), |o| o.sent_count(priority));
         PauseState {
-            xoff_sent: out.map_or(0, |o| o.xoff_sent[at]),
-            xon_sent: out.map_or(0, |o| o.xon_sent[at]),
-            received: p.pause_in.received[at],
+            xoff_sent,
+            xon_sent,
+            received: p.pause_in.received_count(priority),
             paused_time: p.pause_in.paused_time(now, priority),
-            paused: p.pause_in.paused.contains(priority),
-            pausing: out.is_some_and(|o| o.pausing.contains(priority)),
+            paused: p.pause_in.paused().contains(priority),
+            pausing: out.is_some_and(|o| o.pausing().contains(priority)),
         }
     }
 
@@ -253,7 +252,7 @@ impl<B> Switch<B> {
         TunnelCounters {
             sent: t.sent,
             received: self.received_from(tunnel.index()),
-            queued_frames: self.lanes[t.lane as usize].frames,
+            queued_frames: self.groups[t.group as usize].frames,
             up: t.next_hop.is_some(),
             path_mtu: (t.path_mtu != crate::underlay::UNKNOWN).then_some(t.path_mtu),
         }
@@ -263,12 +262,12 @@ impl<B> Switch<B> {
     pub fn macs(
         &self,
     ) -> impl Iterator<Item = (sluice_base::VnetId, sluice_base::Mac, Destination)> + '_ {
-        self.chip.iter().filter_map(|(vnet, mac, lane)| match self.lanes[lane as usize].kind {
-            LaneKind::Port(port) => Some((vnet, mac, Destination::Port(port))),
-            LaneKind::Tunnel(tunnel) | LaneKind::Held(tunnel) => {
+        self.fdb.iter().filter_map(|(vnet, mac, group)| match self.groups[group as usize].kind {
+            QueueGroupKind::Port(port) => Some((vnet, mac, Destination::Port(port))),
+            QueueGroupKind::Tunnel(tunnel) | QueueGroupKind::Held(tunnel) => {
                 Some((vnet, mac, Destination::Tunnel(tunnel)))
             }
-            LaneKind::Unresolved(..) | LaneKind::Free => None,
+            QueueGroupKind::Unresolved(..) | QueueGroupKind::Free => None,
         })
     }
 
@@ -276,21 +275,23 @@ impl<B> Switch<B> {
     /// have it. The call does not count as a use of the entry.
     #[must_use]
     pub fn mac(&self, vnet: sluice_base::VnetId, mac: sluice_base::Mac) -> Option<Destination> {
-        let lane = self.chip.peek(crate::mac_table::key(vnet.0, mac))?;
-        match self.lanes[lane as usize].kind {
-            LaneKind::Port(port) => Some(Destination::Port(port)),
-            LaneKind::Tunnel(tunnel) | LaneKind::Held(tunnel) => Some(Destination::Tunnel(tunnel)),
-            LaneKind::Unresolved(..) | LaneKind::Free => None,
+        let group = self.fdb.peek(crate::mac_table::key(vnet.0, mac))?;
+        match self.groups[group as usize].kind {
+            QueueGroupKind::Port(port) => Some(Destination::Port(port)),
+            QueueGroupKind::Tunnel(tunnel) | QueueGroupKind::Held(tunnel) => {
+                Some(Destination::Tunnel(tunnel))
+            }
+            QueueGroupKind::Unresolved(..) | QueueGroupKind::Free => None,
         }
     }
 
-    /// Returns the queues that hold frames; a common queue is split by lane and source.
+    /// Returns the queues that hold frames; a common queue is split by queue group and source.
     pub fn queues(&self) -> impl Iterator<Item = QueueState> + '_ {
         let leaves = self.queues.leaves().map(|leaf| {
             let node = self.queues.get(leaf);
             QueueState {
-                lane: LaneId(node.lane),
-                to: self.lanes[node.lane as usize].kind,
+                group: QueueGroupId(node.group),
+                to: self.groups[node.group as usize].kind,
                 source: SourceId(node.source),
                 priority: Priority::from_low_bits(node.priority),
                 frames: node.frames,
@@ -307,17 +308,17 @@ impl<B> Switch<B> {
             let class = &self.classes[self.class_of(port, priority.index())];
             for tag in class.common.tags() {
                 let bytes = u64::from(tag.bytes);
-                let (lane, source) = (self.lane_of_tag(port, tag), self.source_of_tag(port, tag));
-                let (lane, source) = (LaneId(lane), SourceId(source));
-                let same = |row: &&mut QueueState| row.lane == lane && row.source == source;
+                let (group, source) = (self.group_of_tag(port, tag), self.source_of_tag(port, tag));
+                let (group, source) = (QueueGroupId(group), SourceId(source));
+                let same = |row: &&mut QueueState| row.group == group && row.source == source;
                 match rows[first..].iter_mut().find(same) {
                     Some(row) => {
                         row.frames += 1;
                         row.bytes += bytes;
                     }
                     None => rows.push(QueueState {
-                        lane,
-                        to: self.lanes[lane.0 as usize].kind,
+                        group,
+                        to: self.groups[group.0 as usize].kind,
                         source,
                         priority,
                         frames: 1,

@@ -50,7 +50,7 @@ use sluice_base::{Buf, Nanos, PortId, Priority, PriorityMask, TunnelId};
 use crate::config::{InputFull, PortRole, SwitchConfig};
 use crate::place::Full;
 use crate::slots::NIL;
-use crate::surface::{LaneKind, Notice, ReceiverState};
+use crate::surface::{Notice, QueueGroupKind, ReceiverState};
 use crate::switch::Switch;
 
 use self::cable::Cable;
@@ -195,7 +195,7 @@ impl<B: Buf> Switch<B> {
         isolation.looks += 1;
         isolation.look_at = now.after(pace);
         for at in 0..self.ports.len() {
-            let waiting = PriorityMask(self.ports[at].active).and(self.lossless);
+            let waiting = PriorityMask(self.ports[at].active).and(self.services.lossless());
             for priority in Priority::all().filter(|p| waiting.contains(*p)) {
                 if self.isolation.record(self.class_of(at, priority.index())).is_none() {
                     self.look_at_class(now, patience, at, priority);
@@ -220,11 +220,11 @@ impl<B: Buf> Switch<B> {
     /// Returns true if a shared resource is pressed: a good part of it is in use.
     fn is_pressed(&self) -> bool {
         let used = |at: usize| {
-            let part = &self.pool[at];
+            let part = &self.pool.parts()[at];
             part.frames > part.limit.frames / (2 * POOL_SHARE)
                 || part.bytes > part.limit.bytes.0 / u64::from(2 * POOL_SHARE)
         };
-        let copies = self.bodies > self.replicated_frames / (2 * POOL_SHARE);
+        let copies = self.pool.bodies() > self.pool.bodies_max() / (2 * POOL_SHARE);
         copies
             || used(0)
             || used(1)
@@ -234,7 +234,7 @@ impl<B: Buf> Switch<B> {
     fn is_input_pressed(&self, input: u16) -> bool {
         let i = &self.inputs[usize::from(input)];
         match i.full {
-            Full::Pause(_) => self.pause_of(i).is_some_and(|pause| !pause.pausing.is_empty()),
+            Full::Pause(_) => self.pause_of(i).is_some_and(|pause| !pause.pausing().is_empty()),
             Full::Wait | Full::Drop => {
                 i.held.frames >= i.limit.frames / 2 || i.held.bytes >= i.limit.bytes.0 / 2
             }
@@ -250,7 +250,7 @@ impl<B: Buf> Switch<B> {
 
     /// Returns the frames that left a class so far, whichever switch had its port; the count wraps.
     pub(crate) fn progress(&self, class: usize) -> u64 {
-        self.classes[class].sent.frames.wrapping_add(self.lending.left_beside(class))
+        self.classes[class].sent.frames.wrapping_add(self.remote_refs.left_beside(class))
     }
 
     fn look_at_class(&mut self, now: Nanos, patience: Nanos, at: usize, priority: Priority) {
@@ -311,9 +311,9 @@ impl<B: Buf> Switch<B> {
         }
         claim.frames += pooled;
         // Each copy keeps the body that it shares in memory.
-        let copies = self.lanes[self.ports[at].lane as usize].copies;
-        claim.over |= copies > 0 && copies > self.replicated_frames / POOL_SHARE;
-        for part in &self.pool[..2] {
+        let copies = self.groups[self.ports[at].group as usize].copies;
+        claim.over |= copies > 0 && copies > self.pool.bodies_max() / POOL_SHARE;
+        for part in &self.pool.parts()[..2] {
             let is_full = part.frames >= part.limit.frames || part.bytes >= part.limit.bytes.0;
             claim.over |= pooled > part.limit.frames / POOL_SHARE
                 || pooled_bytes > part.limit.bytes.0 / u64::from(POOL_SHARE)
@@ -328,8 +328,8 @@ impl<B: Buf> Switch<B> {
         let i = &self.inputs[usize::from(input)];
         match (i.full, self.pause_of(i)) {
             (Full::Pause(paused), Some(pause)) if paused.contains(priority) => {
-                pause.pausing.contains(priority)
-                    || pause.weight(frames, bytes.into()) > pause.config.xoff.0 / 2
+                pause.pausing().contains(priority)
+                    || pause.weight(frames, bytes.into()) > pause.xoff() / 2
             }
             _ => {
                 self.is_input_pressed(input)
@@ -366,21 +366,25 @@ impl<B: Buf> Switch<B> {
         Priority::all().any(|priority| self.is_isolated(port, priority.get()))
     }
 
-    /// Recomputes which lanes of a port are plain, after a change of its isolation.
+    /// Recomputes which queue groups of a port are plain, after a change of its isolation.
     pub(crate) fn refresh_plain(&mut self, port: u16) {
         let isolated = self.is_port_isolated(port);
         let p = &self.ports[usize::from(port)];
         let (detached, is_access) = (p.detached, matches!(p.role, PortRole::Access { .. }));
-        for (at, lane) in self.lanes.iter_mut().enumerate().filter(|(_, lane)| lane.port == port) {
-            let may = match lane.kind {
-                LaneKind::Port(_) => is_access,
-                LaneKind::Tunnel(tunnel) => {
-                    // The tag of a frame in a common queue has 16 bits for a lane.
+        for (at, group) in
+            self.groups.iter_mut().enumerate().filter(|(_, group)| group.port == port)
+        {
+            let may = match group.kind {
+                QueueGroupKind::Port(_) => is_access,
+                QueueGroupKind::Tunnel(tunnel) => {
+                    // The tag of a frame in a common queue has 16 bits for a queue group.
                     self.tunnels[tunnel.index()].next_hop.is_some() && u16::try_from(at).is_ok()
                 }
-                LaneKind::Unresolved(..) | LaneKind::Held(_) | LaneKind::Free => continue,
+                QueueGroupKind::Unresolved(..) | QueueGroupKind::Held(_) | QueueGroupKind::Free => {
+                    continue;
+                }
             };
-            lane.plain = may && !detached && !isolated && !lane.shaper.is_limited();
+            group.plain = may && !detached && !isolated && !group.shaper.is_limited();
         }
     }
 

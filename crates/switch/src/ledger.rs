@@ -52,7 +52,7 @@ struct Cold {
 
 /// The counters of one input, on their way to another ledger.
 #[derive(Debug)]
-pub(crate) struct Books([(Row, RareRow, Drops); Priority::COUNT]);
+pub(crate) struct PortCounters([(Row, RareRow, Drops); Priority::COUNT]);
 
 /// Returns the number of an (input, priority).
 #[inline]
@@ -158,8 +158,8 @@ impl Ledger {
     }
 
     /// Takes the counters of an input out; they are zero afterwards.
-    pub(crate) fn export(&mut self, input: u16) -> Books {
-        Books(core::array::from_fn(|priority| {
+    pub(crate) fn export(&mut self, input: u16) -> PortCounters {
+        PortCounters(core::array::from_fn(|priority| {
             let at = usize::from(input) * Priority::COUNT + priority;
             let none = [Counter::default(); DropReason::COUNT];
             (
@@ -171,7 +171,7 @@ impl Ledger {
     }
 
     /// Adds counters to those of an input. No frame waits under counters that move.
-    pub(crate) fn import(&mut self, input: u16, books: Books) {
+    pub(crate) fn import(&mut self, input: u16, books: PortCounters) {
         for (priority, (one, rare, drops)) in books.0.into_iter().enumerate() {
             debug_assert!(one.held.frames == 0, "frames that wait stay at their input");
             let at = usize::from(input) * Priority::COUNT + priority;

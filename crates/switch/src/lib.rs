@@ -3,8 +3,8 @@
 //!
 //! **Aim.** A frame is never dropped because a queue is full (on a lossless priority). The switch
 //! promises room *before* a frame is read ([`Switch::window`]); a driver that reads no more than
-//! that cannot cause a loss. A frame that waits is a handle in a queue by (source, lane, priority);
-//! the frame itself stays where its sender put it. When the output takes the frame
+//! that cannot cause a loss. A frame that waits is a handle in a queue by (source, queue group,
+//! priority); the frame itself stays where its sender put it. When the output takes the frame
 //! ([`Switch::transmit`]), the handle goes back ([`Switch::reclaim`]) and the window opens again.
 //! Backpressure travels from a receiver to a sender this way.
 //!
@@ -13,7 +13,7 @@
 //! attached, which may learn from them.
 //!
 //! ```text
-//!  window ─> driver reads ─> receive ─> classify ─> FDB ──> queue (source, lane, priority)
+//!  window ─> driver reads ─> receive ─> classify ─> FDB ──> queue (source, queue group, priority)
 //!     ^                                    │ miss                     │ scheduler
 //!     │                                    └─> unresolved ── Install ─┤
 //!     └── reclaim <── ended <──────────────────────────── transmit ───┘
@@ -38,32 +38,36 @@ mod busy;
 mod classify;
 mod common;
 mod config;
-mod cross;
 mod decap;
 mod detach;
-mod evacuate;
+mod dscp;
+mod fdb;
+mod group_lists;
+mod handoff;
 mod hear;
 mod hold;
-mod home;
 mod inspect;
 mod isolation;
 mod ledger;
 mod mac_table;
+mod migrate;
+mod migrate_buffers;
 mod numbers;
 mod pause;
 mod place;
+mod pool;
 mod punt;
 mod queues;
 mod receive;
 mod reclaim;
 mod replicate;
 mod run;
+mod services;
 mod shaper;
 mod shard;
-mod shares;
+mod shared_buffer;
 mod slots;
 mod sources;
-mod spill;
 mod storm;
 mod surface;
 mod switch;
@@ -78,23 +82,24 @@ mod window;
 pub use attach::{AttachError, PortState};
 pub use audit::{Audit, AuditRow, Balance};
 pub use config::{
-    Binding, ChipConfig, ClassConfig, ConfigError, ControlConfig, CrossingConfig, Hold, InputFull,
+    Binding, ClassConfig, ConfigError, ControlConfig, FdbConfig, HandoffConfig, Hold, InputFull,
     IsolationConfig, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service,
     Sources, SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
-pub use cross::{Crossing, Loan, Taker};
 pub use decap::DecapFlow;
+pub use handoff::{Handoff, HandoffSink, RemoteRef};
 pub use hear::Classifier;
 pub use hold::HOLD_LEASE;
-pub use home::Belongings;
-pub use inspect::{ChipState, Counter, IsolatedState, Marks, PauseState, TunnelCounters};
+pub use inspect::{Counter, FdbState, IsolatedState, Marks, PauseState, TunnelCounters};
 pub use mac_table::Used;
+pub use migrate::MigratedPort;
 pub use pause::{PauseReceiver, PauseSender};
 pub use punt::PuntCounters;
+pub use sluice_base::Destination;
 pub use surface::{
-    ALLOWED_MAX, BOUND_IPS_MAX, BOUND_MACS_MAX, BoundIps, Command, CommandError, Destination,
-    Detached, Egress, Head, LaneKind, Notice, PuntCause, PuntFrom, QueueState, ReceiverState, Sink,
-    Taken, Target, Window,
+    ALLOWED_MAX, BOUND_IPS_MAX, BOUND_MACS_MAX, BoundIps, Command, CommandError, Detached, Egress,
+    Head, Notice, PuntCause, PuntFrom, QueueGroupKind, QueueState, ReceiverState, Sink, Taken,
+    Target, Window,
 };
 pub use switch::Switch;
 pub use tunnel::resize_outer;

@@ -1,5 +1,5 @@
-//! Forwarding table: a bounded table from (network, MAC) to a number. It evicts the least recently
-//! used entry, approximated by a clock hand (second chance).
+//! Forwarding table (FDB): a bounded table from (network, MAC) to a number. It evicts the least
+//! recently used entry, approximated by a clock hand (second chance).
 //!
 //! Open addressing with linear probing over twice as many places as entries, so that a lookup
 //! mostly stays in one cache line. Deletion shifts the following entries back; there are no

@@ -33,15 +33,15 @@ const GRACE: Nanos = Nanos::from_millis(50);
 #[repr(C)]
 pub struct PauseSender {
     /// Priorities that are paused at the neighbour.
-    pub(crate) pausing: PriorityMask,
+    pausing: PriorityMask,
     due: PriorityMask,
     /// Lower bound of the bytes that a frame counts: the bytes of the input's limit divided by its
     /// frames, so that small frames cause XOFF in time as well.
     frame_bytes_min: u64,
-    pub(crate) config: PauseConfig,
+    config: PauseConfig,
     refresh_at: Nanos,
-    pub(crate) xoff_sent: [u64; 8],
-    pub(crate) xon_sent: [u64; 8],
+    xoff_sent: [u64; 8],
+    xon_sent: [u64; 8],
 }
 
 /// Returns the time that `quanta` last on a link.
@@ -66,6 +66,12 @@ impl PauseSender {
         }
     }
 
+    /// Returns the level at which a priority is paused, in bytes.
+    #[inline]
+    pub(crate) const fn xoff(&self) -> u64 {
+        self.config.xoff.0
+    }
+
     /// Returns the part of the input's limit that frames and bytes fill, in bytes.
     #[inline]
     pub(crate) fn weight(&self, frames: u32, bytes: u64) -> u64 {
@@ -73,6 +79,7 @@ impl PauseSender {
     }
 
     /// Returns the priorities that are paused at the neighbour, or whose XOFF is due.
+    #[inline]
     #[must_use]
     pub const fn pausing(&self) -> PriorityMask {
         self.pausing
@@ -190,12 +197,12 @@ impl PauseSender {
 #[repr(C)]
 pub struct PauseReceiver {
     /// Priorities that may not be sent; exact after [`Self::expire`].
-    pub(crate) paused: PriorityMask,
+    paused: PriorityMask,
     obey: bool,
     link: BitRate,
     until: [Nanos; 8],
     since: [Nanos; 8],
-    pub(crate) received: [u64; 8],
+    received: [u64; 8],
     paused_ns: [u64; 8],
     /// Priorities whose pause is kept for [`GRACE`] longer.
     graced: PriorityMask,
@@ -224,9 +231,15 @@ impl PauseReceiver {
     }
 
     /// Returns the priorities that may not be sent; exact after [`Self::expire`].
+    #[inline]
     #[must_use]
     pub const fn paused(&self) -> PriorityMask {
         self.paused
+    }
+
+    /// Returns the number of pauses received for a priority, XON included.
+    pub(crate) const fn received_count(&self, priority: Priority) -> u64 {
+        self.received[priority.index()]
     }
 
     /// Takes a pause frame of the neighbour.

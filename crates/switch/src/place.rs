@@ -1,4 +1,4 @@
-//! The places at which frames wait, as tables: inputs, ports, lanes, networks, tunnels.
+//! The places at which frames wait, as tables: inputs, ports, queue groups, networks, tunnels.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use crate::pause::{PauseReceiver, PauseSender};
 use crate::queues::Key;
 use crate::shaper::Shaper;
 use crate::slots::{List, NIL};
-use crate::surface::LaneKind;
+use crate::surface::QueueGroupKind;
 use crate::tunnel::Outer;
 
 /// The network of an input whose frames may belong to any network.
@@ -112,7 +112,7 @@ pub(crate) struct Port {
     pub(crate) active: u8,
     /// True if it has a rate or flow control, which are checked before each frame.
     pub(crate) restrained: bool,
-    /// True if its queues are grouped in bundles: it has a lane per tunnel.
+    /// True if its queues are grouped in bundles: it has a queue group per tunnel.
     pub(crate) has_bundles: bool,
     pub(crate) detached: bool,
     /// True if another switch reads and writes it.
@@ -121,8 +121,8 @@ pub(crate) struct Port {
     /// checked, or they may find the input full.
     pub(crate) careful: bool,
     pub(crate) tags: Tags,
-    /// Its own lane.
-    pub(crate) lane: u32,
+    /// Its own queue group.
+    pub(crate) group: u32,
     pub(crate) first_input: u16,
     pub(crate) queues: u8,
     pub(crate) class_turn: u8,
@@ -131,8 +131,8 @@ pub(crate) struct Port {
     pub(crate) default_priority: Priority,
     /// The largest frame without tag that may leave, Ethernet header included.
     pub(crate) frame_size_max: u32,
-    /// Number of its lanes that wait for their rate.
-    pub(crate) timed_lanes: u32,
+    /// Number of its queue groups that wait for their rate.
+    pub(crate) timed_groups: u32,
     pub(crate) hold: [Hold; Priority::COUNT],
     pub(crate) shaper: Shaper,
     pub(crate) pause_out: Option<PauseSender>,
@@ -146,7 +146,7 @@ impl Port {
     /// back, and it pauses nobody.
     #[inline]
     pub(crate) fn is_timeless(&self) -> bool {
-        let is_held = self.shaper.is_limited() || !self.pause_in.paused.is_empty();
+        let is_held = self.shaper.is_limited() || !self.pause_in.paused().is_empty();
         !self.restrained
             || ((self.active == 0 || !is_held)
                 && self.pause_out.as_ref().is_none_or(PauseSender::is_silent))
@@ -163,59 +163,59 @@ impl Port {
             return refresh;
         }
         let active = PriorityMask(self.active);
-        let open = active.without(self.pause_in.paused);
+        let open = active.without(self.pause_in.paused());
         let rate = (!open.is_empty() && self.shaper.is_limited()).then(|| self.shaper.ready_at());
         let pause = self.pause_in.deadline(active);
         [rate, pause, refresh].into_iter().flatten().min()
     }
 }
 
-/// Reason why a lane's queues stand in no port's ring.
+/// Reason why a queue group's queues stand in no port's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
     /// The queues stand in their port's ring.
     Open,
-    /// The rate of the lane does not allow the next frame yet.
+    /// The rate of the queue group does not allow the next frame yet.
     Timed,
-    /// The lane has no destination yet: unresolved, or a tunnel without a next hop.
+    /// The queue group has no destination yet: unresolved, or a tunnel without a next hop.
     Closed,
 }
 
 /// A destination that can be held back by itself. Every frame touches the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Lane {
+pub(crate) struct QueueGroup {
     pub(crate) port: u16,
     pub(crate) gate: Gate,
     /// True if a frame may be queued without further checks: a local port, or a tunnel with a next
     /// hop, that is not detached and has no rate of its own.
     pub(crate) plain: bool,
-    /// Plain lanes: tenants' frames up to this size fit.
+    /// Plain queue groups: tenants' frames up to this size fit.
     pub(crate) plain_size_max: u16,
     pub(crate) frames: u32,
     pub(crate) bytes: u64,
     pub(crate) marks: Marks,
     /// Room left in the output's own buffer (lossy priorities).
     pub(crate) room: Held,
-    pub(crate) kind: LaneKind,
+    pub(crate) kind: QueueGroupKind,
     /// Tail of the ring of its parked queues.
     pub(crate) parked: u32,
     pub(crate) copies: u32,
     pub(crate) shaper: Shaper,
-    /// Closed lanes: when their frames end.
+    /// Closed queue groups: when their frames end.
     pub(crate) deadline: Nanos,
-    /// Unresolved lanes: when the next punt may go.
+    /// Unresolved queue groups: when the next punt may go.
     pub(crate) punt_at: Nanos,
-    /// Unresolved lanes: the input whose frame was the first.
+    /// Unresolved queue groups: the input whose frame was the first.
     pub(crate) asker: u16,
 }
 
-impl Lane {
-    pub(crate) fn new(kind: LaneKind, port: u16, limit: Limit, shaper: Shaper) -> Self {
+impl QueueGroup {
+    pub(crate) fn new(kind: QueueGroupKind, port: u16, limit: Limit, shaper: Shaper) -> Self {
         Self {
             port,
             gate: Gate::Open,
-            plain: matches!(kind, LaneKind::Port(_)) && !shaper.is_limited(),
+            plain: matches!(kind, QueueGroupKind::Port(_)) && !shaper.is_limited(),
             plain_size_max: 0,
             frames: 0,
             bytes: 0,
@@ -266,7 +266,7 @@ pub(crate) struct Tunnel {
     pub(crate) port: u16,
     pub(crate) remote: Ipv4Addr,
     pub(crate) next_hop: Option<Mac>,
-    pub(crate) lane: u32,
+    pub(crate) group: u32,
     pub(crate) source: u16,
     pub(crate) foreign: bool,
     /// The MTU of the path to its far end, if it is known to be less than the device's.

@@ -41,14 +41,16 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 
-use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
+use sluice_base::{
+    Buf, Destination, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId,
+};
 use sluice_wire::{EtherType, ethernet, icmpv6, ipv6, vlan};
 
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::receive::Arrival;
-use crate::slots::Home;
-use crate::surface::{CommandError, Destination, Head, Notice, PuntCause, PuntFrom};
+use crate::slots::BufferOwner;
+use crate::surface::{CommandError, Head, Notice, PuntCause, PuntFrom};
 use crate::switch::Switch;
 
 /// Router Solicitation, Router Advertisement, Neighbor Solicitation, Neighbor Advertisement and
@@ -80,12 +82,15 @@ struct Share {
     counters: [PuntCounters; PuntCause::COUNT],
 }
 
-/// State of the control plane and its queue. The fields that every turn reads come first.
+/// State of the control plane and its events. The fields that every turn reads come first.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Control {
+    /// Misses, which have a reader even while control is not attached.
+    misses: VecDeque<Notice>,
+    /// Punts and decap flows.
     queue: VecDeque<Notice>,
-    pub(crate) attached: bool,
+    attached: bool,
     /// Number of punts that may wait; as many decap flows may wait beside them.
     places: u32,
     punts: u32,
@@ -94,19 +99,54 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(places: u16, ports: usize) -> Self {
+    /// Returns the state with room for so many punts and misses.
+    pub(crate) fn new(places: u16, misses: u16, ports: usize) -> Self {
         let share = Share {
             waiting: 0,
             asked: NOBODY,
             counters: [PuntCounters::default(); PuntCause::COUNT],
         };
         Self {
+            misses: VecDeque::with_capacity(misses.into()),
             attached: false,
             queue: VecDeque::with_capacity(usize::from(places) * 2),
             places: places.into(),
             punts: 0,
             shares: vec![share; ports].into(),
         }
+    }
+
+    /// Returns true while a control plane is attached.
+    #[inline]
+    pub(crate) const fn is_attached(&self) -> bool {
+        self.attached
+    }
+
+    /// Returns true if no more misses have room until some are read.
+    pub(crate) fn is_full_of_misses(&self) -> bool {
+        self.misses.len() == self.misses.capacity()
+    }
+
+    /// Queues a miss, which must have room.
+    pub(crate) fn tell_miss(&mut self, notice: Notice) {
+        self.misses.push_back(notice);
+    }
+
+    /// Returns true if misses wait to be read.
+    #[inline]
+    pub(crate) fn has_misses(&self) -> bool {
+        !self.misses.is_empty()
+    }
+
+    /// Returns the next miss.
+    #[inline]
+    pub(crate) fn next_miss(&mut self) -> Option<Notice> {
+        self.misses.pop_front()
+    }
+
+    /// Discards misses that `keep` returns false for.
+    pub(crate) fn retain_misses(&mut self, keep: impl FnMut(&Notice) -> bool) {
+        self.misses.retain(keep);
     }
 
     /// Queues a punt of a frame of `port` if it has room. `source` is (network, source) of a frame
@@ -145,7 +185,7 @@ impl Control {
         has_room
     }
 
-    /// Returns true if nothing waits to be read.
+    /// Returns true if no punt and no decap flow waits to be read.
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         self.queue.is_empty()
@@ -183,7 +223,7 @@ impl Control {
         share.counters = [PuntCounters::default(); PuntCause::COUNT];
     }
 
-    /// Discards all events, which nobody reads any more.
+    /// Discards all punts and decap flows, which nobody reads any more.
     fn clear(&mut self) {
         self.queue.clear();
         self.punts = 0;
@@ -253,8 +293,8 @@ impl<B: Buf> Switch<B> {
         }
         let head = self.slots.get(slot).buf.as_ref().map_or(&[][..], Buf::head);
         let what = (cause, vnet, PuntFrom::Input(InputId(input)));
-        let is_told = self.control.punt(port, None, what, head);
-        if is_taken && is_told {
+        let is_queued = self.control.punt(port, None, what, head);
+        if is_taken && is_queued {
             self.ledger.consume(input, priority, Counter::of(bytes));
             self.end(slot);
         } else if is_flood {
@@ -274,7 +314,7 @@ impl<B: Buf> Switch<B> {
         let Ok(port) = self.place_of(vnet, from) else { return Err(buf) };
         let input = self.ports[usize::from(port)].first_input;
         let bytes = buf.size();
-        if self.bodies >= self.replicated_frames || self.slots.free_count() == 0 {
+        if self.pool.bodies() >= self.pool.bodies_max() || self.slots.free_count() == 0 {
             self.count_refused(input, DropReason::PuntLimit, Counter::of(bytes));
             return Err(buf);
         }
@@ -282,7 +322,7 @@ impl<B: Buf> Switch<B> {
         self.slots.enter(1);
         let (source, priority) = (self.source_of(input, from), CONTROL_PRIORITY);
         let arrival = Arrival { source, vnet: vnet.0, strip: 0, priority, ecn: None };
-        let slot = self.new_slot(input, &arrival, Home::Output, buf);
+        let slot = self.new_slot(input, &arrival, BufferOwner::Output, buf);
         self.flood_body(slot);
         Ok(())
     }
@@ -312,8 +352,8 @@ impl<B: Buf> Switch<B> {
         if vnet.index() >= self.vnets.len() {
             return Err(CommandError::NoSuchVnet(vnet));
         }
-        let lane = self.lane_of(vnet, from)?;
-        Ok(self.lanes[lane as usize].port)
+        let group = self.group_of(vnet, from)?;
+        Ok(self.groups[group as usize].port)
     }
 
     const fn source_of(&self, input: u16, from: Destination) -> u16 {
@@ -347,9 +387,9 @@ impl<B: Buf> Switch<B> {
         let (vnet, strip) = (VnetId(s.vnet), usize::from(s.strip));
         let head = s.buf.as_ref().and_then(|buf| buf.head().get(strip..)).unwrap_or(&[]);
         let from = PuntFrom::Tunnel(TunnelId(tunnel));
-        let (port, lane) = {
+        let (port, group) = {
             let tunnel = &self.tunnels[usize::from(tunnel)];
-            (tunnel.port, tunnel.lane)
+            (tunnel.port, tunnel.group)
         };
         if neighbors(head).is_some() {
             self.control.punt(port, None, (PuntCause::Snooped, vnet, from), head);
@@ -357,8 +397,8 @@ impl<B: Buf> Switch<B> {
         }
         let Ok(frame) = ethernet::Frame::new_checked(head) else { return };
         let source = mac_table::key(vnet.0, frame.src());
-        let known = self.chip.meet(source);
-        if known != Some(lane) {
+        let known = self.fdb.meet(source);
+        if known != Some(group) {
             let cause = if known.is_some() { PuntCause::Moved } else { PuntCause::NewSource };
             self.control.punt(port, Some(source), (cause, vnet, from), head);
         }

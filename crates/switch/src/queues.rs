@@ -1,33 +1,33 @@
-//! The queues by (source, lane, priority), bound from a fixed pool while they hold frames.
+//! The queues by (source, queue group, priority), bound from a fixed pool while they hold frames.
 //!
 //! ```text
-//!   port, priority ── ring ──> leaf ──> leaf ──> ...          a port with one lane
+//!   port, priority ── ring ──> leaf ──> leaf ──> ...          a port with one queue group
 //!   port, priority ── ring ──> bundle ──> bundle ──> ...      an underlay port
-//!                                └─ ring ──> leaf ──> leaf    one source, its lanes
+//!                                └─ ring ──> leaf ──> leaf    one source, its queue groups
 //! ```
 //!
-//! A **leaf** is one queue. On a port with several lanes the leaves of one source are gathered in a
-//! **bundle**, so that a source with many lanes gets one share and not many. A ring is a circular
-//! list of which only the tail is kept: the head is served, and the turn passes on by moving the
-//! tail by one. A leaf whose lane is held back is *parked*: it stands in its lane's ring and in no
-//! port's, so that a blocked queue costs the scheduler nothing.
+//! A **leaf** is one queue. On a port with several queue groups the leaves of one source are
+//! gathered in a **bundle**, so that a source with many queue groups gets one share and not many. A
+//! ring is a circular list of which only the tail is kept: the head is served, and the turn passes
+//! on by moving the tail by one. A leaf whose queue group is held back is *parked*: it stands in
+//! its queue group's ring and in no port's, so that a blocked queue costs the scheduler nothing.
 //!
-//! Because all frames of one (source, lane, priority) stand in one list, a frame cannot overtake
-//! another of its pair whatever the scheduler does.
+//! Because all frames of one (source, queue group, priority) stand in one list, a frame cannot
+//! overtake another of its pair whatever the scheduler does.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::slots::{Home, List, NIL};
+use crate::slots::{BufferOwner, List, NIL};
 
-/// Key of a node, packed into one number: priority, kind, source, lane or port.
+/// Key of a node, packed into one number: priority, kind, source, queue group or port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(u64);
 
 impl Key {
-    pub(crate) const fn leaf(lane: u32, source: u16, priority: u8) -> Self {
-        // 20 bits of lane, 16 of source, 3 of priority: see the assertion in `Switch::new`.
-        Self(((lane as u64) << 19) | ((source as u64) << 3) | priority as u64)
+    pub(crate) const fn leaf(group: u32, source: u16, priority: u8) -> Self {
+        // 20 bits of queue group, 16 of source, 3 of priority: see the assertion in `Switch::new`.
+        Self(((group as u64) << 19) | ((source as u64) << 3) | priority as u64)
     }
 
     const fn bundle(port: u16, source: u16, priority: u8) -> Self {
@@ -35,8 +35,8 @@ impl Key {
     }
 }
 
-/// The largest number of lanes that a key can tell apart.
-pub(crate) const LANES_MAX: usize = 1 << 20;
+/// The largest number of queue groups that a key can tell apart.
+pub(crate) const GROUPS_MAX: usize = 1 << 20;
 
 /// Bytes that a source may send before the next one gets its turn.
 pub(crate) const QUANTUM_BYTES: i32 = 1_600;
@@ -62,9 +62,9 @@ pub(crate) struct Node {
     pub(crate) ring_bytes: u32,
     /// Leaf: a frame in its list such that it and all before it are in the pool. The search for the
     /// next frame to be moved there starts behind it.
-    pub(crate) pooled_to: u32,
+    pub(crate) shared_cursor: u32,
     pub(crate) deficit: i32,
-    pub(crate) lane: u32,
+    pub(crate) group: u32,
     pub(crate) source: u16,
     pub(crate) priority: u8,
     live: bool,
@@ -79,10 +79,10 @@ impl Node {
 
     /// Counts frames with one buffer owner that joined this leaf.
     #[inline]
-    pub(crate) fn add(&mut self, frames: u32, bytes: u64, home: Home) {
+    pub(crate) fn add(&mut self, frames: u32, bytes: u64, owner: BufferOwner) {
         self.frames += frames;
         self.bytes += bytes;
-        if home == Home::Ring {
+        if owner == BufferOwner::Ring {
             self.ring_add(frames, bytes);
         }
     }
@@ -129,9 +129,9 @@ impl Queues {
             bytes: 0,
             ring_frames: 0,
             ring_bytes: 0,
-            pooled_to: NIL,
+            shared_cursor: NIL,
             deficit: 0,
-            lane: 0,
+            group: 0,
             source: 0,
             priority: 0,
             live: false,
@@ -208,7 +208,7 @@ impl Queues {
         self.index[hole] = 0;
     }
 
-    fn bind(&mut self, key: Key, lane: u32, source: u16, priority: u8) -> u32 {
+    fn bind(&mut self, key: Key, group: u32, source: u16, priority: u8) -> u32 {
         let node = self.free;
         assert!(node != NIL, "there are as many nodes as queues can be in use");
         self.free = self.nodes[node as usize].next;
@@ -222,9 +222,9 @@ impl Queues {
             bytes: 0,
             ring_frames: 0,
             ring_bytes: 0,
-            pooled_to: NIL,
+            shared_cursor: NIL,
             deficit: QUANTUM_BYTES,
-            lane,
+            group,
             source,
             priority,
             live: true,
@@ -234,8 +234,8 @@ impl Queues {
     }
 
     /// Binds a leaf. It stands in no ring yet.
-    pub(crate) fn bind_leaf(&mut self, lane: u32, source: u16, priority: u8) -> u32 {
-        self.bind(Key::leaf(lane, source, priority), lane, source, priority)
+    pub(crate) fn bind_leaf(&mut self, group: u32, source: u16, priority: u8) -> u32 {
+        self.bind(Key::leaf(group, source, priority), group, source, priority)
     }
 
     /// Unbinds a node that stands in no ring.
@@ -250,13 +250,24 @@ impl Queues {
         self.free = node;
     }
 
-    /// Binds a leaf that stands in no ring to another lane.
-    pub(crate) fn rebind(&mut self, node: u32, lane: u32) {
+    /// Empties and unbinds a leaf that stands in no ring. The caller has its frames.
+    pub(crate) fn clear_leaf(&mut self, leaf: u32) {
+        let node = self.get_mut(leaf);
+        node.list = List::EMPTY;
+        node.frames = 0;
+        node.bytes = 0;
+        node.ring_frames = 0;
+        node.ring_bytes = 0;
+        self.unbind(leaf);
+    }
+
+    /// Binds a leaf that stands in no ring to another queue group.
+    pub(crate) fn rebind(&mut self, node: u32, group: u32) {
         let Node { key, source, priority, .. } = self.nodes[node as usize];
         self.index_remove(key);
-        let key = Key::leaf(lane, source, priority);
+        let key = Key::leaf(group, source, priority);
         self.nodes[node as usize].key = key;
-        self.nodes[node as usize].lane = lane;
+        self.nodes[node as usize].group = group;
         self.index_insert(key, node);
     }
 
@@ -406,7 +417,7 @@ impl Queues {
     pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.nodes.len()).filter_map(move |at| {
             let node = &self.nodes[at];
-            (node.live && node.lane != NIL).then_some(index_of(at))
+            (node.live && node.group != NIL).then_some(index_of(at))
         })
     }
 
@@ -417,7 +428,7 @@ impl Queues {
 
     /// Returns true if a node is a leaf in use.
     pub(crate) fn is_live_leaf(&self, at: usize) -> bool {
-        self.nodes[at].live && self.nodes[at].lane != NIL
+        self.nodes[at].live && self.nodes[at].group != NIL
     }
 }
 

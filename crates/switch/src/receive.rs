@@ -13,13 +13,13 @@ use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::{Full, Gate, Held};
 use crate::queues::Key;
-use crate::slots::{Home, NIL};
-use crate::surface::LaneKind;
+use crate::slots::{BufferOwner, NIL};
+use crate::surface::QueueGroupKind;
 use crate::switch::Switch;
 
-const BY_CROSSING: &str = "what another switch hands over is taken by `receive_crossed`";
+const BY_HANDOFF: &str = "what another switch hands over is taken by `receive_handoff`";
 
-/// The port number of a lane without a port.
+/// The port number of a queue group without a port.
 pub(crate) const NO_PORT: u16 = u16::MAX;
 
 /// Metadata of a frame when it gets its slot.
@@ -52,7 +52,7 @@ impl<B: Buf> Switch<B> {
         let port = self.inputs[at].port;
         match self.ports[usize::from(port)].role {
             PortRole::Access { vnet } if self.ports[usize::from(port)].careful => {
-                self.receive_careful(now, input.0, port, vnet.0, batch);
+                self.receive_validated(now, input.0, port, vnet.0, batch);
             }
             PortRole::Access { vnet } => self.receive_batch(now, input.0, port, vnet.0, batch),
             PortRole::Underlay { local, mac } => {
@@ -60,7 +60,7 @@ impl<B: Buf> Switch<B> {
                     self.receive_outer(now, input.0, port, (local, mac), buf);
                 }
             }
-            PortRole::Crossing => debug_assert!(false, "{BY_CROSSING}"),
+            PortRole::Handoff => debug_assert!(false, "{BY_HANDOFF}"),
         }
     }
 
@@ -76,7 +76,7 @@ impl<B: Buf> Switch<B> {
         let port = self.inputs[at].port;
         match self.ports[usize::from(port)].role {
             PortRole::Access { vnet } if self.ports[usize::from(port)].careful => {
-                self.receive_careful_one(now, input.0, port, vnet.0, buf);
+                self.receive_one_validated(now, input.0, port, vnet.0, buf);
             }
             PortRole::Access { vnet } => {
                 if let Err(buf) = self.receive_plain(input.0, port, vnet.0, buf) {
@@ -86,7 +86,7 @@ impl<B: Buf> Switch<B> {
             PortRole::Underlay { local, mac } => {
                 self.receive_outer(now, input.0, port, (local, mac), buf);
             }
-            PortRole::Crossing => debug_assert!(false, "{BY_CROSSING}"),
+            PortRole::Handoff => debug_assert!(false, "{BY_HANDOFF}"),
         }
     }
 
@@ -96,7 +96,7 @@ impl<B: Buf> Switch<B> {
         Marking {
             trust: port.trust,
             default: port.default_priority,
-            dscp_to_priority: &self.dscp_to_priority,
+            dscp_to_priority: self.dscp.priorities(),
         }
     }
 
@@ -127,7 +127,7 @@ impl<B: Buf> Switch<B> {
             Verdict::Forward(c) => {
                 arrival.priority = c.priority;
                 let slot = self.arrive(input, &arrival, buf);
-                if !self.control.attached || !self.punt_neighbors(now, slot, c.dst) {
+                if !self.control.is_attached() || !self.punt_neighbors(now, slot, c.dst) {
                     self.forward(now, slot, c.dst);
                 }
             }
@@ -189,7 +189,7 @@ impl<B: Buf> Switch<B> {
         arrival.strip = frame.strip;
         arrival.ecn = frame.ecn;
         let tunnel = self.tunnel_from(frame.remote.to_bits(), port);
-        let vnet = self.vnet_of(frame.vni);
+        let vnet = self.fdb.vnet_of(frame.vni);
         let (tunnel, vnet) = match (tunnel, vnet) {
             (None, _) => return self.refuse(input, &arrival, buf, DropReason::UnknownVtep),
             (_, None) => return self.refuse(input, &arrival, buf, DropReason::UnknownVni),
@@ -222,11 +222,17 @@ impl<B: Buf> Switch<B> {
     fn arrive(&mut self, input: u16, arrival: &Arrival, buf: B) -> u32 {
         let bytes = buf.size();
         self.ledger.receive(input, arrival.priority.get(), Counter::of(bytes));
-        self.new_slot(input, arrival, Home::Output, buf)
+        self.new_slot(input, arrival, BufferOwner::Output, buf)
     }
 
     #[inline]
-    pub(crate) fn new_slot(&mut self, input: u16, arrival: &Arrival, home: Home, buf: B) -> u32 {
+    pub(crate) fn new_slot(
+        &mut self,
+        input: u16,
+        arrival: &Arrival,
+        owner: BufferOwner,
+        buf: B,
+    ) -> u32 {
         let index = self.slots.take();
         let slot = self.slots.get_mut(index);
         slot.bytes = buf.size();
@@ -238,7 +244,7 @@ impl<B: Buf> Switch<B> {
         slot.vnet = arrival.vnet;
         slot.strip = arrival.strip;
         slot.priority = arrival.priority.get();
-        slot.home = home;
+        slot.owner = owner;
         slot.ecn = arrival.ecn;
         index
     }
@@ -250,7 +256,7 @@ impl<B: Buf> Switch<B> {
         self.ledger.inject(input, priority.get(), Counter::of(bytes));
         self.slots.enter(1);
         let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-        self.new_slot(input, &arrival, Home::Output, buf)
+        self.new_slot(input, &arrival, BufferOwner::Output, buf)
     }
 
     fn consume_pause(
@@ -287,12 +293,12 @@ impl<B: Buf> Switch<B> {
             return;
         }
         let priority = self.slots.get(slot).priority;
-        if self.lossless.contains(Priority::from_low_bits(priority)) {
+        if self.services.lossless().contains(Priority::from_low_bits(priority)) {
             if self.input_is_full(slot) {
                 self.drop_frame(slot, DropReason::InputFull);
                 return;
             }
-            self.slots.get_mut(slot).home = Home::Ring;
+            self.slots.get_mut(slot).owner = BufferOwner::Ring;
             self.charge_input(slot);
         }
         self.route(now, slot, dst);
@@ -304,8 +310,8 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn may_be_full(&self, input: usize) -> bool {
         match self.inputs[input].full {
             Full::Wait => false,
-            Full::Drop => !self.lossless.is_empty(),
-            Full::Pause(priorities) => !self.lossless.without(priorities).is_empty(),
+            Full::Drop => !self.services.lossless().is_empty(),
+            Full::Pause(priorities) => !self.services.lossless().without(priorities).is_empty(),
         }
     }
 
@@ -338,7 +344,7 @@ impl<B: Buf> Switch<B> {
         sum
     }
 
-    /// Finds the lane of a frame and queues it there.
+    /// Finds the queue group of a frame and queues it there.
     #[inline]
     pub(crate) fn route(&mut self, now: Nanos, slot: u32, dst: Mac) {
         let s = self.slots.get(slot);
@@ -348,127 +354,131 @@ impl<B: Buf> Switch<B> {
             self.defer(slot);
             return;
         }
-        match self.chip.lookup(mac_table::key(vnet, dst)) {
-            Some(lane) => self.admit(slot, lane),
+        match self.fdb.lookup(mac_table::key(vnet, dst)) {
+            Some(group) => self.admit(slot, group),
             None => self.miss(now, slot, dst),
         }
     }
 
-    /// Queues a frame for a lane with a destination, or drops it if it may not go there or a lossy
-    /// output is full.
+    /// Queues a frame for a queue group with a destination, or drops it if it may not go there or a
+    /// lossy output is full.
     #[inline]
-    pub(crate) fn admit(&mut self, slot: u32, lane: u32) {
-        if self.lanes[lane as usize].plain {
-            match self.refusal(slot, lane) {
+    pub(crate) fn admit(&mut self, slot: u32, group: u32) {
+        if self.groups[group as usize].plain {
+            match self.refusal(slot, group) {
                 Some(reason) => self.drop_frame(slot, reason),
-                None => self.enqueue(slot, lane),
+                None => self.enqueue(slot, group),
             }
         } else {
-            self.admit_slowly(slot, lane);
+            self.admit_slowly(slot, group);
         }
     }
 
-    /// Admits a frame as [`Self::admit`], for a lane that is not plain: its receiver may be
+    /// Admits a frame as [`Self::admit`], for a queue group that is not plain: its receiver may be
     /// isolated, here or at its own host.
-    fn admit_slowly(&mut self, slot: u32, lane: u32) {
-        let lane = match self.lanes[lane as usize].kind {
-            LaneKind::Held(_) => self.lane_beyond_hold(slot, lane),
-            _ => Ok(lane),
+    fn admit_slowly(&mut self, slot: u32, group: u32) {
+        let group = match self.groups[group as usize].kind {
+            QueueGroupKind::Held(_) => self.group_beyond_hold(slot, group),
+            _ => Ok(group),
         };
-        let lane = match lane {
-            Ok(lane) => lane,
+        let group = match group {
+            Ok(group) => group,
             Err(reason) => return self.drop_frame(slot, reason),
         };
-        if let Some(reason) = self.refusal(slot, lane) {
+        if let Some(reason) = self.refusal(slot, group) {
             return self.drop_frame(slot, reason);
         }
         let s = self.slots.get(slot);
-        let (port, priority) = (self.lanes[lane as usize].port, s.priority);
+        let (port, priority) = (self.groups[group as usize].port, s.priority);
         let (input, source) = (s.input, s.source);
         if !self.is_isolated(port, priority) {
-            return self.enqueue(slot, lane);
+            return self.enqueue(slot, group);
         }
-        if let Some(reason) = self.refused_by_isolation(slot, lane) {
+        if let Some(reason) = self.refused_by_isolation(slot, group) {
             return self.drop_frame(slot, reason);
         }
-        self.enqueue(slot, lane);
+        self.enqueue(slot, group);
         self.joined_isolated(port, priority, input, source);
     }
 
     #[inline]
-    pub(crate) fn refusal(&self, slot: u32, lane: u32) -> Option<DropReason> {
+    pub(crate) fn refusal(&self, slot: u32, group: u32) -> Option<DropReason> {
         let s = self.slots.get(slot);
-        let l = &self.lanes[lane as usize];
+        let l = &self.groups[group as usize];
         let input = &self.inputs[usize::from(s.input)];
         if l.port == input.port {
             return Some(match l.kind {
-                LaneKind::Tunnel(_) | LaneKind::Held(_) => DropReason::SplitHorizon,
+                QueueGroupKind::Tunnel(_) | QueueGroupKind::Held(_) => DropReason::SplitHorizon,
                 _ => DropReason::SamePort,
             });
         }
-        if matches!(l.kind, LaneKind::Tunnel(_) | LaneKind::Held(_)) && input.from_underlay {
+        if matches!(l.kind, QueueGroupKind::Tunnel(_) | QueueGroupKind::Held(_))
+            && input.from_underlay
+        {
             return Some(DropReason::SplitHorizon);
         }
         if self.ports[usize::from(l.port)].detached {
             return Some(DropReason::Stopped);
         }
-        let full = s.home == Home::Output && self.output_is_full(lane, s.bytes);
+        let full = s.owner == BufferOwner::Output && self.output_is_full(group, s.bytes);
         full.then_some(DropReason::OutputFull)
     }
 
     /// Returns true if a lossy output has no room for a frame of this size.
     #[inline]
-    pub(crate) fn output_is_full(&self, lane: u32, bytes: u32) -> bool {
-        let room = self.output_room(lane);
+    pub(crate) fn output_is_full(&self, group: u32, bytes: u32) -> bool {
+        let room = self.output_room(group);
         room.frames == 0 || room.bytes < u64::from(bytes)
     }
 
     /// Returns the room of a lossy output.
     #[inline]
-    pub(crate) fn output_room(&self, lane: u32) -> Held {
-        let l = &self.lanes[lane as usize];
-        Held { frames: l.room.frames.min(self.slots_to_spare()), bytes: l.room.bytes }
+    pub(crate) fn output_room(&self, group: u32) -> Held {
+        let l = &self.groups[group as usize];
+        Held { frames: l.room.frames.min(self.slots.to_spare()), bytes: l.room.bytes }
     }
 
-    /// Puts a frame at the end of its lane's common queue or of its (source, lane, priority) queue.
+    /// Puts a frame at the end of its queue group's common queue or of its (source, queue group,
+    /// priority) queue.
     #[inline]
-    pub(crate) fn enqueue(&mut self, slot: u32, lane: u32) {
+    pub(crate) fn enqueue(&mut self, slot: u32, group: u32) {
         let s = self.slots.get(slot);
-        let (bytes, home) = (s.bytes, s.home);
-        self.charge_lane(lane, bytes, home);
-        if self.join_common(slot, lane) {
+        let (bytes, owner) = (s.bytes, s.owner);
+        self.charge_group(group, bytes, owner);
+        if self.join_common(slot, group) {
             return;
         }
-        self.enqueue_leaf(slot, lane);
+        self.enqueue_leaf(slot, group);
     }
 
-    /// Puts a frame that is charged to its lane at the end of its (source, lane, priority) queue.
+    /// Puts a frame that is charged to its queue group at the end of its (source, queue group,
+    /// priority) queue.
     #[inline]
-    pub(crate) fn enqueue_leaf(&mut self, slot: u32, lane: u32) {
+    pub(crate) fn enqueue_leaf(&mut self, slot: u32, group: u32) {
         let s = self.slots.get(slot);
-        let (source, priority, bytes, home) = (s.source, s.priority, s.bytes, s.home);
-        let leaf = self.leaf_of(lane, source, priority);
+        let (source, priority, bytes, owner) = (s.source, s.priority, s.bytes, s.owner);
+        let leaf = self.leaf_of(group, source, priority);
         let node = self.queues.get_mut(leaf);
-        node.add(1, bytes.into(), home);
-        let may_be_over = self.share_min.is_passed_by(node);
+        node.add(1, bytes.into(), owner);
+        let may_be_over = self.pair_share.may_be_passed_by(node);
         self.slots.push(&mut node.list, slot);
         if may_be_over {
             self.note_share(slot, leaf);
         }
     }
 
-    /// Puts a frame at the end of the common queue of its lane's port, and frees its slot, if the
-    /// queue has room and takes such frames.
+    /// Puts a frame at the end of the common queue of its queue group's port, and frees its slot,
+    /// if the queue has room and takes such frames.
     #[inline]
-    fn join_common(&mut self, index: u32, lane: u32) -> bool {
-        let is_lent = || self.is_crossing(self.slots.get(index).input);
-        debug_assert!(!is_lent(), "nothing would know the loan any more");
-        let l = &self.lanes[lane as usize];
+    fn join_common(&mut self, index: u32, group: u32) -> bool {
+        let is_remote = || self.is_handoff(self.slots.get(index).input);
+        debug_assert!(!is_remote(), "nothing would know the reference any more");
+        let l = &self.groups[group as usize];
         let slot = self.slots.get_mut(index);
         if !l.plain
             || slot.ecn.is_some()
             || slot.is_super()
-            || !matches!(slot.home, Home::Ring | Home::Output)
+            || !matches!(slot.owner, BufferOwner::Ring | BufferOwner::Output)
         {
             return false;
         }
@@ -478,7 +488,7 @@ impl<B: Buf> Switch<B> {
         };
         let input = &self.inputs[usize::from(slot.input)];
         // The network of a frame that control sends to an address does not follow from its input.
-        if matches!(l.kind, LaneKind::Tunnel(_)) && slot.vnet != input.vnet {
+        if matches!(l.kind, QueueGroupKind::Tunnel(_)) && slot.vnet != input.vnet {
             return false;
         }
         let at = priority * self.ports.len() + port;
@@ -488,71 +498,75 @@ impl<B: Buf> Switch<B> {
             return false;
         }
         let buf = slot.buf.take().expect("a frame that is not a copy has its handle");
-        #[expect(clippy::cast_possible_truncation, reason = "a plain lane has such a number")]
-        let way = if matches!(l.kind, LaneKind::Tunnel(_)) { lane as u16 } else { slot.source };
-        class.common.push(buf, Tag { bytes, input: slot.input, way, strip, home: slot.home });
+        #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
+        let source_or_group =
+            if matches!(l.kind, QueueGroupKind::Tunnel(_)) { group as u16 } else { slot.source };
+        class
+            .common
+            .push(buf, Tag { bytes, input: slot.input, source_or_group, strip, owner: slot.owner });
         self.slots.give_back(index);
         self.mark_active(port, priority);
         true
     }
 
-    /// Moves frames that wait for a lane in common queues into queues of their sources, in front of
-    /// the frames there, which are younger.
-    pub(crate) fn leave_common(&mut self, lane: u32) {
-        let at = usize::from(self.lanes[lane as usize].port);
+    /// Moves frames that wait for a queue group in common queues into queues of their sources, in
+    /// front of the frames there, which are younger.
+    pub(crate) fn leave_common(&mut self, group: u32) {
+        let at = usize::from(self.groups[group as usize].port);
         for priority in Priority::all() {
             let class = self.class_of(at, priority.index());
             let mut slots = [NIL; COMMON_FRAMES_MAX as usize];
             // Goes around once, so that frames that stay keep their order.
             for slot in slots.iter_mut().take(self.classes[class].common.len() as usize) {
                 let Some((buf, tag)) = self.classes[class].common.pop() else { break };
-                if self.lane_of_tag(at, tag) == lane {
+                if self.group_of_tag(at, tag) == group {
                     let (input, source) = (tag.input, self.source_of_tag(at, tag));
                     let (vnet, strip) = (self.inputs[usize::from(input)].vnet, tag.strip.into());
                     let arrival = Arrival { source, vnet, strip, priority, ecn: None };
-                    *slot = self.new_slot(input, &arrival, tag.home, buf);
+                    *slot = self.new_slot(input, &arrival, tag.owner, buf);
                 } else {
                     self.classes[class].common.push(buf, tag);
                 }
             }
             for slot in slots.into_iter().rev().filter(|slot| *slot != NIL) {
-                self.put_first(slot, lane);
+                self.put_first(slot, group);
             }
             self.mark_idle(at, priority.index());
         }
     }
 
-    /// Puts a frame that is charged to its lane in front of its (source, lane, priority) queue.
-    fn put_first(&mut self, slot: u32, lane: u32) {
+    /// Puts a frame that is charged to its queue group in front of its (source, queue group,
+    /// priority) queue.
+    fn put_first(&mut self, slot: u32, group: u32) {
         let s = self.slots.get(slot);
-        let (source, priority, bytes, home) = (s.source, s.priority, s.bytes, s.home);
-        let leaf = self.leaf_of(lane, source, priority);
+        let (source, priority, bytes, owner) = (s.source, s.priority, s.bytes, s.owner);
+        let leaf = self.leaf_of(group, source, priority);
         let node = self.queues.get_mut(leaf);
-        node.add(1, bytes.into(), home);
-        node.pooled_to = NIL;
+        node.add(1, bytes.into(), owner);
+        node.shared_cursor = NIL;
         self.slots.push_front(&mut node.list, slot);
         self.note_share(slot, leaf);
     }
 
-    /// Returns the queue of a (source, lane, priority), bound now if it is not.
+    /// Returns the queue of a (source, queue group, priority), bound now if it is not.
     #[inline]
-    pub(crate) fn leaf_of(&mut self, lane: u32, source: u16, priority: u8) -> u32 {
-        match self.queues.find(Key::leaf(lane, source, priority)) {
+    pub(crate) fn leaf_of(&mut self, group: u32, source: u16, priority: u8) -> u32 {
+        match self.queues.find(Key::leaf(group, source, priority)) {
             Some(leaf) => leaf,
             None => {
-                let leaf = self.queues.bind_leaf(lane, source, priority);
+                let leaf = self.queues.bind_leaf(group, source, priority);
                 self.place_leaf(leaf);
                 leaf
             }
         }
     }
 
-    /// Puts a leaf into its port's ring, or, if its lane is not open, into the lane's ring of
-    /// parked leaves.
+    /// Puts a leaf into its port's ring, or, if its queue group is not open, into the queue group's
+    /// ring of parked leaves.
     pub(crate) fn place_leaf(&mut self, leaf: u32) {
         let node = self.queues.get(leaf);
-        let (lane, priority) = (node.lane, node.priority);
-        let l = &mut self.lanes[lane as usize];
+        let (group, priority) = (node.group, node.priority);
+        let l = &mut self.groups[group as usize];
         if l.gate != Gate::Open {
             self.queues.ring_push(&mut l.parked, leaf);
             return;

@@ -6,7 +6,6 @@
 
 use sluice_base::{Batch, Buf, InputId};
 
-use crate::slots::NIL;
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
@@ -16,7 +15,7 @@ impl<B: Buf> Switch<B> {
     pub fn has_ended(&self, input: InputId) -> bool {
         match self.inputs.get(input.index()) {
             Some(i) => i.unreclaimed > 0,
-            None => self.pool_ended != NIL,
+            None => self.pool.has_ended(),
         }
     }
 
@@ -60,7 +59,7 @@ impl<B: Buf> Switch<B> {
             i.unreclaimed -= 1;
             index
         } else {
-            let index = self.slots.stack_pop(&mut self.pool_ended)?;
+            let index = self.pool.pop_ended(&mut self.slots)?;
             self.leave_pool(index);
             index
         };

@@ -1,9 +1,9 @@
 //! Replication of broadcast and multicast frames to many receivers.
 //!
 //! A frame to replicate waits at its input until the driver moves it into the host pool
-//! ([`Switch::spill`]); from then on it holds no sender up. Every receiver gets a *copy*: a slot
-//! that shares the pool's buffer. Copies are bounded per output and lossy beyond that, under a
-//! reason of their own, so that a broadcast never holds up its sender.
+//! ([`Switch::copy_to_shared`]); from then on it holds no sender up. Every receiver gets a *copy*:
+//! a slot that shares the pool's buffer. Copies are bounded per output and lossy beyond that, under
+//! a reason of their own, so that a broadcast never holds up its sender.
 //!
 //! Receivers are the local members of the network except the ingress port, and, for a frame of a
 //! local port, the tunnels of the network (head-end replication). A frame from the underlay is
@@ -14,7 +14,7 @@ use sluice_base::{Buf, DropReason};
 use crate::inspect::Counter;
 use crate::place::Full;
 use crate::receive::NO_PORT;
-use crate::slots::{Home, List};
+use crate::slots::{BufferOwner, List};
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
@@ -26,7 +26,7 @@ impl<B: Buf> Switch<B> {
             self.drop_frame(slot, DropReason::InputFull);
             return;
         }
-        self.slots.get_mut(slot).home = Home::Ring;
+        self.slots.get_mut(slot).owner = BufferOwner::Ring;
         self.charge_input(slot);
         let input = usize::from(self.slots.get(slot).input);
         let mut list = self.inputs[input].awaiting;
@@ -42,7 +42,7 @@ impl<B: Buf> Switch<B> {
             let receivers = self.receivers(slot);
             if receivers == 0 {
                 self.drop_frame(slot, DropReason::NoReceiver);
-            } else if self.bodies >= self.replicated_frames {
+            } else if self.pool.bodies() >= self.pool.bodies_max() {
                 self.drop_frame(slot, DropReason::ReplicationLimit);
             } else {
                 let buf = self.slots.get_mut(slot).buf.take().expect("it has its handle");
@@ -96,35 +96,35 @@ impl<B: Buf> Switch<B> {
             self.ledger.copy(input, priority, Counter::of(bytes));
         }
         self.slots.get_mut(body).shared = 0;
-        self.bodies += 1;
+        self.pool.add_body();
         for at in 0..self.vnets[vnet].members.len() {
             let port = self.vnets[vnet].members[at];
             if port != from_port {
-                let lane = self.ports[usize::from(port)].lane;
-                self.copy_to(body, lane);
+                let group = self.ports[usize::from(port)].group;
+                self.copy_to(body, group);
             }
         }
         if !from_underlay {
             for at in 0..self.vnets[vnet].tunnels.len() {
                 let tunnel = self.vnets[vnet].tunnels[at];
-                let lane = self.tunnels[usize::from(tunnel)].lane;
-                self.copy_to(body, lane);
+                let group = self.tunnels[usize::from(tunnel)].group;
+                self.copy_to(body, group);
             }
         }
         if self.slots.get(body).shared == 0 {
-            self.slots.stack_push(&mut self.pool_ended, body);
+            self.pool.push_ended(&mut self.slots, body);
         }
     }
 
-    fn copy_to(&mut self, body: u32, lane: u32) {
-        let l = &self.lanes[lane as usize];
+    fn copy_to(&mut self, body: u32, group: u32) {
+        let l = &self.groups[group as usize];
         debug_assert!(l.port != NO_PORT);
         if self.ports[usize::from(l.port)].detached {
             self.count_lost_copy(body, DropReason::Stopped);
             return;
         }
         let is_isolated = self.is_isolated(l.port, self.slots.get(body).priority);
-        if l.copies >= self.copies_per_lane || self.slots.free_count() == 0 || is_isolated {
+        if l.copies >= self.pool.copies_max() || self.slots.free_count() == 0 || is_isolated {
             self.count_lost_copy(body, DropReason::ReplicationLimit);
             return;
         }
@@ -143,9 +143,9 @@ impl<B: Buf> Switch<B> {
         copy.ecn = ecn;
         copy.segments = segments;
         (copy.sent, copy.sent_bytes) = (0, 0);
-        copy.home = Home::Copy;
+        copy.owner = BufferOwner::Copy;
         copy.shared = body;
         self.slots.get_mut(body).shared += 1;
-        self.enqueue(index, lane);
+        self.enqueue(index, group);
     }
 }

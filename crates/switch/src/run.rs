@@ -10,8 +10,8 @@ use crate::account::Ends;
 use crate::inspect::Counter;
 use crate::place::Held;
 use crate::queues::QUANTUM_BYTES;
-use crate::slots::{Home, NIL};
-use crate::surface::{Egress, Head, LaneKind, Sink, Taken};
+use crate::slots::{BufferOwner, NIL};
+use crate::surface::{Egress, Head, QueueGroupKind, Sink, Taken};
 use crate::switch::Switch;
 use crate::transmit::Served;
 use crate::tunnel::{OUTER_BYTES, OUTER_SIZE, Wrap};
@@ -30,20 +30,20 @@ struct Run {
 impl Run {
     /// Adds frames with one buffer owner.
     #[inline]
-    fn add(&mut self, home: Home, sum: Held, sent_bytes: u64) {
+    fn add(&mut self, owner: BufferOwner, sum: Held, sent_bytes: u64) {
         self.frames += sum.frames;
         self.bytes += sum.bytes;
         self.sent_bytes += sent_bytes;
-        match home {
-            Home::Ring => {
+        match owner {
+            BufferOwner::Ring => {
                 self.ring.frames += sum.frames;
                 self.ring.bytes += sum.bytes;
             }
-            Home::Output => {
+            BufferOwner::Output => {
                 self.output.frames += sum.frames;
                 self.output.bytes += sum.bytes;
             }
-            Home::Pool | Home::Copy => {}
+            BufferOwner::Pool | BufferOwner::Copy => {}
         }
     }
 }
@@ -58,7 +58,7 @@ struct Reach {
     /// A larger frame takes the slow path.
     size_max: u32,
     /// The last of the frames at the start of the queue that are in the pool.
-    pooled_to: u32,
+    shared_cursor: u32,
 }
 
 impl<B: Buf> Switch<B> {
@@ -91,7 +91,7 @@ impl<B: Buf> Switch<B> {
             run.frames += 1;
             run.bytes += u64::from(bytes);
             run.sent_bytes += u64::from(size);
-            if tag.home == Home::Output {
+            if tag.owner == BufferOwner::Output {
                 run.output.frames += 1;
                 run.output.bytes += u64::from(bytes);
             }
@@ -101,7 +101,7 @@ impl<B: Buf> Switch<B> {
             }
         }
         *taken += run.frames;
-        self.book_run(now, at, priority, self.ports[at].lane, &run);
+        self.book_run(now, at, priority, self.ports[at].group, &run);
         self.mark_idle(at, priority);
         served
     }
@@ -127,14 +127,14 @@ impl<B: Buf> Switch<B> {
                 served = Served::Refused;
                 break;
             }
-            let (lane, bytes) = (u32::from(tag.way), u32::from(tag.bytes));
-            let LaneKind::Tunnel(tunnel) = self.lanes[lane as usize].kind else {
+            let (group, bytes) = (u32::from(tag.source_or_group), u32::from(tag.bytes));
+            let QueueGroupKind::Tunnel(tunnel) = self.groups[group as usize].kind else {
                 unreachable!("only frames for tunnels stand in an underlay port's common queue");
             };
             let (number, vnet) = (tunnel.index(), self.inputs[usize::from(tag.input)].vnet);
             let made = self.encapsulate(number, vnet, urgency, buf, bytes, &mut header);
             if let Err(reason) = made {
-                self.drop_common(now, class, lane, urgency, reason);
+                self.drop_common(now, class, group, urgency, reason);
                 served = Served::Skipped;
                 continue;
             }
@@ -157,7 +157,7 @@ impl<B: Buf> Switch<B> {
             *taken += 1;
             self.classes[class].sent.add(size);
             self.tunnels[number].sent.add(size);
-            self.uncharge_lane(lane, bytes, tag.home);
+            self.uncharge_group(group, bytes, tag.owner);
             self.deliver(buf, tag, urgency.get());
             if !alone {
                 self.charge_port(now, at, priority, size);
@@ -174,7 +174,7 @@ impl<B: Buf> Switch<B> {
         &mut self,
         now: Nanos,
         class: usize,
-        lane: u32,
+        group: u32,
         priority: Priority,
         reason: DropReason,
     ) {
@@ -182,24 +182,24 @@ impl<B: Buf> Switch<B> {
             if reason == DropReason::Oversize {
                 let from = (tag.input, self.inputs[usize::from(tag.input)].vnet);
                 let head = Head::copy_of(&buf.head()[usize::from(tag.strip)..]);
-                self.tell_too_big_of(now, from, lane, head);
+                self.tell_too_big_of(now, from, group, head);
             }
-            self.uncharge_lane(lane, tag.bytes.into(), tag.home);
+            self.uncharge_group(group, tag.bytes.into(), tag.owner);
             self.drop_loose(buf, tag, priority.get(), reason);
         }
     }
 
-    /// Returns the queue of a node of a port's ring, if it is the only one and its lane is plain,
-    /// so that it may be served in runs.
+    /// Returns the queue of a node of a port's ring, if it is the only one and its queue group is
+    /// plain, so that it may be served in runs.
     #[inline]
     pub(crate) fn plain_leaf(&self, node: u32) -> Option<u32> {
         let leaf = self.queues.only_leaf(node)?;
-        self.lanes[self.queues.get(leaf).lane as usize].plain.then_some(leaf)
+        self.groups[self.queues.get(leaf).group as usize].plain.then_some(leaf)
     }
 
-    /// Serves a source's queue of a plain lane until its deficit is used up: as [`Self::serve`],
-    /// with the sums counted once. The queue has the turn, or is the only one of the bundle that
-    /// has the turn.
+    /// Serves a source's queue of a plain queue group until its deficit is used up: as
+    /// [`Self::serve`], with the sums counted once. The queue has the turn, or is the only one of
+    /// the bundle that has the turn.
     pub(crate) fn serve_leaf(
         &mut self,
         now: Nanos,
@@ -210,25 +210,26 @@ impl<B: Buf> Switch<B> {
         taken: &mut u32,
     ) -> Served {
         let node = self.queues.get(leaf);
-        let (lane, mut list) = (node.lane, node.list);
+        let (group, mut list) = (node.group, node.list);
         let turn = self.queues.in_ring(leaf);
         let mut reach = Reach {
             frames_max: if self.is_alone(at) { u32::MAX } else { 1 },
             deficit: self.queues.get(turn).deficit,
             lone: self.classes[self.class_of(at, priority)].ring == turn,
-            size_max: self.lanes[lane as usize].plain_size_max.into(),
-            pooled_to: node.pooled_to,
+            size_max: self.groups[group as usize].plain_size_max.into(),
+            shared_cursor: node.shared_cursor,
         };
         let mut run = Run::default();
         let mut served = Served::Taken;
         while list.head != NIL {
-            let (ends, refused) = self.send_alike(lane, &mut list.head, &mut reach, priority, sink);
+            let (ends, refused) =
+                self.send_alike(group, &mut list.head, &mut reach, priority, sink);
             if ends.frames > 0 {
                 let sum = Held { frames: ends.frames, bytes: ends.bytes };
-                run.add(ends.home, sum, ends.sent_bytes);
+                run.add(ends.owner, sum, ends.sent_bytes);
                 self.book_ends(&ends, priority_of(priority).get());
-                if ends.pooled_to {
-                    reach.pooled_to = NIL;
+                if ends.shared_cursor {
+                    reach.shared_cursor = NIL;
                 }
             }
             if refused {
@@ -251,28 +252,28 @@ impl<B: Buf> Switch<B> {
         }
         let node = self.queues.get_mut(leaf);
         node.list = list;
-        node.pooled_to = reach.pooled_to;
+        node.shared_cursor = reach.shared_cursor;
         self.queues.get_mut(turn).deficit = reach.deficit;
-        self.book_run(now, at, priority, lane, &run);
+        self.book_run(now, at, priority, group, &run);
         self.end_turn(at, priority, leaf, &run);
         served
     }
 
-    /// Sends successive frames of one lane, input and buffer owner, from the first one of a list
-    /// on. Sends none if the first one has to take the slow path. The flag is true if the driver
-    /// refused a frame.
+    /// Sends successive frames of one queue group, input and buffer owner, from the first one of a
+    /// list on. Sends none if the first one has to take the slow path. The flag is true if the
+    /// driver refused a frame.
     #[inline]
     fn send_alike(
         &mut self,
-        lane: u32,
+        group: u32,
         head: &mut u32,
         reach: &mut Reach,
         priority: usize,
         sink: &mut impl Sink<B>,
     ) -> (Ends, bool) {
         let priority = priority_of(priority);
-        match self.lanes[lane as usize].kind {
-            LaneKind::Tunnel(tunnel) => {
+        match self.groups[group as usize].kind {
+            QueueGroupKind::Tunnel(tunnel) => {
                 let vnet = self.slots.get(*head).vnet;
                 let wrap = self.wrap(tunnel, vnet, priority);
                 self.send_wrapped(head, reach, priority, wrap, sink)
@@ -317,8 +318,8 @@ impl<B: Buf> Switch<B> {
         sink: &mut impl Sink<B>,
     ) -> (Ends, bool) {
         let first = self.slots.get(*head);
-        let (input, home, vnet) = (first.input, first.home, first.vnet);
-        let mut ends = Ends { input, home, frames: 0, bytes: 0, sent_bytes: 0, pooled_to: false };
+        let (input, owner, vnet) = (first.input, first.owner, first.vnet);
+        let mut ends = Ends::new(input, owner);
         let mut deficit = reach.deficit;
         let mut outer = [0; OUTER_SIZE];
         let input = &mut self.inputs[usize::from(input)];
@@ -329,15 +330,15 @@ impl<B: Buf> Switch<B> {
             }
             let slot = self.slots.get(index);
             let (inner_size, strip) = (slot.bytes - u32::from(slot.strip), slot.strip);
-            if slot.input != ends.input || slot.home != home || slot.ecn.is_some() {
+            if slot.input != ends.input || slot.owner != owner || slot.ecn.is_some() {
                 break false;
             }
-            if slot.is_super() || home == Home::Copy || inner_size > reach.size_max {
+            if slot.is_super() || owner == BufferOwner::Copy || inner_size > reach.size_max {
                 break false;
             }
             let Some(buf) = slot.buf.as_ref() else { break false };
             let size = inner_size + if wrap.is_some() { OUTER_BYTES } else { 0 };
-            // The sum is little more than 64 KiB, since the lane is plain.
+            // The sum is little more than 64 KiB, since the queue group is plain.
             let charge = size.cast_signed();
             if charge > deficit {
                 // As the scheduler would, which does not run if no frame is taken.
@@ -368,9 +369,9 @@ impl<B: Buf> Switch<B> {
             ends.bytes += u64::from(slot.bytes);
             ends.sent_bytes += u64::from(size);
             deficit -= charge;
-            if home == Home::Pool {
-                ends.pooled_to |= index == reach.pooled_to;
-                self.slots.stack_push(&mut self.pool_ended, index);
+            if owner == BufferOwner::Pool {
+                ends.shared_cursor |= index == reach.shared_cursor;
+                self.pool.push_ended(&mut self.slots, index);
             } else {
                 self.slots.end(index, &mut input.ended, &mut input.ended_slots);
             }
@@ -387,24 +388,24 @@ impl<B: Buf> Switch<B> {
         !port.shaper.is_limited() && !port.has_rivals()
     }
 
-    /// Counts the frames that a queue of a lane of this port sent.
+    /// Counts the frames that a queue of a queue group of this port sent.
     #[inline]
-    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, lane: u32, run: &Run) {
+    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, group: u32, run: &Run) {
         let class = self.class_of(at, priority);
         let sum = Counter { frames: u64::from(run.frames), bytes: run.sent_bytes };
         self.classes[class].sent.add_all(sum);
-        if let LaneKind::Tunnel(tunnel) = self.lanes[lane as usize].kind {
+        if let QueueGroupKind::Tunnel(tunnel) = self.groups[group as usize].kind {
             self.tunnels[tunnel.index()].sent.add_all(sum);
         }
         if run.frames > 0 && !self.is_alone(at) {
             let size = u32::try_from(run.sent_bytes).expect("one frame");
             self.charge_port(now, at, priority, size);
         }
-        let lane = &mut self.lanes[lane as usize];
-        lane.frames -= run.frames;
-        lane.bytes -= run.bytes;
-        lane.room.frames += run.output.frames;
-        lane.room.bytes += run.output.bytes;
+        let group = &mut self.groups[group as usize];
+        group.frames -= run.frames;
+        group.bytes -= run.bytes;
+        group.room.frames += run.output.frames;
+        group.room.bytes += run.output.bytes;
     }
 
     /// Subtracts the frames that were sent from the sums of a source's queue.

@@ -10,15 +10,15 @@ use alloc::boxed::Box;
 
 use sluice_base::{Batch, Full};
 
-/// Value of [`Slot::lent_to`] for a frame without a remote reference.
-pub(crate) const NOT_LENT: u16 = u16::MAX;
+/// Value of [`Slot::remote_port`] for a frame without a remote reference.
+pub(crate) const NOT_REMOTE: u16 = u16::MAX;
 
 /// No slot, no node.
 pub(crate) const NIL: u32 = u32::MAX;
 
 /// Owner of a slot's buffer, to which the handle goes back when the frame has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum BufferOwner {
     /// The driver of its input. The frame counts against that input's window.
     Ring,
     /// The driver of its input, but the frame counts in the buffer of its (lossy) output.
@@ -37,8 +37,8 @@ pub(crate) struct Slot<B> {
     pub(crate) buf: Option<B>,
     pub(crate) next: u32,
     pub(crate) bytes: u32,
-    /// For [`Home::Copy`], the slot that owns the handle; for that slot, the number of its copies;
-    /// for a frame borrowed from another switch, its number there.
+    /// For [`BufferOwner::Copy`], the slot that owns the handle; for that slot, the number of its
+    /// copies; for a remote reference to a frame of another switch, its number there.
     pub(crate) shared: u32,
     pub(crate) input: u16,
     pub(crate) source: u16,
@@ -46,7 +46,7 @@ pub(crate) struct Slot<B> {
     /// Bytes in front of the tenant's frame (the outer headers it came in).
     pub(crate) strip: u16,
     pub(crate) priority: u8,
-    pub(crate) home: Home,
+    pub(crate) owner: BufferOwner,
     /// New value of the inner ECN field, if it must change (RFC 6040 section 4.2).
     pub(crate) ecn: Option<u8>,
     /// Number of frames that it is on the wire.
@@ -54,10 +54,10 @@ pub(crate) struct Slot<B> {
     /// Number of segments that a driver took already, and their bytes.
     pub(crate) sent: u16,
     pub(crate) sent_bytes: u32,
-    /// [`Home::Pool`]: the partition that it is counted in.
+    /// [`BufferOwner::Pool`]: the partition that it is counted in.
     pub(crate) part: u8,
-    /// The port of another switch that references it remotely, or [`NOT_LENT`].
-    pub(crate) lent_to: u16,
+    /// The port of another switch that references it remotely, or [`NOT_REMOTE`].
+    pub(crate) remote_port: u16,
 }
 
 impl<B> Slot<B> {
@@ -103,10 +103,15 @@ pub(crate) struct Slots<B> {
     free: u32,
     /// Number of handles and copies that may still come in.
     free_count: u32,
+    /// Number of slots that inputs use beyond their own.
+    excess: u32,
+    /// Number of slots that are not for lossy frames in buffers.
+    reserved: u32,
 }
 
 impl<B> Slots<B> {
-    pub(crate) fn new(count: u32) -> Self {
+    /// Creates so many free slots, of which `reserved` are not for lossy frames in buffers.
+    pub(crate) fn new(count: u32, reserved: u32) -> Self {
         let slots = (0..count)
             .map(|at| Slot {
                 buf: None,
@@ -118,16 +123,39 @@ impl<B> Slots<B> {
                 vnet: 0,
                 strip: 0,
                 priority: 0,
-                home: Home::Ring,
+                owner: BufferOwner::Ring,
                 ecn: None,
                 segments: 1,
                 sent: 0,
                 sent_bytes: 0,
                 part: 0,
-                lent_to: NOT_LENT,
+                remote_port: NOT_REMOTE,
             })
             .collect();
-        Self { slots, free: if count == 0 { NIL } else { 0 }, free_count: count }
+        let free = if count == 0 { NIL } else { 0 };
+        Self { slots, free, free_count: count, excess: 0, reserved }
+    }
+
+    /// Changes the number of slots that an input uses beyond its own.
+    #[inline]
+    pub(crate) const fn change_excess(&mut self, before: u32, after: u32) {
+        self.excess = self.excess - before + after;
+    }
+
+    /// Returns true if one more lossy frame in a buffer would take a slot that was promised to an
+    /// input. Without excess the limits of the buffers prevent that.
+    #[inline]
+    pub(crate) const fn are_short(&self) -> bool {
+        self.excess > 0 && self.free_count < self.reserved
+    }
+
+    /// Returns the number of lossy frames that may be buffered before slots are short.
+    #[inline]
+    pub(crate) const fn to_spare(&self) -> u32 {
+        if self.excess == 0 {
+            return u32::MAX;
+        }
+        self.free_count.saturating_sub(self.reserved)
     }
 
     /// Returns the number of handles and copies that may still come in.
@@ -152,8 +180,8 @@ impl<B> Slots<B> {
     }
 
     /// Returns the slots that other switches reference.
-    pub(crate) fn lent(&self) -> impl Iterator<Item = &Slot<B>> {
-        self.slots.iter().filter(|slot| slot.lent_to != NOT_LENT)
+    pub(crate) fn remote(&self) -> impl Iterator<Item = &Slot<B>> {
+        self.slots.iter().filter(|slot| slot.remote_port != NOT_REMOTE)
     }
 
     pub(crate) const fn len(&self) -> usize {

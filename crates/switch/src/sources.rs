@@ -14,9 +14,9 @@
 //! the table is read only if several share a port. Learning never delays a frame and never drops
 //! one; binding drops whether control is attached or not.
 //!
-//! **The cached source does not stay stale.** It only suppresses punts: the forwarding table gives
-//! the destination of a frame, and the bindings of a bound port, which clear the cache when they
-//! change, decide what it lets in. A cached source that outlives its entry could only hide a
+//! **The cached source does not stay stale.** It only suppresses punts: the forwarding table (FDB)
+//! gives the destination of a frame, and the bindings of a bound port, which clear the cache when
+//! they change, decide what it lets in. A cached source that outlives its entry could only hide a
 //! machine that moved away and came back; therefore every change of an entry of the forwarding
 //! table clears the cache of the port that it referred to.
 //!
@@ -39,6 +39,7 @@
 //! advertisement) are checked, whatever their destination: a reply to one machine moves that
 //! machine's traffic.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -50,9 +51,11 @@ use sluice_wire::EtherType;
 use crate::classify::Verdict;
 use crate::config::{ConfigError, PortConfig, PortRole, Sources, SwitchConfig, Tags};
 use crate::mac_table::{self, Used};
-use crate::place::Lane;
+use crate::place::QueueGroup;
 use crate::receive::Arrival;
-use crate::surface::{ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, LaneKind, PuntFrom};
+use crate::surface::{
+    ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, PuntFrom, QueueGroupKind,
+};
 use crate::switch::Switch;
 use bound::{Bound, Speaker};
 use claims::{NO_ADDRESSES, claimed};
@@ -62,6 +65,15 @@ mod claims;
 
 /// Number of no address: it has more than 48 bits.
 const NOBODY: u64 = u64::MAX;
+
+/// Source checks of all ports.
+#[derive(Debug)]
+pub(crate) struct SourceChecks {
+    /// By port.
+    watch: Box<[Watch]>,
+    /// True if some port is bound to addresses.
+    has_bound_ips: bool,
+}
 
 /// Source check of one port: its rule, bindings and cached source.
 #[derive(Debug)]
@@ -77,8 +89,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(port: &PortConfig) -> Self {
-        // Reserves room for bindings in any case: the next port of the bay may be bound.
+    fn new(port: &PortConfig) -> Self {
+        // Reserves room for bindings in any case: the next port of the spare port may be bound.
         let binds = port.sources == Sources::Bound || matches!(port.role, PortRole::Access { .. });
         let bound = Vec::with_capacity(if binds { BOUND_MACS_MAX } else { 0 });
         let allowed = Vec::with_capacity(if binds { ALLOWED_MAX } else { 0 });
@@ -89,12 +101,8 @@ impl Watch {
         self.good = NOBODY;
     }
 
-    pub(crate) const fn sources(&self) -> Sources {
-        self.sources
-    }
-
     /// Resets the check for another port, without bindings.
-    pub(crate) fn restart(&mut self, sources: Sources) {
+    fn restart(&mut self, sources: Sources) {
         self.sources = sources;
         self.bound.clear();
         self.allowed.clear();
@@ -104,7 +112,7 @@ impl Watch {
 
     /// Returns the whole state, for the switch that gets the port, and leaves a check without
     /// bindings.
-    pub(crate) fn give(&mut self) -> Self {
+    fn give(&mut self) -> Self {
         let (bound, allowed) = (Vec::new(), Vec::new());
         let none = Self { sources: self.sources, good: NOBODY, good_at: 0, bound, allowed };
         core::mem::replace(self, none)
@@ -209,17 +217,54 @@ fn source_of(head: &[u8]) -> u64 {
     }
 }
 
-/// Returns the source checks of all ports, with the bindings of the configuration.
-pub(crate) fn make_watches(config: &SwitchConfig) -> Vec<Watch> {
-    let mut watches: Vec<Watch> = config.ports.iter().map(Watch::new).collect();
-    for binding in &config.control.bindings {
-        let watch = &mut watches[binding.port.index()];
-        watch.bind(binding.port, binding.mac, binding.ips).expect("checked by `validate`");
+impl SourceChecks {
+    /// Returns the source checks of all ports, with the bindings of the configuration.
+    pub(crate) fn new(config: &SwitchConfig) -> Self {
+        let mut watches: Box<[Watch]> = config.ports.iter().map(Watch::new).collect();
+        for binding in &config.control.bindings {
+            let watch = &mut watches[binding.port.index()];
+            watch.bind(binding.port, binding.mac, binding.ips).expect("checked by `validate`");
+        }
+        for (port, prefix) in &config.control.allowed {
+            watches[port.index()].allow(*port, *prefix).expect("checked by `validate`");
+        }
+        Self { watch: watches, has_bound_ips: false }
     }
-    for (port, prefix) in &config.control.allowed {
-        watches[port.index()].allow(*port, *prefix).expect("checked by `validate`");
+
+    /// Returns the rule of a port.
+    pub(crate) const fn of(&self, port: usize) -> Sources {
+        self.watch[port].sources
     }
-    watches
+
+    /// Resets the check of a port for another one, without bindings.
+    pub(crate) fn restart(&mut self, port: usize, sources: Sources) {
+        self.watch[port].restart(sources);
+    }
+
+    /// Returns the whole state of a port, for the switch that gets it, and leaves a check without
+    /// bindings.
+    pub(crate) fn give(&mut self, port: usize) -> Watch {
+        self.watch[port].give()
+    }
+
+    /// Takes the state of a port that another switch gave.
+    pub(crate) fn take(&mut self, port: usize, watch: Watch) {
+        self.watch[port] = watch;
+    }
+
+    fn any_bound_ips(&self) -> bool {
+        let has_ips = |watch: &Watch| watch.bound.iter().any(Bound::has_ips);
+        self.watch.iter().any(|watch| has_ips(watch) || !watch.allowed.is_empty())
+    }
+
+    /// Clears the cached source of an entry's port.
+    fn forget(&mut self, groups: &[QueueGroup], key: u64, group: u32) {
+        if let QueueGroupKind::Port(port) = groups[group as usize].kind
+            && self.watch[port.index()].good == mac_table::unkey(key).1.to_u64()
+        {
+            self.watch[port.index()].forget();
+        }
+    }
 }
 
 /// Checks the bindings of a configuration.
@@ -254,7 +299,7 @@ pub(crate) fn check_bindings(config: &SwitchConfig) -> Result<(), ConfigError> {
 impl<B: Buf> Switch<B> {
     /// Receives frames of an access port that checks sources or tags, or whose input may be full.
     #[inline(never)]
-    pub(crate) fn receive_careful(
+    pub(crate) fn receive_validated(
         &mut self,
         now: Nanos,
         input: u16,
@@ -276,9 +321,9 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Receives one frame as [`Self::receive_careful`].
+    /// Receives one frame as [`Self::receive_validated`].
     #[inline(never)]
-    pub(crate) fn receive_careful_one(
+    pub(crate) fn receive_one_validated(
         &mut self,
         now: Nanos,
         input: u16,
@@ -312,23 +357,23 @@ impl<B: Buf> Switch<B> {
     /// Checks the sources of frames. Returns false if each frame has to be judged by itself.
     fn sources_pass(&mut self, input: u16, port: u16, vnet: u16, frames: &[B]) -> bool {
         let at = usize::from(port);
-        match self.watch[at].sources {
+        match self.sources.watch[at].sources {
             Sources::Any => true,
             Sources::Bound => {
-                let watch = &self.watch[at];
+                let watch = &self.sources.watch[at];
                 frames.iter().all(|buf| watch.passes(buf.head()))
             }
             // Judges the frames before any source is punted.
             Sources::Learn
-                if self.has_bound_ips
+                if self.sources.has_bound_ips
                     && frames.iter().any(|buf| claimed(buf.head()) != NO_ADDRESSES) =>
             {
                 false
             }
             Sources::Learn => {
-                if self.control.attached {
+                if self.control.is_attached() {
                     for buf in frames {
-                        if source_of(buf.head()) != self.watch[at].good {
+                        if source_of(buf.head()) != self.sources.watch[at].good {
                             self.meet_source(input, port, vnet, buf);
                         }
                     }
@@ -341,7 +386,7 @@ impl<B: Buf> Switch<B> {
     /// Checks that a frame claims no address that another port is bound to, and none that another
     /// port allows as a single one, unless its own port has it too.
     fn judge_claims(&self, port: u16, vnet: u16, head: &[u8]) -> Result<(), DropReason> {
-        let own = &self.watch[usize::from(port)];
+        let own = &self.sources.watch[usize::from(port)];
         for ip in claimed(head).into_iter().flatten() {
             let may_share = own.allows(ip) || own.is_bound_to(ip);
             let is_bound = |(at, watch): (usize, &Watch)| {
@@ -350,7 +395,7 @@ impl<B: Buf> Switch<B> {
                     && matches!(role, PortRole::Access { vnet: there } if there.0 == vnet)
                     && (watch.is_bound_to(ip) || (!may_share && watch.names(ip)))
             };
-            if self.watch.iter().enumerate().any(is_bound) {
+            if self.sources.watch.iter().enumerate().any(is_bound) {
                 return Err(DropReason::SpoofedIp);
             }
         }
@@ -359,7 +404,7 @@ impl<B: Buf> Switch<B> {
 
     /// Returns the drop reason of a frame, or the index of its binding, if its port is bound.
     fn judge(&self, port: u16, vnet: u16, head: &[u8]) -> Result<Option<usize>, DropReason> {
-        let watch = &self.watch[usize::from(port)];
+        let watch = &self.sources.watch[usize::from(port)];
         let at = if watch.sources == Sources::Bound { Some(watch.judge(head)?) } else { None };
         self.judge_claims(port, vnet, head)?;
         Ok(at)
@@ -377,16 +422,16 @@ impl<B: Buf> Switch<B> {
                     return;
                 }
                 Ok(None) => {
-                    if self.control.attached
-                        && source_of(buf.head()) != self.watch[usize::from(port)].good
+                    if self.control.is_attached()
+                        && source_of(buf.head()) != self.sources.watch[usize::from(port)].good
                     {
                         self.meet_source(input, port, vnet, &buf);
                     }
                 }
                 Ok(Some(at)) => {
-                    let watch = &mut self.watch[usize::from(port)];
+                    let watch = &mut self.sources.watch[usize::from(port)];
                     watch.good_at = at;
-                    if !self.control.attached {
+                    if !self.control.is_attached() {
                         watch.good = source_of(buf.head());
                     } else if watch.good != source_of(buf.head()) {
                         watch.forget();
@@ -413,9 +458,9 @@ impl<B: Buf> Switch<B> {
         }
         let source = source_of(head);
         let key = mac_table::key_of(vnet, source);
-        let known = self.chip.meet(key);
-        if known == Some(self.ports[usize::from(port)].lane) {
-            self.watch[usize::from(port)].good = source;
+        let known = self.fdb.meet(key);
+        if known == Some(self.ports[usize::from(port)].group) {
+            self.sources.watch[usize::from(port)].good = source;
             return;
         }
         let from = (VnetId(vnet), PuntFrom::Input(InputId(input)));
@@ -430,7 +475,7 @@ impl<B: Buf> Switch<B> {
         ips: BoundIps,
     ) -> Result<(), CommandError> {
         self.check_port(port)?;
-        self.watch[port.index()].bind(port, mac, ips)?;
+        self.sources.watch[port.index()].bind(port, mac, ips)?;
         self.bindings_changed();
         Ok(())
     }
@@ -438,7 +483,7 @@ impl<B: Buf> Switch<B> {
     /// Allows the machines of a bound port further addresses.
     pub(crate) fn allow(&mut self, port: PortId, prefix: IpPrefix) -> Result<(), CommandError> {
         self.check_port(port)?;
-        self.watch[port.index()].allow(port, prefix)?;
+        self.sources.watch[port.index()].allow(port, prefix)?;
         self.bindings_changed();
         Ok(())
     }
@@ -446,7 +491,7 @@ impl<B: Buf> Switch<B> {
     /// Unbinds a machine from a port.
     pub(crate) fn unbind(&mut self, port: PortId, mac: Mac) -> Result<(), CommandError> {
         self.check_port(port)?;
-        self.watch[port.index()].unbind(mac);
+        self.sources.watch[port.index()].unbind(mac);
         self.bindings_changed();
         Ok(())
     }
@@ -459,21 +504,16 @@ impl<B: Buf> Switch<B> {
         ip: IpAddr,
     ) -> Result<(), CommandError> {
         self.check_port(port)?;
-        self.watch[port.index()].unbind_ip(mac, ip);
+        self.sources.watch[port.index()].unbind_ip(mac, ip);
         self.bindings_changed();
         Ok(())
     }
 
-    fn any_bound_ips(&self) -> bool {
-        let has_ips = |watch: &Watch| watch.bound.iter().any(Bound::has_ips);
-        self.watch.iter().any(|watch| has_ips(watch) || !watch.allowed.is_empty())
-    }
-
     /// Updates the ports after the first binding with an address was made, or the last one removed.
     pub(crate) fn bindings_changed(&mut self) {
-        let has_bound_ips = self.any_bound_ips();
-        if has_bound_ips != self.has_bound_ips {
-            self.has_bound_ips = has_bound_ips;
+        let has_bound_ips = self.sources.any_bound_ips();
+        if has_bound_ips != self.sources.has_bound_ips {
+            self.sources.has_bound_ips = has_bound_ips;
             for port in 0..self.ports.len() {
                 self.ports[port].careful = self.is_careful(port);
             }
@@ -487,8 +527,8 @@ impl<B: Buf> Switch<B> {
 
     /// Resets all source checks: their results depend on whether control is attached.
     pub(crate) fn sources_changed(&mut self) {
-        self.has_bound_ips = self.any_bound_ips();
-        self.watch.iter_mut().for_each(Watch::forget);
+        self.sources.has_bound_ips = self.sources.any_bound_ips();
+        self.sources.watch.iter_mut().for_each(Watch::forget);
         for port in 0..self.ports.len() {
             self.ports[port].careful = self.is_careful(port);
         }
@@ -496,9 +536,9 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if frames of a port need more than the fast path.
     pub(crate) fn is_careful(&self, port: usize) -> bool {
-        let watches = match self.watch[port].sources {
+        let watches = match self.sources.watch[port].sources {
             Sources::Any => false,
-            Sources::Learn => self.control.attached || self.has_bound_ips,
+            Sources::Learn => self.control.is_attached() || self.sources.has_bound_ips,
             Sources::Bound => true,
         };
         let first_input = usize::from(self.ports[port].first_input);
@@ -520,22 +560,22 @@ impl<B: Buf> Switch<B> {
 
     /// Adds an entry to the forwarding table, and clears the cached sources of the entry that it
     /// replaces and of the one that is evicted.
-    pub(crate) fn install(&mut self, key: u64, lane: u32) {
-        let kind = self.lanes[lane as usize].kind;
-        let is_flow = matches!(kind, LaneKind::Tunnel(_) | LaneKind::Held(_));
-        let inserted = self.chip.insert(key, lane, is_flow);
-        if let Some(before) = inserted.before.filter(|before| *before != lane) {
-            forget(&self.lanes, &mut self.watch, key, before);
+    pub(crate) fn install(&mut self, key: u64, group: u32) {
+        let kind = self.groups[group as usize].kind;
+        let is_flow = matches!(kind, QueueGroupKind::Tunnel(_) | QueueGroupKind::Held(_));
+        let inserted = self.fdb.insert(key, group, is_flow);
+        if let Some(before) = inserted.before.filter(|before| *before != group) {
+            self.sources.forget(&self.groups, key, before);
         }
-        if let Some((key, lane)) = inserted.evicted {
-            forget(&self.lanes, &mut self.watch, key, lane);
+        if let Some((key, group)) = inserted.evicted {
+            self.sources.forget(&self.groups, key, group);
         }
     }
 
     /// Removes an entry from the forwarding table.
     pub(crate) fn uninstall(&mut self, key: u64) {
-        if let Some(lane) = self.chip.remove(key) {
-            forget(&self.lanes, &mut self.watch, key, lane);
+        if let Some(group) = self.fdb.remove(key) {
+            self.sources.forget(&self.groups, key, group);
         }
     }
 
@@ -545,22 +585,13 @@ impl<B: Buf> Switch<B> {
     /// again. To age out idle entries, call it in every turn: an entry is idle if two whole rounds
     /// did not report it.
     pub fn used_since(&mut self, places: u32, mut each: impl FnMut(VnetId, Mac, Used)) -> bool {
-        let (lanes, watch) = (&self.lanes, &mut self.watch);
-        self.chip.walk_used(places, |key, lane, used| {
+        let (groups, sources) = (&self.groups, &mut self.sources);
+        self.fdb.walk_used(places, |key, group, used| {
             // Clears the cached source, so that its next frame reads the table and counts as a use.
-            forget(lanes, watch, key, lane);
+            sources.forget(groups, key, group);
             let (vnet, mac) = mac_table::unkey(key);
             each(vnet, mac, used);
         })
-    }
-}
-
-/// Clears the cached source of an entry's port.
-fn forget(lanes: &[Lane], watch: &mut [Watch], key: u64, lane: u32) {
-    if let LaneKind::Port(port) = lanes[lane as usize].kind
-        && watch[port.index()].good == mac_table::unkey(key).1.to_u64()
-    {
-        watch[port.index()].forget();
     }
 }
 

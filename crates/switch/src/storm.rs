@@ -47,7 +47,7 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn is_storm(&mut self, now: Nanos, slot: u32) -> bool {
         let s = self.slots.get(slot);
         let input = &self.inputs[usize::from(s.input)];
-        let storms = &mut self.shares.storms;
+        let storms = &mut self.storms;
         let next = if input.from_underlay {
             storms.by_vnet.get_mut(usize::from(s.vnet))
         } else {

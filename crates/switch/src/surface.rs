@@ -3,8 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
-    ByteCount, DropReason, InputId, IpPrefix, LaneId, Mac, PortId, Priority, PriorityMask,
-    TunnelId, VnetId,
+    ByteCount, Destination, DropReason, InputId, IpPrefix, Mac, PortId, Priority, PriorityMask,
+    QueueGroupId, TunnelId, VnetId,
 };
 
 use crate::inspect::Counter;
@@ -23,9 +23,9 @@ pub struct Window {
     /// control needs no window ([`crate::Switch::hear`]).
     pub closed: PriorityMask,
     /// True if handles of this input should be moved into the host pool first
-    /// ([`crate::Switch::spill`]): a broadcast waits for its copy, or one destination has filled
-    /// its share of the input.
-    pub spill: bool,
+    /// ([`crate::Switch::copy_to_shared`]): a broadcast waits for its copy, or one destination has
+    /// filled its share of the input.
+    pub needs_copy: bool,
 }
 
 impl Window {
@@ -109,15 +109,6 @@ impl<B, F: FnMut(&Egress<'_, B>) -> Taken> Sink<B> for F {
     }
 }
 
-/// Destination of frames for an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// Out of a local port.
-    Port(PortId),
-    /// Through a tunnel.
-    Tunnel(TunnelId),
-}
-
 /// Number of machines that may be bound to a port.
 pub const BOUND_MACS_MAX: usize = 8;
 /// Number of addresses that a bound machine may have.
@@ -133,8 +124,8 @@ pub type BoundIps = [Option<IpAddr>; BOUND_IPS_MAX];
 /// A command of the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Adds an address to the forwarding table, evicts the least recently used one if the table is
-    /// full, and releases the frames that wait for the address.
+    /// Adds an address to the forwarding table (FDB), evicts the least recently used one if the
+    /// table is full, and releases the frames that wait for the address.
     Install {
         /// The network.
         vnet: VnetId,
@@ -459,9 +450,9 @@ pub enum Target {
     Tunnel(VnetId, TunnelId),
 }
 
-/// Kind of a lane, by its destination.
+/// Kind of a queue group, by its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneKind {
+pub enum QueueGroupKind {
     /// A local port.
     Port(PortId),
     /// A tunnel.
@@ -477,10 +468,10 @@ pub enum LaneKind {
 /// A queue in use, for inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueState {
-    /// Its lane.
-    pub lane: LaneId,
-    /// Destination of the lane.
-    pub to: LaneKind,
+    /// Its queue group.
+    pub group: QueueGroupId,
+    /// Destination of the queue group.
+    pub to: QueueGroupKind,
     /// The index of the source.
     pub source: sluice_base::SourceId,
     /// The priority.

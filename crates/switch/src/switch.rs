@@ -2,37 +2,39 @@
 //! egress.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
 
-use sluice_base::{Buf, InputId, Nanos, PortId, Priority, PriorityMask, VnetId};
+use sluice_base::{Buf, Destination, InputId, Nanos, PortId, Priority, VnetId};
 
-use crate::attach::{Bay, make_bays};
+use crate::attach::SparePorts;
 use crate::build::{
-    buffer_count, make_inputs, make_lanes, make_ports, make_tunnels, make_vnets, make_vnis,
-    make_vteps, mask_of, node_count, partitions, slot_count, unresolved_lanes,
+    buffer_count, make_groups, make_inputs, make_ports, make_tunnels, make_vnets, node_count,
+    slot_count,
 };
 use crate::busy::BusyPorts;
-use crate::common::Class;
-use crate::config::{ConfigError, PortRole, Service, SwitchConfig, UnresolvedConfig};
-use crate::cross::Lending;
+use crate::common::{Class, CommonMax};
+use crate::config::{ConfigError, PortRole, SwitchConfig};
+use crate::dscp::Dscp;
+use crate::fdb::Fdb;
+use crate::group_lists::GroupLists;
+use crate::handoff::RemoteRefs;
 use crate::hold::Holds;
-use crate::inspect::Marks;
 use crate::isolation::Isolation;
 use crate::ledger::Ledger;
-use crate::mac_table::{self, MacTable};
-use crate::numbers::Numbers;
-use crate::place::{Input, Lane, Partition, Port, Tunnel, Vnet};
+use crate::mac_table;
+use crate::place::{Input, Port, QueueGroup, Tunnel, Vnet};
+use crate::pool::Pool;
 use crate::punt::{CONTROL_PRIORITY, Control};
 use crate::queues::Queues;
 use crate::receive::NO_PORT;
-use crate::shares::Shares;
-use crate::slots::{Home, NIL, Slots};
-use crate::sources::{Watch, make_watches};
-use crate::spill::Share;
-use crate::surface::{Command, CommandError, Destination, Notice, Target};
+use crate::services::Services;
+use crate::shared_buffer::PairShare;
+use crate::slots::{BufferOwner, Slots};
+use crate::sources::SourceChecks;
+use crate::storm::Storms;
+use crate::surface::{Command, CommandError, Notice, Target};
 use crate::too_big::TooBig;
-use crate::transmit::weight_of;
+use crate::underlay::Paths;
+use crate::unresolved::Unresolved;
 use crate::validate;
 
 /// Frames that a driver may have received beyond the limit of an input, because they end at once:
@@ -52,62 +54,31 @@ pub struct Switch<B> {
     pub(crate) ledger: Ledger,
     /// Classes by priority and port, so that those used together lie together.
     pub(crate) classes: Box<[Class<B>]>,
-    pub(crate) lanes: Box<[Lane]>,
+    pub(crate) groups: Box<[QueueGroup]>,
     pub(crate) busy: BusyPorts,
     pub(crate) tunnels: Box<[Tunnel]>,
     pub(crate) vnets: Box<[Vnet]>,
-    /// VTEP addresses with their tunnels.
-    vteps: Numbers,
-    /// Network numbers with their networks.
-    vnis: Numbers,
     pub(crate) slots: Slots<B>,
-    pub(crate) lossless: PriorityMask,
-    pub(crate) strict: PriorityMask,
-    /// Number of frames that may wait in a common queue: few, compared to the limit of any input.
-    pub(crate) common_max: u32,
-    /// Slots that inputs use beyond their own, and slots that are not for lossy frames in buffers.
-    pub(crate) excess: u32,
-    pub(crate) slots_reserved: u32,
-    pub(crate) priority_to_dscp: [u8; Priority::COUNT],
-    pub(crate) notices: VecDeque<Notice>,
-    pub(crate) timed: Vec<u32>,
-    pub(crate) waiting_lanes: Vec<u32>,
-    /// Lanes of tunnels without a next hop.
-    pub(crate) closed: Vec<u32>,
+    pub(crate) services: Services,
+    pub(crate) common_max: CommonMax,
+    pub(crate) lists: GroupLists,
     pub(crate) control: Control,
-    pub(crate) dscp_to_priority: [Priority; 64],
+    pub(crate) dscp: Dscp,
     /// Last of the fields that every frame touches: first the part that a lookup reads, then the
     /// rest.
-    pub(crate) chip: MacTable,
+    pub(crate) fdb: Fdb,
     pub(crate) queues: Queues,
-    pub(crate) pool_ended: u32,
-    pub(crate) weights: [u8; Priority::COUNT],
-    /// Destinations that are not resolved, with their lanes.
-    pub(crate) pending: MacTable,
-    pub(crate) free_lanes: Vec<u32>,
-    /// Partitions of the pool: for frames from local ports, from the underlay, and the reserve of
-    /// isolated receivers.
-    pub(crate) pool: [Partition; 3],
-    pub(crate) pool_marks: [Marks; 3],
-    pub(crate) bodies: u32,
-    pub(crate) unresolved_buffered: u32,
-    pub(crate) unresolved: UnresolvedConfig,
-    pub(crate) replicated_frames: u32,
-    pub(crate) copies_per_lane: u32,
-    pub(crate) pair_share: u16,
-    /// Lower bound of the shares of all inputs.
-    pub(crate) share_min: Share,
-    /// Source checks by port.
-    pub(crate) watch: Vec<Watch>,
-    /// True if some port is bound to addresses.
-    pub(crate) has_bound_ips: bool,
-    /// Bays by port: limits of a port that may attach there.
-    pub(crate) bays: Vec<Bay>,
-    pub(crate) lending: Lending,
+    pub(crate) pool: Pool,
+    pub(crate) pair_share: PairShare,
+    pub(crate) unresolved: Unresolved,
+    pub(crate) sources: SourceChecks,
+    pub(crate) spare_ports: SparePorts,
+    pub(crate) remote_refs: RemoteRefs,
     pub(crate) isolation: Isolation,
     pub(crate) holds: Holds,
-    pub(crate) shares: Shares,
+    pub(crate) storms: Storms,
     pub(crate) too_big: TooBig,
+    pub(crate) paths: Paths,
 }
 
 impl<B: Buf> Switch<B> {
@@ -126,59 +97,44 @@ impl<B: Buf> Switch<B> {
         let ledger = Ledger::new(inputs.len() + 1);
         let busy = BusyPorts::new(ports.len());
         let vnets = make_vnets(config, inputs.len());
-        let vnis = make_vnis(config);
         let classes = (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect();
-        let vteps = make_vteps(config);
-        let lanes = make_lanes(config);
+        let fdb = Fdb::new(config, seed);
+        let groups = make_groups(config);
         let slots = u32::try_from(slot_count(config)).expect("checked by `validate`");
         let nodes = node_count(config, slots, inputs.len());
+        let reserved = slots - u32::try_from(buffer_count(config)).expect("a part of them");
         let mut switch = Self {
-            slots: Slots::new(slots),
+            slots: Slots::new(slots, reserved),
             queues: Queues::new(nodes),
             ledger,
             busy,
             classes,
             vnets,
             tunnels: make_tunnels(config, inputs.len()),
-            vteps,
-            vnis,
-            chip: MacTable::new(config.chip.macs, config.chip.flows, seed),
-            pending: MacTable::new(u32::from(config.unresolved.destinations), 0, seed ^ 1),
-            control: Control::new(config.control.punts, ports.len()),
-            watch: make_watches(config),
-            has_bound_ips: false,
-            free_lanes: unresolved_lanes(config, lanes.len()),
-            waiting_lanes: Vec::with_capacity(lanes.len()),
-            timed: Vec::with_capacity(lanes.len()),
-            closed: Vec::with_capacity(config.tunnels.len()),
-            notices: VecDeque::with_capacity(usize::from(config.unresolved.destinations)),
-            pool: partitions(config),
-            pool_marks: [Marks::default(); 3],
-            pool_ended: NIL,
-            bodies: 0,
-            unresolved_buffered: 0,
-            excess: 0,
-            slots_reserved: slots - u32::try_from(buffer_count(config)).expect("a part of them"),
-            lossless: mask_of(|p| config.classes[p].lossless),
-            strict: mask_of(|p| config.classes[p].service == Service::Strict),
-            weights: core::array::from_fn(|p| weight_of(config.classes[p].service)),
-            dscp_to_priority: config.dscp_to_priority,
-            priority_to_dscp: config.priority_to_dscp,
-            unresolved: config.unresolved,
-            replicated_frames: config.pool.replicated_frames,
-            copies_per_lane: config.pool.copies_per_lane,
-            pair_share: config.pool.pair_share,
-            common_max: 0,
-            share_min: Share::LEAST,
-            bays: make_bays(config, now),
-            lending: Lending::new(&config.crossing, ports.len(), inputs.len()),
+            fdb,
+            control: Control::new(
+                config.control.punts,
+                config.unresolved.destinations,
+                ports.len(),
+            ),
+            sources: SourceChecks::new(config),
+            lists: GroupLists::new(config, groups.len()),
+            pool: Pool::new(config),
+            pair_share: PairShare::new(config.pool.pair_share),
+            services: Services::new(config),
+            dscp: Dscp::new(config),
+            unresolved: Unresolved::new(config, inputs.len()),
+            common_max: CommonMax::ZERO,
+            spare_ports: SparePorts::new(config, now),
+            remote_refs: RemoteRefs::new(&config.handoff, ports.len(), inputs.len()),
             isolation: Isolation::new(config, inputs.len()),
             holds: Holds::new(config),
-            shares: Shares::new(config, inputs.len()),
-            too_big: TooBig::new(ports.len(), config.tunnels.len()),
+            storms: Storms::new(config),
+            too_big: TooBig::new(ports.len()),
+            paths: Paths::new(config.tunnels.len()),
             inputs,
             ports,
-            lanes,
+            groups,
         };
         switch.begin(now, config);
         Ok(switch)
@@ -242,15 +198,15 @@ impl<B: Buf> Switch<B> {
         let priority = CONTROL_PRIORITY;
         match to {
             Target::Port(port) if port.index() < self.ports.len() => {
-                let lane = self.ports[port.index()].lane;
-                self.inject_to_lane(0, priority, buf, lane);
+                let group = self.ports[port.index()].group;
+                self.inject_to_group(0, priority, buf, group);
                 Ok(())
             }
             Target::Tunnel(vnet, tunnel) if vnet.index() < self.vnets.len() => {
-                let Ok(lane) = self.lane_of(vnet, Destination::Tunnel(tunnel)) else {
+                let Ok(group) = self.group_of(vnet, Destination::Tunnel(tunnel)) else {
                     return Err(buf);
                 };
-                self.inject_to_lane(vnet.0, priority, buf, lane);
+                self.inject_to_group(vnet.0, priority, buf, group);
                 Ok(())
             }
             Target::Address(vnet, mac) if vnet.index() < self.vnets.len() => {
@@ -258,9 +214,9 @@ impl<B: Buf> Switch<B> {
                 // read again.
                 let key = mac_table::key(vnet.0, mac);
                 let known = mac.is_group()
-                    || self.chip.lookup(key).is_some()
-                    || self.pending.lookup(key).is_some();
-                if !known && self.free_lanes.is_empty() {
+                    || self.fdb.lookup(key).is_some()
+                    || self.fdb.pending(key).is_some();
+                if !known && self.lists.free_count() == 0 {
                     return Err(buf);
                 }
                 let slot = self.injected_slot(vnet.0, priority, buf);
@@ -271,11 +227,11 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    fn inject_to_lane(&mut self, vnet: u16, priority: Priority, buf: B, lane: u32) {
+    fn inject_to_group(&mut self, vnet: u16, priority: Priority, buf: B, group: u32) {
         let slot = self.injected_slot(vnet, priority, buf);
-        self.slots.get_mut(slot).home = Home::Ring;
+        self.slots.get_mut(slot).owner = BufferOwner::Ring;
         self.charge_input(slot);
-        self.admit(slot, lane);
+        self.admit(slot, group);
     }
 
     /// Executes a command of the control plane.
@@ -290,14 +246,14 @@ impl<B: Buf> Switch<B> {
                 if mac.is_group() {
                     return Err(CommandError::GroupAddress(mac));
                 }
-                let mut lane = self.lane_of(vnet, to)?;
+                let mut group = self.group_of(vnet, to)?;
                 let key = mac_table::key(vnet.0, mac);
                 self.end_holds_elsewhere(key, to);
                 if let Destination::Tunnel(tunnel) = to {
-                    lane = self.holds.lane_of(key, tunnel).unwrap_or(lane);
+                    group = self.holds.group_of(key, tunnel).unwrap_or(group);
                 }
-                self.install(key, lane);
-                self.resolve(now, vnet, mac, lane);
+                self.install(key, group);
+                self.resolve(now, vnet, mac, group);
             }
             Command::Remove { vnet, mac } => {
                 self.check_vnet(vnet)?;
@@ -341,7 +297,7 @@ impl<B: Buf> Switch<B> {
         if vnet.index() < self.vnets.len() { Ok(()) } else { Err(CommandError::NoSuchVnet(vnet)) }
     }
 
-    pub(crate) fn lane_of(&self, vnet: VnetId, to: Destination) -> Result<u32, CommandError> {
+    pub(crate) fn group_of(&self, vnet: VnetId, to: Destination) -> Result<u32, CommandError> {
         match to {
             Destination::Port(port) => {
                 let p = self.ports.get(port.index()).filter(|p| !p.detached);
@@ -349,7 +305,7 @@ impl<B: Buf> Switch<B> {
                 if p.role != (PortRole::Access { vnet }) {
                     return Err(CommandError::NotAMember(port));
                 }
-                Ok(p.lane)
+                Ok(p.group)
             }
             Destination::Tunnel(tunnel) => {
                 let t = self.tunnels.get(tunnel.index());
@@ -358,26 +314,14 @@ impl<B: Buf> Switch<B> {
                 if !self.vnets[vnet.index()].tunnels.contains(&tunnel.0) {
                     return Err(CommandError::NotInNetwork(tunnel));
                 }
-                Ok(t.lane)
+                Ok(t.group)
             }
         }
     }
 
     pub(crate) fn is_parked(&self, leaf: u32) -> bool {
-        let tail = self.lanes[self.queues.get(leaf).lane as usize].parked;
-        if tail == NIL {
-            return false;
-        }
-        let mut at = tail;
-        loop {
-            if at == leaf {
-                return true;
-            }
-            at = self.queues.ring_head(at);
-            if at == tail {
-                return false;
-            }
-        }
+        let tail = self.groups[self.queues.get(leaf).group as usize].parked;
+        self.queues.ring(tail).any(|at| at == leaf)
     }
 
     /// Advances the time: ends pauses and waits that are over. Call it once per turn.
@@ -389,15 +333,15 @@ impl<B: Buf> Switch<B> {
                 self.busy.insert(at);
             }
         }
-        if !self.timed.is_empty() {
-            self.open_timed_lanes(now);
+        if !self.lists.timed().is_empty() {
+            self.open_timed_groups(now);
         }
-        if !self.waiting_lanes.is_empty() || !self.closed.is_empty() {
+        if !self.lists.waiting().is_empty() || !self.lists.closed().is_empty() {
             self.advance_unresolved(now);
         }
         self.advance_holds(now);
         self.watch_receivers(now);
-        if !self.too_big.paths.is_empty() {
+        if !self.paths.is_empty() {
             self.forget_paths(now);
         }
     }
@@ -423,14 +367,14 @@ impl<B: Buf> Switch<B> {
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let timed = self.ports.iter().position(|port| !port.is_timeless());
-        let waits = !self.timed.is_empty() || !self.waiting_lanes.is_empty();
+        let waits = !self.lists.timed().is_empty() || !self.lists.waiting().is_empty();
         if self.has_receiver_news() {
             // Events about receivers are due at once.
             return Some(Nanos::ZERO);
         }
         let watched = [self.isolation.deadline(), self.holds.deadline()];
         let watched = watched.into_iter().flatten().min();
-        if timed.is_none() && !waits && self.closed.is_empty() {
+        if timed.is_none() && !waits && self.lists.closed().is_empty() {
             return watched;
         }
         let deadline = self.deadline_from(timed.unwrap_or(self.ports.len()));
@@ -445,10 +389,10 @@ impl<B: Buf> Switch<B> {
         for port in self.ports[from..].iter().filter(|port| !port.is_timeless()) {
             note(port.deadline());
         }
-        for &lane in &self.timed {
-            note(Some(self.lanes[lane as usize].shaper.ready_at()));
+        for &group in self.lists.timed() {
+            note(Some(self.groups[group as usize].shaper.ready_at()));
         }
-        if !self.waiting_lanes.is_empty() || !self.closed.is_empty() {
+        if !self.lists.waiting().is_empty() || !self.lists.closed().is_empty() {
             note(self.unresolved_deadline());
         }
         first
@@ -472,8 +416,8 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub fn notice(&mut self) -> Option<Notice> {
         // Called in every turn, and mostly without an event.
-        if !self.notices.is_empty() {
-            return self.notices.pop_front();
+        if self.control.has_misses() {
+            return self.control.next_miss();
         }
         if self.has_receiver_news()
             && let Some(notice) = self.next_receiver()
@@ -488,19 +432,8 @@ impl<B: Buf> Switch<B> {
 
     #[inline]
     pub(crate) fn tunnel_from(&self, remote: u32, port: u16) -> Option<u16> {
-        let tunnel = self.vtep(remote)?;
+        let tunnel = self.fdb.vtep(remote)?;
         (self.tunnels[usize::from(tunnel)].port == port).then_some(tunnel)
-    }
-
-    /// Returns the tunnel whose far end has this address, through any port.
-    #[inline]
-    pub(crate) fn vtep(&self, remote: u32) -> Option<u16> {
-        self.vteps.find(remote)
-    }
-
-    #[inline]
-    pub(crate) fn vnet_of(&self, vni: u32) -> Option<u16> {
-        self.vnis.find(vni)
     }
 }
 

@@ -23,7 +23,7 @@ fn access() -> PortConfig {
         input_full: InputFull::Wait,
         output: limit(16, 100_000),
         rate: None,
-        lane_rate: None,
+        group_rate: None,
         mtu: 1_500,
         obey_pause: true,
         trust: Trust::PcpThenDscp,
@@ -65,9 +65,9 @@ pub(crate) fn config() -> SwitchConfig {
             from_local: limit(4, 10_000),
             pair_share: 128,
             replicated_frames: 4,
-            copies_per_lane: 4,
+            copies_per_group: 4,
         },
-        chip: ChipConfig { macs: 16, flows: 16 },
+        fdb: FdbConfig { macs: 16, flows: 16 },
         unresolved: UnresolvedConfig {
             destinations: 4,
             frames: 4,
@@ -75,7 +75,7 @@ pub(crate) fn config() -> SwitchConfig {
             punt_gap: Nanos::from_micros(100),
         },
         control: ControlConfig::default(),
-        crossing: CrossingConfig::default(),
+        handoff: HandoffConfig::default(),
         isolation: None,
         spare: None,
     }
@@ -124,7 +124,7 @@ fn every_configuration_error_is_found() {
         (
             |c| {
                 let nothing = RateLimit { rate: BitRate(0), catch_up: Nanos::ZERO, overhead: 0 };
-                c.ports[0].lane_rate = Some(nothing);
+                c.ports[0].group_rate = Some(nothing);
             },
             ConfigError::RateTooSmall { port: PortId(0) },
         ),
@@ -169,7 +169,7 @@ fn every_configuration_error_is_found() {
 }
 
 #[test]
-fn bindings_are_to_bound_ports_and_not_too_many() {
+fn bindings_to_unbound_port_or_over_limit_refused() {
     let binding = |n: u8| Binding { port: PortId(0), mac: Mac([2, 0, 0, 0, 0, n]), ips: [None; 4] };
     let no_port = |index| Some(ConfigError::NoSuch { what: "bound port", index, by: "a binding" });
     assert_eq!(error(|c| c.control.bindings = vec![binding(1)]), no_port(0));

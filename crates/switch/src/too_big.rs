@@ -18,10 +18,9 @@ use sluice_base::{Buf, Mac, Nanos, PortId, VnetId};
 
 use crate::config::PortRole;
 use crate::receive::NO_PORT;
-use crate::surface::{Head, LaneKind, Notice, Target};
+use crate::surface::{Head, Notice, QueueGroupKind, Target};
 use crate::switch::Switch;
 use crate::tunnel::OUTER_BYTES;
-use crate::underlay::Paths;
 
 /// Upper bound of events that wait.
 const WAITING_MAX: usize = 32;
@@ -33,20 +32,19 @@ const ETHERNET_BYTES: u32 = 14;
 /// A tag that the tenant has in its frame (802.1Q clause 9.3).
 const TAG_BYTES: u32 = 4;
 
-/// Events that wait, and the state of paths.
+/// Events that wait, and the allowances of ports.
 #[derive(Debug)]
 pub(crate) struct TooBig {
     notices: VecDeque<Notice>,
     /// By port: moment at which its allowance is, or was, full.
     whole_at: Box<[Nanos]>,
-    pub(crate) paths: Paths,
 }
 
 impl TooBig {
-    pub(crate) fn new(ports: usize, tunnels: usize) -> Self {
+    pub(crate) fn new(ports: usize) -> Self {
         let notices = VecDeque::with_capacity(WAITING_MAX);
         let whole_at = (0..ports).map(|_| Nanos::ZERO).collect();
-        Self { notices, whole_at, paths: Paths::new(tunnels) }
+        Self { notices, whole_at }
     }
 
     /// Adds an event, if there is room.
@@ -78,15 +76,16 @@ impl TooBig {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Reports that the frame in a slot is too large for a lane. The frame is about to end.
+    /// Reports that the frame in a slot is too large for a queue group. The frame is about to end.
     #[cold]
-    pub(crate) fn tell_too_big(&mut self, now: Nanos, slot: u32, lane: u32) {
+    pub(crate) fn tell_too_big(&mut self, now: Nanos, slot: u32, group: u32) {
         let s = self.slots.get(slot);
-        let body = if s.home == crate::slots::Home::Copy { self.slots.get(s.shared) } else { s };
+        let body =
+            if s.owner == crate::slots::BufferOwner::Copy { self.slots.get(s.shared) } else { s };
         let (input, vnet, strip) = (s.input, s.vnet, usize::from(s.strip));
         let head = body.buf.as_ref().and_then(|buf| buf.head().get(strip..)).map(Head::copy_of);
         if let Some(head) = head {
-            self.tell_too_big_of(now, (input, vnet), lane, head);
+            self.tell_too_big_of(now, (input, vnet), group, head);
         }
     }
 
@@ -96,7 +95,7 @@ impl<B: Buf> Switch<B> {
         &mut self,
         now: Nanos,
         (input, vnet): (u16, u16),
-        lane: u32,
+        group: u32,
         head: Head,
     ) {
         let port = self.inputs[usize::from(input)].port;
@@ -104,7 +103,7 @@ impl<B: Buf> Switch<B> {
             return;
         }
         let Some(to) = self.way_back(port, vnet, &head) else { return };
-        let Some(mtu) = self.mtu_of(vnet, lane, head.as_slice()) else { return };
+        let Some(mtu) = self.mtu_of(vnet, group, head.as_slice()) else { return };
         if !self.too_big.is_full() && self.too_big.allows(now, port) {
             self.too_big.tell(Notice::TooBig { to, mtu, head });
         }
@@ -121,19 +120,20 @@ impl<B: Buf> Switch<B> {
         is_there.then_some(Target::Address(VnetId(vnet), src))
     }
 
-    /// Returns the largest layer-3 packet of a network that a lane takes in a frame with this head.
-    fn mtu_of(&self, vnet: u16, lane: u32, head: &[u8]) -> Option<u16> {
-        let lane = &self.lanes[lane as usize];
-        let mtu = match lane.kind {
-            LaneKind::Port(port) => self.ports[port.index()].frame_size_max - ETHERNET_BYTES,
-            LaneKind::Tunnel(tunnel) | LaneKind::Held(tunnel) => {
+    /// Returns the largest layer-3 packet of a network that a queue group takes in a frame with
+    /// this head.
+    fn mtu_of(&self, vnet: u16, group: u32, head: &[u8]) -> Option<u16> {
+        let group = &self.groups[group as usize];
+        let mtu = match group.kind {
+            QueueGroupKind::Port(port) => self.ports[port.index()].frame_size_max - ETHERNET_BYTES,
+            QueueGroupKind::Tunnel(tunnel) | QueueGroupKind::Held(tunnel) => {
                 let t = &self.tunnels[tunnel.index()];
                 let device = self.ports[usize::from(t.port)].frame_size_max - ETHERNET_BYTES;
                 let tag = if head.get(12..14) == Some(&[0x81, 0]) { TAG_BYTES } else { 0 };
                 let outer = device.min(t.path_mtu.into()).saturating_sub(OUTER_BYTES + tag);
                 outer.min(self.vnets.get(usize::from(vnet))?.frame_size_max - ETHERNET_BYTES)
             }
-            LaneKind::Unresolved(..) | LaneKind::Free => return None,
+            QueueGroupKind::Unresolved(..) | QueueGroupKind::Free => return None,
         };
         u16::try_from(mtu).ok()
     }

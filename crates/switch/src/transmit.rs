@@ -16,12 +16,11 @@ use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask, Tunnel
 use sluice_wire::mac_control;
 
 use crate::classify;
-use crate::config::Service;
 use crate::inspect::Counter;
 use crate::place::{Gate, Port, Tunnel, Vnet};
 use crate::queues::QUANTUM_BYTES;
-use crate::slots::{Home, NIL};
-use crate::surface::{Egress, LaneKind, Sink, Taken};
+use crate::slots::{BufferOwner, NIL};
+use crate::surface::{Egress, QueueGroupKind, Sink, Taken};
 use crate::switch::Switch;
 use crate::tunnel::{self, Outer, Wrap};
 
@@ -53,7 +52,7 @@ pub(crate) struct Turn {
     /// The node in the port's ring: the leaf, or its bundle.
     pub(crate) node: u32,
     pub(crate) leaf: u32,
-    pub(crate) lane: u32,
+    pub(crate) group: u32,
     pub(crate) slot: u32,
 }
 
@@ -119,8 +118,8 @@ impl<B: Buf> Switch<B> {
             *taken += 1;
         }
         self.ports[at].pause_in.expire(now);
-        if self.ports[at].timed_lanes > 0 {
-            self.open_timed_lanes(now);
+        if self.ports[at].timed_groups > 0 {
+            self.open_timed_groups(now);
         }
         true
     }
@@ -138,7 +137,7 @@ impl<B: Buf> Switch<B> {
             let leaf = self.queues.get(leaf);
             let slot = self.slots.get(leaf.list.head);
             let mut size = slot.bytes_left();
-            if is_bundle && let LaneKind::Tunnel(_) = self.lanes[leaf.lane as usize].kind {
+            if is_bundle && let QueueGroupKind::Tunnel(_) = self.groups[leaf.group as usize].kind {
                 size += OUTER_SIZE * u32::from(slot.segments_left());
             }
             let size = i32::try_from(size).unwrap_or(i32::MAX);
@@ -163,14 +162,14 @@ impl<B: Buf> Switch<B> {
         if !p.shaper.is_ready(now) {
             return false;
         }
-        let open = |lane: &u32| {
-            let lane = &self.lanes[*lane as usize];
-            lane.port == port.0 && lane.shaper.is_ready(now)
+        let open = |group: &u32| {
+            let group = &self.groups[*group as usize];
+            group.port == port.0 && group.shaper.is_ready(now)
         };
-        if p.timed_lanes > 0 && self.timed.iter().any(open) {
+        if p.timed_groups > 0 && self.lists.timed().iter().any(open) {
             return true;
         }
-        let paused = p.pause_in.paused;
+        let paused = p.pause_in.paused();
         p.active & !paused.0 != 0
             || p.pause_in.deadline(paused).is_some_and(|until| until <= now && p.active != 0)
     }
@@ -209,7 +208,7 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn next_priority(&mut self, at: usize, refused: PriorityMask) -> Option<usize> {
         let port = &mut self.ports[at];
-        let paused = if port.restrained { port.pause_in.paused.0 } else { 0 };
+        let paused = if port.restrained { port.pause_in.paused().0 } else { 0 };
         let eligible = port.active & !paused & !refused.0;
         if eligible == 0 {
             return None;
@@ -217,7 +216,7 @@ impl<B: Buf> Switch<B> {
         if eligible & eligible.wrapping_sub(1) == 0 {
             return Some(eligible.trailing_zeros() as usize);
         }
-        let strict = eligible & self.strict.0;
+        let strict = self.services.strict(eligible);
         if strict != 0 {
             return Some(7 - strict.leading_zeros() as usize);
         }
@@ -235,7 +234,7 @@ impl<B: Buf> Switch<B> {
                 if *deficit > 0 {
                     return turn;
                 }
-                let share = i32::from(self.weights[turn]) * QUANTUM_BYTES;
+                let share = i32::from(self.services.weight(turn)) * QUANTUM_BYTES;
                 *deficit = deficit.saturating_add(share);
             }
             self.ports[at].class_turn = (self.ports[at].class_turn + 1) & 7;
@@ -254,7 +253,7 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn charge_class(&mut self, at: usize, priority: usize, size: u32) {
         let port = &self.ports[at];
-        let rivals = port.active & !port.pause_in.paused.0 & !self.strict.0;
+        let rivals = self.services.weighted(port.active & !port.pause_in.paused().0);
         if rivals & rivals.wrapping_sub(1) != 0 {
             let class = self.class_of(at, priority);
             let deficit = &mut self.classes[class].deficit;
@@ -273,7 +272,7 @@ impl<B: Buf> Switch<B> {
     ) -> Served {
         let node = self.queues.ring_head(self.classes[self.class_of(port, priority)].ring);
         let turn = self.turn_of(port, priority, node);
-        if self.lanes[turn.lane as usize].shaper.is_limited() && self.park_timed(now, &turn) {
+        if self.groups[turn.group as usize].shaper.is_limited() && self.park_timed(now, &turn) {
             return Served::Skipped;
         }
         let mut header = [0; HEADER_SIZE_MAX];
@@ -281,7 +280,7 @@ impl<B: Buf> Switch<B> {
             Ok(egress) => (sink.offer(&egress), egress.size),
             Err(reason) => {
                 if reason == DropReason::Oversize {
-                    self.tell_too_big(now, turn.slot, turn.lane);
+                    self.tell_too_big(now, turn.slot, turn.group);
                 }
                 let slot = self.dequeue(&turn);
                 self.drop_frame(slot, reason);
@@ -306,7 +305,7 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn turn_of(&self, port: usize, priority: usize, node: u32) -> Turn {
         let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
         let queue = self.queues.get(leaf);
-        Turn { port, priority, node, leaf, lane: queue.lane, slot: queue.list.head }
+        Turn { port, priority, node, leaf, group: queue.group, slot: queue.list.head }
     }
 
     /// Returns the frame as the driver sees it, or the reason why it cannot go.
@@ -317,14 +316,14 @@ impl<B: Buf> Switch<B> {
         header: &'a mut [u8; HEADER_SIZE_MAX],
     ) -> Result<Egress<'a, B>, DropReason> {
         let slot = self.slots.get(turn.slot);
-        let body = if slot.home == Home::Copy { self.slots.get(slot.shared) } else { slot };
+        let body = if slot.owner == BufferOwner::Copy { self.slots.get(slot.shared) } else { slot };
         let buf = body.buf.as_ref().expect("a queued frame has its handle, or its body has");
         let priority = Priority::from_low_bits(slot.priority);
         // One segment has to fit.
         let size = if slot.is_super() { buf.segment_size() } else { slot.bytes_left() };
-        let lane = &self.lanes[turn.lane as usize];
-        let (header_size, strip, tunnel) = match lane.kind {
-            LaneKind::Tunnel(tunnel) => {
+        let group = &self.groups[turn.group as usize];
+        let (header_size, strip, tunnel) = match group.kind {
+            QueueGroupKind::Tunnel(tunnel) => {
                 let header = header.first_chunk_mut().expect("128 bytes");
                 self.encapsulate(tunnel.index(), slot.vnet, priority, buf, size, header)?;
                 (tunnel::OUTER_SIZE, 0, Some(tunnel))
@@ -376,7 +375,7 @@ impl<B: Buf> Switch<B> {
             return Err(DropReason::Oversize);
         }
         let Some((outer, to)) = self.outer(t, vnet) else { return Err(DropReason::TunnelDown) };
-        let dscp = self.priority_to_dscp[priority.index()];
+        let dscp = self.dscp.of(priority);
         let size = u16::try_from(size).expect("checked against the MTU");
         outer.write(&to, dscp, buf.head(), size, header);
         Ok(())
@@ -387,7 +386,7 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn wrap(&self, id: TunnelId, vnet: u16, priority: Priority) -> Option<Wrap> {
         let tunnel = &self.tunnels[id.index()];
         let (outer, to) = self.outer(tunnel, &self.vnets[usize::from(vnet)])?;
-        let dscp = self.priority_to_dscp[priority.index()];
+        let dscp = self.dscp.of(priority);
         Some(Wrap { outer: outer.clone(), to, dscp, tunnel: id })
     }
 
@@ -423,11 +422,11 @@ impl<B: Buf> Switch<B> {
             debug_assert!(false, "a driver took more segments than there are, or all of them");
             return self.taken(now, turn, size);
         }
-        let body = if slot.home == Home::Copy { self.slots.get(slot.shared) } else { slot };
+        let body = if slot.owner == BufferOwner::Copy { self.slots.get(slot.shared) } else { slot };
         let each = body.buf.as_ref().expect("as when it was offered").segment_size();
         let inner = each * u32::from(count);
-        let outer = match self.lanes[turn.lane as usize].kind {
-            LaneKind::Tunnel(_) => OUTER_SIZE * u32::from(count),
+        let outer = match self.groups[turn.group as usize].kind {
+            QueueGroupKind::Tunnel(_) => OUTER_SIZE * u32::from(count),
             _ => 0,
         };
         let slot = self.slots.get_mut(turn.slot);
@@ -447,9 +446,9 @@ impl<B: Buf> Switch<B> {
         let class = self.class_of(turn.port, turn.priority);
         self.classes[class].sent.add_all(sum);
         self.charge_class(turn.port, turn.priority, size);
-        let lane = &mut self.lanes[turn.lane as usize];
-        lane.shaper.charge_all(now, frames, size);
-        if let LaneKind::Tunnel(tunnel) = lane.kind {
+        let group = &mut self.groups[turn.group as usize];
+        group.shaper.charge_all(now, frames, size);
+        if let QueueGroupKind::Tunnel(tunnel) = group.kind {
             self.tunnels[tunnel.index()].sent.add_all(sum);
         }
         self.queues.get_mut(turn.node).deficit -= charge;
@@ -461,19 +460,19 @@ impl<B: Buf> Switch<B> {
         let mut list = self.queues.get(turn.leaf).list;
         let slot = self.slots.pop(&mut list).expect("a queue in a ring has a frame");
         let s = self.slots.get(slot);
-        let (bytes, home) = (s.bytes, s.home);
+        let (bytes, owner) = (s.bytes, s.owner);
         let leaf = self.queues.get_mut(turn.leaf);
         leaf.list = list;
-        if leaf.pooled_to == slot {
-            leaf.pooled_to = NIL;
+        if leaf.shared_cursor == slot {
+            leaf.shared_cursor = NIL;
         }
         leaf.frames -= 1;
         leaf.bytes -= u64::from(bytes);
-        if home == Home::Ring {
+        if owner == BufferOwner::Ring {
             leaf.ring_sub(1, bytes.into());
         }
         let empty = leaf.frames == 0;
-        self.uncharge_lane(turn.lane, bytes, home);
+        self.uncharge_group(turn.group, bytes, owner);
         let class = self.class_of(turn.port, turn.priority);
         let ring = &mut self.classes[class].ring;
         if empty {
@@ -489,54 +488,54 @@ impl<B: Buf> Switch<B> {
         slot
     }
 
-    /// Takes a queue out of the port's ring if its lane may not send yet.
+    /// Takes a queue out of the port's ring if its queue group may not send yet.
     fn park_timed(&mut self, now: Nanos, turn: &Turn) -> bool {
-        let lane = &mut self.lanes[turn.lane as usize];
-        if lane.shaper.is_ready(now) {
+        let group = &mut self.groups[turn.group as usize];
+        if group.shaper.is_ready(now) {
             return false;
         }
-        if lane.gate == Gate::Open {
-            lane.gate = Gate::Timed;
-            self.timed.push(turn.lane);
-            self.ports[turn.port].timed_lanes += 1;
+        if group.gate == Gate::Open {
+            group.gate = Gate::Timed;
+            self.lists.add_timed(turn.group);
+            self.ports[turn.port].timed_groups += 1;
         }
         self.park(turn.leaf);
         true
     }
 
-    /// Moves a leaf from its port's ring to its lane's.
+    /// Moves a leaf from its port's ring to its queue group's.
     pub(crate) fn park(&mut self, leaf: u32) {
         let node = self.queues.get(leaf);
-        let (lane, priority) = (node.lane, usize::from(node.priority));
-        let at = usize::from(self.lanes[lane as usize].port);
+        let (group, priority) = (node.group, usize::from(node.priority));
+        let at = usize::from(self.groups[group as usize].port);
         let class = self.class_of(at, priority);
         let ring = &mut self.classes[class].ring;
         self.queues.leaf_out(ring, leaf);
         if *ring == NIL {
             self.mark_idle(at, priority);
         }
-        self.queues.ring_push(&mut self.lanes[lane as usize].parked, leaf);
+        self.queues.ring_push(&mut self.groups[group as usize].parked, leaf);
     }
 
-    /// Opens the lanes whose rate allows a frame again.
-    pub(crate) fn open_timed_lanes(&mut self, now: Nanos) {
+    /// Opens the queue groups whose rate allows a frame again.
+    pub(crate) fn open_timed_groups(&mut self, now: Nanos) {
         let mut at = 0;
-        while at < self.timed.len() {
-            let lane = self.timed[at];
-            if self.lanes[lane as usize].shaper.is_ready(now) {
-                self.timed.swap_remove(at);
-                let port = self.lanes[lane as usize].port;
-                self.ports[usize::from(port)].timed_lanes -= 1;
-                self.open_lane(lane);
+        while at < self.lists.timed().len() {
+            let group = self.lists.timed()[at];
+            if self.groups[group as usize].shaper.is_ready(now) {
+                self.lists.remove_timed_at(at);
+                let port = self.groups[group as usize].port;
+                self.ports[usize::from(port)].timed_groups -= 1;
+                self.open_group(group);
             } else {
                 at += 1;
             }
         }
     }
 
-    /// Puts the parked queues of a lane back into their port's rings.
-    pub(crate) fn open_lane(&mut self, lane: u32) {
-        let l = &mut self.lanes[lane as usize];
+    /// Puts the parked queues of a queue group back into their port's rings.
+    pub(crate) fn open_group(&mut self, group: u32) {
+        let l = &mut self.groups[group as usize];
         l.gate = Gate::Open;
         let mut parked = l.parked;
         l.parked = NIL;
@@ -561,12 +560,4 @@ impl Port {
 fn fits_with_tag<B: Buf>(buf: &B, strip: u16, size: u32, size_max: u32) -> bool {
     let tagged = buf.head()[usize::from(strip)..].get(12..14) == Some(&[0x81, 0x00]);
     tagged && size <= size_max + 4
-}
-
-/// Returns the weights as the scheduler reads them.
-pub(crate) fn weight_of(service: Service) -> u8 {
-    match service {
-        Service::Strict => 1,
-        Service::Weighted(weight) => weight,
-    }
 }

@@ -65,43 +65,43 @@ impl<B: Buf> Switch<B> {
         let t = &mut self.tunnels[tunnel];
         let had = t.next_hop.is_some();
         t.next_hop = mac;
-        let (lane, port) = (t.lane, usize::from(t.port));
-        // The tag of a frame in a common queue has 16 bits for a lane.
-        let open = mac.is_some() && !self.ports[port].detached && u16::try_from(lane).is_ok();
-        let l = &mut self.lanes[lane as usize];
+        let (group, port) = (t.group, usize::from(t.port));
+        // The tag of a frame in a common queue has 16 bits for a queue group.
+        let open = mac.is_some() && !self.ports[port].detached && u16::try_from(group).is_ok();
+        let l = &mut self.groups[group as usize];
         l.plain = open && !l.shaper.is_limited();
         if self.isolation.is_any() {
             self.refresh_plain(u16::try_from(port).expect("a port's number"));
         }
         if mac.is_some() {
-            self.lanes[lane as usize].deadline = Nanos::MAX;
-            if self.lanes[lane as usize].gate == Gate::Closed {
-                self.closed.retain(|&l| l != lane);
-                self.open_lane(lane);
+            self.groups[group as usize].deadline = Nanos::MAX;
+            if self.groups[group as usize].gate == Gate::Closed {
+                self.lists.remove_closed(group);
+                self.open_group(group);
             }
-        } else if had || self.lanes[lane as usize].gate == Gate::Open {
-            self.close_lane(now, lane);
+        } else if had || self.groups[group as usize].gate == Gate::Open {
+            self.close_group(now, group);
         }
     }
 
-    /// Closes the lane of a tunnel that lost its next hop: its queues leave the port's rings and
-    /// wait.
-    fn close_lane(&mut self, now: Nanos, lane: u32) {
-        let l = &mut self.lanes[lane as usize];
+    /// Closes the queue group of a tunnel that lost its next hop: its queues leave the port's rings
+    /// and wait.
+    fn close_group(&mut self, now: Nanos, group: u32) {
+        let l = &mut self.groups[group as usize];
         if l.gate == Gate::Timed {
             let port = usize::from(l.port);
-            self.timed.retain(|&t| t != lane);
-            self.ports[port].timed_lanes -= 1;
+            self.lists.remove_timed(group);
+            self.ports[port].timed_groups -= 1;
         }
-        let l = &mut self.lanes[lane as usize];
+        let l = &mut self.groups[group as usize];
         l.gate = Gate::Closed;
-        l.deadline = now.after(self.unresolved.timeout);
-        self.closed.push(lane);
-        self.leave_common(lane);
+        l.deadline = now.after(self.unresolved.timeout());
+        self.lists.add_closed(group);
+        self.leave_common(group);
         for at in 0..self.queues.len() {
             if self.queues.is_live_leaf(at) {
                 let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
-                if self.queues.get(leaf).lane == lane && !self.is_parked(leaf) {
+                if self.queues.get(leaf).group == group && !self.is_parked(leaf) {
                     self.park(leaf);
                 }
             }
@@ -141,20 +141,20 @@ impl<B: Buf> Switch<B> {
         let networks = self.vnets.iter().map(|vnet| vnet.frame_size_max - ETHERNET_BYTES);
         let mtu = networks.chain([outer]).min().unwrap_or(outer);
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-        self.lanes[t.lane as usize].plain_size_max = plain_size_max(mtu);
+        self.groups[t.group as usize].plain_size_max = plain_size_max(mtu);
     }
 
     /// Takes the MTU of the path to a far end, for which a datagram was too large. Returns true if
     /// it is the far end of a tunnel.
     pub(crate) fn learn_path_mtu(&mut self, now: Nanos, remote: Ipv4Addr, mtu: u16) -> bool {
-        let Some(number) = self.vtep(remote.to_bits()) else { return false };
+        let Some(number) = self.fdb.vtep(remote.to_bits()) else { return false };
         let mtu = mtu.max(too_big::MTU_MIN);
         let tunnel = &mut self.tunnels[usize::from(number)];
         let device = self.ports[usize::from(tunnel.port)].frame_size_max - ETHERNET_BYTES;
         if mtu > tunnel.path_mtu || u32::from(mtu) >= device {
             return true;
         }
-        self.too_big.paths.believe(number, now.after(BELIEVED_FOR));
+        self.paths.believe(number, now.after(BELIEVED_FOR));
         if mtu < tunnel.path_mtu {
             tunnel.path_mtu = mtu;
             self.fit_tunnel(number.into());
@@ -166,7 +166,7 @@ impl<B: Buf> Switch<B> {
     /// Forgets the path MTUs that have expired.
     #[cold]
     pub(crate) fn forget_paths(&mut self, now: Nanos) {
-        while let Some(number) = self.too_big.paths.forget(now) {
+        while let Some(number) = self.paths.forget(now) {
             self.tunnels[usize::from(number)].path_mtu = UNKNOWN;
             self.fit_tunnel(number.into());
             self.too_big.tell(Notice::PathMtu { tunnel: TunnelId(number), mtu: None });
@@ -182,7 +182,7 @@ impl<B: Buf> Switch<B> {
         let Some(heard) = heard(buf.head(), local) else { return false };
         let Some(tunnel) = self.tunnel_from(heard.dst.to_bits(), port) else { return false };
         let has = |vni| {
-            let vnet = self.vnet_of(vni).map(|vnet| &self.vnets[usize::from(vnet)]);
+            let vnet = self.fdb.vnet_of(vni).map(|vnet| &self.vnets[usize::from(vnet)]);
             vnet.is_some_and(|vnet| vnet.has_tunnel(tunnel))
         };
         if heard.src != local || !heard.vni.is_none_or(has) {

@@ -1,5 +1,6 @@
-//! Unresolved destinations. Frames for a destination that the forwarding table does not have wait
-//! in order in a lane of their own; the control plane only gets a copy of the first one's head.
+//! Unresolved destinations. Frames for a destination that the forwarding table (FDB) does not have
+//! wait in order in a queue group of their own; the control plane only gets a copy of the first
+//! one's head.
 //!
 //! ```text
 //!            miss                 Install: queues move to the destination, order kept
@@ -8,32 +9,53 @@
 //!                      └────────> (none)
 //! ```
 //!
-//! When every such lane is taken, a lossless frame is *deferred*: its input has no window until a
-//! lane is free, and frames that were promised before wait in order behind it.
+//! When every such queue group is taken, a lossless frame is *deferred*: its input has no window
+//! until a queue group is free, and frames that were promised before wait in order behind it.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
 use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, SourceId, VnetId};
 
-use crate::config::SwitchConfig;
+use crate::config::{SwitchConfig, UnresolvedConfig};
 use crate::mac_table;
 use crate::place::Gate;
 use crate::queues::Key;
-use crate::slots::{Home, List, NIL};
-use crate::surface::{Head, LaneKind, Notice, PuntFrom};
+use crate::slots::{BufferOwner, List, NIL};
+use crate::surface::{Head, Notice, PuntFrom, QueueGroupKind};
 use crate::switch::Switch;
 
-/// Unresolved destinations by network and input, each of which has a share of the lanes.
+/// Limits of unresolved destinations, and what counts against them.
 #[derive(Debug)]
-pub(crate) struct Waits {
+pub(crate) struct Unresolved {
+    config: UnresolvedConfig,
+    /// Number of lossy frames that wait for a destination.
+    buffered: u32,
+    waits: Waits,
+}
+
+impl Unresolved {
+    /// Returns the state of a switch with so many inputs.
+    pub(crate) fn new(config: &SwitchConfig, inputs: usize) -> Self {
+        Self { config: config.unresolved, buffered: 0, waits: Waits::new(config, inputs) }
+    }
+
+    /// Returns the time for which frames wait for a destination.
+    pub(crate) const fn timeout(&self) -> Nanos {
+        self.config.timeout
+    }
+}
+
+/// Unresolved destinations by network and input, each of which has a share of the queue groups.
+#[derive(Debug)]
+struct Waits {
     is_shared_out: bool,
     by_vnet: Box<[u16]>,
     by_input: Box<[u16]>,
 }
 
 impl Waits {
-    pub(crate) fn new(config: &SwitchConfig, inputs: usize) -> Self {
+    fn new(config: &SwitchConfig, inputs: usize) -> Self {
         let is_shared_out = config.isolation.is_some();
         let some = usize::from(is_shared_out);
         Self {
@@ -49,27 +71,28 @@ impl<B: Buf> Switch<B> {
     #[cold]
     pub(crate) fn miss(&mut self, now: Nanos, slot: u32, dst: Mac) {
         let vnet = self.slots.get(slot).vnet;
-        let lossy = self.slots.get(slot).home == Home::Output;
-        let full = self.unresolved_buffered >= self.unresolved.frames || self.slots_are_short();
+        let lossy = self.slots.get(slot).owner == BufferOwner::Output;
+        let full =
+            self.unresolved.buffered >= self.unresolved.config.frames || self.slots.are_short();
         if lossy && full {
             self.drop_frame(slot, DropReason::UnresolvedFull);
             return;
         }
         let key = mac_table::key(vnet, dst);
-        let lane = match self.pending.lookup(key) {
-            Some(lane) => lane,
-            None => match self.take_lane(vnet, slot) {
-                Some(lane) => {
-                    self.pending.insert(key, lane, false);
-                    self.start_waiting(now, lane, VnetId(vnet), dst, slot);
-                    lane
+        let group = match self.fdb.pending(key) {
+            Some(group) => group,
+            None => match self.take_group(vnet, slot) {
+                Some(group) => {
+                    self.fdb.add_pending(key, group);
+                    self.start_waiting(now, group, VnetId(vnet), dst, slot);
+                    group
                 }
                 None if lossy => {
                     self.drop_frame(slot, DropReason::UnresolvedFull);
                     return;
                 }
                 // A frame that waits at a shared input blocks all other frames there.
-                None if self.shares.waits.is_shared_out
+                None if self.unresolved.waits.is_shared_out
                     && self.is_shared(self.slots.get(slot).input) =>
                 {
                     self.drop_frame(slot, DropReason::Unresolved);
@@ -81,46 +104,48 @@ impl<B: Buf> Switch<B> {
                 }
             },
         };
-        self.put_frame(slot, lane);
+        self.put_frame(slot, group);
     }
 
-    /// Returns a lane for an unknown destination. An input may have as many of these lanes as are
-    /// still free, and one network of several three times as many, so that none takes them all.
-    fn take_lane(&mut self, vnet: u16, slot: u32) -> Option<u32> {
+    /// Returns a queue group for an unknown destination. An input may have as many of these queue
+    /// groups as are still free, and one network of several three times as many, so that none takes
+    /// them all.
+    fn take_group(&mut self, vnet: u16, slot: u32) -> Option<u32> {
         let input = usize::from(self.slots.get(slot).input);
-        let free = self.free_lanes.len();
-        if self.shares.waits.is_shared_out {
-            let (by_input, by_vnet) =
-                (self.shares.waits.by_input[input], self.shares.waits.by_vnet[usize::from(vnet)]);
+        let free = self.lists.free_count();
+        if self.unresolved.waits.is_shared_out {
+            let (by_input, by_vnet) = (
+                self.unresolved.waits.by_input[input],
+                self.unresolved.waits.by_vnet[usize::from(vnet)],
+            );
             let is_full = usize::from(by_input) >= free
                 || (self.vnets.len() > 1 && usize::from(by_vnet) >= 3 * free);
             if is_full {
                 return None;
             }
-            self.shares.waits.by_input[input] += 1;
-            self.shares.waits.by_vnet[usize::from(vnet)] += 1;
+            self.unresolved.waits.by_input[input] += 1;
+            self.unresolved.waits.by_vnet[usize::from(vnet)] += 1;
         }
-        let lane = self.free_lanes.pop()?;
-        self.lanes[lane as usize].asker = InputId::from_index(input).0;
-        Some(lane)
+        let group = self.lists.start_waiting()?;
+        self.groups[group as usize].asker = InputId::from_index(input).0;
+        Some(group)
     }
 
-    fn start_waiting(&mut self, now: Nanos, lane: u32, vnet: VnetId, mac: Mac, slot: u32) {
-        let l = &mut self.lanes[lane as usize];
-        l.kind = LaneKind::Unresolved(vnet, mac);
+    fn start_waiting(&mut self, now: Nanos, group: u32, vnet: VnetId, mac: Mac, slot: u32) {
+        let l = &mut self.groups[group as usize];
+        l.kind = QueueGroupKind::Unresolved(vnet, mac);
         l.gate = Gate::Closed;
-        l.deadline = now.after(self.unresolved.timeout);
+        l.deadline = now.after(self.unresolved.config.timeout);
         l.punt_at = now;
-        self.waiting_lanes.push(lane);
-        self.punt(now, lane, slot);
+        self.punt(now, group, slot);
     }
 
     /// Reports a miss with the head of a waiting frame, if the event fits; otherwise it is reported
     /// later.
-    fn punt(&mut self, now: Nanos, lane: u32, slot: u32) {
-        let l = &self.lanes[lane as usize];
-        let LaneKind::Unresolved(vnet, mac) = l.kind else { return };
-        if now < l.punt_at || self.notices.len() == self.notices.capacity() {
+    fn punt(&mut self, now: Nanos, group: u32, slot: u32) {
+        let l = &self.groups[group as usize];
+        let QueueGroupKind::Unresolved(vnet, mac) = l.kind else { return };
+        if now < l.punt_at || self.control.is_full_of_misses() {
             return;
         }
         let s = self.slots.get(slot);
@@ -131,30 +156,31 @@ impl<B: Buf> Switch<B> {
         };
         let Some(buf) = &s.buf else { return };
         let head = Head::copy_of(&buf.head()[usize::from(s.strip)..]);
-        self.lanes[lane as usize].punt_at = now.after(self.unresolved.punt_gap);
-        self.notices.push_back(Notice::Miss { vnet, mac, from, head });
+        self.groups[group as usize].punt_at = now.after(self.unresolved.config.punt_gap);
+        self.control.tell_miss(Notice::Miss { vnet, mac, from, head });
     }
 
-    /// Resolves a destination: the queues of its waiting lane move to the destination's lane.
+    /// Resolves a destination: the queues of its waiting queue group move to the destination's
+    /// queue group.
     pub(crate) fn resolve(&mut self, now: Nanos, vnet: VnetId, mac: Mac, to: u32) {
-        if let Some(from) = self.pending.remove(mac_table::key(vnet.0, mac)) {
-            let mut parked = self.lanes[from as usize].parked;
-            self.lanes[from as usize].parked = NIL;
+        if let Some(from) = self.fdb.take_pending(mac_table::key(vnet.0, mac)) {
+            let mut parked = self.groups[from as usize].parked;
+            self.groups[from as usize].parked = NIL;
             while parked != NIL {
                 let leaf = self.queues.ring_pop(&mut parked);
                 self.move_leaf(leaf, to);
             }
-            self.free_lane(from);
+            self.free_group(from);
         }
         self.retry_deferred(now);
     }
 
-    /// Moves the frames of a leaf that stands in no ring to another lane, behind its frames.
+    /// Moves the frames of a leaf that stands in no ring to another queue group, behind its frames.
     pub(crate) fn move_leaf(&mut self, leaf: u32, to: u32) {
         let node = *self.queues.get(leaf);
         let first = node.list.head;
-        let refused = self.refused_by_lane(first, to);
-        let lossy = !self.lossless.contains(Priority::from_low_bits(node.priority));
+        let refused = self.refused_by_group(first, to);
+        let lossy = !self.services.lossless().contains(Priority::from_low_bits(node.priority));
         if lossy || refused {
             // Admits each frame by itself: it may not go there, or may find the output full.
             self.take_frames(leaf, |switch, slot| switch.admit(slot, to));
@@ -163,9 +189,9 @@ impl<B: Buf> Switch<B> {
         let mut at = first;
         while at != NIL {
             let s = self.slots.get(at);
-            let (bytes, home, next) = (s.bytes, s.home, s.next);
-            self.uncharge_lane(node.lane, bytes, home);
-            self.charge_lane(to, bytes, home);
+            let (bytes, owner, next) = (s.bytes, s.owner, s.next);
+            self.uncharge_group(node.group, bytes, owner);
+            self.charge_group(to, bytes, owner);
             at = next;
         }
         let leaf = match self.queues.find(Key::leaf(to, node.source, node.priority)) {
@@ -183,7 +209,7 @@ impl<B: Buf> Switch<B> {
                 self.slots.splice(&mut list, node.list);
                 let n = self.queues.get_mut(there);
                 n.list = list;
-                self.clear_leaf(leaf);
+                self.queues.clear_leaf(leaf);
                 there
             }
         };
@@ -191,105 +217,93 @@ impl<B: Buf> Switch<B> {
         self.note_share(first, leaf);
     }
 
-    fn refused_by_lane(&self, slot: u32, to: u32) -> bool {
+    fn refused_by_group(&self, slot: u32, to: u32) -> bool {
         let s = self.slots.get(slot);
-        let lane = &self.lanes[to as usize];
+        let group = &self.groups[to as usize];
         let input = &self.inputs[usize::from(s.input)];
-        lane.port == input.port
-            || (input.from_underlay && matches!(lane.kind, LaneKind::Tunnel(_) | LaneKind::Held(_)))
-            || self.ports[usize::from(lane.port)].detached
-            || matches!(lane.kind, LaneKind::Held(_))
-            || self.is_isolated(lane.port, s.priority)
+        group.port == input.port
+            || (input.from_underlay
+                && matches!(group.kind, QueueGroupKind::Tunnel(_) | QueueGroupKind::Held(_)))
+            || self.ports[usize::from(group.port)].detached
+            || matches!(group.kind, QueueGroupKind::Held(_))
+            || self.is_isolated(group.port, s.priority)
     }
 
-    /// Puts a frame at the end of a queue of a lane, which may have no destination yet: the
+    /// Puts a frame at the end of a queue of a queue group, which may have no destination yet: the
     /// opposite of [`Self::take_frames`]. The frame keeps its slot, since a common queue has no
     /// room for a remote reference.
-    pub(crate) fn put_frame(&mut self, slot: u32, lane: u32) {
+    pub(crate) fn put_frame(&mut self, slot: u32, group: u32) {
         let s = self.slots.get(slot);
-        let (bytes, home) = (s.bytes, s.home);
-        self.unresolved_buffered += self.counts_as_unresolved(lane, home);
-        self.charge_lane(lane, bytes, home);
-        self.enqueue_leaf(slot, lane);
+        let (bytes, owner) = (s.bytes, s.owner);
+        self.unresolved.buffered += self.counts_as_unresolved(group, owner);
+        self.charge_group(group, bytes, owner);
+        self.enqueue_leaf(slot, group);
     }
 
     /// Returns 1 if a frame counts as a lossy one that waits for a destination, else 0.
-    fn counts_as_unresolved(&self, lane: u32, home: Home) -> u32 {
-        let waits = matches!(self.lanes[lane as usize].kind, LaneKind::Unresolved(..));
-        u32::from(waits && home == Home::Output)
+    fn counts_as_unresolved(&self, group: u32, owner: BufferOwner) -> u32 {
+        let waits = matches!(self.groups[group as usize].kind, QueueGroupKind::Unresolved(..));
+        u32::from(waits && owner == BufferOwner::Output)
     }
 
     /// Empties a leaf that stands in no ring, passes each frame to `each`, and unbinds the leaf.
     pub(crate) fn take_frames(&mut self, leaf: u32, mut each: impl FnMut(&mut Self, u32)) {
         let node = *self.queues.get(leaf);
-        self.clear_leaf(leaf);
+        self.queues.clear_leaf(leaf);
         let mut list = node.list;
         while let Some(slot) = self.slots.pop(&mut list) {
             let s = self.slots.get(slot);
-            let (bytes, home) = (s.bytes, s.home);
-            self.uncharge_lane(node.lane, bytes, home);
-            self.unresolved_buffered -= self.counts_as_unresolved(node.lane, home);
+            let (bytes, owner) = (s.bytes, s.owner);
+            self.uncharge_group(node.group, bytes, owner);
+            self.unresolved.buffered -= self.counts_as_unresolved(node.group, owner);
             each(self, slot);
         }
     }
 
-    fn clear_leaf(&mut self, leaf: u32) {
-        let node = self.queues.get_mut(leaf);
-        node.list = List::EMPTY;
-        node.frames = 0;
-        node.bytes = 0;
-        node.ring_frames = 0;
-        node.ring_bytes = 0;
-        self.queues.unbind(leaf);
-    }
-
     /// Ends all frames that wait for a destination.
     pub(crate) fn reject(&mut self, now: Nanos, vnet: VnetId, mac: Mac) {
-        if let Some(lane) = self.pending.remove(mac_table::key(vnet.0, mac)) {
-            self.drop_parked(lane, DropReason::Unresolved);
-            self.free_lane(lane);
+        if let Some(group) = self.fdb.take_pending(mac_table::key(vnet.0, mac)) {
+            self.drop_parked(group, DropReason::Unresolved);
+            self.free_group(group);
         }
         self.retry_deferred(now);
     }
 
-    /// Drops every frame of the queues that are parked in a lane.
-    pub(crate) fn drop_parked(&mut self, lane: u32, reason: DropReason) {
-        let mut parked = self.lanes[lane as usize].parked;
-        self.lanes[lane as usize].parked = NIL;
+    /// Drops every frame of the queues that are parked in a queue group.
+    pub(crate) fn drop_parked(&mut self, group: u32, reason: DropReason) {
+        let mut parked = self.groups[group as usize].parked;
+        self.groups[group as usize].parked = NIL;
         while parked != NIL {
             let leaf = self.queues.ring_pop(&mut parked);
             self.take_frames(leaf, |switch, slot| switch.drop_frame(slot, reason));
         }
     }
 
-    fn free_lane(&mut self, lane: u32) {
-        let l = &mut self.lanes[lane as usize];
-        debug_assert!(l.frames == 0 && l.parked == NIL, "a lane is freed when it is empty");
-        if self.shares.waits.is_shared_out
-            && let LaneKind::Unresolved(vnet, _) = l.kind
+    fn free_group(&mut self, group: u32) {
+        let l = &mut self.groups[group as usize];
+        debug_assert!(l.frames == 0 && l.parked == NIL, "a queue group is freed when it is empty");
+        if self.unresolved.waits.is_shared_out
+            && let QueueGroupKind::Unresolved(vnet, _) = l.kind
         {
-            self.shares.waits.by_vnet[vnet.index()] -= 1;
-            self.shares.waits.by_input[usize::from(l.asker)] -= 1;
+            self.unresolved.waits.by_vnet[vnet.index()] -= 1;
+            self.unresolved.waits.by_input[usize::from(l.asker)] -= 1;
         }
-        l.kind = LaneKind::Free;
+        l.kind = QueueGroupKind::Free;
         l.deadline = Nanos::MAX;
         l.punt_at = Nanos::MAX;
-        if let Some(at) = self.waiting_lanes.iter().position(|&w| w == lane) {
-            self.waiting_lanes.swap_remove(at);
-        }
-        self.free_lanes.push(lane);
+        self.lists.end_waiting(group);
     }
 
     /// Puts a frame at the end of the deferred ones of its input, which could not be queued.
     pub(crate) fn defer(&mut self, slot: u32) {
         let input = usize::from(self.slots.get(slot).input);
-        if self.slots.get(slot).home == Home::Output {
+        if self.slots.get(slot).owner == BufferOwner::Output {
             if self.input_is_full(slot) {
                 self.drop_frame(slot, DropReason::InputFull);
                 return;
             }
             // A frame that waits at its input counts there, whatever its class.
-            self.slots.get_mut(slot).home = Home::Ring;
+            self.slots.get_mut(slot).owner = BufferOwner::Ring;
             self.charge_input(slot);
         }
         let mut list = self.inputs[input].deferred;
@@ -312,20 +326,20 @@ impl<B: Buf> Switch<B> {
     /// Ends frames that waited too long, and reports the misses again for which frames still wait.
     pub(crate) fn advance_unresolved(&mut self, now: Nanos) {
         let mut at = 0;
-        while at < self.waiting_lanes.len() {
-            let lane = self.waiting_lanes[at];
-            let l = &self.lanes[lane as usize];
-            let LaneKind::Unresolved(vnet, mac) = l.kind else {
-                unreachable!("waiting lanes are unresolved");
+        while at < self.lists.waiting().len() {
+            let group = self.lists.waiting()[at];
+            let l = &self.groups[group as usize];
+            let QueueGroupKind::Unresolved(vnet, mac) = l.kind else {
+                unreachable!("waiting queue groups are unresolved");
             };
             if l.deadline <= now {
-                // `reject` takes the lane out of the list, so `at` is the next one.
+                // `reject` takes the queue group out of the list, so `at` is the next one.
                 self.reject(now, vnet, mac);
                 continue;
             }
             if l.punt_at <= now && l.parked != NIL {
                 let first = self.queues.get(self.queues.ring_head(l.parked)).list.head;
-                self.punt(now, lane, first);
+                self.punt(now, group, first);
             }
             at += 1;
         }
@@ -333,23 +347,23 @@ impl<B: Buf> Switch<B> {
     }
 
     fn advance_closed_tunnels(&mut self, now: Nanos) {
-        for at in 0..self.closed.len() {
-            let lane = self.closed[at];
-            if self.lanes[lane as usize].deadline <= now {
-                self.drop_parked(lane, DropReason::TunnelDown);
+        for at in 0..self.lists.closed().len() {
+            let group = self.lists.closed()[at];
+            if self.groups[group as usize].deadline <= now {
+                self.drop_parked(group, DropReason::TunnelDown);
             }
         }
     }
 
     /// Returns the next moment at which [`Self::advance_unresolved`] has work.
     pub(crate) fn unresolved_deadline(&self) -> Option<Nanos> {
-        let waiting = self.waiting_lanes.iter().map(|&lane| {
-            let l = &self.lanes[lane as usize];
+        let waiting = self.lists.waiting().iter().map(|&group| {
+            let l = &self.groups[group as usize];
             // Without frames (their port was detached) there is no miss to report.
             if l.parked == NIL { l.deadline } else { l.deadline.min(l.punt_at) }
         });
-        let closed = self.closed.iter().filter_map(|&lane| {
-            let l = &self.lanes[lane as usize];
+        let closed = self.lists.closed().iter().filter_map(|&group| {
+            let l = &self.groups[group as usize];
             (l.parked != NIL).then_some(l.deadline)
         });
         waiting.chain(closed).min()

@@ -4,7 +4,7 @@ use sluice_base::{ByteCount, PortId, Priority, TunnelId, VnetId};
 
 use crate::build;
 use crate::config::{ConfigError, InputFull, Limit, PortConfig, PortRole, Service, SwitchConfig};
-use crate::queues::{LANES_MAX, NODES_MAX};
+use crate::queues::{GROUPS_MAX, NODES_MAX};
 use crate::{sources, tunnel};
 
 /// Returns the first fault of a configuration.
@@ -39,14 +39,14 @@ pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
 
 fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
     let inputs: usize = config.ports.iter().map(|p| usize::from(p.queues)).sum();
-    let lanes = build::first_hold_lane(config) + build::holds_max(config);
+    let groups = build::first_hold_group(config) + build::holds_max(config);
     let frames = build::slot_count(config);
     // One number is reserved for "no port"; sources are inputs, control and tunnels together.
     let limits = [
         ("ports", config.ports.len(), usize::from(u16::MAX) - 1),
         ("networks", config.vnets.len(), usize::from(u16::MAX) - 1),
         ("tunnels and queues", inputs + config.tunnels.len(), usize::from(u16::MAX) - 2),
-        ("lanes", lanes, LANES_MAX - 1),
+        ("queue groups", groups, GROUPS_MAX - 1),
         ("buffered frames", usize::try_from(frames).unwrap_or(usize::MAX), NODES_MAX / 2),
     ];
     match limits.into_iter().find(|(_, count, limit)| count > limit) {
@@ -71,7 +71,7 @@ pub(crate) fn check_port(vnets: usize, id: PortId, port: &PortConfig) -> Result<
     }
     limit("input", Some(id), port.input, port.mtu)?;
     limit("output", Some(id), port.output, port.mtu)?;
-    for rate in [port.rate, port.lane_rate].into_iter().flatten() {
+    for rate in [port.rate, port.group_rate].into_iter().flatten() {
         if rate.rate.0 == 0 {
             return Err(ConfigError::RateTooSmall { port: id });
         }
@@ -101,23 +101,23 @@ fn limit(
 /// Checks the ports of other switches and the movable ones. A rate or a pause that two switches
 /// apply would be applied twice.
 fn elsewhere(config: &SwitchConfig) -> Result<(), ConfigError> {
-    for &port in &config.crossing.elsewhere {
+    for &port in &config.handoff.elsewhere {
         let index = port.index();
         let Some(p) = config.ports.get(index) else {
-            return Err(ConfigError::NoSuch { what: "port", index, by: "a crossing" });
+            return Err(ConfigError::NoSuch { what: "port", index, by: "a handoff" });
         };
-        let paces = p.rate.is_some() || p.lane_rate.is_some() || p.obey_pause;
+        let paces = p.rate.is_some() || p.group_rate.is_some() || p.obey_pause;
         let pauses = matches!(p.input_full, InputFull::Pause(_));
-        if paces || pauses || config.crossing.lend_max == 0 || p.role == PortRole::Crossing {
+        if paces || pauses || config.handoff.refs_max == 0 || p.role == PortRole::Handoff {
             return Err(ConfigError::Elsewhere { port });
         }
     }
-    for &port in &config.crossing.movable {
+    for &port in &config.handoff.movable {
         let index = port.index();
         let Some(p) = config.ports.get(index) else {
-            return Err(ConfigError::NoSuch { what: "port", index, by: "a crossing" });
+            return Err(ConfigError::NoSuch { what: "port", index, by: "a handoff" });
         };
-        if !p.is_movable() || config.crossing.lend_max == 0 {
+        if !p.is_movable() || config.handoff.refs_max == 0 {
             return Err(ConfigError::Movable { port });
         }
     }

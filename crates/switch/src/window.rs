@@ -14,9 +14,10 @@ impl<B: Buf> Switch<B> {
         let at = input.index();
         let i = &self.inputs[at];
         // Frames beyond their share and frames that wait to be replicated are among the held ones.
-        let spill = i.held.frames > 0
+        let needs_copy = i.held.frames > 0
             && (!i.awaiting.is_empty() || i.sweep || (!i.over.is_empty() && self.pool_takes(at)));
-        let none = Window { frames: 0, bytes: ByteCount::ZERO, closed: PriorityMask::NONE, spill };
+        let none =
+            Window { frames: 0, bytes: ByteCount::ZERO, closed: PriorityMask::NONE, needs_copy };
         if i.port == NO_PORT || self.ports[usize::from(i.port)].detached {
             return none;
         }
@@ -41,7 +42,7 @@ impl<B: Buf> Switch<B> {
             Full::Pause(priorities) => self.pause_window(at, priorities, &mut closed),
         };
         let frames = if bytes == 0 { 0 } else { frames.saturating_sub(i.unreclaimed) };
-        Window { frames, bytes: ByteCount(bytes), closed, spill }
+        Window { frames, bytes: ByteCount(bytes), closed, needs_copy }
     }
 
     /// Returns true if a frame of an input waits to be copied, so that it may go to several
@@ -79,12 +80,12 @@ impl<B: Buf> Switch<B> {
         let frames = i.limit.frames - held.frames;
         let bytes = i.limit.bytes.0 - held.bytes;
         let Some(pause) = self.pause_of(i) else { return (frames, bytes) };
-        let below = pause.config.xoff.0.saturating_sub(pause.weight(held.frames, held.bytes));
+        let below = pause.xoff().saturating_sub(pause.weight(held.frames, held.bytes));
         if below == 0 || !self.pool_takes(input) {
             return (frames, bytes);
         }
-        // One large batch must not cause XOFF for frames that can still be spilled. The last frame
-        // may exceed the bytes.
+        // One large batch must not cause XOFF for frames that can still be copied to the shared
+        // buffer. The last frame may exceed the bytes.
         let last = u64::from(self.ports[usize::from(i.port)].frame_size_max) + 4;
         (frames, bytes.min(below.saturating_sub(last).max(1)))
     }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Two hosts face each other; three are a ring. Hosts and switch are switches of their own, which
-//! obey each other's pauses.
+//! apply each other's pauses.
 
 mod harness;
 
@@ -227,7 +227,7 @@ impl Fabric {
                 bufs.push(buf);
             }
             world.receive(input, bufs);
-            spill(world, input);
+            copy_to_shared(world, input);
         }
         world.advance();
         for at in 0..self.legs.len() {
@@ -393,14 +393,14 @@ impl Fabric {
 impl Host {
     fn step(&mut self, next: usize, now: Nanos) {
         let wire = InputId::from_index(WIRE);
-        spill(&mut self.world, wire);
+        copy_to_shared(&mut self.world, wire);
         let mut bufs = Vec::new();
         for (tunnel, dst) in take(&mut self.ring, &mut self.world, wire) {
             let frame = Tenant::new(dst, leg_mac(0), PAUSED << 3, SIZE);
             bufs.push(self.world.tunnel_frame(WIRE, tunnel, &frame));
         }
         self.world.receive(wire, bufs);
-        spill(&mut self.world, wire);
+        copy_to_shared(&mut self.world, wire);
         if self.sends {
             self.innocent_sent += self.send(INNOCENT, mac(next, INNOCENT), INNOCENT_RATE);
             self.send(FLOODER, mac(next, RELAY), FLOOD_RATE);
@@ -438,7 +438,7 @@ impl Host {
     /// Sends as many frames as there is room for. Returns their number.
     fn send(&mut self, port: u8, to: Mac, count: usize) -> usize {
         let input = input_of(port);
-        spill(&mut self.world, input);
+        copy_to_shared(&mut self.world, input);
         let count = count.min(self.world.switch.window(input).frames as usize);
         let frame = Tenant::new(to, leg_mac(0), PAUSED << 3, SIZE);
         let bufs = (0..count).map(|_| self.world.tenant(port.into(), &frame)).collect();
@@ -472,8 +472,8 @@ fn take<T>(ring: &mut VecDeque<T>, world: &mut World, input: InputId) -> Vec<T> 
     ring.drain(..count).collect()
 }
 
-fn spill(world: &mut World, input: InputId) {
-    if world.switch.window(input).spill {
+fn copy_to_shared(world: &mut World, input: InputId) {
+    if world.switch.window(input).needs_copy {
         world.spill(input, usize::MAX);
     }
 }
@@ -508,7 +508,7 @@ fn closed_cycle(count: usize, hold: Hold, isolates: bool, reads: Reads) -> Fabri
 }
 
 #[test]
-fn cycle_through_paused_wires_stands_still_for_all_without_isolation() {
+fn paused_wire_cycle_without_isolation_deadlocks_all() {
     for count in [2, 3] {
         let mut fabric = closed_cycle(count, Hold::Forever, false, Reads::AsItSends(FLOODER));
         fabric.run(Nanos::from_millis(20));
@@ -523,7 +523,7 @@ fn cycle_through_paused_wires_stands_still_for_all_without_isolation() {
 }
 
 #[test]
-fn cycle_through_paused_wires_is_broken_by_isolation_and_nothing_is_dropped() {
+fn paused_wire_cycle_with_isolation_resolves_without_drop() {
     for count in [2, 3] {
         for hold in [Hold::Forever, Hold::For(HOLD)] {
             let mut fabric = closed_cycle(count, hold, true, Reads::AsItSends(FLOODER));
@@ -542,7 +542,7 @@ fn cycle_through_paused_wires_is_broken_by_isolation_and_nothing_is_dropped() {
 }
 
 #[test]
-fn receivers_that_face_each_other_and_read_nothing_hold_their_own_senders_only() {
+fn stuck_receiver_cycle_holds_only_its_own_senders() {
     for count in [2, 3] {
         let mut fabric = closed_cycle(count, Hold::Forever, true, Reads::Never);
         fabric.is_found_in_time();
@@ -555,7 +555,7 @@ fn receivers_that_face_each_other_and_read_nothing_hold_their_own_senders_only()
 }
 
 #[test]
-fn receivers_that_face_each_other_lose_their_own_frames_only_beyond_their_hold() {
+fn stuck_receiver_cycle_past_hold_drops_own_frames() {
     for count in [2, 3] {
         let mut fabric = closed_cycle(count, Hold::For(HOLD), true, Reads::Never);
         fabric.is_found_in_time();
@@ -572,7 +572,7 @@ fn receivers_that_face_each_other_lose_their_own_frames_only_beyond_their_hold()
 /// Each relay waits for the next one, in a cycle, which no bounded memory resolves. The cycle
 /// affects only the relays, for as long as they may hold each other.
 #[test]
-fn relays_that_wait_for_each_other_harm_nobody_and_end_with_their_hold() {
+fn relay_cycle_spares_innocent_ports_ends_after_hold() {
     for count in [2, 3] {
         for hold in [Hold::Forever, Hold::For(HOLD)] {
             let mut fabric = closed_cycle(count, hold, true, Reads::AsItSends(RELAY));

@@ -68,13 +68,13 @@ fn assert_equal(bytes: &BTreeMap<u16, u64>, slack: u64) {
 }
 
 #[test]
-fn sources_with_small_and_full_frames_get_equal_bytes() {
+fn sources_with_mixed_frame_sizes_get_equal_bytes() {
     let bytes = saturate(&[60, 1_514, 300, 1_000], 200, 40);
     assert_equal(&bytes, 2 * QUANTUM);
 }
 
 #[test]
-fn sources_with_frames_larger_than_a_quantum_get_no_more() {
+fn source_with_frames_above_quantum_gets_equal_share() {
     // A debt may be as large as the largest frame.
     let bytes = saturate(&[60, 9_014, 1_514], 400, 40);
     assert_equal(&bytes, 2 * QUANTUM + 9_014);
@@ -141,7 +141,7 @@ fn sources_whose_queue_empties_often_get_no_more() {
 }
 
 #[test]
-fn a_host_with_three_tunnels_used_is_one_source_on_the_way_out() {
+fn port_sending_into_three_tunnels_is_one_source() {
     // Source 0 talks to three hosts, source 1 to one of them.
     let mut ports = vec![access(0), access(0), underlay(1)];
     for port in &mut ports[..2] {
@@ -172,7 +172,7 @@ fn a_host_with_three_tunnels_used_is_one_source_on_the_way_out() {
 }
 
 #[test]
-fn remote_hosts_and_a_local_port_get_a_share_each_on_the_way_in() {
+fn remote_peers_get_no_more_than_local_port() {
     let mut ports = vec![access(0), access(0), underlay(1)];
     ports[2].input_full = InputFull::Wait;
     ports[2].input = limit(300, 1_000_000);
@@ -262,7 +262,7 @@ fn weighted_priorities_share_by_weight() {
 }
 
 #[test]
-fn strict_priorities_go_first_and_the_highest_one_before_all() {
+fn strict_priorities_served_first_highest_before_all() {
     let mut services = [Service::Strict; 8];
     services[0] = Service::Weighted(200);
     assert_eq!(classes(services, &[0, 6, 2], 50).into_keys().collect::<Vec<_>>(), [6]);
@@ -271,7 +271,7 @@ fn strict_priorities_go_first_and_the_highest_one_before_all() {
 }
 
 #[test]
-fn a_priority_that_was_alone_has_no_debts_when_another_one_comes_back() {
+fn priority_alone_during_pause_carries_no_debt() {
     // Priority 1 waits, paused, while 0 has the link; then both share again.
     let mut config = config(vec![access(0); 3]);
     config.classes = [ClassConfig { service: Service::Weighted(1), lossless: true }; 8];
@@ -309,7 +309,7 @@ fn a_priority_that_was_alone_has_no_debts_when_another_one_comes_back() {
 }
 
 #[test]
-fn the_rate_of_a_port_is_used_to_the_full_and_not_exceeded() {
+fn port_rate_limit_fully_used_never_exceeded() {
     let mut ports = vec![access(0); 3];
     let rate =
         RateLimit { rate: BitRate::from_mbps(300), catch_up: Nanos::from_micros(40), overhead: 24 };
@@ -337,9 +337,9 @@ fn the_rate_of_a_port_is_used_to_the_full_and_not_exceeded() {
 }
 
 #[test]
-fn a_slow_lane_does_not_hold_the_others_back() {
+fn slow_queue_group_does_not_block_other_groups() {
     let mut ports = vec![access(0), underlay(1)];
-    ports[1].lane_rate =
+    ports[1].group_rate =
         Some(RateLimit { rate: BitRate::from_mbps(8), catch_up: Nanos::ZERO, overhead: 0 });
     ports[0].input = limit(200, 400_000);
     let config = with_tunnels(config(ports), 1, &[2, 3]);
@@ -351,7 +351,7 @@ fn a_slow_lane_does_not_hold_the_others_back() {
         world.receive(world.switch.input(PortId(0), 0), vec![buf]);
     }
     world.log();
-    // A frame of 1000 bytes takes a millisecond, on either lane.
+    // A frame of 1000 bytes takes a millisecond, on either queue group.
     for _ in 0..10 {
         world.transmit(PortId(1), || true);
         world.now = world.now.after(Nanos::from_millis(1));

@@ -197,7 +197,7 @@ fn take(pair: &mut Pair, port: usize) -> u32 {
 }
 
 #[test]
-fn xoff_comes_in_time_and_holds_only_the_congested_priority() {
+fn xoff_sent_within_headroom_pauses_congested_priority_only() {
     let mut pair = Pair::new();
     let (mut taken, mut sent) = (0, 0);
     // Port 0 of switch 1 takes nothing; priority 3 leads there, priority 4 to port 1.
@@ -219,7 +219,7 @@ fn xoff_comes_in_time_and_holds_only_the_congested_priority() {
 }
 
 #[test]
-fn a_pause_is_repeated_as_long_as_it_is_needed() {
+fn pause_under_lasting_congestion_is_refreshed_until_xon() {
     let mut pair = Pair::new();
     // Three times as long as a pause lasts.
     let lapse = LINK.time_for(ByteCount(65_535 * 512 / 8));
@@ -240,7 +240,7 @@ fn a_pause_is_repeated_as_long_as_it_is_needed() {
 }
 
 #[test]
-fn a_lost_xon_delays_until_pause_and_grace_lapse_and_no_longer() {
+fn lost_xon_resumes_after_pause_and_grace_lapse() {
     let mut pair = Pair::new();
     pair.loses = Box::new(|from, sent| {
         from == 1 && pfc_of(sent).is_some_and(|(enabled, quanta)| enabled == 8 && quanta[3] == 0)
@@ -272,7 +272,7 @@ fn a_lost_xon_delays_until_pause_and_grace_lapse_and_no_longer() {
 }
 
 #[test]
-fn a_lost_xoff_is_made_good_by_the_next_one() {
+fn lost_xoff_is_repaired_by_next_refresh() {
     let mut pair = Pair::new();
     let mut lost = false;
     pair.loses = Box::new(move |from, sent| {
@@ -293,7 +293,7 @@ fn a_lost_xoff_is_made_good_by_the_next_one() {
 }
 
 #[test]
-fn two_switches_that_are_full_in_both_directions_both_drain() {
+fn bidirectionally_congested_switches_both_drain_without_drop() {
     for seed in 0..6 {
         let mut rng = Prng::new(seed);
         let mut pair = Pair::new();

@@ -51,7 +51,7 @@ fn host(reserve: u32, hold: Hold, remotes: &[u8]) -> SwitchConfig {
     config
 }
 
-/// A receiver's host, and two hosts that send to it over one wire, which obey pauses at once and
+/// A receiver's host, and two hosts that send to it over one wire, which apply pauses at once and
 /// holds after [`MESSAGE`].
 struct Scene {
     world: World,
@@ -107,7 +107,7 @@ impl Scene {
         let now = self.now();
         self.listen(now);
         let input = InputId::from_index(WIRE);
-        if self.world.switch.window(input).spill {
+        if self.world.switch.window(input).needs_copy {
             self.world.spill(input, usize::MAX);
         }
         for host in 0..2_u16 {
@@ -124,7 +124,7 @@ impl Scene {
             }
             assert!(self.world.switch.window(input).frames as usize >= bufs.len(), "no window");
             self.world.receive(input, bufs);
-            if self.world.switch.window(input).spill {
+            if self.world.switch.window(input).needs_copy {
                 self.world.spill(input, usize::MAX);
             }
         }
@@ -152,8 +152,8 @@ impl Scene {
         if self.members && state.held != self.told.held {
             let senders: Vec<TunnelId> = self.world.switch.senders(port).collect();
             for (host, hold) in self.holds.iter_mut().enumerate() {
-                let is_told = senders.contains(&TunnelId::from_index(host));
-                let holds = is_told && !state.held.is_empty();
+                let is_sender = senders.contains(&TunnelId::from_index(host));
+                let holds = is_sender && !state.held.is_empty();
                 *hold = holds.then_some(now.after(MESSAGE));
             }
         }
@@ -210,7 +210,7 @@ fn dropped(world: &World, reason: DropReason) -> u64 {
 }
 
 #[test]
-fn stuck_receiver_is_isolated_in_time_and_costs_the_innocent_nothing() {
+fn stuck_receiver_is_isolated_in_time_innocents_unharmed() {
     let mut scene = Scene::new(2_048, Hold::Forever);
     let pressed =
         scene.until(Nanos::from_millis(20), |scene| scene.world.pooled > 64 || scene.is_pausing());
@@ -236,7 +236,7 @@ fn stuck_receiver_is_isolated_in_time_and_costs_the_innocent_nothing() {
 }
 
 #[test]
-fn receiver_beyond_its_hold_loses_its_own_frames_only_and_comes_back_with_the_oldest() {
+fn receiver_past_hold_drops_all_but_oldest_frame() {
     let mut scene = Scene::new(2_048, Hold::For(HOLD));
     scene.run(Nanos(HOLD.0 * 2));
     assert!(scene.told.stuck.contains(priority()));
@@ -259,7 +259,7 @@ fn receiver_beyond_its_hold_loses_its_own_frames_only_and_comes_back_with_the_ol
 }
 
 #[test]
-fn senders_that_do_not_hold_never_pause_the_wire_for_longer_than_patience() {
+fn wire_pause_without_sender_hold_stays_within_patience() {
     let mut scene = Scene::new(512, Hold::Forever);
     scene.members = false;
     scene.run(Nanos::from_millis(300));
@@ -276,7 +276,7 @@ fn senders_that_do_not_hold_never_pause_the_wire_for_longer_than_patience() {
 }
 
 #[test]
-fn slow_receiver_loses_nothing_never_runs_dry_and_holds_nobody_else() {
+fn slow_receiver_keeps_rate_without_drop_or_pause() {
     let mut scene = Scene::new(2_048, Hold::For(HOLD));
     // A frame in each step: an eighth of the load.
     scene.culprit_takes = 1;
@@ -293,7 +293,7 @@ fn slow_receiver_loses_nothing_never_runs_dry_and_holds_nobody_else() {
 }
 
 #[test]
-fn one_priority_leaves_room_in_the_pool_for_the_others() {
+fn full_shared_buffer_keeps_room_for_other_priorities() {
     let mut config = host(64, Hold::Forever, &[2]);
     config.pool.pair_share = 1;
     for port in [INNOCENT, SENDER] {
@@ -338,7 +338,7 @@ fn shout(world: &mut World, frames: &[Tenant], input: usize, tunnel: Option<u16>
 }
 
 #[test]
-fn broadcasts_beyond_a_budget_end_and_cost_the_other_port_and_tunnel_nothing() {
+fn broadcasts_over_budget_dropped_other_sources_unaffected() {
     let mut config = host(64, Hold::Forever, &[2]);
     config.isolation.as_mut().unwrap().broadcasts_per_second = 100;
     config.pool.replicated_frames = 1_000;
@@ -362,10 +362,10 @@ fn broadcasts_beyond_a_budget_end_and_cost_the_other_port_and_tunnel_nothing() {
 }
 
 #[test]
-fn receiver_that_takes_no_copies_leaves_them_to_the_others() {
+fn broadcast_with_stuck_receiver_still_reaches_others() {
     let mut config = host(64, Hold::Forever, &[]);
     config.pool.replicated_frames = 16;
-    config.pool.copies_per_lane = 16;
+    config.pool.copies_per_group = 16;
     let mut world = World::new(&config, 1);
     world.log();
     let frame = Tenant::new(Mac::BROADCAST, SRC, PAUSED << 3, 100);
@@ -381,7 +381,7 @@ fn receiver_that_takes_no_copies_leaves_them_to_the_others() {
 }
 
 #[test]
-fn flood_to_unknown_addresses_leaves_places_to_other_ports_and_networks() {
+fn unknown_flood_leaves_miss_places_to_other_ports() {
     let config = host(64, Hold::Forever, &[2]);
     let mut world = World::new(&config, 1);
     world.log();
@@ -433,11 +433,11 @@ fn leaves(world: &mut World) -> usize {
 }
 
 #[test]
-fn held_destination_waits_in_its_senders_input_and_others_pass() {
+fn held_destination_waits_in_sender_input_others_pass() {
     let mut world = sending_host();
     hold(&mut world, 10, 1 << PAUSED, 0).unwrap();
     send(&mut world, SENDER, 10, 40);
-    assert!(!world.switch.window(InputId(SENDER.into())).spill, "it has no claim on the pool");
+    assert!(!world.switch.window(InputId(SENDER.into())).needs_copy, "it has no claim on the pool");
     send(&mut world, SENDER, 11, 5);
     send(&mut world, INNOCENT, 11, 5);
     assert_eq!(leaves(&mut world), 10);
@@ -507,7 +507,7 @@ fn no_more_is_held_than_there_are_places() {
 }
 
 #[test]
-fn tunnel_that_is_paused_for_long_has_no_claim_on_the_pool() {
+fn long_paused_tunnel_loses_claim_on_shared_buffer() {
     let mut world = sending_host();
     let rate = RateLimit {
         rate: BitRate::from_mbps(1),
@@ -526,7 +526,7 @@ fn tunnel_that_is_paused_for_long_has_no_claim_on_the_pool() {
         if world.switch.window(input).frames > 0 {
             send(&mut world, SENDER, 10, 1);
         }
-        if world.switch.window(input).spill {
+        if world.switch.window(input).needs_copy {
             world.spill(input, usize::MAX);
         }
         world.advance();
@@ -604,7 +604,7 @@ impl Incast {
 }
 
 #[test]
-fn overloaded_cable_pauses_its_senders_and_is_never_isolated() {
+fn overloaded_cable_pauses_senders_without_being_isolated() {
     let mut incast = Incast::new(true);
     incast.run(200);
     let pausing =
@@ -634,7 +634,7 @@ fn overloaded_cable_whose_neighbour_pauses_it_is_isolated() {
 }
 
 #[test]
-fn overloaded_cable_without_a_rate_is_told_by_frames_that_leave() {
+fn overloaded_cable_without_rate_isolated_only_when_stopped() {
     let mut incast = Incast::new(false);
     incast.run(200);
     assert_eq!(incast.isolated(), 0);

@@ -47,7 +47,7 @@ fn flood(world: &mut World, port: usize, most: usize, tenant: &Tenant) -> usize 
 }
 
 #[test]
-fn lossy_frames_that_nobody_takes_back_do_not_use_up_what_is_promised_to_others() {
+fn unreclaimed_lossy_frames_spare_memory_guaranteed_to_others() {
     let mut ports = vec![access(0); 6];
     for port in &mut ports {
         port.input = limit(4, 200_000);
@@ -70,7 +70,7 @@ fn lossy_frames_that_nobody_takes_back_do_not_use_up_what_is_promised_to_others(
 }
 
 #[test]
-fn a_pool_whose_handles_nobody_takes_back_is_full() {
+fn shared_buffer_with_unreclaimed_handles_counts_as_full() {
     let mut ports = vec![access(0); 2];
     ports[0].input = limit(8, 200_000);
     let mut config = config(ports);
@@ -110,7 +110,7 @@ fn broadcasts_whose_handles_nobody_takes_back_are_bounded() {
 }
 
 #[test]
-fn a_paused_input_drops_what_has_no_flow_control_and_holds_the_rest() {
+fn paused_input_drops_unpausable_priorities_holds_others() {
     // All priorities are lossless here, but the wire can hold back only two of them.
     let mut ports = vec![access(0); 3];
     ports[0].input = limit(16, 100_000);
@@ -148,7 +148,7 @@ fn with_a_full_priority() -> World {
 }
 
 #[test]
-fn a_priority_that_is_full_closes_itself_and_no_other() {
+fn full_priority_closes_its_own_window_only() {
     let mut world = with_a_full_priority();
     let window = world.switch.window(InputId(0));
     assert_eq!((window.closed, window.frames), (PriorityMask(1 << 3), 16));
@@ -218,7 +218,7 @@ fn small_frames_cause_xoff_before_the_window_closes() {
 }
 
 #[test]
-fn a_pair_that_filled_its_input_while_it_was_unresolved_is_spilled_afterwards() {
+fn full_input_after_resolve_copied_to_shared_buffer() {
     let mut ports = vec![access(0); 3];
     ports[0].input = limit(16, 100_000);
     let mut config = config(ports);
@@ -230,7 +230,7 @@ fn a_pair_that_filled_its_input_while_it_was_unresolved_is_spilled_afterwards() 
     // Now the destination is known, and its port is stuck.
     world.at_port(mac(1), 1);
     for _ in 0..10 {
-        if world.switch.window(InputId(0)).spill {
+        if world.switch.window(InputId(0)).needs_copy {
             world.spill(InputId(0), usize::MAX);
         }
         world.reclaim_all();
@@ -243,7 +243,7 @@ fn a_pair_that_filled_its_input_while_it_was_unresolved_is_spilled_afterwards() 
 }
 
 #[test]
-fn control_may_inject_any_bytes_when_every_wait_is_taken() {
+fn inject_of_arbitrary_bytes_at_miss_limit_survives() {
     let mut config = config(vec![access(0); 2]);
     config.unresolved.destinations = 1;
     let mut world = World::new(&config, 1);
@@ -280,7 +280,7 @@ fn a_configuration_too_large_is_refused() {
         match at {
             0 => config.pool.from_local.frames = u32::MAX,
             1 => config.pool.replicated_frames = u32::MAX,
-            2 => config.pool.copies_per_lane = u32::MAX,
+            2 => config.pool.copies_per_group = u32::MAX,
             3 => config.unresolved.frames = u32::MAX,
             _ => config.ports[0].output.frames = u32::MAX,
         }
@@ -350,7 +350,7 @@ fn run_in_batches(batch: usize, lossless: bool) -> (Vec<Sent>, Vec<u64>) {
 }
 
 #[test]
-fn how_the_input_is_cut_into_batches_makes_no_difference() {
+fn input_batch_size_does_not_change_output() {
     for lossless in [true, false] {
         let whole = run_in_batches(64, lossless);
         assert!(whole.0.len() > 500, "{}", whole.0.len());
@@ -361,17 +361,17 @@ fn how_the_input_is_cut_into_batches_makes_no_difference() {
     }
 }
 
-/// 4,096 addresses over a forwarding table of 64 entries; control answers misses late and in any
-/// order.
+/// 4,096 addresses over a forwarding table (FDB) of 64 entries; control answers misses late and in
+/// any order.
 #[test]
-fn a_small_chip_loses_nothing_and_keeps_every_order() {
+fn small_fdb_under_churn_keeps_order_without_loss() {
     let mut ports = vec![access(0); 5];
     ports[4] = underlay(1);
     for port in &mut ports {
         port.input.frames = 64;
     }
     let mut config = with_tunnels(config(ports), 4, &[2, 3]);
-    config.chip.macs = 64;
+    config.fdb.macs = 64;
     config.unresolved.destinations = 64;
     config.unresolved.timeout = Nanos::from_millis(1_000);
     let mut world = World::new(&config, 1);
@@ -438,7 +438,7 @@ fn a_small_chip_loses_nothing_and_keeps_every_order() {
 }
 
 #[test]
-fn a_tunnel_without_next_hop_holds_its_frames_and_gives_them_up_in_time() {
+fn tunnel_without_next_hop_holds_then_drops_frames() {
     let mut config = with_tunnels(config(vec![access(0), underlay(1)]), 1, &[2, 3]);
     config.tunnels[0].next_hop = None;
     let mut world = World::new(&config, 1);
@@ -468,7 +468,7 @@ fn a_tunnel_without_next_hop_holds_its_frames_and_gives_them_up_in_time() {
 }
 
 #[test]
-fn frames_of_a_tunnel_that_goes_down_stay_in_order_and_in_front() {
+fn tunnel_down_then_up_keeps_frame_order() {
     let config = with_tunnels(config(vec![access(0), underlay(1)]), 1, &[2, 3]);
     let mut world = World::new(&config, 1);
     world.at_tunnel(mac(1), 0);
@@ -496,7 +496,7 @@ fn frames_of_a_tunnel_that_goes_down_stay_in_order_and_in_front() {
 }
 
 #[test]
-fn a_miss_is_asked_for_again_and_ends_in_time() {
+fn unanswered_miss_repeats_until_timeout_drops_frames() {
     let config = config(vec![access(0); 2]);
     let mut world = World::new(&config, 1);
     let start = world.now;
@@ -521,7 +521,7 @@ fn a_miss_is_asked_for_again_and_ends_in_time() {
 }
 
 #[test]
-fn what_only_a_driver_or_a_reader_keeps_from_being_done_stays_due() {
+fn deadline_stays_due_while_driver_or_reader_blocks() {
     let mut ports = vec![access(0), access(0), access(0)];
     let rate = BitRate::from_gbps(1);
     ports[1].rate = Some(RateLimit { rate, catch_up: Nanos::ZERO, overhead: 0 });
@@ -565,7 +565,7 @@ fn what_only_a_driver_or_a_reader_keeps_from_being_done_stays_due() {
 }
 
 #[test]
-fn a_port_that_is_full_holds_nobody_who_sends_elsewhere() {
+fn full_port_does_not_block_frames_to_others() {
     let mut ports = vec![access(0); 3];
     ports[0].input = limit(32, 200_000);
     let mut world = World::new(&config(ports), 1);
@@ -574,7 +574,7 @@ fn a_port_that_is_full_holds_nobody_who_sends_elsewhere() {
     world.log();
     // Port 1 takes nothing, ever. Half of the frames are for it.
     for n in 0..64_u8 {
-        if world.switch.window(InputId(0)).spill {
+        if world.switch.window(InputId(0)).needs_copy {
             world.spill(InputId(0), usize::MAX);
         }
         assert!(world.switch.window(InputId(0)).frames > 0, "stopped after {n}");
@@ -591,8 +591,8 @@ fn a_port_that_is_full_holds_nobody_who_sends_elsewhere() {
 
 #[test]
 fn memory_of_the_two_directions_is_apart() {
-    // The partition for frames to the underlay is full; frames from the underlay are spilled all
-    // the same.
+    // The partition for frames to the underlay is full; frames from the underlay are copied to the
+    // shared buffer all the same.
     let mut ports = vec![access(0), access(0), underlay(1)];
     ports[2].input_full = InputFull::Wait;
     ports[2].input = limit(16, 200_000);
@@ -624,7 +624,7 @@ fn memory_of_the_two_directions_is_apart() {
 /// A tunnel's frames came by two queues of a card and wait for an address in one queue; one of
 /// these goes away. The frame of the other still counts among those that wait.
 #[test]
-fn what_stays_of_a_queue_that_waits_for_an_address_still_counts() {
+fn miss_queue_after_input_migration_counts_remaining_frame() {
     let mut card = underlay(1);
     (card.queues, card.input_full) = (2, InputFull::Drop);
     let mut config = lossy(with_tunnels(config(vec![card]), 0, &[9]));
@@ -662,7 +662,7 @@ fn every_reason_that_is_not_in_the_frame() {
         config.vnets.push(config.vnets[0].clone());
         config.vnets[1].vni = None;
         config.unresolved.frames = 2;
-        config.pool.copies_per_lane = 1;
+        config.pool.copies_per_group = 1;
         let mut world = World::new(&if is_lossy { lossy(config) } else { config }, 1);
         world.at_port(mac(0), 0);
         world.at_port(mac(1), 1);

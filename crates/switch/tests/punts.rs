@@ -117,7 +117,7 @@ fn consumed(world: &World) -> u64 {
 }
 
 #[test]
-fn neighbors_end_at_the_port_while_control_is_attached_and_are_flooded_otherwise() {
+fn arp_and_nd_consumed_with_control_otherwise_flooded() {
     let ip6 = "fd00::1".parse().unwrap();
     let group6 = Mac([0x33, 0x33, 0xff, 0, 0, 1]);
     let question = arp(Mac::BROADCAST, mac(0), IP.into());
@@ -150,7 +150,7 @@ fn message(kind: u8, size: usize) -> Vec<u8> {
 
 /// Frames that control does not decide about, and frames that it would not see whole.
 #[test]
-fn router_discovery_redirects_and_what_is_cut_go_their_way_and_control_sees_them() {
+fn router_discovery_redirects_truncated_frames_forwarded_and_snooped() {
     let padded = |size| {
         let mut bytes = arp(Mac::BROADCAST, mac(0), IP.into());
         bytes.resize(size, 0);
@@ -195,7 +195,7 @@ fn flood(world: &mut World, from: Destination, bytes: Vec<u8>) -> bool {
 }
 
 #[test]
-fn what_was_taken_is_flooded_as_if_it_had_just_come_in() {
+fn control_flood_of_punted_frame_reaches_other_members() {
     let mut world = world();
     let question = arp(Mac::BROADCAST, mac(0), IP.into());
     let (port, tunnel) = (Destination::Port(PortId(0)), Destination::Tunnel(TunnelId(0)));
@@ -216,7 +216,7 @@ fn what_was_taken_is_flooded_as_if_it_had_just_come_in() {
 }
 
 #[test]
-fn a_flood_without_room_or_receivers_is_counted_at_its_port() {
+fn control_flood_without_room_or_receivers_is_counted() {
     let mut config = punt_config();
     config.pool.replicated_frames = 2;
     let mut world = World::new(&config, 1);
@@ -241,7 +241,7 @@ fn config_of_one() -> SwitchConfig {
 }
 
 #[test]
-fn what_control_refuses_is_counted_and_closes_the_audit() {
+fn control_refused_frame_is_counted_audit_closes() {
     let mut world = world();
     give(&mut world, 0, arp(Mac::BROADCAST, mac(0), IP.into()));
     world.punts();
@@ -255,7 +255,7 @@ fn what_control_refuses_is_counted_and_closes_the_audit() {
 }
 
 #[test]
-fn what_was_taken_and_is_not_read_any_more_ends_as_stopped() {
+fn unread_punts_end_as_stopped_after_detach() {
     for detaches in [false, true] {
         let mut world = world();
         for port in [0, 1, 1] {
@@ -277,7 +277,7 @@ fn what_was_taken_and_is_not_read_any_more_ends_as_stopped() {
 }
 
 #[test]
-fn neighbors_are_charged_to_their_ports_budget_of_broadcasts_once() {
+fn punted_arp_nd_charges_port_broadcast_budget_once() {
     let mut config = punt_config();
     config.isolation = Some(IsolationConfig {
         broadcasts_per_second: 100,
@@ -326,7 +326,7 @@ fn a_flood_makes_no_decap_flow() {
 }
 
 #[test]
-fn neighbors_for_one_address_and_other_broadcasts_go_on() {
+fn unicast_arp_and_plain_broadcasts_are_forwarded() {
     let mut world = world();
     let answer = arp(mac(1), mac(0), IP.into());
     give(&mut world, 0, answer);
@@ -338,7 +338,7 @@ fn neighbors_for_one_address_and_other_broadcasts_go_on() {
 }
 
 #[test]
-fn a_port_without_places_floods_and_leaves_the_others_theirs() {
+fn port_without_punt_places_floods_others_keep_theirs() {
     let mut config = punt_config();
     config.control.punts = 8;
     let mut world = World::new(&config, 1);
@@ -365,30 +365,30 @@ fn a_port_without_places_floods_and_leaves_the_others_theirs() {
 }
 
 #[test]
-fn a_learning_port_tells_who_is_new_and_who_moved_and_delays_nobody() {
+fn learning_port_reports_new_and_moved_sources_undelayed() {
     let mut world = world();
-    let told = |world: &mut World, src| {
+    let events = |world: &mut World, src| {
         give_plain(world, 1, src, mac(0));
         assert_eq!(sent(world), [1, 0, 0, 0], "it goes on as ever");
         causes(world)
     };
-    assert_eq!(told(&mut world, mac(1)), [], "the chip says that it is here");
-    assert_eq!(told(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
+    assert_eq!(events(&mut world, mac(1)), [], "the chip says that it is here");
+    assert_eq!(events(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
     world.at_port(mac(5), 1);
-    assert_eq!(told(&mut world, mac(5)), []);
+    assert_eq!(events(&mut world, mac(5)), []);
     // The machine moves away and comes back: the port's cached source is cleared.
     world.at_tunnel(mac(5), 0);
-    assert_eq!(told(&mut world, mac(5)), [(PuntCause::Moved, at(1))]);
+    assert_eq!(events(&mut world, mac(5)), [(PuntCause::Moved, at(1))]);
     world.at_port(mac(5), 1);
-    assert_eq!(told(&mut world, mac(5)), []);
+    assert_eq!(events(&mut world, mac(5)), []);
     world.command(Command::Remove { vnet: VnetId(0), mac: mac(5) });
-    assert_eq!(told(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
+    assert_eq!(events(&mut world, mac(5)), [(PuntCause::NewSource, at(1))]);
     // ARP is punted as such, and its source is seen all the same.
     give(&mut world, 1, arp(mac(0), mac(6), FREE.into()));
     assert_eq!(causes(&mut world), [(PuntCause::Snooped, at(1))]);
     sent(&mut world);
     world.attach(false);
-    assert_eq!(told(&mut world, mac(7)), [], "nobody reads it");
+    assert_eq!(events(&mut world, mac(7)), [], "nobody reads it");
     // A port of any source does not check.
     world.attach(true);
     give_plain(&mut world, 0, mac(8), mac(1));
@@ -398,7 +398,7 @@ fn a_learning_port_tells_who_is_new_and_who_moved_and_delays_nobody() {
 #[test]
 fn an_address_that_was_evicted_is_new_again() {
     let mut config = punt_config();
-    config.chip.macs = 2;
+    config.fdb.macs = 2;
     let mut world = World::new(&config, 1);
     world.attach(true);
     world.at_port(mac(5), 1);
@@ -413,7 +413,7 @@ fn an_address_that_was_evicted_is_new_again() {
 }
 
 #[test]
-fn a_bound_port_takes_frames_of_its_machines_only() {
+fn bound_port_accepts_frames_of_its_guests_only() {
     // With control and without: bindings do not depend on it.
     for attached in [true, false] {
         let mut world = world();
@@ -453,7 +453,7 @@ fn a_bound_port_takes_frames_of_its_machines_only() {
 }
 
 #[test]
-fn a_batch_of_a_bound_port_keeps_its_order_and_loses_what_is_spoofed() {
+fn bound_port_batch_keeps_order_drops_spoofed_frames() {
     let mut world = world();
     let input = world.switch.input(PortId(2), 0);
     let mut bufs = Vec::new();
@@ -466,23 +466,23 @@ fn a_batch_of_a_bound_port_keeps_its_order_and_loses_what_is_spoofed() {
 }
 
 #[test]
-fn a_foreign_tunnel_is_learned_from_and_a_member_is_not() {
+fn foreign_tunnel_sources_are_learned_member_ones_ignored() {
     let mut world = world();
     let from = PuntFrom::Tunnel(TunnelId(1));
     let plain = |src| Tenant::new(mac(0), src, 0, 60).bytes();
     let question = arp(Mac::BROADCAST, mac(20), IP.into());
-    for (tunnel, told) in [(0, false), (1, true)] {
-        let told = |cause| if told { vec![(cause, from)] } else { vec![] };
+    for (tunnel, is_reported) in [(0, false), (1, true)] {
+        let events = |cause| if is_reported { vec![(cause, from)] } else { vec![] };
         for _ in 0..2 {
             give_tunnel(&mut world, tunnel, &plain(mac(20)));
             assert_eq!(sent(&mut world), [1, 0, 0, 0]);
-            assert_eq!(causes(&mut world), told(PuntCause::NewSource));
+            assert_eq!(causes(&mut world), events(PuntCause::NewSource));
             give_tunnel(&mut world, tunnel, &plain(mac(1)));
-            assert_eq!(causes(&mut world), told(PuntCause::Moved));
+            assert_eq!(causes(&mut world), events(PuntCause::Moved));
             assert_eq!(sent(&mut world), [1, 0, 0, 0]);
             give_tunnel(&mut world, tunnel, &question);
             assert_eq!(sent(&mut world), [1, 1, 1, 0], "a copy only");
-            assert_eq!(causes(&mut world), told(PuntCause::Snooped));
+            assert_eq!(causes(&mut world), events(PuntCause::Snooped));
         }
     }
     world.at_tunnel(mac(20), 1);
@@ -494,7 +494,7 @@ fn a_foreign_tunnel_is_learned_from_and_a_member_is_not() {
 }
 
 #[test]
-fn a_decap_flow_is_told_once_counted_and_made_again() {
+fn decap_flow_reported_once_counted_recreated_after_forget() {
     let mut world = world();
     let frame = Tenant::new(mac(0), mac(10), 0, 60).bytes();
     let (vnet, tunnel) = (VnetId(0), TunnelId(0));
@@ -526,7 +526,7 @@ fn a_decap_flow_is_told_once_counted_and_made_again() {
 }
 
 #[test]
-fn a_decap_flow_that_cannot_be_told_is_not_made_and_its_frames_come_in() {
+fn unreportable_decap_flow_not_created_frames_still_delivered() {
     let mut config = punt_config();
     config.control.punts = 1;
     let mut world = World::new(&config, 1);
@@ -576,7 +576,7 @@ fn control_sends_through_one_tunnel_whatever_the_address() {
 }
 
 #[test]
-fn what_control_sends_is_refused_without_room_and_dropped_if_it_is_too_large() {
+fn control_inject_refused_when_full_dropped_when_oversize() {
     let mut world = world();
     let input = world.switch.control_input();
     let inject = |world: &mut World, size: u32, to| {
@@ -621,7 +621,7 @@ fn what_control_sends_is_refused_without_room_and_dropped_if_it_is_too_large() {
 #[test]
 fn flows_have_a_limit_of_their_own() {
     let mut config = punt_config();
-    (config.chip.macs, config.chip.flows) = (8, 2);
+    (config.fdb.macs, config.fdb.flows) = (8, 2);
     let mut world = World::new(&config, 1);
     for n in 0..4 {
         world.at_port(mac(n), 0);
@@ -629,7 +629,7 @@ fn flows_have_a_limit_of_their_own() {
     for n in 10..20 {
         world.at_tunnel(mac(n), 0);
     }
-    let state = world.switch.chip_state();
+    let state = world.switch.fdb_state();
     assert_eq!((state.macs, state.macs_max), (6, 8));
     assert_eq!((state.flows, state.flows_max), (2, 2));
     assert_eq!((state.macs_evicted, state.flows_evicted), (0, 8));
@@ -641,10 +641,10 @@ fn flows_have_a_limit_of_their_own() {
 fn control_learns_who_is_idle() {
     let mut world = world();
     let round = |world: &mut World| {
-        let mut told = Vec::new();
-        while !world.switch.used_since(7, |_, mac, used| told.push((mac, used))) {}
-        told.sort_by_key(|(mac, _)| *mac);
-        told
+        let mut reported = Vec::new();
+        while !world.switch.used_since(7, |_, mac, used| reported.push((mac, used))) {}
+        reported.sort_by_key(|(mac, _)| *mac);
+        reported
     };
     round(&mut world);
     let both = [
@@ -713,7 +713,7 @@ fn packet(dst: Mac, src: Mac, ip: Ipv4Addr) -> Vec<u8> {
 
 /// Port 2 is bound, and allowed a single address and a prefix.
 #[test]
-fn a_bound_port_speaks_as_what_it_is_allowed_and_as_nothing_else() {
+fn bound_port_may_claim_allowed_addresses_only() {
     let prefix = |ip: Ipv4Addr, length| IpPrefix::new(ip.into(), length).unwrap();
     for attached in [true, false] {
         let mut config = punt_config();
@@ -753,7 +753,7 @@ fn a_bound_port_speaks_as_what_it_is_allowed_and_as_nothing_else() {
 
 /// A machine that is bound by its MAC alone may have any address but another's.
 #[test]
-fn a_machine_bound_by_its_mac_cannot_claim_a_bound_address() {
+fn guest_bound_by_mac_cannot_claim_bound_address() {
     let mut config = punt_config();
     config.ports[0] = port(Sources::Bound);
     config.control.bindings.push(Binding { port: PortId(0), mac: mac(0), ips: [None; 4] });

@@ -169,7 +169,7 @@ fn every_segment_is_taken_once_and_in_order() {
 }
 
 #[test]
-fn an_input_is_charged_for_what_is_on_the_wire() {
+fn super_frame_charges_input_its_wire_bytes() {
     let mut switch = switch(access(0));
     let input = switch.input(PortId(0), 0);
     let before = switch.window(input).bytes.0;
@@ -199,14 +199,14 @@ fn a_rate_counts_every_segment_with_its_gap() {
 }
 
 #[test]
-fn the_rest_is_sent_after_its_memory_went_away() {
+fn partly_sent_super_frame_after_migration_sends_rest() {
     let mut switch = switch(access(0));
     let input = switch.input(PortId(0), 0);
     give(&mut switch, 0, (0..2).map(|n| Frame::new(1, 3, n, 10, 1_000, 500)).collect());
     let mut took = Vec::new();
     drive(&mut switch, 2, 4, &mut took);
     let mut gone = Vec::new();
-    let ended = switch.evacuate(input, |buf| {
+    let ended = switch.migrate_buffers(input, |buf| {
         let copy = buf.copied();
         gone.push(buf.number);
         Ok(copy)
@@ -218,13 +218,13 @@ fn the_rest_is_sent_after_its_memory_went_away() {
 }
 
 #[test]
-fn copies_of_a_super_frame_go_each_at_their_own_pace() {
+fn super_frame_copies_progress_independently_per_port() {
     let mut switch = switch(access(0));
     let input = switch.input(PortId(0), 0);
     let mut frame = Frame::new(1, 3, 7, 6, 1_000, 500);
     frame.head[..6].fill(0xff);
     give(&mut switch, 0, vec![frame]);
-    switch.spill(input, Ok);
+    switch.copy_to_shared(input, Ok);
     let (mut to_1, mut to_2, mut to_tunnel) = (Vec::new(), Vec::new(), Vec::new());
     drive(&mut switch, 1, 99, &mut to_1);
     drive(&mut switch, 2, 2, &mut to_2);

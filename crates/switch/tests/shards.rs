@@ -1,5 +1,5 @@
-//! Several switches that share the ports of a host, with the crossings between them: the promises
-//! of one switch hold for all of them together.
+//! Several switches that share the ports of a host, with the handoff between them: the promises of
+//! one switch hold for all of them together.
 
 mod harness;
 
@@ -13,11 +13,11 @@ use sluice_base::{
     BitRate, Buf, DropReason, InputId, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
 };
 use sluice_switch::{
-    Binding, BoundIps, ClassConfig, Command, Crossing, Destination, Egress, InputFull, Loan,
-    RateLimit, Service, Sources, Switch, SwitchConfig, Taken, Taker,
+    Binding, BoundIps, ClassConfig, Command, Destination, Egress, Handoff, HandoffSink, InputFull,
+    RateLimit, RemoteRef, Service, Sources, Switch, SwitchConfig, Taken,
 };
 
-const LEND_MAX: u16 = 4;
+const REFS_MAX: u16 = 4;
 const ACCESS: usize = 6;
 const UNDERLAY: usize = ACCESS;
 const MOVABLE: [PortId; ACCESS] =
@@ -60,25 +60,25 @@ impl Buf for Frame {
 
 /// Frames and handles between two switches, in one direction.
 #[derive(Default)]
-struct Way {
-    over: VecDeque<Crossing<Frame>>,
-    back: VecDeque<(Frame, Loan)>,
+struct HandoffQueue {
+    over: VecDeque<Handoff<Frame>>,
+    back: VecDeque<(Frame, RemoteRef)>,
     most: usize,
 }
 
 struct Carrier<'a> {
-    way: &'a mut Way,
+    way: &'a mut HandoffQueue,
     pooled: &'a mut usize,
     from: usize,
 }
 
-impl Taker<Frame> for Carrier<'_> {
+impl HandoffSink<Frame> for Carrier<'_> {
     fn copy(&mut self, buf: &Frame) -> Option<Frame> {
         *self.pooled += 1;
         Some(Frame { bytes: buf.bytes.clone(), home: (self.from, None) })
     }
 
-    fn take(&mut self, frame: Crossing<Frame>) {
+    fn take(&mut self, frame: Handoff<Frame>) {
         self.way.over.push_back(frame);
         self.way.most = self.way.most.max(self.way.over.len());
     }
@@ -93,7 +93,7 @@ const BEHIND_TUNNEL: Mac = Mac([2, 7, 0, 0, 0, 1]);
 struct Shards {
     switches: Vec<Switch<Frame>>,
     owners: Vec<usize>,
-    ways: BTreeMap<(usize, usize), Way>,
+    ways: BTreeMap<(usize, usize), HandoffQueue>,
     /// Handles of each (switch, input) that are out, and of each pool.
     out: BTreeMap<(usize, Option<InputId>), usize>,
     pooled: Vec<usize>,
@@ -114,7 +114,7 @@ impl Shards {
         let now = Nanos::from_millis(1);
         let make = |me| {
             let owners: Vec<_> = owners.iter().copied().map(Some).collect();
-            let config = config.shard(&owners, &MOVABLE, count, me, LEND_MAX);
+            let config = config.shard(&owners, &MOVABLE, count, me, REFS_MAX);
             Switch::new(&config, seed, now).unwrap()
         };
         let mut shards = Self {
@@ -147,8 +147,8 @@ impl Shards {
         }
     }
 
-    fn crossing(&self, me: usize, other: usize) -> InputId {
-        self.switches[me].input(SwitchConfig::crossing_port(self.owners.len(), other), 0)
+    fn handoff_input(&self, me: usize, other: usize) -> InputId {
+        self.switches[me].input(SwitchConfig::handoff_port(self.owners.len(), other), 0)
     }
 
     /// Reads one frame at a port, if its window is open.
@@ -167,14 +167,14 @@ impl Shards {
         *self.out.entry((me, Some(input))).or_default() += 1;
         let frame = Frame { bytes, home: (me, Some(input)) };
         self.switches[me].receive_one(self.now, input, frame);
-        self.spill(me, input);
+        self.copy_to_shared(me, input);
         true
     }
 
-    fn spill(&mut self, me: usize, input: InputId) {
+    fn copy_to_shared(&mut self, me: usize, input: InputId) {
         let Self { switches, out, pooled, .. } = self;
-        if switches[me].window(input).of_any().spill {
-            switches[me].spill(input, |buf| {
+        if switches[me].window(input).of_any().needs_copy {
+            switches[me].copy_to_shared(input, |buf| {
                 *out.get_mut(&buf.home).unwrap() -= 1;
                 pooled[me] += 1;
                 Ok(Frame { home: (me, None), ..buf })
@@ -215,10 +215,10 @@ impl Shards {
             return;
         };
         let (from, id) = (self.owners[port], PortId::from_index(port));
-        let lent: u32 = self.switches.iter().map(|switch| switch.lent_to(id)).sum();
-        if lent == 0 && self.switches[from].may_give_home(id) {
-            let its = self.switches[from].give_home(id);
-            self.switches[to].take_home(id, its);
+        let remote: u32 = self.switches.iter().map(|switch| switch.remote_refs_to(id)).sum();
+        if remote == 0 && self.switches[from].may_export_port(id) {
+            let its = self.switches[from].export_port(id);
+            self.switches[to].import_port(id, its);
             self.owners[port] = to;
             (self.held, self.moves) = (None, self.moves + 1);
         } else if self.rng.below(100) == 0 {
@@ -230,44 +230,44 @@ impl Shards {
         if self.is_held(port) {
             return;
         }
-        let way = self.ways.entry((from, self.owners[port])).or_default();
-        let mut taker = Carrier { way, pooled: &mut self.pooled[from], from };
+        let queue = self.ways.entry((from, self.owners[port])).or_default();
+        let mut taker = Carrier { way: queue, pooled: &mut self.pooled[from], from };
         self.switches[from].hand_over(PortId::from_index(port), &mut taker);
     }
 
     /// Carries up to `most` frames across, and as many handles back.
     fn carry(&mut self, from: usize, to: usize, most: usize) {
-        let input = self.crossing(to, from);
-        let way = self.ways.entry((from, to)).or_default();
+        let input = self.handoff_input(to, from);
+        let queue = self.ways.entry((from, to)).or_default();
         for _ in 0..most {
-            let Some(frame) = way.over.pop_front() else { break };
-            self.switches[to].receive_crossed(input, frame);
+            let Some(frame) = queue.over.pop_front() else { break };
+            self.switches[to].receive_handoff(input, frame);
         }
-        while let Some(back) = self.switches[to].reclaim_crossed(input) {
-            way.back.push_back(back);
+        while let Some(back) = self.switches[to].reclaim_handoff(input) {
+            queue.back.push_back(back);
         }
         for _ in 0..most {
-            let Some((buf, loan)) = way.back.pop_front() else { break };
-            if let Some(copied) = self.switches[from].handed_back(buf, loan) {
+            let Some((buf, remote)) = queue.back.pop_front() else { break };
+            if let Some(copied) = self.switches[from].handed_back(buf, remote) {
                 assert_eq!(copied.home, (from, None));
                 self.pooled[from] -= 1;
             }
         }
     }
 
-    /// Recalls the handles of a port of `from` that `to` has, which copies the frames that wait.
-    /// Returns the number of frames that ended.
-    fn recall(&mut self, from: usize, to: usize, port: usize) -> u32 {
-        let input = self.crossing(to, from);
-        let (way, pooled) = (self.ways.entry((from, to)).or_default(), &mut self.pooled[to]);
-        // Frames handed over before the recall arrive before it.
-        for frame in way.over.drain(..) {
-            self.switches[to].receive_crossed(input, frame);
+    /// Revokes the handles of a port of `from` that `to` has. Frames that wait are copied. Returns
+    /// the number of frames that ended.
+    fn revoke(&mut self, from: usize, to: usize, port: usize) -> u32 {
+        let input = self.handoff_input(to, from);
+        let (queue, pooled) = (self.ways.entry((from, to)).or_default(), &mut self.pooled[to]);
+        // Frames handed over before the revoke arrive before it.
+        for frame in queue.over.drain(..) {
+            self.switches[to].receive_handoff(input, frame);
         }
-        let ended = self.switches[to].recall(input, InputId::from_index(port), |buf, loan| {
+        let ended = self.switches[to].revoke(input, InputId::from_index(port), |buf, remote| {
             *pooled += 1;
             let copy = Frame { home: (to, None), ..buf.clone() };
-            way.back.push_back((buf, loan));
+            queue.back.push_back((buf, remote));
             Ok(copy)
         });
         self.carry(from, to, usize::MAX);
@@ -306,8 +306,8 @@ impl Shards {
             let own = self.switches[self.owners[port]].received(input).frames;
             assert_eq!(own, *reads, "the counts of port {port} went along");
         }
-        let most = usize::from(LEND_MAX) * Priority::COUNT * self.owners.len();
-        assert!(self.ways.values().all(|way| way.most <= most), "more is lent than may be");
+        let most = usize::from(REFS_MAX) * Priority::COUNT * self.owners.len();
+        assert!(self.ways.values().all(|queue| queue.most <= most), "more is lent than may be");
     }
 
     /// Lets all frames out, and checks that every handle is back with its owner.
@@ -331,7 +331,7 @@ impl Shards {
             for me in 0..count {
                 self.reclaim(me);
                 for input in self.own_inputs(me).collect::<Vec<_>>() {
-                    self.spill(me, input);
+                    self.copy_to_shared(me, input);
                 }
                 self.switches[me].advance(self.now);
             }
@@ -378,7 +378,7 @@ fn small(lossless: bool) -> SwitchConfig {
     let mut config = with_tunnels(config(ports), u16::try_from(UNDERLAY).unwrap(), &[2]);
     config.classes = [ClassConfig { service: Service::Weighted(1), lossless }; 8];
     // A copy beyond its share would be dropped (SPEC F1).
-    (config.pool.copies_per_lane, config.pool.replicated_frames) = (4_096, 4_096);
+    (config.pool.copies_per_group, config.pool.replicated_frames) = (4_096, 4_096);
     config
 }
 
@@ -413,20 +413,20 @@ fn step(shards: &mut Shards) {
             shards.carry(from, to, most);
         }
         5 => shards.move_on(),
-        6 if from != to && shards.rng.below(8) == 0 => _ = shards.recall(from, to, port),
+        6 if from != to && shards.rng.below(8) == 0 => _ = shards.revoke(from, to, port),
         _ => shards.reclaim(from),
     }
 }
 
 #[test]
-fn what_crosses_is_neither_lost_nor_overtaken() {
+fn handoff_under_migration_neither_loses_nor_reorders() {
     let mut moves = 0;
     for seed in 0..60 {
         let mut rng = Prng::new(seed);
         let count = 2 + pick::<usize>(&mut rng, 3);
         let owners: Vec<usize> = (0..=UNDERLAY).map(|_| pick(&mut rng, count as u64)).collect();
         let mut config = small(true);
-        // A recalled frame ends if the pool has no room for it.
+        // A revoked frame ends if the pool has no room for it.
         config.pool.from_local = limit(1_000, 2_000_000);
         let mut shards = Shards::new(&config, &owners, count, seed);
         for _ in 0..1_500 {
@@ -445,7 +445,7 @@ fn what_crosses_is_neither_lost_nor_overtaken() {
 }
 
 #[test]
-fn lossy_frames_that_find_their_output_full_are_counted_and_their_handles_come_back() {
+fn lossy_frames_at_full_output_counted_handles_returned() {
     let mut dropped = 0;
     for seed in 0..30 {
         let owners = [0, 0, 1, 1, 0, 1, 1];
@@ -461,7 +461,7 @@ fn lossy_frames_that_find_their_output_full_are_counted_and_their_handles_come_b
 }
 
 #[test]
-fn a_full_output_elsewhere_holds_nobody_who_sends_to_another_one() {
+fn full_remote_output_does_not_block_other_output() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
     let mut delivered = 0;
     for _ in 0..400 {
@@ -485,7 +485,7 @@ fn a_full_output_elsewhere_holds_nobody_who_sends_to_another_one() {
 }
 
 #[test]
-fn a_full_output_elsewhere_closes_the_window_where_its_frames_came_in() {
+fn full_remote_output_without_shared_buffer_closes_window() {
     let mut config = small(true);
     config.pool.from_local = limit(0, 0);
     let mut shards = Shards::new(&config, &[0, 0, 1, 1, 1, 1, 1], 2, 1);
@@ -497,7 +497,7 @@ fn a_full_output_elsewhere_closes_the_window_where_its_frames_came_in() {
         shards.reclaim(0);
     }
     assert_eq!(count, 16, "what the input may hold, wherever it waits");
-    assert_eq!(shards.switches[0].lent(InputId(0)), usize::from(LEND_MAX));
+    assert_eq!(shards.switches[0].remote_refs(InputId(0)), usize::from(REFS_MAX));
     shards.transmit(2, 1);
     shards.carry(0, 1, 8);
     shards.reclaim(0);
@@ -506,17 +506,18 @@ fn a_full_output_elsewhere_closes_the_window_where_its_frames_came_in() {
 }
 
 #[test]
-fn full_outputs_elsewhere_leave_the_input_open_for_others() {
+fn full_remote_outputs_leave_input_window_open() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
-    // Three ports whose drivers take nothing have as many borrowed frames as each may have.
+    // Three ports whose drivers take nothing have as many frames with a remote reference as each
+    // may have.
     for to in [2, 3, 4] {
-        for _ in 0..LEND_MAX {
+        for _ in 0..REFS_MAX {
             assert!(shards.read(0, mac(to), 0, 60));
             shards.hand_over(0, to);
             shards.reclaim(0);
         }
     }
-    assert_eq!(shards.switches[0].lent(InputId(0)), 4);
+    assert_eq!(shards.switches[0].remote_refs(InputId(0)), 4);
     let window = shards.switches[0].window(InputId(0)).of_any();
     assert_eq!(window.frames, 12, "of 16; the rest was copied");
     shards.check();
@@ -528,37 +529,41 @@ fn full_outputs_elsewhere_leave_the_input_open_for_others() {
 }
 
 #[test]
-fn handles_that_are_wanted_back_come_back_at_once_and_the_frames_go_on() {
+fn revoked_handles_return_at_once_frames_still_sent() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
     for _ in 0..6 {
         shards.read(0, mac(2), 0, 60);
         shards.read(0, mac(3), 0, 60);
     }
-    // Frames borrowed from another switch stay where they are.
+    // Frames of another input with a remote reference stay where they are.
     shards.read(1, mac(2), 1, 60);
     shards.hand_over(0, 2);
     shards.hand_over(0, 3);
     shards.carry(0, 1, 6);
-    assert_eq!(shards.switches[0].lent(InputId(0)), 4, "a quarter of its own memory, and copies");
-    assert_eq!(shards.recall(0, 1, 0), 0);
-    let lent = [0, 1].map(|port| shards.switches[0].lent(InputId(port)));
-    assert_eq!(lent, [0, 1]);
+    assert_eq!(
+        shards.switches[0].remote_refs(InputId(0)),
+        4,
+        "a quarter of its own memory, and copies"
+    );
+    assert_eq!(shards.revoke(0, 1, 0), 0);
+    let remote = [0, 1].map(|port| shards.switches[0].remote_refs(InputId(port)));
+    assert_eq!(remote, [0, 1]);
     shards.check();
     shards.drain();
     assert_eq!(shards.got[&(0, 2, 0)].len() + shards.got[&(0, 3, 0)].len(), 12);
 }
 
 #[test]
-fn a_port_stays_while_frames_that_were_recalled_wait_for_it() {
+fn port_stays_with_worker_until_revoked_frames_leave() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
     for _ in 0..3 {
         shards.read(0, mac(2), 0, 60);
     }
     shards.hand_over(0, 2);
-    assert_eq!(shards.recall(0, 1, 0), 0);
+    assert_eq!(shards.revoke(0, 1, 0), 0);
     shards.reclaim(0);
-    let lent: u32 = shards.switches.iter().map(|switch| switch.lent_to(PortId(2))).sum();
-    assert_eq!(lent, 0, "all is back, and waits as copies");
+    let remote: u32 = shards.switches.iter().map(|switch| switch.remote_refs_to(PortId(2))).sum();
+    assert_eq!(remote, 0, "all is back, and waits as copies");
     shards.held = Some((2, 0));
     for sent in 0..3 {
         shards.move_on();
@@ -576,13 +581,13 @@ fn a_port_stays_while_frames_that_were_recalled_wait_for_it() {
 }
 
 #[test]
-fn what_others_lent_is_theirs_when_frames_beside_it_end_by_a_recall() {
-    // Of three switches that share an underlay, 1 has the ports; it borrows frames of a peer from 0
-    // and 2.
+fn revoke_for_one_worker_spares_others_remote_refs() {
+    // Three switches share an underlay. Switch 1 has the ports and holds frames of a peer remotely,
+    // from 0 and 2.
     let mut whole = small(false);
     whole.ports[UNDERLAY].input_full = InputFull::Drop;
     let owners: Vec<_> = (0..=UNDERLAY).map(|port| (port != UNDERLAY).then_some(1)).collect();
-    let shard = |me| whole.shard(&owners, &[], 3, me, LEND_MAX);
+    let shard = |me| whole.shard(&owners, &[], 3, me, REFS_MAX);
     let make = |me| Switch::<Frame>::new(&shard(me), 1, Nanos::ZERO).unwrap();
     let mut switches: Vec<_> = (0..3).map(make).collect();
     let outer = Outer {
@@ -594,36 +599,36 @@ fn what_others_lent_is_theirs_when_frames_beside_it_end_by_a_recall() {
         ecn: 0,
         pcp: None,
     };
-    let crossing = |from| InputId::from_index(owners.len() + from);
-    let mut lend = |from: usize, to: usize| {
+    let handoff_input = |from| InputId::from_index(owners.len() + from);
+    let mut hand_off = |from: usize, to: usize| {
         let (id, input) = (PortId::from_index(to), InputId::from_index(UNDERLAY));
         let install = Command::Install { vnet: VnetId(0), mac: mac(to), to: Destination::Port(id) };
         switches[from].command(Nanos::ZERO, install).unwrap();
         let bytes = in_vxlan(&outer, &Tenant::new(mac(to), BEHIND_TUNNEL, 0, 60).bytes());
         switches[from].receive_one(Nanos::ZERO, input, Frame { bytes, home: (from, Some(input)) });
-        let mut way = Way::default();
-        let mut taker = Carrier { way: &mut way, pooled: &mut 0, from };
+        let mut queue = HandoffQueue::default();
+        let mut taker = Carrier { way: &mut queue, pooled: &mut 0, from };
         assert_eq!(switches[from].hand_over(id, &mut taker), 1);
-        switches[1].receive_crossed(crossing(from), way.over.pop_front().unwrap());
+        switches[1].receive_handoff(handoff_input(from), queue.over.pop_front().unwrap());
     };
-    // One frame for port 3, which stays borrowed; then one of each switch in the queue of the peer
-    // for port 2.
-    [(2, 3), (0, 2), (2, 2)].into_iter().for_each(|(from, to)| lend(from, to));
+    // One frame for port 3, which stays held remotely; then one of each switch in the queue of the
+    // peer for port 2.
+    [(2, 3), (0, 2), (2, 2)].into_iter().for_each(|(from, to)| hand_off(from, to));
     let underlay = InputId::from_index(UNDERLAY);
-    let ended = switches[1].recall(crossing(0), underlay, |buf, _| Err(buf));
+    let ended = switches[1].revoke(handoff_input(0), underlay, |buf, _| Err(buf));
     assert_eq!(ended, 1, "it is lossy, and ends");
-    let (buf, loan) = switches[1].reclaim_crossed(crossing(0)).unwrap();
-    switches[0].handed_back(buf, loan);
+    let (buf, remote) = switches[1].reclaim_handoff(handoff_input(0)).unwrap();
+    switches[0].handed_back(buf, remote);
     let mut all = |_: &Egress<'_, Frame>| Taken::All;
     assert_eq!(switches[1].transmit(Nanos::ZERO, PortId(2), &mut all), 1);
-    let (buf, loan) = switches[1].reclaim_crossed(crossing(2)).unwrap();
-    switches[2].handed_back(buf, loan);
-    let lent = [2, 3].map(|port| switches[2].lent_to(PortId(port)));
-    assert_eq!(lent, [0, 1], "what is back is what was sent");
+    let (buf, remote) = switches[1].reclaim_handoff(handoff_input(2)).unwrap();
+    switches[2].handed_back(buf, remote);
+    let remote = [2, 3].map(|port| switches[2].remote_refs_to(PortId(port)));
+    assert_eq!(remote, [0, 1], "what is back is what was sent");
 }
 
 #[test]
-fn a_tunnel_elsewhere_is_one_source_and_its_frames_are_encapsulated_there() {
+fn remote_tunnel_is_one_source_encapsulated_by_owner() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
     for _ in 0..5 {
         shards.read(0, BEHIND_TUNNEL, 2, 100);
@@ -644,7 +649,7 @@ fn a_tunnel_elsewhere_is_one_source_and_its_frames_are_encapsulated_there() {
 }
 
 #[test]
-fn a_port_that_goes_away_ends_what_was_lent_to_it() {
+fn detach_of_port_drops_its_remote_ref_frames() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
     for _ in 0..6 {
         shards.read(0, mac(2), 0, 60);
@@ -658,16 +663,16 @@ fn a_port_that_goes_away_ends_what_was_lent_to_it() {
 }
 
 #[test]
-fn a_rate_or_a_pause_of_a_port_that_is_elsewhere_is_refused() {
+fn rate_or_pause_on_remote_port_is_refused() {
     let whole = small(true);
     let owners = [0, 0, 1, 1, 1, 1, 1].map(Some);
-    let shard = whole.shard(&owners, &[], 2, 0, LEND_MAX);
+    let shard = whole.shard(&owners, &[], 2, 0, REFS_MAX);
     assert!(Switch::<Frame>::new(&shard, 1, Nanos::ZERO).is_ok());
     let mut paced = shard.clone();
     paced.ports[UNDERLAY] = whole.ports[UNDERLAY].clone();
     assert!(Switch::<Frame>::new(&paced, 1, Nanos::ZERO).is_err());
     let mut nothing = shard;
-    nothing.crossing.lend_max = 0;
+    nothing.handoff.refs_max = 0;
     assert!(Switch::<Frame>::new(&nothing, 1, Nanos::ZERO).is_err());
     assert_eq!(next_hop(2), whole.tunnels[0].next_hop.unwrap());
 }
@@ -711,7 +716,7 @@ fn its_rate_goes_along_with_a_port() {
 }
 
 #[test]
-fn who_is_bound_to_a_port_goes_along_with_it() {
+fn bindings_follow_port_moved_to_another_worker() {
     let mut config = small(true);
     config.ports[2].sources = Sources::Bound;
     let ips = BoundIps::default();
@@ -738,7 +743,7 @@ fn who_is_bound_to_a_port_goes_along_with_it() {
 }
 
 #[test]
-fn a_port_that_moves_in_the_middle_of_a_super_frame_gets_the_rest_of_it_once() {
+fn port_moved_mid_super_frame_sends_rest_once() {
     let mut shards = Shards::new(&small(true), &[0, 0, 0, 1, 1, 1, 1], 2, 1);
     assert!(shards.read(0, mac(2), 0, 2_000));
     let (now, port) = (shards.now, PortId(2));

@@ -95,7 +95,7 @@ fn a_frame_gets_exactly_fifty_bytes() {
 }
 
 #[test]
-fn the_outer_dscp_says_the_priority_and_the_outer_ecn_is_the_inner_one() {
+fn outer_dscp_carries_priority_outer_ecn_copies_inner() {
     for dscp in 0..64 {
         for field in 0..4 {
             let mut world = world();
@@ -111,7 +111,7 @@ fn the_outer_dscp_says_the_priority_and_the_outer_ecn_is_the_inner_one() {
 }
 
 #[test]
-fn flows_are_told_apart_by_the_source_port_and_each_keeps_its_own() {
+fn vxlan_source_port_is_stable_and_distinguishes_flows() {
     let mut world = world();
     let mut ports = BTreeSet::new();
     for flow in 0..256 {
@@ -133,7 +133,7 @@ fn flows_are_told_apart_by_the_source_port_and_each_keeps_its_own() {
 }
 
 #[test]
-fn what_does_not_fit_into_the_mtu_is_dropped_and_nothing_larger_leaves() {
+fn frame_over_network_or_underlay_mtu_is_dropped() {
     // A tenant's tag does not count in its own network, but it does in the outer packet.
     for (network, underlay, size, pcp, fits) in [
         (1_500, 1_550, 1_514, None, true),
@@ -166,7 +166,7 @@ fn what_does_not_fit_into_the_mtu_is_dropped_and_nothing_larger_leaves() {
 }
 
 #[test]
-fn a_frame_from_a_tunnel_comes_out_as_it_went_in() {
+fn decapsulated_frame_equals_original_inner_frame() {
     let mut world = world();
     let inner = tenant().bytes();
     for pcp in [None, Some(5)] {
@@ -318,7 +318,7 @@ fn ecn_leaves_a_tunnel_as_rfc_6040_says() {
 }
 
 #[test]
-fn ecn_of_ipv6_is_changed_as_well_and_of_arp_there_is_none() {
+fn ecn_decap_updates_ipv6_and_leaves_non_ip() {
     for (row, inner_field) in FIELDS.into_iter().enumerate() {
         for (column, outer_field) in FIELDS.into_iter().enumerate() {
             let mut world = world();
@@ -348,7 +348,7 @@ fn ecn_of_ipv6_is_changed_as_well_and_of_arp_there_is_none() {
 }
 
 #[test]
-fn an_address_can_be_installed_only_where_it_may_be() {
+fn fdb_install_to_invalid_destination_is_refused() {
     let mut config = tunnel_config();
     config.vnets[0].tunnels = vec![TunnelId(1)];
     let mut world = World::new(&config, 1);
@@ -375,7 +375,7 @@ fn an_address_can_be_installed_only_where_it_may_be() {
 }
 
 #[test]
-fn frames_into_a_tunnel_are_the_same_in_runs_and_one_by_one() {
+fn encap_result_independent_of_transmit_run_length() {
     let run = |at_once: u32| {
         let mut world = world();
         let mut sent = Vec::new();
@@ -413,7 +413,7 @@ fn frames_into_a_tunnel_are_the_same_in_runs_and_one_by_one() {
 }
 
 #[test]
-fn what_control_sends_of_several_networks_keeps_its_network_in_one_tunnel() {
+fn injected_frames_keep_their_vni_in_shared_tunnel() {
     let mut config = tunnel_config();
     let tunnels = config.vnets[0].tunnels.clone();
     config.vnets.push(VnetConfig { vni: Vni::new(101), mtu: 1_500, tunnels });

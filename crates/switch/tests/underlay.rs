@@ -95,7 +95,7 @@ fn too_big(mtu: u16, vni: u32, remote: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_new_address_of_the_device_is_used_both_ways() {
+fn new_underlay_mac_used_for_send_and_receive() {
     let mut config = with_tunnels(config(vec![access(0), access(0), underlay(1)]), 2, &[2]);
     config.vnets[0].mtu = 1_400;
     let (now, port) = (Nanos(1_000), UNDERLAY);
@@ -123,7 +123,7 @@ fn a_new_address_of_the_device_is_used_both_ways() {
 }
 
 #[test]
-fn only_an_underlay_has_a_device_to_be_told_of() {
+fn underlay_command_on_non_underlay_port_is_refused() {
     let mut world = world();
     for port in [PortId(0), PortId(9)] {
         let command = Command::Underlay { port, mac: NEW, mtu: 1_500 };
@@ -133,7 +133,7 @@ fn only_an_underlay_has_a_device_to_be_told_of() {
 }
 
 #[test]
-fn a_smaller_mtu_of_the_device_ends_what_does_not_fit_and_tells_its_sender() {
+fn lowered_device_mtu_drops_oversize_and_notifies_sender() {
     let mut world = world();
     let (port, mac) = (UNDERLAY, underlay_mac(1));
     assert!(sends(&mut world, 2, FULL));
@@ -142,9 +142,9 @@ fn a_smaller_mtu_of_the_device_ends_what_does_not_fit_and_tells_its_sender() {
     assert!(sends(&mut world, 2, 1_364));
     assert!(!sends(&mut world, 2, 1_365));
     assert_eq!(ended(&world, 0, DropReason::Oversize), 1);
-    let told = notices(&mut world);
-    let [Notice::TooBig { to: Target::Port(PortId(0)), mtu: 1_350, head }] = &told[..] else {
-        panic!("{told:?}");
+    let events = notices(&mut world);
+    let [Notice::TooBig { to: Target::Port(PortId(0)), mtu: 1_350, head }] = &events[..] else {
+        panic!("{events:?}");
     };
     assert_eq!(head.as_slice()[..6], address(0, 2).0);
     world.command(Command::Underlay { port, mac, mtu: 1_600 });
@@ -153,7 +153,7 @@ fn a_smaller_mtu_of_the_device_ends_what_does_not_fit_and_tells_its_sender() {
 
 /// A tenant's own tag takes room from the payload of a tunnel.
 #[test]
-fn a_tagged_frame_is_told_what_passes_with_its_tag() {
+fn too_big_notice_of_tagged_frame_subtracts_tag() {
     let mut world = world();
     let tagged = |world: &mut World, size| {
         let mut frame = Tenant::new(address(0, 2), SRC, 0, size);
@@ -169,16 +169,16 @@ fn a_tagged_frame_is_told_what_passes_with_its_tag() {
     world.command(Command::Underlay { port: UNDERLAY, mac: underlay_mac(1), mtu: 1_400 });
     // 1,400 - 50 for the outer headers, 4 for the tag.
     assert_eq!(tagged(&mut world, 18 + 1_346), (true, vec![]));
-    let (sent, told) = tagged(&mut world, 18 + 1_347);
+    let (sent, events) = tagged(&mut world, 18 + 1_347);
     assert!(!sent);
-    let [Notice::TooBig { to: Target::Port(PortId(0)), mtu: 1_346, .. }] = &told[..] else {
-        panic!("{told:?}");
+    let [Notice::TooBig { to: Target::Port(PortId(0)), mtu: 1_346, .. }] = &events[..] else {
+        panic!("{events:?}");
     };
 }
 
 /// Its sender is behind the tunnel, and so the answer goes to that address.
 #[test]
-fn what_comes_out_of_a_tunnel_and_is_too_large_for_a_port_is_told_to_its_sender() {
+fn oversize_decapsulated_frame_sends_too_big_to_sender() {
     let mut config = with_tunnels(config(vec![access(0), access(0), underlay(1)]), 2, &[2, 3]);
     config.vnets[0].mtu = 1_500;
     for (port, mtu) in config.ports.iter_mut().zip([1_600, 1_300, 1_600]) {
@@ -200,9 +200,9 @@ fn what_comes_out_of_a_tunnel_and_is_too_large_for_a_port_is_told_to_its_sender(
         let taken = switch.transmit(now, PortId(1), &mut |_: &Egress<'_, Vec<u8>>| Taken::All);
         assert_eq!(taken == 1, fits, "{size}");
     }
-    let told = std::iter::from_fn(|| switch.notice());
-    let told: Vec<_> = told.filter(|told| matches!(told, Notice::TooBig { .. })).collect();
-    let [Notice::TooBig { to, mtu: 1_300, head }] = &told[..] else { panic!("{told:?}") };
+    let events = std::iter::from_fn(|| switch.notice());
+    let events: Vec<_> = events.filter(|event| matches!(event, Notice::TooBig { .. })).collect();
+    let [Notice::TooBig { to, mtu: 1_300, head }] = &events[..] else { panic!("{events:?}") };
     assert_eq!(*to, Target::Address(VnetId(0), far));
     // The answer gets there.
     let mut out = [0; sluice_wire::too_big::ANSWER_SIZE_MAX];
@@ -220,7 +220,7 @@ fn what_comes_out_of_a_tunnel_and_is_too_large_for_a_port_is_told_to_its_sender(
 }
 
 #[test]
-fn what_a_router_says_of_one_way_holds_for_that_way_for_ten_minutes() {
+fn path_mtu_applies_per_tunnel_for_ten_minutes() {
     let mut world = world();
     hears(&mut world, too_big(1_450, 100, 2));
     assert_eq!(ended(&world, 2, DropReason::NotForUs), 0);
@@ -229,8 +229,8 @@ fn what_a_router_says_of_one_way_holds_for_that_way_for_ten_minutes() {
     assert_eq!(world.switch.tunnel_counters(TunnelId(0)).path_mtu, Some(1_450));
     assert!(sends(&mut world, 2, 1_414) && !sends(&mut world, 2, 1_415));
     assert!(sends(&mut world, 3, FULL), "another way");
-    let told = notices(&mut world);
-    assert!(matches!(told[..], [Notice::TooBig { mtu: 1_400, .. }]), "{told:?}");
+    let events = notices(&mut world);
+    assert!(matches!(events[..], [Notice::TooBig { mtu: 1_400, .. }]), "{events:?}");
     // The MTU is only lowered.
     hears(&mut world, too_big(1_500, 100, 2));
     assert!(!sends(&mut world, 2, 1_415));
@@ -279,21 +279,21 @@ fn strangers_are_not_believed() {
 }
 
 #[test]
-fn a_port_is_answered_as_often_as_its_allowance_says() {
+fn too_big_notices_per_port_are_rate_limited() {
     let mut world = world();
     world.command(Command::PathMtu { remote: vtep(2), mtu: 1_000 });
     notices(&mut world);
-    let told = |world: &mut World, frames: usize| {
-        let mut told = 0;
+    let events = |world: &mut World, frames: usize| {
+        let mut count = 0;
         for _ in 0..frames {
             assert!(!sends(world, 2, FULL));
-            told += notices(world).len();
+            count += notices(world).len();
         }
-        told
+        count
     };
-    assert_eq!(told(&mut world, 100), 16);
+    assert_eq!(events(&mut world, 100), 16);
     world.now = world.now.after(Nanos::from_millis(30));
-    assert_eq!(told(&mut world, 100), 3);
+    assert_eq!(events(&mut world, 100), 3);
     // Events that are not read are bounded.
     world.now = world.now.after(Nanos::from_millis(1_000));
     for _ in 0..100 {

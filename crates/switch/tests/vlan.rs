@@ -92,7 +92,7 @@ fn plain(dst: u8) -> Vec<u8> {
 }
 
 #[test]
-fn pcp_is_the_priority_in_batches_and_one_by_one() {
+fn pcp_sets_priority_in_batches_and_singly() {
     for sources in [Sources::Any, Sources::Learn] {
         for together in [true, false] {
             let mut switch = switch(Tags::Trunk, sources);
@@ -117,7 +117,7 @@ fn pcp_is_the_priority_in_batches_and_one_by_one() {
 }
 
 #[test]
-fn what_is_of_no_vlan_ends_under_its_reason() {
+fn foreign_vlan_and_untagged_frames_drop_with_reason() {
     let mut switch = switch(Tags::Trunk, Sources::Any);
     let other = tagged(&plain(2), EtherType::VLAN);
     give(&mut switch, 0, vec![Frame(other, VlanTag::NotAllowed)]);
@@ -139,7 +139,7 @@ fn own_tag(bytes: &[u8]) -> Vec<u8> {
 /// Behind the port's tag the tenant's own one passes everywhere in its network, unchanged. Out of a
 /// tunnel it comes in only if the network has a trunk.
 #[test]
-fn a_tag_of_its_own_is_carried_where_there_is_a_trunk() {
+fn tenant_tag_is_carried_only_in_trunk_networks() {
     let mut near = switch(Tags::Trunk, Sources::Any);
     let off = VlanTag::TakenOff(4 << 13 | 10);
     let (here, there) = (own_tag(&plain(2)), own_tag(&plain(3)));
@@ -163,7 +163,7 @@ fn a_tag_of_its_own_is_carried_where_there_is_a_trunk() {
 
 /// A machine behind a tag of its own is in another network: its ARP is not punted to control.
 #[test]
-fn neighbours_behind_a_tag_of_its_own_are_not_the_networks() {
+fn arp_behind_tenant_tag_is_not_punted() {
     let mut switch = switch(Tags::Trunk, Sources::Any);
     let arp = harness::frames::arp(Mac::BROADCAST, mac(1), [192, 168, 0, 1].into());
     let own = own_tag(&arp);

@@ -190,7 +190,7 @@ impl Guest {
     /// the switch.
     ///
     /// # Errors
-    /// Those of [`Guest::new`] and [`Guest::attach`].
+    /// As [`Guest::new`] and [`Guest::attach`].
     pub fn connected(config: GuestConfig, path: &Path) -> Result<Self, GuestError> {
         let mut guest = Self::new(config)?;
         guest.attach(connect(path, 250)?)?;

@@ -22,7 +22,7 @@ fn two_ethertypes_are_tags() {
 
 #[test]
 #[should_panic(expected = "room for the header")]
-fn a_header_is_not_written_into_too_little_room() {
+fn header_emit_into_small_buffer_panics() {
     udp::Repr { src_port: 1, dst_port: 2, payload_size: 0 }.emit(&mut [0; 7]);
 }
 

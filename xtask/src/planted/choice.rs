@@ -1,4 +1,4 @@
-//! Which faults are proved in this run, and which stand by their recorded verdict.
+//! Choice of the faults that are proved in this run; the others stand by their recorded verdict.
 //!
 //! ```text
 //!   no verdict ─────────────────────────────────> prove: new
@@ -29,7 +29,7 @@ const ORACLE_ONE_IN: usize = 3;
 /// One of so many of the rest is drawn.
 const DRAWN_ONE_IN: usize = 10;
 
-/// What is done about a fault.
+/// Decision about a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Choice {
     Prove(Why),

@@ -56,7 +56,7 @@ impl fmt::Display for Digest {
     }
 }
 
-/// What a verdict rests on.
+/// Basis of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Evidence {
     pub(super) near: u64,
@@ -112,7 +112,7 @@ impl Sources {
         self.of(self.digests.keys().filter(|path| *path != record))
     }
 
-    /// What the verdict about this fault rests on.
+    /// Returns the basis of the verdict about this fault.
     pub(super) fn evidence(&self, fault: &Fault) -> Evidence {
         let near = self.of(self.near(fault));
         let command = fault.test.to_string();
@@ -256,7 +256,7 @@ fn members(metadata: &Metadata) -> BTreeMap<String, Member> {
     metadata.packages.iter().map(member).collect()
 }
 
-/// Whether the file `path` below the source folder `src` has a function that the filter of
+/// Returns true if the file `path` below the source folder `src` has a function that the filter of
 /// `cargo test` fits. Modules are named after their files; `mod tests` inside of a file is known.
 fn names_test(path: &Path, src: &Path, text: &str, filter: &str) -> bool {
     let inner = path.strip_prefix(src).unwrap_or(path).with_extension("");

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_last_line_says_what_was_proved_and_what_was_not() {
+fn summary_counts_proved_and_recorded_faults() {
     let choices = [
         Choice::Same,
         Choice::Prove(Why::Drawn),
@@ -22,7 +22,7 @@ fn the_last_line_says_what_was_proved_and_what_was_not() {
 }
 
 #[test]
-fn packages_beside_a_test_have_no_program_for_it() {
+fn packages_beside_test_add_no_program() {
     let package = |name: &str, targets: &[(&str, &str)]| Package {
         name: name.to_owned(),
         manifest_path: "Cargo.toml".into(),

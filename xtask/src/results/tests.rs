@@ -50,7 +50,7 @@ fn a_missing_key_of_a_row_is_named() {
 }
 
 #[test]
-fn measure_unit_and_context_must_be_those_of_the_table() {
+fn result_measure_unit_and_context_validated_by_table() {
     assert!(changed("measure", json!("switch.speed")).contains("unknown measure"));
     assert!(changed("unit", json!("Mpps")).contains("measured in frames/s"));
     let problems = changed("context", json!({"ports": 4, "macs": null}));

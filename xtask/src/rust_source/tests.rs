@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn comments_and_literals_are_blanked_and_line_ends_kept() {
+fn mask_blanks_comments_and_literals_keeps_lines() {
     let text = "let a = \"todo!(\\\" // x\"; // dbg!(\n/* /* unsafe */ \n fn */ let b = 'x';\n";
     let masked = mask(text);
     assert_eq!(masked.len(), text.len());
@@ -13,7 +13,7 @@ fn comments_and_literals_are_blanked_and_line_ends_kept() {
 }
 
 #[test]
-fn raw_strings_lifetimes_and_quotes_in_quotes_do_not_confuse_it() {
+fn mask_handles_raw_strings_lifetimes_nested_quotes() {
     let text =
         "fn f<'a>(x: &'a str) { r#\"}\"\"#; br\"}\"; '}'; '\\''; b'{'; r#fn; '\\u{7d}'; 'é' }";
     let masked = mask(text);
@@ -39,7 +39,7 @@ fn inline_test_modules_are_not_production() {
 }
 
 #[test]
-fn test_items_of_every_shape_end_where_they_end() {
+fn production_line_count_excludes_test_items_exactly() {
     for (item, production) in [
         ("#[cfg(test)]\nmod tests;", 0),
         ("#[cfg(test)]\nuse a::{\n  b,\n};", 0),

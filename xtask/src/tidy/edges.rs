@@ -28,8 +28,13 @@ const RULES: &[Rule] = &[
     rule("api", 4, &["base"]),
     rule("testkit", 4, &[]),
     rule("dropwatch", 4, &[]),
-    rule("daemon", 5, &["base", "wire", "switch", "control", "placement", "host", "ports", "api"]),
-    rule("steer", 5, &["base", "placement", "ports", "api"]),
+    rule("cpus", 4, &[]),
+    rule(
+        "daemon",
+        5,
+        &["base", "wire", "switch", "control", "placement", "host", "ports", "cpus", "api"],
+    ),
+    rule("steer", 5, &["base", "placement", "cpus", "api"]),
     rule("lab", 5, &["base", "wire", "placement", "api", "sim", "dropwatch"]),
     rule(
         "bench",

@@ -20,13 +20,22 @@ const OPENINGS_PERCENT_MAX: usize = 3;
 const NAMED_MAX: usize = 5;
 
 /// Private words of the past, each with the word of the field.
-const RETIRED: [(&str, &str); 6] = [
+const RETIRED: [(&str, &str); 15] = [
+    ("bay", "spare port"),
+    ("bays", "spare ports"),
     ("belongings", "state of the port"),
     ("knock", "connect"),
+    ("lane", "queue group"),
+    ("lanes", "queue groups"),
     ("lend", "pass a remote reference"),
     ("lent", "passed as a remote reference"),
     ("lies down", "prepares to sleep"),
     ("gets up", "wakes"),
+    ("loan", "remote reference"),
+    ("loans", "remote references"),
+    ("spill", "copy to the shared buffer"),
+    ("spilled", "copied to the shared buffer"),
+    ("surplus", "overflow"),
 ];
 
 /// Sentences of doc comments in one crate.

@@ -47,7 +47,8 @@ pub struct Buffers {
     pub pool_from_underlay: Size,
     /// Host pool for frames that came from local ports.
     pub pool_from_local: Size,
-    /// Part of an input that one destination may fill before it spills, in percent.
+    /// Part of an input that one destination may fill before its frames are copied to the shared
+    /// buffer, in percent.
     pub pair_share_percent: u8,
     /// Frames under replication.
     pub replicated_frames: u32,

@@ -39,7 +39,7 @@ pub struct Fabric {
     /// Reaction to an endpoint that moves more often, one place after the other. An endpoint that
     /// is at two places at once is frozen.
     #[serde(default)]
-    pub on_moves: OnMoves,
+    pub on_moves: MobilityPolicy,
     /// Seconds for which it is frozen; not less than the window.
     #[serde(default = "default_freeze_s")]
     pub freeze_s: u32,
@@ -60,7 +60,7 @@ const fn default_fabric_port() -> u16 {
 /// Reaction to an endpoint that moves too often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum OnMoves {
+pub enum MobilityPolicy {
     /// The log and `sluice vport show` report it.
     #[default]
     Warn,

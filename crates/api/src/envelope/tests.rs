@@ -16,12 +16,12 @@ fn moments_are_written_as_rfc_3339() {
 }
 
 fn around(object: &str, host: Option<&str>) -> Value {
-    let who = host.map(|host| Who { host: host.to_owned(), program: "9.9".to_owned() });
+    let who = host.map(|host| HostIdentity { host: host.to_owned(), program: "9.9".to_owned() });
     serde_json::from_str(&Envelope::now(who).around(object)).unwrap()
 }
 
 #[test]
-fn answer_keeps_its_keys_beside_those_of_the_envelope() {
+fn envelope_around_answer_keeps_answer_keys() {
     let answer = around(r#"{"members":[{"host":"h2"}]}"#, Some("h1"));
     assert_eq!(answer["members"], json!([{"host": "h2"}]));
     assert_eq!((&answer["format"], &answer["program"]), (&json!(1), &json!("9.9")));

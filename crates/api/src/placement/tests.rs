@@ -1,6 +1,6 @@
 use super::{
-    CpuStatus, HIGH_MAX, InForce, LIST_MAX, LOAD_PERCENT_MAX, Match, OfHost, PlaceStatus,
-    PlacementMode, Policy, Stamp, Status,
+    CpuStatus, EffectivePolicy, HIGH_MAX, HostOverride, LIST_MAX, LOAD_PERCENT_MAX, Match,
+    PlaceStatus, PlacementMode, Policy, PolicyVersion, Status,
 };
 use crate::foreign::TEXT_MAX;
 
@@ -24,14 +24,14 @@ fn a_host_may_differ() {
     let high: Vec<_> = ["vni=5000", "vni=100,ip=10.0.0.0/24,proto=tcp,port=443"]
         .map(|m| m.parse().unwrap())
         .into();
-    let h1 = InForce {
+    let h1 = EffectivePolicy {
         mode: Some(PlacementMode::Adaptive),
         excluded_cpus: [0, 4].into(),
         high: high.clone(),
     };
-    let h2 = InForce { mode: Some(PlacementMode::Rss), excluded_cpus: [].into(), high };
+    let h2 = EffectivePolicy { mode: Some(PlacementMode::Rss), excluded_cpus: [].into(), high };
     assert_eq!((policy.on("h1"), policy.on("h2")), (h1, h2));
-    assert_eq!(Policy::default().on("h1"), InForce::default());
+    assert_eq!(Policy::default().on("h1"), EffectivePolicy::default());
 }
 
 #[test]
@@ -64,22 +64,22 @@ fn too_much_is_refused() {
     assert!(policy.check().unwrap_err().contains("33 matches"));
     policy = Policy { excluded_cpus: [4096].into(), ..Policy::default() };
     assert!(policy.check().unwrap_err().contains("CPU 4096"));
-    let own = OfHost { excluded_cpus: Some([9999].into()), mode: None };
+    let own = HostOverride { excluded_cpus: Some([9999].into()), mode: None };
     policy = Policy { hosts: [("h1".to_owned(), own.clone())].into(), ..Policy::default() };
     assert!(policy.check().unwrap_err().contains("CPU 9999"));
-    let many = (0..65).map(|at| (format!("h{at}"), OfHost::default()));
+    let many = (0..65).map(|at| (format!("h{at}"), HostOverride::default()));
     policy = Policy { hosts: many.collect(), ..Policy::default() };
     assert!(policy.check().unwrap_err().contains("65 hosts"));
-    let all = OfHost { excluded_cpus: Some((0..4096).collect()), mode: None };
+    let all = HostOverride { excluded_cpus: Some((0..4096).collect()), mode: None };
     policy = Policy { hosts: [("h1".to_owned(), all)].into(), ..Policy::default() };
     assert!(policy.check().unwrap_err().contains("bytes as JSON"));
 }
 
 #[test]
 fn of_two_policies_one_is_greater() {
-    let stamp = |version, by, at_ms| Stamp { version, by, at_ms };
+    let stamp = |version, by, at_ms| PolicyVersion { version, by, at_ms };
     assert!(stamp(2, 1, 0) > stamp(1, 9, 7) && stamp(1, 9, 0) > stamp(1, 1, 7));
-    assert!(stamp(1, 1, 2) > stamp(1, 1, 1) && stamp(1, 0, 0) > Stamp::default());
+    assert!(stamp(1, 1, 2) > stamp(1, 1, 1) && stamp(1, 0, 0) > PolicyVersion::default());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::{AllowedIp, Cidr, NewPort, Place, Route};
 
 #[test]
-fn an_address_is_read_with_its_prefix_and_refused_by_name() {
+fn cidr_parsed_with_prefix_invalid_refused_with_reason() {
     for (text, shown) in [
         ("10.0.0.7/24", "10.0.0.7/24"),
         ("10.0.0.7/32", "10.0.0.7/32"),
@@ -43,7 +43,7 @@ fn an_address_is_read_with_its_prefix_and_refused_by_name() {
 }
 
 #[test]
-fn a_route_is_read_with_and_without_a_router() {
+fn route_with_or_without_gateway_round_trips() {
     for text in ["10.9.0.0/16", "10.9.0.0/16,10.0.0.1", "0.0.0.0/0,10.0.0.1", "fd01::/64,fd00::1"] {
         assert_eq!(text.parse::<Route>().unwrap().to_string(), text);
     }
@@ -70,7 +70,7 @@ fn an_address_is_in_its_network_or_not() {
 }
 
 #[test]
-fn a_new_port_is_a_line_that_says_no_more_than_was_said() {
+fn new_port_json_omits_unset_fields() {
     let new = NewPort {
         place: Place::Netns("web".to_owned()),
         vnet: "blue".to_owned(),

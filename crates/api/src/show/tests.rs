@@ -5,7 +5,7 @@ fn row(counter: &str, frames: u64, ago_ns: u64) -> LossRow {
 }
 
 #[test]
-fn losses_are_summed_and_the_last_one_is_told() {
+fn losses_text_sums_frames_shows_last_time() {
     assert_eq!(losses_text(&[]), None);
     let one = losses_text(&[row("ring.drops", 1, 49_999_999)]);
     assert_eq!(one.unwrap(), "lost 1 frame outside the switch (ring.drops), last 0.0 s ago");
@@ -17,7 +17,7 @@ fn losses_are_summed_and_the_last_one_is_told() {
 }
 
 #[test]
-fn a_loss_that_may_be_anybodys_breaks_no_port_s_promise() {
+fn losses_text_omits_softnet_drops_of_unknown_port() {
     let others = row("softnet.dropped", 7, 1);
     assert_eq!(losses_text(std::slice::from_ref(&others)), None);
     let text = losses_text(&[others, row("ring.drops", 1, 0)]).unwrap();

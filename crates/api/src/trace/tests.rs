@@ -14,7 +14,7 @@ fn trace(hops: Vec<Hop>) -> Trace {
 }
 
 #[test]
-fn every_verdict_has_its_own_name_and_says_what_to_do_unless_all_is_well() {
+fn verdict_names_unique_remedy_given_unless_pass() {
     let mut names: Vec<&str> = Verdict::ALL.iter().map(|verdict| verdict.name()).collect();
     names.sort_unstable();
     names.dedup();
@@ -28,7 +28,7 @@ fn every_verdict_has_its_own_name_and_says_what_to_do_unless_all_is_well() {
 }
 
 #[test]
-fn the_gravest_counts_and_of_equal_ones_the_first() {
+fn trace_verdict_gravest_step_first_among_equals() {
     use Verdict::{Blocked, Bound, Delivered, HeldBack, NoAnswer, PortDown, SpoofedMac};
     let verdict = |hops| {
         let trace = trace(hops);
@@ -45,7 +45,7 @@ fn the_gravest_counts_and_of_equal_ones_the_first() {
 }
 
 #[test]
-fn a_verdict_of_a_newer_version_is_shown_with_its_own_sentence() {
+fn unknown_verdict_of_newer_version_keeps_own_remedy() {
     let mut json = serde_json::to_value(step(Verdict::PortDown)).unwrap();
     json["verdict"] = "tired".into();
     json["more"] = 7.into();
@@ -55,7 +55,7 @@ fn a_verdict_of_a_newer_version_is_shown_with_its_own_sentence() {
 }
 
 #[test]
-fn what_another_host_says_controls_no_screen_and_fills_none() {
+fn trace_text_from_peer_sanitized_and_bounded() {
     let mut trace = trace(vec![hop("\u{1b}[2Jh2", &[Verdict::Bound])]);
     trace.hops[0].steps = vec![trace.hops[0].steps[0].clone().seen("a\nb", 1); 1_000];
     trace.hops[0].steps[0].why = "x".repeat(100_000);

@@ -10,14 +10,14 @@ fn a_full_batch_gives_the_item_back() {
 }
 
 #[test]
-fn a_head_is_cut_at_its_limit_and_the_size_is_not() {
+fn buf_head_cut_at_limit_size_unchanged() {
     let long = [0u8; 200];
     assert_eq!((&long[..]).head().len(), <&[u8] as Buf>::HEAD_SIZE_MAX);
     assert_eq!((&long[..]).size(), 200);
 }
 
 #[test]
-fn a_refill_takes_what_is_asked_for_what_is_there_and_what_fits() {
+fn batch_refill_bounded_by_request_source_and_room() {
     let mut from = Batch::with_limit(8);
     for item in 0..8 {
         assert_eq!(from.push(item), Ok(()));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_same_seed_gives_the_same_stream_and_another_seed_another() {
+fn prng_same_seed_same_stream_other_seed_differs() {
     let (mut a, mut b, mut c) = (Prng::new(7), Prng::new(7), Prng::new(8));
     let first = a.next_u64();
     assert_eq!(first, b.next_u64());
@@ -15,7 +15,7 @@ fn streams_are_found_by_name() {
 }
 
 #[test]
-fn numbers_stay_below_their_bound_and_reach_every_value() {
+fn prng_below_bound_reaches_every_value() {
     let mut prng = Prng::new(1);
     let mut seen = [false; 7];
     for _ in 0..1000 {

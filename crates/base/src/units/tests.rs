@@ -3,7 +3,7 @@ use alloc::string::ToString as _;
 use super::*;
 
 #[test]
-fn a_frame_of_1500_bytes_takes_12_microseconds_at_1_gbps() {
+fn bit_rate_1gbps_sends_1500_bytes_in_12us() {
     assert_eq!(BitRate::from_gbps(1).time_for(ByteCount(1500)), Nanos::from_micros(12));
 }
 
@@ -29,7 +29,7 @@ fn moments_saturate_at_both_ends() {
 }
 
 #[test]
-fn a_span_is_shown_in_its_unit_and_whole() {
+fn nanos_display_exact_in_fitting_unit() {
     for (nanos, shown) in [
         (0, "0 ns"),
         (999, "999 ns"),

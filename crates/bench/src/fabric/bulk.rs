@@ -125,13 +125,13 @@ fn resync(source: &mut Host, other: &Host) -> anyhow::Result<Resync> {
         Ok(row.records_received >= before + u64::from(COUNT) && row.stale_ns.is_none())
     })?;
     let end = Instant::now();
-    let told = watch.pending()?.iter().filter(|row| row.event == "vport-withdrawn").count();
+    let reported = watch.pending()?.iter().filter(|row| row.event == "vport-withdrawn").count();
     let missing = u32::try_from(u64::from(COUNT) - least)?;
     source.wait_until_it_answers()?;
     Ok(Resync {
         connected: end - begin,
         killed: end - killed,
-        withdrawn: missing.max(u32::try_from(told)?),
+        withdrawn: missing.max(u32::try_from(reported)?),
     })
 }
 

@@ -39,7 +39,7 @@ const PROBES: u32 = 1;
 
 /// A line of `bridge monitor fdb` about an address at the other host.
 #[derive(Clone, Debug)]
-struct Told {
+struct FdbLine {
     mac: String,
     gone: bool,
     at: Instant,
@@ -52,7 +52,7 @@ struct Host {
     zebra: Child,
     bgpd: Child,
     monitor: Child,
-    told: Receiver<Told>,
+    told: Receiver<FdbLine>,
     bridge: Child,
     commands: ChildStdin,
 }
@@ -205,7 +205,7 @@ impl Host {
         let (mut last, until) = (Instant::now(), Instant::now() + 4 * PATIENCE);
         loop {
             match self.told.recv_timeout(QUIET) {
-                Ok(told) => last = told.at,
+                Ok(line) => last = line.at,
                 Err(_) if there.contains(&self.remote()?) => return Ok(last),
                 Err(_) => ensure!(Instant::now() < until, "{} are there", self.remote()?),
             }
@@ -251,8 +251,8 @@ impl Host {
         let (sender, told) = sync_channel(LINES_MAX);
         std::thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
-                if let Some(told) = parse(&line)
-                    && sender.send(told).is_err()
+                if let Some(line) = parse(&line)
+                    && sender.send(line).is_err()
                 {
                     return;
                 }
@@ -274,10 +274,10 @@ impl Host {
     fn wait(&mut self, mac: Mac, gone: bool) -> anyhow::Result<Instant> {
         let (text, until) = (mac.to_string(), Instant::now() + PATIENCE);
         loop {
-            let told = self.told.recv_timeout(until.saturating_duration_since(Instant::now()));
-            let told = told.with_context(|| format!("FRR tells nothing of {mac}"))?;
-            if told.mac == text && told.gone == gone {
-                return Ok(told.at);
+            let line = self.told.recv_timeout(until.saturating_duration_since(Instant::now()));
+            let line = line.with_context(|| format!("FRR tells nothing of {mac}"))?;
+            if line.mac == text && line.gone == gone {
+                return Ok(line.at);
             }
         }
     }
@@ -293,13 +293,13 @@ impl Drop for Host {
 }
 
 /// Parses a line of the kernel about an address behind the VXLAN device.
-fn parse(line: &str) -> Option<Told> {
+fn parse(line: &str) -> Option<FdbLine> {
     let (gone, rest) = line.strip_prefix("Deleted ").map_or((false, line), |rest| (true, rest));
     // The kernel reports each address twice: for the bridge, and for the device.
     if !rest.contains("dev vx100") || !rest.contains("master") {
         return None;
     }
-    Some(Told { mac: rest.split(' ').next()?.to_owned(), gone, at: Instant::now() })
+    Some(FdbLine { mac: rest.split(' ').next()?.to_owned(), gone, at: Instant::now() })
 }
 
 /// Starts a daemon of FRR.

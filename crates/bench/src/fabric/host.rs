@@ -298,11 +298,11 @@ impl Talk {
         Ok(self.0.get_mut().write_all(format!("{request}\n").as_bytes())?)
     }
 
-    /// Returns the number of entries in the forwarding table.
+    /// Returns the number of entries in the forwarding table (FDB).
     ///
     /// # Errors
     /// If there is no answer.
-    pub(super) fn chip(&mut self) -> anyhow::Result<usize> {
+    pub(super) fn fdb(&mut self) -> anyhow::Result<usize> {
         self.0.get_mut().write_all(b"{\"show\":\"mac\"}\n")?;
         let mut line = String::new();
         self.0.read_line(&mut line)?;

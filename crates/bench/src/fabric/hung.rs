@@ -32,9 +32,9 @@ pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec
         watch.pending()?;
         let begin = Instant::now();
         hosts.all[1].freeze()?;
-        let told = watch.wait(|row| row.event == "session-hung" || row.event == "claims-stale");
+        let reported = watch.wait(|row| row.event == "session-hung" || row.event == "claims-stale");
         hosts.all[1].thaw()?;
-        ours.push((told? - begin).as_secs_f64());
+        ours.push((reported? - begin).as_secs_f64());
         hosts.wait_until_connected()?;
         watch.wait(|row| row.event == "claims-live")?;
     }

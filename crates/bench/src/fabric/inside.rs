@@ -1,12 +1,12 @@
-//! The control plane and the forwarding table in one thread, without sockets: rate of punts on one
-//! core, and rate of entries that the control plane installs. Time is the processor time of the
-//! thread.
+//! The control plane and the forwarding table (FDB) in one thread, without sockets: rate of punts
+//! on one core, and rate of entries that the control plane installs. Time is the processor time of
+//! the thread.
 
 use sluice_api::results::Row;
 use sluice_base::{HostId, Mac, Nanos, PortId, VnetId, Vni};
 use sluice_control::bucket::Rate;
 use sluice_control::directory::PortRule;
-use sluice_control::plane::{Command, Config, Plane, PuntFrom, Way};
+use sluice_control::plane::{Command, Config, Location, Plane, PuntFrom};
 use sluice_control::punt::{self, Cause};
 use sluice_ports::FrameBuf;
 use sluice_switch::{self as switch, Destination, Switch};
@@ -123,23 +123,23 @@ fn answered() -> anyhow::Result<f64> {
 }
 
 /// Returns a switch with an empty forwarding table.
-fn chip() -> anyhow::Result<Switch<FrameBuf>> {
+fn fdb() -> anyhow::Result<Switch<FrameBuf>> {
     let mut config = forward::config(&forward::Setup { ports: 64, macs: 0, lossy: false });
-    config.chip = switch::ChipConfig { macs: 294_912, flows: 57_344 };
+    config.fdb = switch::FdbConfig { macs: 294_912, flows: 57_344 };
     Switch::new(&config, 1, Nanos::ZERO).map_err(|error| anyhow::anyhow!("{error:?}"))
 }
 
-fn install(chip: &mut Switch<FrameBuf>, mac: Mac, to: Destination) -> anyhow::Result<()> {
+fn install(fdb: &mut Switch<FrameBuf>, mac: Mac, to: Destination) -> anyhow::Result<()> {
     let command = switch::Command::Install { vnet: VnetId(0), mac, to };
-    chip.command(Nanos::ZERO, command).map_err(|error| anyhow::anyhow!("{error:?}"))
+    fdb.command(Nanos::ZERO, command).map_err(|error| anyhow::anyhow!("{error:?}"))
 }
 
 /// Returns the number of entries that the switch installs per second.
 fn installs() -> anyhow::Result<f64> {
-    let mut chip = chip()?;
+    let mut fdb = fdb()?;
     let begin = processor_time();
     for number in 0..ENTRIES {
-        install(&mut chip, mac_of(number), Destination::Port(port_of(number)))?;
+        install(&mut fdb, mac_of(number), Destination::Port(port_of(number)))?;
     }
     Ok(f64::from(ENTRIES) / (processor_time() - begin))
 }
@@ -147,7 +147,7 @@ fn installs() -> anyhow::Result<f64> {
 /// Returns the entries per second from a frame that misses to the forwarding table: the plane finds
 /// the endpoint, and the switch installs the entry.
 fn misses() -> anyhow::Result<f64> {
-    let (mut plane, mut chip) = (plane(), chip()?);
+    let (mut plane, mut fdb) = (plane(), fdb()?);
     let at = |number: u32| Nanos::from_micros(u64::from(number) * 20);
     for number in 0..ENTRIES {
         let frame = request(number, number);
@@ -162,8 +162,8 @@ fn misses() -> anyhow::Result<f64> {
         plane.punt(now, PuntFrom::Port(port_of(next)), vni(), Cause::Miss, &frame);
         if number % BATCH == 0 || number + 1 == ENTRIES {
             drain(&mut plane, now, |command| {
-                if let Command::Install { mac, to: Way::Port(port), .. } = command {
-                    failed = install(&mut chip, *mac, Destination::Port(*port)).err();
+                if let Command::Install { mac, to: Location::Port(port), .. } = command {
+                    failed = install(&mut fdb, *mac, Destination::Port(*port)).err();
                     installed += 1;
                 }
             });

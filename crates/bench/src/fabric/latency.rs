@@ -40,8 +40,8 @@ fn sample(
     let (frame, text) = (announcement(mac, number), mac.to_string());
     let begin = Instant::now();
     sender.send(&frame, true)?;
-    let told = watch.wait(|row| row.event == event && row.what.contains(&text))?;
-    Ok(told - begin)
+    let reported = watch.wait(|row| row.event == event && row.what.contains(&text))?;
+    Ok(reported - begin)
 }
 
 /// Measures both latencies of both subjects.

@@ -40,7 +40,7 @@ pub(super) fn data_frame(src: Mac, dst: Mac) -> [u8; 60] {
 
 /// Measures; returns the rows.
 pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
-    let [mut rates, mut resent, mut chip] = [const { Vec::new() }; 3];
+    let [mut rates, mut resent, mut fdb] = [const { Vec::new() }; 3];
     for _ in 0..plan.rounds {
         // Fresh hosts each time: a table that learned once keeps its endpoints.
         let hosts = Hosts::start("learn", &Setup { hosts: 2, settings: SETTINGS })?;
@@ -48,7 +48,7 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
         let (time, twice) = teach(a, &mut b.talk()?, a.id)?;
         rates.push(f64::from(COUNT) / time.as_secs_f64());
         resent.push(f64::from(twice));
-        chip.push(f64::from(u32::try_from(a.talk()?.chip()?)?));
+        fdb.push(f64::from(u32::try_from(a.talk()?.fdb()?)?));
     }
     let settings = SETTINGS.replace('\n', ", ");
     let row = |measure, unit, values| {
@@ -59,7 +59,7 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     Ok(vec![
         row("learn", "1/s", rates),
         row("learn.resent", "frames", resent),
-        row("learn.chip", "entries", chip),
+        row("learn.chip", "entries", fdb),
     ])
 }
 

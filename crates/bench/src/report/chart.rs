@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_value_fills_the_panel_and_half_of_it_a_half() {
+    fn chart_largest_value_fills_panel_half_fills_half() {
         let rows = [row("rate", "a", "M/s", &[10.0]), row("rate", "b", "M/s", &[5.0])];
         let drawing = draw("part", &rows).unwrap();
         let whole = WIDTH - LEFT - RIGHT;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_too_short_has_a_panel_of_its_own() {
+    fn chart_value_below_visible_width_gets_separate_panel() {
         let rows = [
             row("rate", "a", "M/s", &[100.0]),
             row("some", "a", "M/s", &[6.0]),

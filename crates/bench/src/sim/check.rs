@@ -2,8 +2,8 @@
 //!
 //! - Nothing is lost where nothing may be lost, and nothing is sent twice there.
 //! - Hops are within 1 % of a closed form. PA: each answer is a SYN, a SYN-ACK and, per segment of
-//!   data, that segment and an ACK; each of these crosses 4 links within a pod and 6 otherwise.
-//!   PERM: each segment or ACK that has arrived crossed 6 links, each that was dropped 1 to 5;
+//!   data, that segment and an ACK; each of these passes 4 links within a pod and 6 otherwise.
+//!   PERM: each segment or ACK that has arrived passed 6 links, each that was dropped 1 to 5;
 //!   segments in flight are within the 1 %.
 //! - No answer is earlier than the link of its receiver allows: in a time `t` each aggregator gets
 //!   at most as many answers as their frames fit into `t`.
@@ -59,7 +59,7 @@ fn pa_hops(case: &Case, outcome: &Outcome, flows: u64) -> anyhow::Result<()> {
 }
 
 /// Checks the hops of PERM. Senders and receivers are in different pods. A frame that a switch
-/// drops has crossed at least one link and has not crossed the last one.
+/// drops has passed at least one link and has not passed the last one.
 fn perm_hops(outcome: &Outcome, drops: u64) -> anyhow::Result<()> {
     let hops = outcome.summary.hops;
     let arrived = LINKS.1 * outcome.received;

@@ -23,7 +23,7 @@ fn every_row_is_there_and_every_check_holds() {
 
 /// Checks that each check can fail: an outcome that is a little wrong gives no figure.
 #[test]
-fn a_run_that_cannot_be_right_gives_no_figure() {
+fn sim_bench_with_implausible_outcome_is_refused() {
     let case = Case::of_256(Work::Pa { waves: 4 }, true, false);
     let good = case.run(|| 0.0).expect("a good run");
     let refused = |change: &dyn Fn(&mut super::Outcome)| {

@@ -62,9 +62,9 @@ pub(crate) fn run(sender: &Sender) -> anyhow::Result<()> {
     };
     let mut flows: Vec<Flow> = (0..sender.flows).map(flow).collect::<Result<_, _>>()?;
     let sent = Arc::new(AtomicU64::new(0));
-    let (count, told) = (Arc::clone(&sent), sender.clone());
+    let (count, settings) = (Arc::clone(&sent), sender.clone());
     std::thread::Builder::new().name("sender".to_owned()).spawn(move || {
-        let error = pin(told.core).and_then(|()| send(&mut flows, &told, &count));
+        let error = pin(settings.core).and_then(|()| send(&mut flows, &settings, &count));
         eprintln!("sender: {error:?}");
         std::process::exit(1);
     })?;
@@ -104,9 +104,9 @@ impl Flow {
 }
 
 /// Sends for ever; returns only on an error.
-fn send(flows: &mut [Flow], told: &Sender, sent: &AtomicU64) -> anyhow::Result<()> {
+fn send(flows: &mut [Flow], settings: &Sender, sent: &AtomicU64) -> anyhow::Result<()> {
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?;
-    let each = Duration::from_secs(1) * BATCH / told.rate;
+    let each = Duration::from_secs(1) * BATCH / settings.rate;
     let (mut number, mut next) = (0_u64, Instant::now());
     loop {
         for flow in &mut *flows {

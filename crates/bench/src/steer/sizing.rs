@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_is_read_as_it_is_said_or_not_at_all() {
+    fn load_argument_parsed_exactly_malformed_refused() {
         let read = load("1400,85000,20000").unwrap();
         assert_eq!((read.bytes, read.rate, read.work_ns), (1_400, 85_000, 20_000));
         for wrong in ["1400,85000", "1400,x,85000,20000", "7,1,1", "1400,0,1", "65001,1,1", ""] {

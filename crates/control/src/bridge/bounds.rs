@@ -61,7 +61,7 @@ struct Entry {
 
 /// Claims of a member that the table has differently, or not at all.
 #[derive(Debug, Default)]
-pub struct Aside {
+pub struct RefusedClaims {
     entries: BTreeMap<Key, Entry>,
     told: Digest,
     kept: Digest,
@@ -70,7 +70,7 @@ pub struct Aside {
     said: [bool; 3],
 }
 
-impl Aside {
+impl RefusedClaims {
     pub(super) fn begin_snapshot(&mut self) {
         self.entries.values_mut().for_each(|entry| entry.named = false);
         self.said = [false; 3];
@@ -141,5 +141,5 @@ pub struct Bounds<'a> {
     /// Number of endpoints that the member may claim.
     pub quota: u64,
     /// Claims of the member beyond its bounds.
-    pub aside: &'a mut Aside,
+    pub aside: &'a mut RefusedClaims,
 }

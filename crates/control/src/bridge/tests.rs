@@ -25,7 +25,7 @@ fn claim(n: u64, moves: u32) -> Claim {
 struct Both {
     table: Table,
     changes: Vec<Change>,
-    aside: Aside,
+    aside: RefusedClaims,
     quota: u64,
 }
 
@@ -34,7 +34,7 @@ impl Both {
         Self {
             table: Table::new(limit, 1),
             changes: Vec::new(),
-            aside: Aside::default(),
+            aside: RefusedClaims::default(),
             quota: u64::MAX,
         }
     }
@@ -58,7 +58,7 @@ impl Both {
 }
 
 #[test]
-fn what_a_session_brings_is_found_and_told() {
+fn session_claims_found_and_changes_reported_once() {
     let mut both = Both::new(100);
     both.intake().claim(OTHER, &claim(1, 0)).unwrap();
     both.intake().claim(OTHER, &claim(1, 0)).unwrap();
@@ -75,7 +75,7 @@ fn what_a_session_brings_is_found_and_told() {
 }
 
 #[test]
-fn a_snapshot_sweeps_what_it_did_not_name_and_tells_it() {
+fn snapshot_end_removes_unnamed_claims_reports_each() {
     let mut both = Both::new(5_000);
     for n in 0..3_000 {
         both.intake().claim(OTHER, &claim(n, 0)).unwrap();
@@ -130,7 +130,7 @@ fn claims_outside_own_networks_are_set_aside() {
 }
 
 #[test]
-fn claims_beyond_the_quota_are_refused_and_others_are_not() {
+fn claims_over_host_quota_refused_other_hosts_kept() {
     let mut both = Both::new(100);
     both.quota = 3;
     both.intake().claim(OTHER, &claim(1, 0)).unwrap();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn a_full_bucket_gives_its_burst_and_then_one_by_one() {
+fn full_bucket_gives_burst_then_paced_tokens() {
     let (pace, mut bucket) = (Pace::new(Rate { per_second: 1000, burst: 3 }), Bucket::default());
     // (ms, true if a token is there)
     let rows = [
@@ -29,7 +29,7 @@ fn a_full_bucket_gives_its_burst_and_then_one_by_one() {
 }
 
 #[test]
-fn nothing_passes_without_rate_or_burst_and_everything_without_limit() {
+fn bucket_zero_rate_or_burst_refuses_unlimited_passes() {
     for rate in [Rate::NEVER, Rate { per_second: 0, burst: 9 }, Rate { per_second: 9, burst: 0 }] {
         assert!(!Pace::new(rate).try_take(Nanos::MAX, &mut Bucket::default()));
     }

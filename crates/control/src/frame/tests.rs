@@ -171,7 +171,7 @@ impl Places for House {
 }
 
 #[test]
-fn a_request_is_read_behind_up_to_two_tags() {
+fn arp_request_parsed_behind_at_most_two_tags() {
     let outer = [0x88, 0xa8, 0, 5];
     let request = arp::Repr { sender_ip: v4(1), ..arp::Repr::probe(mac(1), v4(2)) };
     for tags in [&[][..], &TAG, &[outer, TAG].concat()] {
@@ -205,7 +205,7 @@ fn only_questions_ask() {
 }
 
 #[test]
-fn what_breaks_the_rules_is_told_from_what_is_something_else() {
+fn frame_breaking_rules_malformed_unrelated_frame_other() {
     let mut arp = arp_request(1, 2);
     arp[14] ^= 1;
     let mut nd = solicitation(1, 2);

@@ -6,7 +6,7 @@ use sluice_base::Mac;
 use super::*;
 
 #[test]
-fn hashes_differ_by_every_part_and_by_the_seed() {
+fn hasher_every_key_part_and_seed_changes_hash() {
     let vni = |number| Vni::new(number).unwrap();
     let key = |number, mac| Key { vni: vni(number), mac: Mac::from_u64(mac) };
     let v4 = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));

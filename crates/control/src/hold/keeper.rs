@@ -6,10 +6,10 @@
 //!     ^                                                       ^      │ and there is room
 //!     │ a later state does not name it; nothing was heard     │      v
 //!     │ for a lease; the session ended; it is elsewhere     HELD <───┘
-//!     └───────────────────────────────────────────────────────┘ told to data, again and again
+//!     └───────────────────────────────────────────────────────┘ command to data, again and again
 //! ```
 //!
-//! No frame is sent to an endpoint that is not in the forwarding table ("chip"), so that only
+//! No frame is sent to an endpoint that is not in the forwarding table (FDB), so that only
 //! installed endpoints take one of the places that a switch has.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -37,7 +37,7 @@ pub struct Entry {
     pub stuck: PriorityMask,
     /// Time at which the hold was asked for.
     pub since: Nanos,
-    /// True if the data process was told.
+    /// True if the data process has the command.
     pub is_held: bool,
     /// Number of the last state that named the endpoint.
     order: (u64, u64),
@@ -46,7 +46,7 @@ pub struct Entry {
 /// Command for the data process: hold an endpoint behind a host, or release it if there are no
 /// priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct HoldCommand {
     /// The endpoint.
     pub key: Key,
     /// Its host.
@@ -90,18 +90,18 @@ struct Said {
 
 /// Holds that other hosts ask of this host.
 #[derive(Debug, Default)]
-pub struct Keeper {
+pub struct HoldResponder {
     said: BTreeMap<HostId, Said>,
     entries: BTreeMap<Key, Entry>,
     held: usize,
     /// Commands for the data process, the last for each endpoint.
-    orders: BTreeMap<Key, Order>,
+    orders: BTreeMap<Key, HoldCommand>,
     turns: VecDeque<Turn>,
     renew_at: Nanos,
     counts: Counts,
 }
 
-impl Keeper {
+impl HoldResponder {
     /// Takes one part of a host's state. `believes` returns true if the host may speak for an
     /// endpoint, `installed` if the endpoint is in the forwarding table as that host's.
     pub fn heard(
@@ -157,7 +157,7 @@ impl Keeper {
             let changes = (entry.held, entry.stuck) != (held, stuck);
             (entry.held, entry.stuck, entry.order) = (held, stuck, order);
             if changes && entry.is_held {
-                self.orders.insert(key, Order { key, host, held, stuck });
+                self.orders.insert(key, HoldCommand { key, host, held, stuck });
             }
         } else if self.entries.len() < KNOWN_MAX {
             let entry = Entry { host, held, stuck, since: now, is_held: false, order };
@@ -181,7 +181,7 @@ impl Keeper {
         entry.is_held = true;
         self.held += 1;
         let Entry { host, held, stuck, .. } = *entry;
-        self.orders.insert(key, Order { key, host, held, stuck });
+        self.orders.insert(key, HoldCommand { key, host, held, stuck });
     }
 
     /// Tells the data process to release an endpoint.
@@ -190,7 +190,7 @@ impl Keeper {
         entry.is_held = false;
         self.held -= 1;
         let (held, stuck, host) = (PriorityMask::NONE, PriorityMask::NONE, entry.host);
-        self.orders.insert(key, Order { key, host, held, stuck });
+        self.orders.insert(key, HoldCommand { key, host, held, stuck });
     }
 
     fn let_go(&mut self, which: impl Fn(Key, &Entry) -> bool) {
@@ -239,7 +239,7 @@ impl Keeper {
     }
 
     /// Notes that the switch has restarted: it holds nothing and its forwarding table is empty.
-    pub fn chip_lost(&mut self) {
+    pub fn fdb_lost(&mut self) {
         self.entries.values_mut().for_each(|entry| entry.is_held = false);
         self.held = 0;
         self.orders.clear();
@@ -260,7 +260,7 @@ impl Keeper {
         for (key, entry) in known {
             let Entry { host, held, stuck, is_held, .. } = entry;
             if is_held {
-                self.orders.insert(key, Order { key, host, held, stuck });
+                self.orders.insert(key, HoldCommand { key, host, held, stuck });
             } else if self.held < HELD_MAX && installed(key, host) {
                 self.hold(now, key);
             }
@@ -279,8 +279,8 @@ impl Keeper {
     }
 
     /// Returns the next command for the data process. Take all.
-    pub fn order(&mut self) -> Option<Order> {
-        self.orders.pop_first().map(|(_, order)| order)
+    pub fn order(&mut self) -> Option<HoldCommand> {
+        self.orders.pop_first().map(|(_, command)| command)
     }
 
     /// Returns the next beginning or end of a hold. Take all.

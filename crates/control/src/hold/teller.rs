@@ -1,7 +1,7 @@
-//! The receiver's host: the state told to each sender's host, and the hosts that are to be told.
+//! The receiver's host: the state for each sender's host, and the hosts that are to receive it.
 //!
 //! ```text
-//!   (none) ── it sends to a held port ──> DUE ── told ──> TOLD ── a change, or RENEW_EVERY ──> DUE
+//!   (none) ── it sends to a held port ──> DUE ── sent ──> SENT ── a change, or RENEW_EVERY ──> DUE
 //!     ^                                    ^               │  │
 //!     │                                    └─ no answer ───┘  │ its version knows no holds
 //!     ├── it answered that it holds nothing                   v
@@ -33,11 +33,11 @@ pub struct Port {
 /// A host that sends to this one.
 #[derive(Debug, Default)]
 struct Peer {
-    /// Time at which the host is told; `None`: not before something happens.
+    /// Time at which the state is sent to the host; `None`: not before something happens.
     at: Option<Nanos>,
     /// Open questions, and the sequence of each.
     open: Vec<(u64, u64)>,
-    /// The last sequence that the host was told, and true if that asked for nothing.
+    /// The last sequence that was sent to the host, and true if that asked for nothing.
     last: (u64, bool),
     /// True if the host may hold something that this host has asked for.
     may_hold: bool,
@@ -56,9 +56,9 @@ pub enum Answered {
     Deaf,
 }
 
-/// State of the own receivers, to be told to other hosts.
+/// State of the own receivers, for other hosts.
 #[derive(Debug, Default)]
-pub struct Teller {
+pub struct HoldRequester {
     ports: BTreeMap<PortId, Port>,
     peers: BTreeMap<HostId, Peer>,
     /// Hosts with a session.
@@ -66,7 +66,7 @@ pub struct Teller {
     sequence: u64,
 }
 
-impl Teller {
+impl HoldRequester {
     /// Sets the state of a port. Returns the state before, if anything was wrong with the port.
     pub fn set(
         &mut self,
@@ -80,11 +80,11 @@ impl Teller {
         let since = before.as_ref().map_or(now, |port| port.since);
         let masks = |receiver: &Receiver| (receiver.held, receiver.stuck);
         let none = BTreeSet::new();
-        let told = before.as_ref().map_or(&none, |port| &port.senders);
+        let informed = before.as_ref().map_or(&none, |port| &port.senders);
         let changes: Vec<HostId> = if masks(&was) == masks(&receiver) {
-            told.symmetric_difference(&senders).copied().collect()
+            informed.symmetric_difference(&senders).copied().collect()
         } else {
-            told.union(&senders).copied().collect()
+            informed.union(&senders).copied().collect()
         };
         let is_held = !receiver.held.is_empty() || !was.held.is_empty();
         if !receiver.is_fine() {
@@ -144,7 +144,7 @@ impl Teller {
         }
     }
 
-    /// Returns a host that is to be told now the ports of [`Self::wanted`].
+    /// Returns a host to which the ports of [`Self::wanted`] are to be sent now.
     #[must_use]
     pub fn due(&self, now: Nanos) -> Option<HostId> {
         let is_due = |peer: &Peer| !peer.is_deaf && peer.at.is_some_and(|at| at <= now);
@@ -152,7 +152,7 @@ impl Teller {
         due.find(|(_, peer)| is_due(peer)).map(|(host, _)| *host)
     }
 
-    /// Returns the time at which the next host is to be told, if nothing happens before.
+    /// Returns the time of the next message to a host, if nothing happens before.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         let peers =
@@ -174,8 +174,8 @@ impl Teller {
         self.sequence
     }
 
-    /// Notes that a host is being told, with these questions, in this sequence. `is_nothing`: the
-    /// state names no port.
+    /// Notes that the state is being sent to a host, with these questions, in this sequence.
+    /// `is_nothing`: the state names no port.
     pub fn told(
         &mut self,
         now: Nanos,
@@ -190,7 +190,7 @@ impl Teller {
         peer.at = (!is_nothing).then(|| now.after(RENEW_EVERY));
     }
 
-    /// Notes that a host could not be told, or not all.
+    /// Notes that the state could not be sent to a host, or not all of it.
     pub fn failed(&mut self, now: Nanos, host: HostId, why: Failure) -> Answered {
         let Some(peer) = self.peers.get_mut(&host) else { return Answered::Done };
         match why {
@@ -256,7 +256,7 @@ impl Teller {
         self.ports.iter().map(|(id, port)| (*id, port))
     }
 
-    /// Returns true if a host was told, or is to be told, and cannot hold.
+    /// Returns true if the state was sent to a host, or is to be sent, and the host cannot hold.
     #[must_use]
     pub fn is_deaf(&self, host: HostId) -> bool {
         self.peers.get(&host).is_some_and(|peer| peer.is_deaf)

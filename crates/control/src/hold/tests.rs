@@ -39,19 +39,19 @@ fn message(order: HoldOrder, all: &[(Key, u8)]) -> Vec<u8> {
     writer.finish(order).to_vec()
 }
 
-fn hear(keeper: &mut Keeper, now: Nanos, sequence: u64, part: (u8, u8), all: &[(Key, u8)]) {
+fn hear(keeper: &mut HoldResponder, now: Nanos, sequence: u64, part: (u8, u8), all: &[(Key, u8)]) {
     let order = HoldOrder { incarnation: 1, sequence, part: part.0, parts: part.1 };
     let bytes = message(order, all);
     keeper.heard(now, HERE, &HoldPart::new_checked(&bytes).unwrap(), |_| true, |_| true);
 }
 
-fn held(keeper: &Keeper) -> Vec<Key> {
+fn held(keeper: &HoldResponder) -> Vec<Key> {
     keeper.entries().map(|(key, _)| key).collect()
 }
 
 #[test]
-fn port_that_nobody_sends_to_is_told_to_nobody() {
-    let mut teller = Teller::default();
+fn port_without_senders_sends_no_hold_message() {
+    let mut teller = HoldRequester::default();
     teller.up(Nanos::ZERO, THERE);
     assert_eq!(teller.set(millis(1), PortId(1), receiver(1, 0), senders(&[])), None);
     assert_eq!(teller.due(millis(1)), None);
@@ -61,8 +61,8 @@ fn port_that_nobody_sends_to_is_told_to_nobody() {
 }
 
 #[test]
-fn isolated_port_that_holds_nobody_is_told_to_nobody() {
-    let mut teller = Teller::default();
+fn isolated_port_without_held_priority_sends_no_hold() {
+    let mut teller = HoldRequester::default();
     teller.up(Nanos::ZERO, THERE);
     let only = Receiver { held: PriorityMask::NONE, ..receiver(1, 0) };
     teller.set(millis(1), PortId(1), only, senders(&[THERE]));
@@ -71,15 +71,15 @@ fn isolated_port_that_holds_nobody_is_told_to_nobody() {
 }
 
 #[test]
-fn release_is_told_until_it_is_answered() {
-    let mut teller = Teller::default();
+fn release_message_repeated_until_answered() {
+    let mut teller = HoldRequester::default();
     teller.up(Nanos::ZERO, THERE);
     teller.set(millis(1), PortId(1), receiver(1, 0), senders(&[THERE]));
     teller.told(millis(1), THERE, &[7], (1, false));
     assert_eq!(teller.due(millis(1)), None);
     assert_eq!(teller.deadline(), Some(millis(1).after(RENEW_EVERY)));
     assert_eq!(teller.answered(millis(2), THERE, 7, Ok(())), Answered::Done);
-    // A host that has ceased to send to the port is told as well.
+    // A host that has ceased to send to the port gets the release as well.
     teller.set(millis(3), PortId(1), receiver(0, 0), senders(&[]));
     assert_eq!(teller.due(millis(3)), Some(THERE));
     teller.told(millis(3), THERE, &[8], (2, true));
@@ -93,8 +93,8 @@ fn release_is_told_until_it_is_answered() {
 }
 
 #[test]
-fn host_that_knows_no_holds_is_asked_once_a_session() {
-    let mut teller = Teller::default();
+fn peer_without_hold_support_asked_once_per_session() {
+    let mut teller = HoldRequester::default();
     teller.up(Nanos::ZERO, THERE);
     for held in [1, 0, 1] {
         teller.set(millis(1), PortId(1), receiver(held, 0), senders(&[THERE]));
@@ -114,7 +114,7 @@ fn host_that_knows_no_holds_is_asked_once_a_session() {
 
 #[test]
 fn old_message_changes_nothing() {
-    let mut keeper = Keeper::default();
+    let mut keeper = HoldResponder::default();
     hear(&mut keeper, millis(1), 5, (0, 1), &[(key(1, 1), 1)]);
     hear(&mut keeper, millis(2), 4, (0, 1), &[]);
     hear(&mut keeper, millis(2), 5, (0, 1), &[(key(1, 2), 1)]);
@@ -130,7 +130,7 @@ fn old_message_changes_nothing() {
 
 #[test]
 fn parts_are_one_state() {
-    let mut keeper = Keeper::default();
+    let mut keeper = HoldResponder::default();
     hear(&mut keeper, millis(1), 1, (0, 1), &[(key(1, 1), 1), (key(1, 2), 1)]);
     hear(&mut keeper, millis(2), 2, (1, 2), &[(key(1, 3), 1)]);
     assert_eq!(held(&keeper), [key(1, 1), key(1, 2), key(1, 3)], "the rest is not known yet");
@@ -140,40 +140,40 @@ fn parts_are_one_state() {
 }
 
 #[test]
-fn only_what_is_in_the_chip_is_held_and_no_more_than_there_are_places() {
-    let mut keeper = Keeper::default();
+fn hold_applied_only_to_fdb_entries_within_limit() {
+    let mut keeper = HoldResponder::default();
     let all: Vec<_> = (0..100).map(|n| (key(1, n), 1)).collect();
     let order = HoldOrder { incarnation: 1, sequence: 1, part: 0, parts: 1 };
     let bytes = message(order, &all);
     let part = HoldPart::new_checked(&bytes).unwrap();
     keeper.heard(millis(1), HERE, &part, |key| key != all[5].0, |key| key == all[7].0);
     assert_eq!(keeper.counts().disbelieved, 1);
-    assert_eq!(keeper.order().map(|order| order.key), Some(all[7].0));
+    assert_eq!(keeper.order().map(|one| one.key), Some(all[7].0));
     assert_eq!((keeper.order(), keeper.entries().count()), (None, 99));
     for (key, _) in &all {
         keeper.installed(millis(2), *key, THERE);
         keeper.installed(millis(2), *key, HERE);
     }
-    let orders: BTreeSet<_> = core::iter::from_fn(|| keeper.order()).map(|one| one.key).collect();
-    assert_eq!(orders.len(), 63, "one was before");
+    let commands: BTreeSet<_> = core::iter::from_fn(|| keeper.order()).map(|one| one.key).collect();
+    assert_eq!(commands.len(), 63, "one was before");
     keeper.uninstalled(all[7].0);
-    let order = keeper.order().unwrap();
-    assert!(order.key == all[7].0 && order.held.is_empty());
+    let command = keeper.order().unwrap();
+    assert!(command.key == all[7].0 && command.held.is_empty());
     keeper.installed(millis(3), all[99].0, HERE);
-    assert_eq!(keeper.order().map(|order| order.key), Some(all[99].0), "there is a place again");
+    assert_eq!(keeper.order().map(|one| one.key), Some(all[99].0), "there is a place again");
 }
 
 #[test]
 fn endpoint_that_is_elsewhere_is_let_go() {
-    let mut keeper = Keeper::default();
+    let mut keeper = HoldResponder::default();
     hear(&mut keeper, millis(1), 1, (0, 1), &[(key(1, 1), 1), (key(1, 2), 1)]);
     while keeper.order().is_some() {}
     keeper.moved(key(1, 1), Some(HERE));
     assert_eq!(keeper.order(), None);
     keeper.moved(key(1, 1), Some(THERE));
     keeper.moved(key(1, 2), None);
-    let orders: Vec<_> = core::iter::from_fn(|| keeper.order()).collect();
-    assert!(orders.len() == 2 && orders.iter().all(|order| order.held.is_empty()));
+    let commands: Vec<_> = core::iter::from_fn(|| keeper.order()).collect();
+    assert!(commands.len() == 2 && commands.iter().all(|command| command.held.is_empty()));
     assert_eq!(held(&keeper), []);
 }
 
@@ -213,8 +213,8 @@ type State = BTreeMap<Key, (u8, u8)>;
 struct World {
     now: Nanos,
     incarnation: u64,
-    teller: Teller,
-    keeper: Keeper,
+    teller: HoldRequester,
+    keeper: HoldResponder,
     is_up: bool,
     next: u64,
     /// Messages on their way: question, and content.
@@ -225,7 +225,7 @@ struct World {
     wanted: BTreeMap<u16, (u8, u8, bool)>,
     /// The newest message: its number, its state if it counts, and the time until which it counts.
     newest: ((u64, u64), State, Nanos),
-    /// State of the data process, and the time at which it was last told.
+    /// State of the data process, and the time of its last command.
     data: BTreeMap<Key, (u8, u8, Nanos)>,
 }
 
@@ -234,8 +234,8 @@ impl World {
         Self {
             now: millis(1_000),
             incarnation: 1,
-            teller: Teller::default(),
-            keeper: Keeper::default(),
+            teller: HoldRequester::default(),
+            keeper: HoldResponder::default(),
             is_up: false,
             next: 1,
             asks: Vec::new(),
@@ -315,7 +315,7 @@ impl World {
             Step::Restart => {
                 self.cut();
                 self.incarnation += 1;
-                self.teller = Teller::default();
+                self.teller = HoldRequester::default();
                 let ports: Vec<_> = self.wanted.keys().copied().collect();
                 ports.into_iter().for_each(|port| self.set(port));
             }
@@ -354,10 +354,10 @@ impl World {
         if self.newest.2 <= now {
             self.newest.1.clear();
         }
-        while let Some(order) = self.keeper.order() {
-            self.data.remove(&order.key);
-            if !order.held.is_empty() {
-                self.data.insert(order.key, (order.held.0, order.stuck.0, now));
+        while let Some(command) = self.keeper.order() {
+            self.data.remove(&command.key);
+            if !command.held.is_empty() {
+                self.data.insert(command.key, (command.held.0, command.stuck.0, now));
             }
         }
         while self.keeper.turn().is_some() {}
@@ -370,8 +370,8 @@ impl World {
         let data: State = self.data.iter().map(|(key, one)| (*key, (one.0, one.1))).collect();
         assert_eq!(data, kept, "data does what is kept");
         assert!(self.is_up || kept.is_empty(), "nothing is held without a session");
-        let told = self.data.values().map(|one| one.2).min().unwrap_or(self.now);
-        assert!(self.now.since(told) < LEASE, "data is told again");
+        let renewed = self.data.values().map(|one| one.2).min().unwrap_or(self.now);
+        assert!(self.now.since(renewed) < LEASE, "data is told again");
     }
 
     fn wanted(&self) -> State {

@@ -8,15 +8,15 @@ use sluice_wire::ipv6;
 use super::said::Said;
 use super::{Intent, Reason};
 use crate::directory::{Found, State};
-use crate::vport::{Claim, Standing};
+use crate::vport::{Claim, Precedence};
 
 /// Returns true if the holder keeps an address that another endpoint uses. A bound address is kept.
 /// A shared address is kept from a port that does not allow it, unless the holder is stale.
 pub(super) fn keeps(holder: &Found, ip: IpAddr, is_allowed: bool) -> bool {
     match holder.claim.standing(ip) {
-        Some(Standing::Bound) => true,
-        Some(Standing::Shared) => !is_allowed && holder.state != State::Stale,
-        Some(Standing::Learned) | None => false,
+        Some(Precedence::Bound) => true,
+        Some(Precedence::Shared) => !is_allowed && holder.state != State::Stale,
+        Some(Precedence::Learned) | None => false,
     }
 }
 
@@ -48,6 +48,6 @@ pub(super) fn check_binding(
         IpAddr::V6(v6) if ipv6::may_have_link_local(claim.key.mac, v6) => true,
         _ => claim.is_bound_with(ip) || allows(ip),
     };
-    let ok = said.uses.is_none_or(own) || claim.ips_of(Standing::Bound).is_empty();
+    let ok = said.uses.is_none_or(own) || claim.ips_of(Precedence::Bound).is_empty();
     if ok { Ok(()) } else { Err(Reason::SpoofedIp) }
 }

@@ -94,16 +94,16 @@ impl Entries {
     }
 
     #[inline]
-    fn home_of(&self, key: Key) -> usize {
+    fn bucket_of(&self, key: Key) -> usize {
         #[expect(clippy::cast_possible_truncation, reason = "masked to the index")]
-        let home = self.hasher.of_key(key) as usize & (self.places.len() - 1);
-        home
+        let bucket = self.hasher.of_key(key) as usize & (self.places.len() - 1);
+        bucket
     }
 
     /// Returns the place of the entry of `key`, or the free one at which the search ends.
     #[inline]
     fn place_of(&self, key: Key) -> Result<usize, usize> {
-        let mut place = self.home_of(key);
+        let mut place = self.bucket_of(key);
         loop {
             match self.places[place] {
                 NIL => return Err(place),
@@ -165,8 +165,8 @@ impl Entries {
                 break;
             }
             // An entry may move back only to a place that its own search passes.
-            let home = self.home_of(self.get(moved).key);
-            if hole.wrapping_sub(home) & mask <= place.wrapping_sub(home) & mask {
+            let bucket = self.bucket_of(self.get(moved).key);
+            if hole.wrapping_sub(bucket) & mask <= place.wrapping_sub(bucket) & mask {
                 self.places[hole] = moved;
                 hole = place;
             }

@@ -342,7 +342,7 @@ fn who_is_bound_shares_what_its_port_allows() {
 }
 
 #[test]
-fn news_is_told_once() {
+fn learner_reports_each_change_once() {
     let (mut learner, house) = learner();
     let none = Claims::default();
     // The claim of the host after each frame, as the table would have it.
@@ -374,7 +374,7 @@ fn news_is_told_once() {
 }
 
 #[test]
-fn an_address_of_two_is_told() {
+fn address_claimed_by_two_endpoints_reports_conflict() {
     use Origin::Learned;
     let claim = arp(2, |arp| arp.sender_ip = v4(1));
     let conflict = Some(Note::Conflict { ip: v4(1).into(), holder: mac(1) });
@@ -407,7 +407,7 @@ fn an_endpoint_has_so_many_addresses() {
 }
 
 #[test]
-fn a_port_and_the_host_have_so_many_endpoints() {
+fn learned_endpoints_limited_per_port_and_per_host() {
     let (mut learner, house) = learner();
     let none = Claims::default();
     let rows = [
@@ -481,7 +481,7 @@ fn who_is_not_heard_of_goes() {
 }
 
 #[test]
-fn a_port_that_goes_down_takes_its_endpoints_along() {
+fn port_down_removes_learned_endpoints_unless_moved() {
     let (mut learner, house) = learner();
     let none = Claims::default();
     for (port, n) in [(1, 1), (1, 2), (1, 3), (2, 4), (3, 5)] {
@@ -563,7 +563,7 @@ proptest! {
 }
 
 #[test]
-fn endpoint_with_addresses_is_asked_before_it_is_given_up() {
+fn endpoint_with_addresses_probed_before_aging_out() {
     let (mut learner, house) = learner();
     let none = Claims::default();
     let ticked = |learner: &mut Learner, ms: u64| {
@@ -590,15 +590,15 @@ fn endpoint_with_addresses_is_asked_before_it_is_given_up() {
 }
 
 #[test]
-fn announcement_is_told_from_a_use_where_another_has_the_address() {
+fn announcement_of_used_address_distinguished_from_plain_use() {
     let holder = found(4, State::Authoritative, 1, Origin::Learned);
     let announced = |bytes: &[u8]| match first_of(&[holder], 1, bytes).unwrap() {
         Observed { intent: Intent::Learned { announced, .. }, note } => (announced, note.is_some()),
         observed => panic!("{observed:?}"),
     };
     let takes = Some(IpAddr::from(v4(4)));
-    let told = arp::Repr::announcement(mac(1), v4(4));
-    let reply = arp::Repr { operation: arp::Operation::REPLY, ..told };
+    let announcement = arp::Repr::announcement(mac(1), v4(4));
+    let reply = arp::Repr { operation: arp::Operation::REPLY, ..announcement };
     let to_all = arp::Repr { target_ip: v4(9), ..reply };
     let to_one = |message| {
         let mut bytes = arp_frame(mac(1), &[], message);
@@ -606,17 +606,17 @@ fn announcement_is_told_from_a_use_where_another_has_the_address() {
         bytes
     };
     let rows = [
-        (arp_frame(mac(1), &[], told), (takes, false), "gratuitous request"),
+        (arp_frame(mac(1), &[], announcement), (takes, false), "gratuitous request"),
         (arp_frame(mac(1), &[], reply), (takes, false), "gratuitous reply"),
         (arp_frame(mac(1), &[], to_all), (takes, false), "reply to all"),
         (arp(1, |arp| arp.sender_ip = v4(4)), (None, true), "question"),
-        (to_one(told), (None, true), "what is told to one machine"),
+        (to_one(announcement), (None, true), "what is told to one machine"),
         (to_one(reply), (None, true), "a reply to one machine"),
     ];
     for (bytes, expected, what) in rows {
         assert_eq!(announced(&bytes), expected, "{what}");
     }
-    let nobody = match first_of(&[], 1, &arp_frame(mac(1), &[], told)).unwrap().intent {
+    let nobody = match first_of(&[], 1, &arp_frame(mac(1), &[], announcement)).unwrap().intent {
         Intent::Learned { announced, .. } => announced,
         intent => panic!("{intent:?}"),
     };
@@ -624,7 +624,7 @@ fn announcement_is_told_from_a_use_where_another_has_the_address() {
 }
 
 #[test]
-fn first_use_after_a_probe_that_nobody_answered_is_an_announcement() {
+fn first_use_after_unanswered_probe_counts_as_announcement() {
     let ip = IpAddr::from(v4(4));
     let claims = Claims(vec![found(4, State::Authoritative, 1, Origin::Learned)]);
     let probe = arp_frame(mac(1), &[], arp::Repr::probe(mac(1), v4(4)));

@@ -163,7 +163,7 @@ fn a_restart_is_another_life() {
 }
 
 #[test]
-fn both_sides_of_a_partition_find_each_other_again() {
+fn partition_healed_both_sides_mark_members_up() {
     let mut net = Net::new(6, 5);
     net.run(2_000);
     for left in 0..3 {
@@ -183,7 +183,7 @@ fn both_sides_of_a_partition_find_each_other_again() {
 }
 
 #[test]
-fn lost_datagrams_and_a_cable_that_works_one_way_declare_nobody_dead() {
+fn loss_and_one_way_link_keep_members_up() {
     for seed in 0..5 {
         let mut net = Net::new(5, seed);
         net.run(2_000);
@@ -207,7 +207,7 @@ fn the_same_seed_gives_the_same_run() {
 }
 
 #[test]
-fn what_is_no_message_is_counted_and_changes_nothing() {
+fn malformed_datagram_counted_membership_unchanged() {
     let mut net = Net::new(3, 6);
     net.run(2_000);
     let mut random = Prng::new(1);
@@ -253,7 +253,7 @@ fn life(host: u16, incarnation: u64, round: u32) -> Life {
 }
 
 #[test]
-fn nobody_speaks_in_anothers_name_or_in_a_life_that_was_not_shown() {
+fn forged_member_or_unproven_incarnation_message_refused() {
     let mut net = Net::new(4, 8);
     net.run(2_000);
     let (victim, liar) = (HostId(2), HostId(1));
@@ -330,7 +330,7 @@ fn a_member_that_lies_of_another_is_contradicted() {
 }
 
 #[test]
-fn a_host_that_sends_without_end_is_not_answered_without_end() {
+fn announce_flood_from_member_answered_within_limit() {
     let mut net = Net::new(3, 8);
     net.run(2_000);
     net.collect(HostId(0));
@@ -345,7 +345,7 @@ fn a_host_that_sends_without_end_is_not_answered_without_end() {
 }
 
 #[test]
-fn whoever_begins_another_life_is_believed_when_it_has_shown_it() {
+fn new_incarnation_believed_only_after_proof() {
     let mut net = Net::new(4, 8);
     net.run(2_000);
     let now = net.now;

@@ -15,12 +15,12 @@ use crate::vport::Key;
 
 /// Last host of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Departed {
+pub(super) struct Tombstone {
     pub(super) from: HostId,
     moves: u32,
 }
 
-impl Departed {
+impl Tombstone {
     /// Returns the moves of the next claim, if `owner` makes it.
     pub(super) fn moves_at(self, owner: HostId) -> u32 {
         let moves = self.moves + u32::from(owner != self.from);
@@ -32,7 +32,7 @@ impl Departed {
 #[derive(Debug, Default)]
 pub(super) struct AllDeparted {
     max: usize,
-    by_key: BTreeMap<Key, (Departed, u64)>,
+    by_key: BTreeMap<Key, (Tombstone, u64)>,
     /// Endpoints in the order in which they departed.
     by_age: BTreeMap<u64, Key>,
     next: u64,
@@ -43,7 +43,7 @@ impl AllDeparted {
         Self { max, ..Self::default() }
     }
 
-    pub(super) fn get(&self, key: Key) -> Option<Departed> {
+    pub(super) fn get(&self, key: Key) -> Option<Tombstone> {
         self.by_key.get(&key).map(|(departed, _)| *departed)
     }
 
@@ -54,13 +54,13 @@ impl AllDeparted {
         {
             self.by_key.remove(&first);
         }
-        let departed = Departed { from, moves: moves.min(LEAP_MAX) };
+        let departed = Tombstone { from, moves: moves.min(LEAP_MAX) };
         self.by_key.insert(key, (departed, self.next));
         self.by_age.insert(self.next, key);
         self.next += 1;
     }
 
-    pub(super) fn take(&mut self, key: Key) -> Option<Departed> {
+    pub(super) fn take(&mut self, key: Key) -> Option<Tombstone> {
         let (departed, age) = self.by_key.remove(&key)?;
         self.by_age.remove(&age);
         Some(departed)

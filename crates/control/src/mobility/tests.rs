@@ -116,7 +116,7 @@ fn a_stale_host_s_claim_stands_against_nothing() {
 }
 
 #[test]
-fn the_sixth_move_in_180_s_freezes_with_one_alarm() {
+fn sixth_move_in_window_freezes_with_one_alarm() {
     let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
     rig.flap(seconds(1)).unwrap();
     rig.flap(seconds(2)).unwrap();
@@ -133,7 +133,7 @@ fn the_sixth_move_in_180_s_freezes_with_one_alarm() {
 /// An endpoint that is at one place after the other moves on; an endpoint that is at two at once is
 /// frozen.
 #[test]
-fn only_moves_in_a_row_freeze_unless_it_is_said_otherwise() {
+fn mac_moves_freeze_by_default_only_when_rapid() {
     let there = |limits| {
         let mut rig = Rig::of(limits);
         rig.announce(Nanos::ZERO, ME, &claim(1, Origin::Learned, 0));
@@ -155,15 +155,15 @@ fn only_moves_in_a_row_freeze_unless_it_is_said_otherwise() {
     }
     // The endpoint is reported, once.
     let mut rig = there(Limits::default());
-    let mut told = 0;
+    let mut reports = 0;
     for step in 1..50 {
         let theirs = claim(9, Origin::Learned, 2 * step - 1);
         let now = seconds(u64::from(2 * step));
         let change = rig.table.claim(now, OTHER, &theirs).unwrap();
-        told += u32::from(rig.mobility.record(now, &change, Why::Announced));
+        reports += u32::from(rig.mobility.record(now, &change, Why::Announced));
         rig.learn(now.after(seconds(1)), &claim(1, Origin::Learned, 0)).unwrap();
     }
-    assert_eq!(told, 1);
+    assert_eq!(reports, 1);
     // No number of moves is too many.
     let mut rig = there(Limits { moves: 0, often: Often::Freeze, ..Limits::default() });
     for _ in 1..100 {
@@ -173,7 +173,7 @@ fn only_moves_in_a_row_freeze_unless_it_is_said_otherwise() {
 }
 
 #[test]
-fn five_moves_in_the_window_are_no_reason_however_often() {
+fn five_moves_in_window_never_freeze() {
     let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
     for step in 0..20 {
         rig.flap(seconds(step * 90)).unwrap();
@@ -204,7 +204,7 @@ fn an_operator_or_configuration_ends_a_freeze() {
 }
 
 #[test]
-fn a_refresh_is_no_move_and_passes_a_freeze() {
+fn claim_refresh_is_no_move_passes_freeze() {
     let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
     for step in 0..100 {
         rig.learn(seconds(step), &claim(1, Origin::Learned, 0)).unwrap();
@@ -217,7 +217,7 @@ fn a_refresh_is_no_move_and_passes_a_freeze() {
 }
 
 #[test]
-fn history_tells_when_from_where_to_where_and_why() {
+fn move_history_lists_time_source_destination_reason() {
     let mut rig = Rig::with(&[(ME, claim(1, Origin::Learned, 0))]);
     rig.announce(seconds(1), OTHER, &claim(9, Origin::Learned, 1));
     rig.table.set_owner(seconds(2), OTHER, OwnerState::Stale, |change| {

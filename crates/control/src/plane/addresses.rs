@@ -18,7 +18,7 @@
 //! at once.
 //!
 //! An announcement never takes an address from a binding. An address that a bound endpoint
-//! **shares** ([`Standing::Shared`]) moves as a learned one does, and goes when its link is down.
+//! **shares** ([`Precedence::Shared`]) moves as a learned one does, and goes when its link is down.
 //! When an address leaves another claim, the best remaining claim gets the higher sequence, so that
 //! a claim with a low sequence does not stay so.
 //!
@@ -43,14 +43,14 @@ use sluice_wire::fabric::{AskedFor, OWNER_SIZE_MAX, Topic};
 use super::Plane;
 use super::agenda::Agenda;
 use super::ask;
-use super::surface::{Command, Event, Way};
+use super::surface::{Command, Event, Location};
 use crate::directory::Places;
 use crate::frame::Frame;
 use crate::learn;
 use crate::recent::{Mark, Recent};
 use crate::rpc::Failure;
 use crate::table::{Change, OwnerState, Vport};
-use crate::vport::{Claim, IP_SEQUENCE_FIRST, IP_SEQUENCE_SHARED, Ips, Key, Standing};
+use crate::vport::{Claim, IP_SEQUENCE_FIRST, IP_SEQUENCE_SHARED, Ips, Key, Precedence};
 
 /// Time for an endpoint to answer: as long as a prober waits (RFC 4861 clause 10, RETRANS_TIMER).
 const ANSWER_MAX: Nanos = Nanos::from_millis(1_000);
@@ -65,7 +65,7 @@ const TOLD_MAX: u32 = 1 << 12;
 
 /// Own addresses that another endpoint may have, and addresses that were confirmed.
 #[derive(Debug)]
-pub(super) struct Doubts {
+pub(super) struct AddressConflicts {
     /// Times of the next question or decision.
     due: Agenda<(Key, IpAddr)>,
     /// Times until which an answer counts.
@@ -75,7 +75,7 @@ pub(super) struct Doubts {
     told: Recent,
 }
 
-impl Doubts {
+impl AddressConflicts {
     pub(super) fn new(confirmed_life: Nanos, seed: u64) -> Self {
         let confirmed = Recent::new(CONFIRMED_MAX, confirmed_life, seed);
         let told = Recent::new(TOLD_MAX, ASK_AGAIN, seed);
@@ -163,7 +163,7 @@ impl Plane {
         if claim.ips.set(ip, shared).is_err() {
             // The new address replaces another one: without it, the old holder would keep the
             // address.
-            let first = claim.ips_of(Standing::Shared).iter().next().filter(|_| announced);
+            let first = claim.ips_of(Precedence::Shared).iter().next().filter(|_| announced);
             let Some(first) = first else {
                 return self.outbox.event(Event::TooManyIps(key, ip));
             };
@@ -180,7 +180,7 @@ impl Plane {
     /// addresses stay.
     pub(super) fn with_shared(&self, port: PortId, key: Key, mut bound: Ips) -> Ips {
         let there = self.own_claim(key).filter(|claim| claim.port == port);
-        let shared = there.map(|claim| claim.ips_of(Standing::Shared)).unwrap_or_default();
+        let shared = there.map(|claim| claim.ips_of(Precedence::Shared)).unwrap_or_default();
         let is_kept = |ip| self.nets.is_up(port) && self.nets.allows(port, ip);
         for (ip, sequence) in shared.with_sequences().filter(|(ip, _)| is_kept(*ip)) {
             if !bound.contains(ip) {
@@ -244,7 +244,7 @@ impl Plane {
         let Some(claim) = self.own_claim(key) else { return };
         if self.outbox.has_room() {
             self.outbox.counts.announced += 1;
-            let (from, frame) = (Way::Port(claim.port), ask::announcement(key.mac, ip));
+            let (from, frame) = (Location::Port(claim.port), ask::announcement(key.mac, ip));
             self.outbox.command(Command::Flood { vni: key.vni, from, frame });
         }
     }
@@ -330,7 +330,7 @@ impl Plane {
     }
 
     /// Asks own endpoints that are in doubt, and removes the addresses of silent ones.
-    pub(super) fn settle_doubts(&mut self, now: Nanos) {
+    pub(super) fn resolve_conflicts(&mut self, now: Nanos) {
         while let Some((key, ip)) = self.doubts.due.due(now) {
             let until = self.doubts.until.get(&(key, ip)).copied().unwrap_or(now);
             if now >= until {
@@ -349,7 +349,11 @@ impl Plane {
         if self.outbox.has_room() {
             self.outbox.counts.probed += 1;
             let frame = ask::to_endpoint(key.mac, ip);
-            self.outbox.command(Command::Send { vni: key.vni, to: Way::Port(claim.port), frame });
+            self.outbox.command(Command::Send {
+                vni: key.vni,
+                to: Location::Port(claim.port),
+                frame,
+            });
         }
     }
 

@@ -9,9 +9,9 @@
 //!
 //! A binding is **later** if it was taken over ([`Plane::take`]): its MAC has more moves, its
 //! addresses have higher sequences than a first binding. A host that adds a port takes over no
-//! binding of another host, unless told to ([`Plane::bound_elsewhere`], [`Plane::next_taking`]). So
-//! two bindings of which neither is later were configured while their hosts did not know each
-//! other.
+//! binding of another host, unless it is commanded to ([`Plane::bound_elsewhere`],
+//! [`Plane::next_taking`]). So two bindings of which neither is later were configured while their
+//! hosts did not know each other.
 //!
 //! The number of the taking is part of the claim, so that it is known after a restart of either
 //! host. An endpoint that lost its last address is bound no more: without any it could use all
@@ -28,7 +28,7 @@ use super::surface::{Command, Event};
 use crate::directory::Places as _;
 use crate::mobility::Why;
 use crate::table::{Change, OwnerState, Vport};
-use crate::vport::{Claim, IP_SEQUENCE_DOWN, IP_SEQUENCE_FIRST, Ips, Key, Origin, Standing};
+use crate::vport::{Claim, IP_SEQUENCE_DOWN, IP_SEQUENCE_FIRST, Ips, Key, Origin, Precedence};
 
 /// A binding of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct BoundAt {
 
 /// Two bindings of the same MAC or address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rivals {
+pub struct BindingConflicts {
     /// The binding that all hosts follow.
     pub first: BoundAt,
     /// The other one.
@@ -106,7 +106,7 @@ impl Plane {
         let bound = self.bound_ips(port, key, &ips);
         let ips = self.with_shared(port, key, bound);
         let wanted = Claim { key, port, ips, origin: Origin::Bound, moves: 0 };
-        // What is bound elsewhere is not outbid by saying the same here.
+        // A binding elsewhere is not outbid by the same binding here.
         let moves = if self.table.claims(key).any(|vport| self.is_rival(&vport)) {
             self.own_claim(key).map_or(0, |claim| claim.moves)
         } else {
@@ -177,16 +177,16 @@ impl Plane {
     /// Returns the bindings that two hosts have: MACs at any two, and addresses of this host's
     /// bindings.
     #[must_use]
-    pub fn rivals(&self) -> Vec<Rivals> {
+    pub fn rivals(&self) -> Vec<BindingConflicts> {
         let mut all = Vec::new();
         for key in self.table.contested() {
             let mut bound = self.table.claims(key).filter(is_bound);
             let Some(first) = bound.next() else { continue };
             let first = at(&first, None);
-            all.extend(bound.map(|second| Rivals { first, second: at(&second, None) }));
+            all.extend(bound.map(|second| BindingConflicts { first, second: at(&second, None) }));
         }
         for own in self.table.claims_of(self.own).filter(|own| own.origin == Origin::Bound) {
-            for ip in own.ips_of(Standing::Bound).iter() {
+            for ip in own.ips_of(Precedence::Bound).iter() {
                 let bound = self.bound_with(&own.key, ip);
                 let best = self.table.find_ip(own.key.vni, ip);
                 let Some(first) = best.filter(|_| bound.iter().any(|v| v.claim.key == own.key))
@@ -195,7 +195,9 @@ impl Plane {
                 };
                 let others = bound.iter().filter(|vport| vport.claim.key != first.claim.key);
                 let first = at(&first, Some(ip));
-                all.extend(others.map(|second| Rivals { first, second: at(second, Some(ip)) }));
+                all.extend(
+                    others.map(|second| BindingConflicts { first, second: at(second, Some(ip)) }),
+                );
             }
         }
         all
@@ -259,7 +261,7 @@ impl Plane {
         self.outbox.event(Event::BindingTaken { key, ip, to });
         let is_left = ip.is_some_and(|ip| {
             ips.remove(ip);
-            !Claim { ips, ..*own }.ips_of(Standing::Bound).is_empty()
+            !Claim { ips, ..*own }.ips_of(Precedence::Bound).is_empty()
         });
         let ended = Ended { port, key, ip: ip.filter(|_| is_left) };
         self.ended.push(ended);

@@ -1,23 +1,27 @@
 //! Consequences of changes of the table.
 //!
 //! Every change of the table comes through [`Plane::follow`] or, where one call makes several,
-//! [`Plane::follow_all`]: the negative cache, wanted endpoints, the forwarding table, the history
-//! of moves and the own claims follow it, the own claims last of all.
+//! [`Plane::follow_all`]: the negative cache, wanted endpoints, the forwarding table (FDB), the
+//! history of moves and the own claims follow it, the own claims last of all.
 
 use core::slice;
 
 use sluice_base::{HostId, Nanos, PortId, Vni};
 
 use super::Plane;
-use super::surface::{Command, End, Event, Full, Way};
+use super::surface::{Command, End, Event, Full, Location};
 use super::tunnels::{Flow, Turn};
 use crate::mobility::{Refusal, Why};
 use crate::table::{Change, Holder};
 use crate::vport::{Claim, Key, Origin};
 
 impl Plane {
-    pub(super) fn way_to(&self, holder: Holder) -> Way {
-        if holder.owner == self.own { Way::Port(holder.port) } else { Way::Host(holder.owner) }
+    pub(super) fn way_to(&self, holder: Holder) -> Location {
+        if holder.owner == self.own {
+            Location::Port(holder.port)
+        } else {
+            Location::Host(holder.owner)
+        }
     }
 
     /// Follows a change of the table.
@@ -57,11 +61,11 @@ impl Plane {
         let key = change.key;
         if let Some(holder) = change.after {
             self.policer.known(key.vni, key.mac);
-            let way = self.way_to(holder);
+            let location = self.way_to(holder);
             let wanted = self.wanted.remove(key);
-            let repoint = self.chip.way(key).is_some_and(|there| there != way);
+            let repoint = self.fdb.way(key).is_some_and(|there| there != location);
             if wanted || repoint {
-                self.install(now, key, way);
+                self.install(now, key, location);
             }
         } else {
             self.uninstall(now, key, End::Withdrawn);
@@ -116,27 +120,27 @@ impl Plane {
     }
 
     /// Installs an endpoint in the forwarding table, or moves it there.
-    pub(super) fn install(&mut self, now: Nanos, key: Key, way: Way) {
-        let before = self.chip.way(key);
+    pub(super) fn install(&mut self, now: Nanos, key: Key, location: Location) {
+        let before = self.fdb.way(key);
         if before.is_none() && !self.outbox.has_room() {
             return;
         }
-        if before != Some(way) {
+        if before != Some(location) {
             // The old entry goes first, or it might be evicted to make room for itself.
-            if let Some(before) = self.chip.remove(key) {
+            if let Some(before) = self.fdb.remove(key) {
                 self.flow_ended(now, key, before, End::Moved);
             }
-            self.make_flow_room(now, way);
-            self.flow_made(now, key, way);
+            self.make_flow_room(now, location);
+            self.flow_made(now, key, location);
         }
-        self.chip.put(now, key, way);
-        self.outbox.command(Command::Install { vni: key.vni, mac: key.mac, to: way });
+        self.fdb.put(now, key, location);
+        self.outbox.command(Command::Install { vni: key.vni, mac: key.mac, to: location });
     }
 
     /// Evicts the least recently used endpoint if there are as many as may be.
-    pub(super) fn make_flow_room(&mut self, now: Nanos, way: Way) {
-        let Some(key) = self.chip.in_the_way(way) else { return };
-        if let Way::Host(_) = way {
+    pub(super) fn make_flow_room(&mut self, now: Nanos, location: Location) {
+        let Some(key) = self.fdb.in_the_way(location) else { return };
+        if let Location::Host(_) = location {
             self.outbox.counts.flows_evicted += 1;
             self.outbox.event(Event::Full(Full::Flows));
         }
@@ -145,14 +149,15 @@ impl Plane {
 
     /// Takes an endpoint out of the forwarding table, if it is there.
     pub(super) fn uninstall(&mut self, now: Nanos, key: Key, end: End) {
-        let Some(way) = self.chip.remove(key) else { return };
+        let Some(location) = self.fdb.remove(key) else { return };
         self.outbox.command(Command::Remove { vni: key.vni, mac: key.mac });
-        self.flow_ended(now, key, way, end);
+        self.flow_ended(now, key, location, end);
     }
 
-    /// Notes that an endpoint is installed. A way to another host is a flow, and needs its tunnel.
-    pub(super) fn flow_made(&mut self, now: Nanos, key: Key, way: Way) {
-        if let Way::Host(host) = way {
+    /// Notes that an endpoint is installed. A location at another host is a flow, and needs its
+    /// tunnel.
+    pub(super) fn flow_made(&mut self, now: Nanos, key: Key, location: Location) {
+        if let Location::Host(host) = location {
             let turn = self.tunnels.flow_made(now, host, Flow::Encap);
             self.turn(turn, host);
             self.outbox.event(Event::FlowMade(key, host));
@@ -160,8 +165,8 @@ impl Plane {
         }
     }
 
-    pub(super) fn flow_ended(&mut self, now: Nanos, key: Key, way: Way, end: End) {
-        if let Way::Host(host) = way {
+    pub(super) fn flow_ended(&mut self, now: Nanos, key: Key, location: Location, end: End) {
+        if let Location::Host(host) = location {
             self.tunnels.flow_ended(now, host, Flow::Encap);
             self.outbox.event(Event::FlowEnded(key, host, end));
             self.keeper.uninstalled(key);

@@ -8,7 +8,7 @@ use sluice_base::{HostId, Nanos, PortId};
 use sluice_wire::fabric::{HOLD_PARTS_MAX, Held, HoldOrder, HoldPart, HoldWriter, Topic};
 
 use super::Plane;
-use super::surface::{Command, Event, Kind, Way};
+use super::surface::{Command, Event, Kind, Location};
 use crate::hold::{ANSWER_MAX, Answered, Entry, Port, Receiver, Turn};
 use crate::rpc::Failure;
 use crate::table::Change;
@@ -17,7 +17,7 @@ use crate::vport::Key;
 impl Plane {
     /// Sets the state of an own port as a receiver, and the hosts that send to it. The members
     /// among them hear of it with the next writes. The data process repeats the state after
-    /// [`Self::chip_lost`].
+    /// [`Self::fdb_lost`].
     pub fn receiver(
         &mut self,
         now: Nanos,
@@ -64,7 +64,7 @@ impl Plane {
         for port in self.teller.forget_ports(now) {
             self.outbox.event(Event::Restored(port));
         }
-        self.keeper.chip_lost();
+        self.keeper.fdb_lost();
     }
 
     /// Follows a change of the table.
@@ -163,14 +163,14 @@ impl Plane {
     pub(super) fn hear_hold(&mut self, now: Nanos, host: HostId, ticket: u64, body: &[u8]) {
         let answer = match HoldPart::new_checked(body) {
             Ok(part) => {
-                let Self { keeper, nets, peers, table, chip, .. } = self;
+                let Self { keeper, nets, peers, table, fdb, .. } = self;
                 let vnets = peers.get(host).map_or(&[][..], |peer| &peer.vnets);
                 // A member may speak for its own endpoints, in networks that both have.
                 let believes = |key: Key| {
                     let owner = table.holder(key).map(|(holder, _)| holder.owner);
                     nets.is_local(key.vni) && vnets.contains(&key.vni) && owner == Some(host)
                 };
-                let installed = |key: Key| chip.way(key) == Some(Way::Host(host));
+                let installed = |key: Key| fdb.way(key) == Some(Location::Host(host));
                 keeper.heard(now, host, &part, believes, installed);
                 Ok(&[][..])
             }
@@ -181,8 +181,8 @@ impl Plane {
 
     /// Renews and ends the holds that others ask for.
     pub(super) fn keep_holds(&mut self, now: Nanos) {
-        let Self { keeper, chip, outbox, .. } = self;
-        keeper.advance(now, |key, host| chip.way(key) == Some(Way::Host(host)));
+        let Self { keeper, fdb, outbox, .. } = self;
+        keeper.advance(now, |key, host| fdb.way(key) == Some(Location::Host(host)));
         while let Some(turn) = keeper.turn() {
             outbox.event(match turn {
                 Turn::Begun(key, host) => Event::HoldBegun(key, host),
@@ -193,9 +193,9 @@ impl Plane {
 
     /// Returns the next [`Command::Hold`]: these wait for no other command.
     pub fn urgent_command(&mut self) -> Option<Command> {
-        self.keeper.order().map(|order| {
-            let (Key { vni, mac }, host) = (order.key, order.host);
-            Command::Hold { vni, mac, host, held: order.held, stuck: order.stuck }
+        self.keeper.order().map(|command| {
+            let (Key { vni, mac }, host) = (command.key, command.host);
+            Command::Hold { vni, mac, host, held: command.held, stuck: command.stuck }
         })
     }
 

@@ -66,7 +66,7 @@ impl Plane {
     }
 
     /// Removes a host of the fabric: its claims are forgotten, at once as far as they are in the
-    /// forwarding table and in steps otherwise. Its connection is to be closed.
+    /// forwarding table (FDB) and in steps otherwise. Its connection is to be closed.
     pub fn remove_host(&mut self, now: Nanos, host: HostId) {
         let now = self.clock.at(now);
         self.drop_host(now, host);

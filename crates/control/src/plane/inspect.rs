@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 
 use super::Plane;
-use super::surface::{Counts, HostInfo, TunnelInfo, VportInfo, Way};
+use super::surface::{Counts, HostInfo, Location, TunnelInfo, VportInfo};
 use crate::directory::{Places, State};
 use crate::punt::{Cause, Refused};
 use crate::session::Session;
@@ -35,7 +35,7 @@ impl Plane {
         Some(VportInfo {
             vport,
             state,
-            installed: self.chip.way(key).zip(self.chip.used_at(key)),
+            installed: self.fdb.way(key).zip(self.fdb.used_at(key)),
             frozen_until: self.mobility.frozen_until(now, key),
             moves_often: self.mobility.moves_often(key),
             history: self.mobility.history(key).collect(),
@@ -91,16 +91,16 @@ impl Plane {
         self.tunnels.iter()
     }
 
-    /// Iterates over the installed endpoints, in order, each with its way and its last use.
+    /// Iterates over the installed endpoints, in order, each with its location and its last use.
     /// Endpoints behind hosts are the encap flows.
-    pub fn installed(&self) -> impl Iterator<Item = (Key, Way, Nanos)> + '_ {
-        self.chip.iter()
+    pub fn installed(&self) -> impl Iterator<Item = (Key, Location, Nanos)> + '_ {
+        self.fdb.iter()
     }
 
     /// Number of encap flows.
     #[must_use]
     pub fn flow_count(&self) -> usize {
-        self.chip.flow_count()
+        self.fdb.flow_count()
     }
 
     /// Iterates over the decap flows, by host, each with the time until which it is kept.

@@ -22,7 +22,7 @@ const STEP_GAP: Nanos = Nanos::from_millis(1_000);
 
 /// State of this host's own lives.
 #[derive(Debug, Default)]
-pub(super) struct Lives {
+pub(super) struct Incarnations {
     /// The latest incarnation that a member knows, if it is later than the present one.
     outdone: Option<u64>,
     /// Time of the last step.
@@ -60,7 +60,7 @@ impl Plane {
             incarnation > self.publisher.incarnation(),
             "a life that is over does not come back"
         );
-        self.lives = Lives { outdone: None, stepped: Some(now) };
+        self.lives = Incarnations { outdone: None, stepped: Some(now) };
         self.publisher.reincarnate(incarnation);
         self.liveness.reincarnate(now, incarnation);
         self.peers.close_all();

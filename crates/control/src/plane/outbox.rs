@@ -2,9 +2,9 @@
 //!
 //! Commands keep their order. Frames to send and new installs may be given up when the caller does
 //! not take commands, because both are tried again when they are needed. A command that corrects
-//! the forwarding table is never given up; there are at most a few of these for each installed
-//! endpoint. A frame of a tenant that is given up is counted at its ingress port, and the count is
-//! reported after all other commands.
+//! the forwarding table (FDB) is never given up; there are at most a few of these for each
+//! installed endpoint. A frame of a tenant that is given up is counted at its ingress port, and the
+//! count is reported after all other commands.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

@@ -27,7 +27,7 @@ use sluice_base::{HostId, Nanos, Vni};
 
 use super::agenda::Agenda;
 use super::surface::{Health, Kind};
-use crate::bridge::Aside;
+use crate::bridge::RefusedClaims;
 use crate::publisher::Publisher;
 use crate::session::Session;
 
@@ -37,7 +37,7 @@ pub(super) struct Peer {
     pub(super) kind: Kind,
     pub(super) vnets: Vec<Vni>,
     /// Claims of the host that are not believed.
-    pub(super) aside: Aside,
+    pub(super) aside: RefusedClaims,
     /// The session; `None` for a foreign host.
     pub(super) session: Option<Session>,
     /// True if the session was up when it was last looked at.
@@ -55,7 +55,7 @@ impl Peer {
         Self {
             kind,
             vnets,
-            aside: Aside::default(),
+            aside: RefusedClaims::default(),
             session,
             was_up: false,
             lost_at: None,

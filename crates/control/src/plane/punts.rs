@@ -22,7 +22,7 @@
 //! **An unknown destination** is remembered as wanted for as long as the policer refuses to look
 //! for it again. A claim for it meanwhile installs it at once; without one, the frames that wait
 //! are rejected. The switch has a time-out of its own, shorter than that, so that a rejection finds
-//! frames only if the switch was told to wait longer.
+//! frames only if the switch is configured to wait longer.
 //!
 //! **Frames of other hosts** are served by the ports of this host and by nothing else: a frame from
 //! the underlay never goes back there. All other hosts together are one more port to the policer
@@ -35,7 +35,7 @@ use sluice_wire::icmpv6;
 
 use super::Plane;
 use super::ask;
-use super::surface::{Command, Event, Full, Kind, PuntFrom, Way};
+use super::surface::{Command, Event, Full, Kind, Location, PuntFrom};
 use crate::bridge::View;
 use crate::directory::{Directory, Found, Places, State};
 use crate::frame::{Body, Frame};
@@ -197,7 +197,7 @@ impl Plane {
     fn serve(&mut self, punt: &Punt<'_>, cause: Cause, frame: &Frame<'_>) {
         match cause {
             Cause::Miss | Cause::Unresolved => self.find(punt, frame),
-            Cause::NewSource | Cause::Moved => self.settle_source(punt, frame.src),
+            Cause::NewSource | Cause::Moved => self.learn_source(punt, frame.src),
             Cause::Arp | Cause::Nd | Cause::Snooped => {
                 self.asked_alone(punt.now, punt.vni, frame);
                 // A frame of another host was forwarded there and here.
@@ -208,8 +208,8 @@ impl Plane {
         }
     }
 
-    /// Installs a source of an own port that the forwarding table misses.
-    fn settle_source(&mut self, punt: &Punt<'_>, src: Mac) {
+    /// Installs a source of an own port that the forwarding table (FDB) misses.
+    fn learn_source(&mut self, punt: &Punt<'_>, src: Mac) {
         let key = Key { vni: punt.vni, mac: src };
         let here = punt.host.is_none()
             && self
@@ -217,7 +217,7 @@ impl Plane {
                 .holder(key)
                 .is_some_and(|(holder, _)| holder.owner == self.own && holder.port == punt.port);
         if here {
-            self.install(punt.now, key, Way::Port(punt.port));
+            self.install(punt.now, key, Location::Port(punt.port));
         }
     }
 
@@ -230,13 +230,13 @@ impl Plane {
         let Some((holder, _)) = self.table.holder(key) else {
             return self.want(punt, key, frame);
         };
-        let way = self.way_to(holder);
-        if punt.host.is_some() && matches!(way, Way::Host(_)) {
+        let location = self.way_to(holder);
+        if punt.host.is_some() && matches!(location, Location::Host(_)) {
             // The switch drops it under `split_horizon`. Frames of own ports may wait behind it.
             self.outbox.counts.misdirected += 1;
         }
         self.table.used(punt.now, key, 1);
-        self.install(punt.now, key, way);
+        self.install(punt.now, key, location);
     }
 
     /// Remembers a destination that no host claims as wanted, and asks for it.
@@ -257,7 +257,7 @@ impl Plane {
         let confirmed = |key, ip| self.doubts.is_confirmed(now, key, ip);
         let view = View { table: &self.table, me: self.own, confirmed };
         let Ok(asked) = self.resolver.ask(now, punt.port, punt.vni, &asks, &view) else { return };
-        let from = punt.host.map_or(Way::Port(punt.port), Way::Host);
+        let from = punt.host.map_or(Location::Port(punt.port), Location::Host);
         match asked {
             // Another endpoint has its address by now: the sender hears so, from this host or from
             // the endpoint itself.
@@ -269,8 +269,8 @@ impl Plane {
                 }
             }
             Action::Forward(found) => {
-                let is_told = self.take_to_endpoint(punt, &question, &asks, &found);
-                self.outbox.counts.told += u64::from(is_told);
+                let is_sent = self.take_to_endpoint(punt, &question, &asks, &found);
+                self.outbox.counts.told += u64::from(is_sent);
             }
             Action::Flood(_) => {
                 self.outbox.counts.asked += 1;
@@ -300,7 +300,7 @@ impl Plane {
             }
             Action::Answer(made) if self.outbox.has_room() => {
                 let frame = made.as_slice().to_vec();
-                self.outbox.command(Command::Send { vni, to: Way::Port(port), frame });
+                self.outbox.command(Command::Send { vni, to: Location::Port(port), frame });
             }
             Action::Answer(_) => self.outbox.refuse(port, DropReason::PuntLimit, head.len()),
             Action::Forward(found) => {
@@ -312,7 +312,7 @@ impl Plane {
     }
 
     /// Forwards a question or probe to the endpoint that has the address, which answers it itself.
-    /// False if there is no room for it, or no way.
+    /// False if there is no room for it, or no location to send it to.
     fn take_to_endpoint(
         &mut self,
         punt: &Punt<'_>,
@@ -321,15 +321,15 @@ impl Plane {
         found: &Found,
     ) -> bool {
         let to = match found.state {
-            State::Own => Way::Port(found.claim.port),
-            _ if punt.host.is_none() => Way::Host(found.owner),
+            State::Own => Location::Port(found.claim.port),
+            _ if punt.host.is_none() => Location::Host(found.owner),
             // A frame from the underlay never goes back there.
             _ => return false,
         };
         if let Some(ip) = frame.asks_for() {
             match to {
-                Way::Port(_) => self.doubt(punt.now, found.claim.key, ip, true),
-                Way::Host(host) => self.tell_owner(punt.now, host, found.claim.key, ip),
+                Location::Port(_) => self.doubt(punt.now, found.claim.key, ip, true),
+                Location::Host(host) => self.tell_owner(punt.now, host, found.claim.key, ip),
             }
         }
         if !self.outbox.has_room() {
@@ -344,7 +344,7 @@ impl Plane {
         let &Punt { vni, port, head, .. } = punt;
         if self.outbox.has_room() {
             self.outbox.counts.flooded += 1;
-            let (from, frame) = (Way::Port(port), head.to_vec());
+            let (from, frame) = (Location::Port(port), head.to_vec());
             self.outbox.command(Command::Flood { vni, from, frame });
         } else {
             self.outbox.refuse(port, DropReason::PuntLimit, head.len());
@@ -357,7 +357,7 @@ impl Plane {
     pub fn used(&mut self, now: Nanos, vni: Vni, mac: Mac) {
         let now = self.clock.at(now);
         let key = Key { vni, mac };
-        if self.chip.touch(now, key) {
+        if self.fdb.touch(now, key) {
             self.table.used(now, key, 1);
         }
         let is_own = self.own_claim(key).is_some_and(|claim| claim.origin != Origin::Bound);

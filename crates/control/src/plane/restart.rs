@@ -1,8 +1,8 @@
 //! Starts and ends: a new switch, a new plane beside a running switch, and the departure of the
 //! host.
 //!
-//! A switch without a control plane forwards with its last tables. The next plane is told of their
-//! entries ([`Plane::adopt`]) and leaves them as they are, because frames are on their way. An
+//! A switch without a control plane forwards with its last tables. The next plane receives their
+//! entries ([`Plane::adopt`]) and leaves them as they are, because frames are in flight. An
 //! endpoint at an own port is claimed again at once, or every other host would hear that it is
 //! gone. An endpoint elsewhere is confirmed by the incoming claims of its host. An entry that no
 //! claim has confirmed after a generous time is taken out, and misses if it is used.
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use sluice_base::{Mac, Nanos, PortId, Vni};
 
 use super::Plane;
-use super::surface::{End, Event, Way};
+use super::surface::{End, Event, Location};
 use crate::vport::Key;
 
 /// Time for which an adopted entry may wait for its confirmation: several times what it takes to
@@ -23,15 +23,16 @@ const ADOPTED_LIFE: Nanos = Nanos::from_millis(15_000);
 const HEAD: [u8; 14] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x88, 0xb5];
 
 impl Plane {
-    /// Notes that the switch is new and its forwarding table empty, or that the switch is gone.
-    pub fn chip_lost(&mut self, now: Nanos) {
+    /// Notes that the switch is new and its forwarding table (FDB) is empty, or that the switch is
+    /// gone.
+    pub fn fdb_lost(&mut self, now: Nanos) {
         let now = self.clock.at(now);
         while self.outbox.next_command().is_some() {}
         self.adopted.clear();
-        let installed: Vec<_> = self.chip.iter().collect();
-        for (key, way, _) in installed {
-            self.chip.remove(key);
-            self.flow_ended(now, key, way, End::Removed);
+        let installed: Vec<_> = self.fdb.iter().collect();
+        for (key, location, _) in installed {
+            self.fdb.remove(key);
+            self.flow_ended(now, key, location, End::Removed);
         }
         let decaps: Vec<_> = self.tunnels.decaps().collect();
         for (vni, host, _) in decaps {
@@ -43,26 +44,26 @@ impl Plane {
     }
 
     /// Takes an endpoint that was in the forwarding table before this plane started.
-    pub fn adopt(&mut self, now: Nanos, vni: Vni, mac: Mac, way: Way) {
+    pub fn adopt(&mut self, now: Nanos, vni: Vni, mac: Mac, location: Location) {
         let now = self.clock.at(now);
         let key = Key { vni, mac };
         if !self.nets.is_local(vni) {
             return;
         }
-        if let Way::Port(port) = way
+        if let Location::Port(port) = location
             && self.table.holder(key).is_none()
         {
             self.relearn(now, port, key);
         }
         match self.table.holder(key) {
-            Some((holder, _)) if self.way_to(holder) != way => {
+            Some((holder, _)) if self.way_to(holder) != location => {
                 let there = self.way_to(holder);
-                self.note_installed(now, key, way);
+                self.note_installed(now, key, location);
                 self.install(now, key, there);
             }
-            Some(_) => self.note_installed(now, key, way),
+            Some(_) => self.note_installed(now, key, location),
             None => {
-                self.note_installed(now, key, way);
+                self.note_installed(now, key, location);
                 self.adopted.set(key, now.after(ADOPTED_LIFE));
             }
         }
@@ -77,13 +78,13 @@ impl Plane {
     }
 
     /// Notes an entry of the forwarding table, without a command.
-    fn note_installed(&mut self, now: Nanos, key: Key, way: Way) {
-        if self.chip.way(key).is_some() {
+    fn note_installed(&mut self, now: Nanos, key: Key, location: Location) {
+        if self.fdb.way(key).is_some() {
             return;
         }
-        self.make_flow_room(now, way);
-        self.flow_made(now, key, way);
-        self.chip.put(now, key, way);
+        self.make_flow_room(now, location);
+        self.flow_made(now, key, location);
+        self.fdb.put(now, key, location);
     }
 
     /// Takes out adopted entries that no claim has confirmed.

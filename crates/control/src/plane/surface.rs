@@ -45,7 +45,7 @@ pub struct Config {
     /// Bound of [`PortId`]s, which are below it. At most 65,535: one number more stands for all
     /// other hosts.
     pub ports_max: u16,
-    /// Largest number of encap flows: remote endpoints in the forwarding table.
+    /// Largest number of encap flows: remote endpoints in the forwarding table (FDB).
     pub flow_limit: usize,
     /// Time for which an unused endpoint stays in the forwarding table.
     pub flow_life: Nanos,
@@ -93,9 +93,9 @@ impl Config {
     }
 }
 
-/// Way of a frame from this host.
+/// Location of an endpoint, as seen from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Way {
+pub enum Location {
     /// Out of one of its ports.
     Port(PortId),
     /// In VXLAN to another host.
@@ -130,8 +130,8 @@ pub enum Command {
         vni: Vni,
         /// The endpoint.
         mac: Mac,
-        /// The way to the endpoint.
-        to: Way,
+        /// Location of the endpoint.
+        to: Location,
     },
     /// Take an endpoint out of the forwarding table.
     Remove {
@@ -151,8 +151,8 @@ pub enum Command {
     Send {
         /// The network.
         vni: Vni,
-        /// The way to its destination.
-        to: Way,
+        /// Location of its destination.
+        to: Location,
         /// The frame from its destination address on, without frame check sequence.
         frame: Vec<u8>,
     },
@@ -162,7 +162,7 @@ pub enum Command {
         /// The network.
         vni: Vni,
         /// Ingress of the frame.
-        from: Way,
+        from: Location,
         /// The frame from its destination address on, without frame check sequence.
         frame: Vec<u8>,
     },
@@ -515,8 +515,8 @@ pub struct VportInfo {
     pub vport: crate::table::Vport,
     /// State of the claim: this host's, live or stale.
     pub state: crate::directory::State,
-    /// Way in the forwarding table, if the endpoint is installed, and time of the last use.
-    pub installed: Option<(Way, Nanos)>,
+    /// Location in the forwarding table, if the endpoint is installed, and time of the last use.
+    pub installed: Option<(Location, Nanos)>,
     /// Time of the thaw, if the endpoint is frozen.
     pub frozen_until: Option<Nanos>,
     /// True if the endpoint has moved too often lately.

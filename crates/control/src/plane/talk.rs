@@ -101,7 +101,7 @@ impl Plane {
                 rpc::Event::Done { id, topic: Topic::HOLD, answer } => {
                     self.hold_answered(now, host, id, answer.map(drop));
                 }
-                // The endpoint has the question, even if its host was not told.
+                // The endpoint has the question, even if its host was not notified.
                 rpc::Event::Done { topic: Topic::OWNER, .. } => {}
                 event @ (rpc::Event::Asked { .. } | rpc::Event::Done { .. }) => {
                     self.outbox.talk(host, event);

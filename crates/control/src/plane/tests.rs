@@ -154,7 +154,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_full_is_told_and_counted() {
+fn full_tables_emit_event_and_count_refusals() {
     let mut plane = plane();
     for n in 0..16 {
         assert_eq!(plane.bind(Nanos::ZERO, PortId(1), key(n), Ips::default()), Ok(()));
@@ -171,15 +171,15 @@ fn what_is_full_is_told_and_counted() {
 }
 
 #[test]
-fn a_local_endpoint_is_installed_at_its_port_and_ages() {
+fn local_endpoint_installed_at_port_ages_out() {
     let mut plane = plane();
     let mut head = [0; 60];
     head[..6].copy_from_slice(&key(2).mac.0);
     head[6..12].copy_from_slice(&key(1).mac.0);
     let from = PuntFrom::Port(PortId(1));
     plane.punt(Nanos::ZERO, from, vni(), Cause::NewSource, &head);
-    let way = super::Way::Port(PortId(1));
-    assert_eq!(plane.chip.way(key(1)), Some(way));
+    let location = super::Location::Port(PortId(1));
+    assert_eq!(plane.fdb.way(key(1)), Some(location));
     assert_eq!(plane.sequence(), 1, "and published");
     plane.tick(Nanos::from_millis(299_999));
     assert!(plane.vport(key(1)).is_some());
@@ -187,12 +187,12 @@ fn a_local_endpoint_is_installed_at_its_port_and_ages() {
     plane.tick(Nanos::from_millis(599_998));
     assert!(plane.vport(key(1)).is_some(), "it was used");
     plane.tick(Nanos::from_millis(599_999));
-    assert!(plane.vport(key(1)).is_none() && plane.chip.way(key(1)).is_none());
+    assert!(plane.vport(key(1)).is_none() && plane.fdb.way(key(1)).is_none());
     assert_eq!(plane.sequence(), 2, "and withdrawn");
 }
 
 #[test]
-fn a_network_that_is_removed_takes_its_own_along() {
+fn vnet_removal_removes_its_endpoints_and_decap_flows() {
     let mut plane = plane();
     plane.bind(Nanos::ZERO, PortId(1), key(1), Ips::default()).unwrap();
     plane.decap(Nanos::ZERO, vni(), HostId(1));

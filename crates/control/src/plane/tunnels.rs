@@ -9,12 +9,12 @@
 //!   the host is removed    -                 close, CLOSED                  close, CLOSED
 //! ```
 //!
-//! An **encap flow** is a remote endpoint in the forwarding table: [`chip`](super::chip) has them,
-//! and they are counted here. A **decap flow** is a network and a host that frames come from: at
-//! most (N - 1) * M for N hosts with M networks each, and only flows in use. The switch reports the
-//! first frame of a decap flow. After its life the flow is taken out of the switch, which reports
-//! the next first frame if there is any. So a flow in use costs one notice in a life, and nothing
-//! has to be polled.
+//! An **encap flow** is a remote endpoint in the forwarding table (FDB): [`fdb`](super::fdb) has
+//! them, and they are counted here. A **decap flow** is a network and a host that frames come from:
+//! at most (N - 1) * M for N hosts with M networks each, and only flows in use. The switch reports
+//! the first frame of a decap flow. After its life the flow is taken out of the switch, which
+//! reports the next first frame if there is any. So a flow in use costs one notice in a life, and
+//! nothing has to be polled.
 
 use alloc::collections::BTreeMap;
 

@@ -65,7 +65,7 @@ fn limits_follow_the_rate_of_one_cause() {
 }
 
 #[test]
-fn a_port_has_its_assured_rate_and_shares_the_rest() {
+fn punt_port_keeps_assured_rate_shares_common_rate() {
     let mut policer = Policer::new(&config(), 1);
     let mut flood = |port, ms| {
         (0..100_u16)
@@ -150,7 +150,7 @@ fn the_same_question_is_counted_and_not_asked() {
 }
 
 #[test]
-fn what_is_refused_may_be_asked_again_at_once() {
+fn refused_punt_retry_admitted_with_next_token() {
     let config = Config { assured: rate(1000, 1), common: Rate::NEVER, ..config() };
     let mut policer = Policer::new(&config, 1);
     assert_eq!(admit(&mut policer, 0, 0, Cause::Miss, &miss(1)), Ok(()));
@@ -159,7 +159,7 @@ fn what_is_refused_may_be_asked_again_at_once() {
 }
 
 #[test]
-fn what_is_nowhere_is_not_asked_for_until_its_time_is_over_or_it_is_known() {
+fn unknown_target_punt_refused_until_timeout_or_known() {
     use Cause::{Arp, Miss, NewSource, Unresolved};
     let mut policer = Policer::new(&Config { gap: Nanos::ZERO, ..config() }, 1);
     let nowhere = Mac([2, 1, 0, 0, 0, 1]);
@@ -211,7 +211,7 @@ fn a_flood_from_one_port_starves_no_other() {
 
 proptest! {
     #[test]
-    fn no_limit_is_ever_exceeded_and_no_assurance_broken(
+    fn punt_limits_never_exceeded_assured_rate_kept(
         steps in prop::collection::vec((0..400_000_u64, 0..4_u16, any::<bool>()), 1..600),
     ) {
         let mut causes = [Rate::UNLIMITED; Cause::COUNT];

@@ -61,7 +61,7 @@ fn the_oldest_of_a_full_set_gives_way() {
 
 proptest! {
     #[test]
-    fn nothing_is_remembered_that_was_not_or_for_too_long(
+    fn recent_set_remembers_only_inserted_unexpired_marks(
         steps in prop::collection::vec((0..40_u64, 0..30_u64, any::<bool>()), 1..300), seed: u64,
     ) {
         let mut recent = Recent::new(16, LIFE, seed);

@@ -118,16 +118,16 @@ fn every_question_in_every_state() {
             arp_request(1, target)
         };
         let arp_probe = arp_frame(mac(1), &[], arp::Repr::probe(mac(1), v4(target)));
-        let told = arp::Repr::announcement(mac(1), v4(target));
-        let told_by_reply = arp::Repr { operation: arp::Operation::REPLY, ..told };
+        let announced = arp::Repr::announcement(mac(1), v4(target));
+        let as_reply = arp::Repr { operation: arp::Operation::REPLY, ..announced };
         let reply = arp::Repr::probe(mac(2), v4(1)).reply(mac(1));
         let rows = [
             ("question, ARP", arp, question[at]),
             ("question, ND", solicitation(1, target), question[at]),
             ("probe, ARP", arp_probe, probe[at]),
             ("probe, ND", nd_probe(1, target), probe[at]),
-            ("announcement, ARP", arp_frame(mac(1), &[], told), "flood Announcement"),
-            ("the same as a reply", arp_frame(mac(1), &[], told_by_reply), "flood Announcement"),
+            ("announcement, ARP", arp_frame(mac(1), &[], announced), "flood Announcement"),
+            ("the same as a reply", arp_frame(mac(1), &[], as_reply), "flood Announcement"),
             ("announcement, ND", advertisement(1, false), "flood Announcement"),
             ("reply to a probe, ARP", arp_frame(mac(1), &[], reply), "flood Other(NotAsked)"),
             ("reply, ND", solicited(), "flood Other(NotAsked)"),
@@ -141,7 +141,7 @@ fn every_question_in_every_state() {
 }
 
 #[test]
-fn what_its_endpoint_did_not_confirm_is_not_answered() {
+fn unconfirmed_address_request_forwarded_not_answered() {
     let mut resolver = Resolver::new(&config(), 1);
     // The address that is never confirmed, and both addresses of an endpoint that is bound.
     let bytes = arp_request(1, u8::MAX);
@@ -159,7 +159,7 @@ fn what_its_endpoint_did_not_confirm_is_not_answered() {
 }
 
 #[test]
-fn what_goes_to_one_or_asks_for_none_is_not_answered() {
+fn unicast_or_targetless_request_flooded_not_answered() {
     for mut bytes in [arp_request(1, 2), solicitation(1, 2)] {
         bytes[..6].copy_from_slice(&mac(2).0);
         assert_eq!(resolve(Known::Live, &bytes), "flood Other(Unicast)");
@@ -210,7 +210,7 @@ fn an_arp_reply_to_the_byte() {
 
 /// The answer to a probe names the holder of the address; the sender's own address is still none.
 #[test]
-fn an_arp_reply_to_a_probe_to_the_byte() {
+fn arp_reply_to_probe_matches_exact_bytes() {
     let probe = arp_frame(mac(1), &[], arp::Repr::probe(mac(1), v4(2)));
     #[rustfmt::skip]
     let packet = [
@@ -258,7 +258,7 @@ fn an_advertisement_to_a_probe_to_the_byte() {
 }
 
 #[test]
-fn an_answer_is_read_by_whom_it_is_for() {
+fn resolver_answer_parses_with_tags_of_request() {
     for bytes in [arp_request(1, 2), solicitation(1, 2), nd_probe(1, 2)] {
         for bytes in [with_tag(&bytes), bytes] {
             let answer = answer_to(&bytes);
@@ -272,7 +272,7 @@ fn an_answer_is_read_by_whom_it_is_for() {
 
 /// Each asker waits for an answer of its own, and may have lost the one before.
 #[test]
-fn every_asker_is_served_however_many_ask_and_however_often() {
+fn resolver_serves_every_asker_without_rate_limit() {
     let mut resolver = Resolver::new(&config(), 1);
     for known in [Known::Live, Known::Nowhere] {
         let claims = claims(known);
@@ -291,7 +291,7 @@ fn every_asker_is_served_however_many_ask_and_however_often() {
 }
 
 #[test]
-fn a_target_is_asked_for_once_in_a_gap_by_whoever_wants_it() {
+fn target_asked_once_per_gap_across_askers() {
     let mut resolver = Resolver::new(&config(), 1);
     let repeated = Err(Ignored::Repeated);
     let flood = Ok(String::from("flood Unknown"));
@@ -318,7 +318,7 @@ fn a_target_is_asked_for_once_in_a_gap_by_whoever_wants_it() {
 }
 
 #[test]
-fn a_port_has_a_budget_of_questions_and_costs_no_other_its_own() {
+fn ask_budget_per_port_leaves_other_ports_unaffected() {
     let mut resolver = Resolver::new(&config(), 1);
     let ask = arp_request(3, 9);
     let frame = Frame::parse(&ask).unwrap();

@@ -215,7 +215,7 @@ fn every_event_in_every_state() {
 }
 
 #[test]
-fn who_may_not_be_asked_is_named_at_once() {
+fn inadmissible_ask_fails_at_once_with_reason() {
     let why = |state, body: &[u8]| peer(state).ask(T0, TOPIC, LIMIT, body).unwrap_err();
     assert_eq!(why("down", b""), Failure::NotConnected);
     assert_eq!(why("old", b""), Failure::TooOld);
@@ -230,7 +230,7 @@ fn who_may_not_be_asked_is_named_at_once() {
 }
 
 #[test]
-fn the_peer_is_told_what_is_left_of_the_time() {
+fn ask_carries_remaining_time_to_peer() {
     let mut rpc = peer("waiting");
     let bytes = written(&mut rpc, millis(30));
     let (message, _) = Message::parse(&bytes).unwrap().unwrap();
@@ -246,7 +246,7 @@ fn the_peer_is_told_what_is_left_of_the_time() {
 }
 
 #[test]
-fn an_answer_that_is_too_large_is_none_and_breaks_nothing() {
+fn oversized_answer_fails_as_too_big() {
     let mut rpc = peer("sent");
     rpc.answered(T0, &answer(1, &[0; ANSWER_SIZE_MAX + 1]));
     assert_eq!(outcome(rpc), "big_answer failed 1 TooBig 0/0");
@@ -260,7 +260,7 @@ fn an_answer_that_is_too_large_is_none_and_breaks_nothing() {
 }
 
 #[test]
-fn a_question_that_is_too_large_is_answered_so() {
+fn oversized_ask_answered_as_too_big() {
     let mut rpc = peer("up");
     rpc.asked(T0, &ask(5, &[0; ASK_SIZE_MAX + 1]));
     let bytes = written(&mut rpc, T0);
@@ -283,7 +283,7 @@ fn answers(mut bytes: &[u8]) -> Vec<(u64, Outcome, usize)> {
 }
 
 #[test]
-fn a_peer_that_asks_without_end_is_held_to_its_share() {
+fn rpc_ask_flood_limited_to_open_maximum() {
     let mut rpc = peer("up");
     for id in 0..10_000 {
         rpc.asked(T0, &Ask { limit_ms: 0, ..ask(id, b"") });
@@ -303,7 +303,7 @@ fn a_peer_that_asks_without_end_is_held_to_its_share() {
 }
 
 #[test]
-fn an_answer_to_a_question_of_before_is_no_answer_to_one_of_now() {
+fn stale_answer_not_matched_to_current_ask() {
     // Own questions: the number is another.
     let mut rpc = peer("sent");
     rpc.up(true);
@@ -411,7 +411,7 @@ proptest! {
 }
 
 #[test]
-fn urgent_goes_first_and_has_places_that_nothing_else_takes() {
+fn urgent_ask_sent_first_with_reserved_slots() {
     let mut rpc = Rpc::new();
     rpc.up(true);
     for _ in 0..OPEN_MAX {

@@ -85,7 +85,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the reason that the peer is told.
+    /// Returns the reason that is sent to the peer.
     pub(super) const fn reason(&self) -> Reason {
         match self {
             Self::Malformed(_) | Self::NoEndpoint(_) => Reason::Malformed,

@@ -36,7 +36,7 @@ enum State {
 /// The receiving direction of a session. It outlives connections.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    /// Whose vports these are: who the connection belongs to, whatever is said on it.
+    /// Owner of these vports: the host of the connection, for any content of its messages.
     owner: HostId,
     /// The latest incarnation of the peer that was heard of.
     incarnation: u64,

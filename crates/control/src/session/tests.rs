@@ -308,7 +308,7 @@ fn who_does_not_belong_here_is_refused() {
 }
 
 #[test]
-fn what_the_peer_has_decides_between_delta_and_snapshot() {
+fn peer_sequence_decides_between_delta_and_snapshot() {
     let sent = |incarnation, sequence| {
         let mut side = side("greeting");
         let have = Have { incarnation, sequence };
@@ -323,7 +323,7 @@ fn what_the_peer_has_decides_between_delta_and_snapshot() {
 }
 
 #[test]
-fn a_replica_is_gone_on_with_only_if_it_was_whole() {
+fn replica_after_disconnect_resumed_only_if_complete() {
     for (state, sequence) in [("missing", 0), ("snapshot", 0), ("whole", 2), ("stalled", 0)] {
         let mut side = side(state);
         side.session.disconnected(side.now);
@@ -332,7 +332,7 @@ fn a_replica_is_gone_on_with_only_if_it_was_whole() {
 }
 
 #[test]
-fn what_was_refused_is_not_acknowledged_and_asked_for_again() {
+fn refused_claim_not_acknowledged_resync_requested() {
     let mut side = side("stalled");
     let (round, sequence, whole) = side.session.inbound.take_ack();
     assert_eq!((round, sequence, whole), (1, 2, false));
@@ -358,7 +358,7 @@ fn a_digest_that_differs_makes_no_storm() {
 }
 
 #[test]
-fn a_peer_that_asks_for_ever_gets_a_snapshot_now_and_then() {
+fn resync_flood_gets_one_snapshot_per_second() {
     let mut side = side("whole");
     let mut begun = 0;
     for _ in 0..100 {
@@ -451,7 +451,7 @@ fn a_group_address_is_no_endpoint() {
 }
 
 #[test]
-fn a_neighbouring_version_is_not_asked_and_hears_all_the_rest() {
+fn neighbour_version_peer_gets_claims_but_no_ask() {
     let mut side = side("whole");
     side.sent();
     let now = side.now;
@@ -495,7 +495,7 @@ fn questions_and_claims_take_turns() {
 }
 
 #[test]
-fn an_answer_is_waited_for_until_its_time_is_over_or_the_connection() {
+fn ask_pending_until_timeout_or_disconnect() {
     let limit = Nanos::from_millis(50);
     let ask = |side: &mut Side| {
         let (rpc, at) = side.session.rpc(side.now);

@@ -158,9 +158,9 @@ impl Segment {
                 break;
             }
             // A place may move back only to a place that its own probing passes.
-            let home = place.tag as usize & self.mask();
-            let to_hole = hole.wrapping_sub(home) & self.mask();
-            let to_place = at.wrapping_sub(home) & self.mask();
+            let bucket = place.tag as usize & self.mask();
+            let to_hole = hole.wrapping_sub(bucket) & self.mask();
+            let to_place = at.wrapping_sub(bucket) & self.mask();
             if to_hole <= to_place {
                 self.places[hole] = place;
                 hole = at;

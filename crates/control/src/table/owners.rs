@@ -68,10 +68,10 @@ impl Table {
             let hash = self.hasher.of_key(key);
             let head = self.head(hash, key).expect("it is contested");
             let Some(at) = self.claim_in_chain(head, owner) else { continue };
-            let before = self.uncrown(head);
+            let before = self.demote(head);
             self.unchain(hash, at);
             self.enchain(hash, at);
-            let change = self.settle(now, hash, key, Some(before));
+            let change = self.promote(now, hash, key, Some(before));
             if !change.is_nothing() {
                 each(change);
             }

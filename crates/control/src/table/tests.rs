@@ -91,8 +91,8 @@ fn prepared(had: Had) -> Table {
 }
 
 fn happen(table: &mut Table, event: Event) -> Option<Change> {
-    let mut told = None;
-    let tell = |change| assert!(told.replace(change).is_none(), "there is one endpoint");
+    let mut reported = None;
+    let tell = |change| assert!(reported.replace(change).is_none(), "there is one endpoint");
     match event {
         Event::ClaimMine => return Some(put(table, ME, &claim(1, 0, &[1]))),
         Event::ClaimMineMoved => return Some(put(table, ME, &claim(1, 1, &[1]))),
@@ -107,7 +107,7 @@ fn happen(table: &mut Table, event: Event) -> Option<Change> {
         }
         Event::OpenSnapshotOfMine => table.begin_snapshot(ME),
     }
-    told
+    reported
 }
 
 /// The winner after each event in the order of [`Event`], for each state: 2, 5, 9 or none.
@@ -149,8 +149,8 @@ fn every_state_meets_every_event() {
             let after = owner_of(&table, 1);
             let shown = after.map_or("-".to_string(), |owner| owner.to_string());
             assert_eq!(shown, expected, "{had:?}, {event:?}");
-            let told = change.filter(|change| !change.is_nothing());
-            match told {
+            let reported = change.filter(|change| !change.is_nothing());
+            match reported {
                 None => assert_eq!(before, after, "{had:?}, {event:?}: nothing is told"),
                 Some(change) => {
                     assert_eq!(change.before.map(|holder| holder.owner), before, "{had:?}");
@@ -165,21 +165,21 @@ fn every_state_meets_every_event() {
 }
 
 #[test]
-fn a_stale_host_s_endpoint_forwards_and_is_not_answered_for() {
+fn stale_host_endpoint_stays_found_marked_stale() {
     let mut table = prepared(Had::LowerStale);
     let vport = table.find(key(1)).unwrap();
     assert_eq!((vport.owner, vport.state), (LOWER, OwnerState::Stale));
     assert_eq!(table.find_ip(vni(7), ip(1)).unwrap().state, OwnerState::Stale);
     let taken = put(&mut table, HIGHER, &claim(1, 0, &[1]));
     assert!(taken.lost_by(LOWER) && taken.come.is_empty(), "the address stays, the host is new");
-    let mut told = Vec::new();
-    table.set_owner(NOW, LOWER, OwnerState::Live, |change| told.push(change));
-    assert_eq!(told.len(), 1, "back by the claims alone");
-    assert!(told[0].lost_by(HIGHER));
+    let mut changes = Vec::new();
+    table.set_owner(NOW, LOWER, OwnerState::Live, |change| changes.push(change));
+    assert_eq!(changes.len(), 1, "back by the claims alone");
+    assert!(changes[0].lost_by(HIGHER));
 }
 
 #[test]
-fn a_live_host_wins_whatever_a_stale_one_claims() {
+fn live_host_claim_wins_over_any_stale_claim() {
     let mut table = table();
     put(&mut table, LOWER, &Claim { origin: Origin::Bound, moves: 99, ..claim(1, 0, &[]) });
     assert_eq!(owner_of(&table, 1), Some(LOWER));
@@ -206,7 +206,7 @@ fn addresses_come_and_go_with_the_claim() {
 }
 
 #[test]
-fn an_ipv4_address_is_not_its_mapping_into_ipv6() {
+fn ipv4_address_distinct_from_its_mapped_ipv6() {
     let mut table = table();
     let v4 = Ipv4Addr::new(10, 0, 0, 1);
     let ips = [IpAddr::V6(v4.to_ipv6_mapped())].into_iter().collect();
@@ -217,7 +217,7 @@ fn an_ipv4_address_is_not_its_mapping_into_ipv6() {
 }
 
 #[test]
-fn two_vports_with_one_address_are_reported_and_both_found() {
+fn duplicate_address_of_two_vports_reported_both_found() {
     let mut table = table();
     assert!(put(&mut table, ME, &claim(2, 0, &[1])).duplicates.is_empty());
     let second = put(&mut table, HIGHER, &claim(1, 0, &[1, 2]));
@@ -246,7 +246,7 @@ fn a_loser_s_addresses_are_not_found() {
 }
 
 #[test]
-fn a_snapshot_takes_out_what_it_does_not_name() {
+fn table_snapshot_removes_unnamed_claims_in_steps() {
     let mut table = table();
     for number in 1..=5 {
         put(&mut table, ME, &claim(number, 0, &[1]));
@@ -321,7 +321,7 @@ fn a_full_table_refuses_what_is_new() {
 }
 
 #[test]
-fn since_and_use_are_told() {
+fn vport_shows_last_move_time_and_use() {
     let mut table = table();
     let at = |millis| Nanos::from_millis(millis);
     table.claim(at(1), ME, &claim(1, 0, &[])).unwrap();

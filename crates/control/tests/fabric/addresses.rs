@@ -61,7 +61,7 @@ fn newest_announcement_wins_everywhere() {
 }
 
 #[test]
-fn claim_of_a_silent_owner_ends_when_another_uses_its_address() {
+fn silent_owner_claim_ends_when_address_used_elsewhere() {
     for host in 0..3 {
         let mut world = three();
         // Its MAC changes; or another endpoint has its address. Neither announces it.
@@ -106,7 +106,7 @@ fn both_keep_an_address_that_both_answer_for() {
 }
 
 #[test]
-fn probe_is_answered_by_the_owner_or_by_nobody() {
+fn address_probe_answered_only_by_owner() {
     let mut world = three();
     let ip = world.vms[0].ip;
     // From another host and from the owner's own.
@@ -133,7 +133,7 @@ fn probe_is_answered_by_the_owner_or_by_nobody() {
 }
 
 #[test]
-fn winner_of_a_probe_takes_the_address_at_its_first_use() {
+fn probe_winner_takes_address_at_first_use() {
     let mut world = three();
     world.take_address(0, 2);
     let vm = world.vms[2];
@@ -147,7 +147,7 @@ fn winner_of_a_probe_takes_the_address_at_its_first_use() {
 }
 
 #[test]
-fn owner_is_asked_when_it_was_silent_for_long() {
+fn long_silent_owner_asked_before_address_answered() {
     let mut world = three();
     let (ip, mac) = (world.vms[0].ip, world.vms[1].key.mac);
     world.ask(1, 0);
@@ -181,7 +181,7 @@ fn binding_keeps_its_address() {
 }
 
 #[test]
-fn sender_to_a_mac_that_is_gone_is_told_of_the_new_one() {
+fn sender_to_removed_mac_gets_new_mac_announced() {
     let mut world = three();
     // The address is at another MAC, and no host claims the old one any more.
     let (old, sender) = (world.vms[0].key, world.vms[1]);
@@ -199,7 +199,7 @@ fn sender_to_a_mac_that_is_gone_is_told_of_the_new_one() {
 }
 
 #[test]
-fn link_that_goes_down_withdraws_what_was_learned_and_silences_what_is_bound() {
+fn link_down_withdraws_learned_silences_bound_addresses() {
     let mut world = World::of(23, 2);
     for (host, bound) in [(1, false), (1, true), (2, false)] {
         world.add_vm(HostId(host), vni(10), bound);

@@ -50,7 +50,7 @@ fn claims_at_first(plane: &Plane, key: Key) -> bool {
 }
 
 #[test]
-fn binding_of_another_host_is_named_until_that_is_gone() {
+fn conflicting_binding_named_until_its_host_is_gone() {
     let mut world = rig(false);
     let (first, second) = (world.vms[0], world.vms[1]);
     let other = Key { vni: first.key.vni, mac: second.key.mac };
@@ -71,7 +71,7 @@ fn binding_of_another_host_is_named_until_that_is_gone() {
 }
 
 #[test]
-fn binding_that_is_taken_over_ends_at_the_host_that_had_it() {
+fn binding_takeover_ends_binding_at_old_host() {
     for mac in [true, false] {
         let mut world = rig(false);
         let first = world.vms[0];
@@ -96,7 +96,7 @@ fn binding_that_is_taken_over_ends_at_the_host_that_had_it() {
 }
 
 #[test]
-fn two_bindings_that_were_made_apart_are_told_and_the_lower_one_is_followed() {
+fn concurrent_bindings_reported_and_lower_one_wins() {
     for mac in [true, false] {
         let mut world = rig(true);
         let first = world.vms[0];
@@ -119,7 +119,7 @@ fn two_bindings_that_were_made_apart_are_told_and_the_lower_one_is_followed() {
 }
 
 #[test]
-fn binding_that_loses_one_of_its_addresses_keeps_the_others() {
+fn binding_losing_one_address_keeps_other_addresses() {
     let mut world = rig(false);
     let first = world.vms[0];
     let other = std::net::Ipv4Addr::new(10, 9, 9, 9);
@@ -135,11 +135,11 @@ fn binding_that_loses_one_of_its_addresses_keeps_the_others() {
     }
     let host = world.host(HostId(1));
     assert_eq!(host.unbound, [(first.port, first.key.mac, Some(first.ip.into()))]);
-    // A link that was down does not bring the binding back; a new switch is told again.
+    // A link that was down does not bring the binding back; a new switch gets the command again.
     host.plane.port_link(host.clock, first.port, false);
     host.plane.port_link(host.clock, first.port, true);
-    host.plane.chip_lost(host.clock);
-    host.chip.clear();
+    host.plane.fdb_lost(host.clock);
+    host.fdb.clear();
     host.decaps.clear();
     world.run_for(millis(500));
     assert!(agree(&world, key, HostId(2)));

@@ -25,11 +25,11 @@ fn held(world: &World, host: HostId, vm: usize) -> Option<PriorityMask> {
 }
 
 #[test]
-fn sender_holds_while_the_receiver_stands_and_lets_go_with_it() {
+fn sender_holds_while_receiver_congested_then_releases() {
     let (mut world, near, far) = talking(1);
     world.press(far, 0b10);
     assert!(world.until(millis(50), |world| held(world, A, far) == Some(PriorityMask(0b10))));
-    // No other host sends to the endpoint: it is not in their forwarding tables.
+    // No other host sends to the endpoint: it is not in their forwarding tables (FDBs).
     world.run_for(millis(700));
     assert!(held(&world, HostId(3), far).is_none());
     assert_eq!(world.hosts[&HostId(3)].plane.holds().count(), 1, "though they know of it");
@@ -47,7 +47,7 @@ fn sender_holds_while_the_receiver_stands_and_lets_go_with_it() {
 }
 
 #[test]
-fn sender_that_comes_later_holds_as_soon_as_it_sends() {
+fn late_sender_held_once_it_sends() {
     let (mut world, _, far) = talking(2);
     world.press(far, 1);
     let third = world.add_vm(HostId(3), vni(10), true);
@@ -58,7 +58,7 @@ fn sender_that_comes_later_holds_as_soon_as_it_sends() {
 }
 
 #[test]
-fn hold_ends_with_the_session_at_once_and_comes_again_with_it() {
+fn hold_ends_with_session_resumes_on_reconnect() {
     let (mut world, _, far) = talking(3);
     world.press(far, 1);
     assert!(world.until(millis(50), |world| held(world, A, far).is_some()));
@@ -69,7 +69,7 @@ fn hold_ends_with_the_session_at_once_and_comes_again_with_it() {
 }
 
 #[test]
-fn hold_of_a_silent_host_ends_with_its_lease() {
+fn hold_of_silent_host_expires_with_lease() {
     let (mut world, _, far) = talking(4);
     world.press(far, 1);
     assert!(world.until(millis(50), |world| held(world, A, far).is_some()));
@@ -81,7 +81,7 @@ fn hold_of_a_silent_host_ends_with_its_lease() {
 }
 
 #[test]
-fn endpoint_that_moved_is_not_held_for_its_old_host() {
+fn moved_endpoint_not_held_for_old_host() {
     let (mut world, near, far) = talking(5);
     world.press(far, 1);
     assert!(world.until(millis(50), |world| held(world, A, far).is_some()));
@@ -93,13 +93,13 @@ fn endpoint_that_moved_is_not_held_for_its_old_host() {
 }
 
 #[test]
-fn data_process_that_restarts_holds_nobody_until_it_says_so() {
+fn datapath_restart_releases_holds_until_set_again() {
     let (mut world, _, far) = talking(6);
     world.press(far, 1);
     assert!(world.until(millis(50), |world| held(world, A, far).is_some()));
     let host = world.host(B);
-    host.plane.chip_lost(host.clock);
-    host.chip.clear();
+    host.plane.fdb_lost(host.clock);
+    host.fdb.clear();
     host.decaps.clear();
     assert!(world.until(millis(50), |world| held(world, A, far).is_none()));
     let restored = |event: &Event| matches!(event, Event::Restored(_));

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Vni};
 use sluice_control::directory::PortRule;
-use sluice_control::plane::{Command, Config, Event, Kind, Plane, PuntFrom, Way};
+use sluice_control::plane::{Command, Config, Event, Kind, Location, Plane, PuntFrom};
 use sluice_control::punt::Cause;
 use sluice_control::session::{Due, Timing};
 use sluice_control::vport::Key;
@@ -106,12 +106,12 @@ pub(crate) struct Host {
     pub(crate) is_down: bool,
     /// True if the host speaks a version with more fields.
     pub(crate) newer: bool,
-    pub(crate) chip: BTreeMap<Key, Way>,
+    pub(crate) fdb: BTreeMap<Key, Location>,
     pub(crate) tunnels: BTreeSet<HostId>,
     pub(crate) decaps: BTreeSet<(Vni, HostId)>,
     /// Endpoints that are held, each with its host and the time of the last command.
     pub(crate) holds: BTreeMap<Key, (HostId, PriorityMask, Nanos)>,
-    /// Bindings that the switch was told to end.
+    /// Bindings that the switch was commanded to end.
     pub(crate) unbound: Vec<(PortId, Mac, Option<IpAddr>)>,
     peers: Vec<HostId>,
     ports: BTreeMap<PortId, Vni>,
@@ -136,7 +136,7 @@ impl Host {
             clock,
             is_down: false,
             newer: false,
-            chip: BTreeMap::new(),
+            fdb: BTreeMap::new(),
             tunnels: BTreeSet::new(),
             decaps: BTreeSet::new(),
             holds: BTreeMap::new(),
@@ -188,8 +188,8 @@ impl Host {
         let (src, dst) = (Key { vni, mac: frame.src() }, Key { vni, mac: frame.dst() });
         let clock = self.clock;
         match from {
-            PuntFrom::Port(port) => match self.chip.get(&src) {
-                Some(way) if *way == Way::Port(port) => _ = self.used.insert(src),
+            PuntFrom::Port(port) => match self.fdb.get(&src) {
+                Some(location) if *location == Location::Port(port) => _ = self.used.insert(src),
                 Some(_) => self.plane.punt(clock, from, vni, Cause::Moved, bytes),
                 None => self.plane.punt(clock, from, vni, Cause::NewSource, bytes),
             },
@@ -230,12 +230,12 @@ impl Host {
     }
 
     fn forward(&mut self, from: PuntFrom, dst: Key, bytes: Vec<u8>) {
-        match (self.chip.get(&dst).copied(), from) {
-            (Some(Way::Host(_)), PuntFrom::Host(_)) => {} // Split horizon.
-            (Some(Way::Port(port)), PuntFrom::Port(own)) if port == own => {}
-            (Some(way), _) => {
+        match (self.fdb.get(&dst).copied(), from) {
+            (Some(Location::Host(_)), PuntFrom::Host(_)) => {} // Split horizon.
+            (Some(Location::Port(port)), PuntFrom::Port(own)) if port == own => {}
+            (Some(location), _) => {
                 self.used.insert(dst);
-                self.send(way, dst.vni, bytes);
+                self.send(location, dst.vni, bytes);
             }
             (None, _) => {
                 let now = self.clock;
@@ -252,10 +252,10 @@ impl Host {
         }
     }
 
-    fn send(&mut self, way: Way, vni: Vni, bytes: Vec<u8>) {
-        self.outs.push(match way {
-            Way::Port(port) => Out::Port(port, vni, bytes),
-            Way::Host(host) => {
+    fn send(&mut self, location: Location, vni: Vni, bytes: Vec<u8>) {
+        self.outs.push(match location {
+            Location::Port(port) => Out::Port(port, vni, bytes),
+            Location::Host(host) => {
                 assert!(self.tunnels.contains(&host), "{:?} has no tunnel to {host}", self.id);
                 Out::Overlay(host, vni, bytes)
             }
@@ -277,30 +277,30 @@ impl Host {
             match command {
                 Command::Install { vni, mac, to } => {
                     let key = Key { vni, mac };
-                    self.chip.insert(key, to);
+                    self.fdb.insert(key, to);
                     let waiting = self.waiting.remove(&key);
                     for (from, bytes) in waiting.into_iter().flat_map(|waiting| waiting.frames) {
                         self.forward(from, key, bytes);
                     }
                 }
                 Command::Remove { vni, mac } => {
-                    let was = self.chip.remove(&Key { vni, mac });
+                    let was = self.fdb.remove(&Key { vni, mac });
                     assert!(was.is_some(), "what is removed was installed");
                 }
                 Command::Reject { vni, mac } => drop(self.waiting.remove(&Key { vni, mac })),
-                Command::Send { vni, to: Way::Port(port), frame } => {
+                Command::Send { vni, to: Location::Port(port), frame } => {
                     self.books.answered += 1;
                     self.outs.push(Out::Port(port, vni, frame));
                 }
-                Command::Send { vni, to: Way::Host(host), frame } => {
+                Command::Send { vni, to: Location::Host(host), frame } => {
                     self.books.answered += 1;
                     self.outs.push(Out::Overlay(host, vni, frame));
                 }
                 Command::Flood { vni, from, frame } => {
                     self.books.flooded += 1;
                     let from = match from {
-                        Way::Port(port) => PuntFrom::Port(port),
-                        Way::Host(host) => PuntFrom::Host(host),
+                        Location::Port(port) => PuntFrom::Port(port),
+                        Location::Host(host) => PuntFrom::Host(host),
                     };
                     self.flood(from, vni, &frame);
                 }
@@ -312,7 +312,7 @@ impl Host {
                 Command::OpenTunnel { host } => assert!(self.tunnels.insert(host), "twice"),
                 Command::CloseTunnel { host } => {
                     assert!(self.tunnels.remove(&host), "it was open");
-                    let used = self.chip.values().any(|way| *way == Way::Host(host));
+                    let used = self.fdb.values().any(|location| *location == Location::Host(host));
                     assert!(!used, "nothing in the chip needs a tunnel that is closed");
                     assert!(self.decaps.iter().all(|(_, from)| *from != host), "decap flows");
                 }
@@ -415,8 +415,8 @@ impl Host {
     pub(crate) fn check(&self) {
         self.check_books();
         let installed: BTreeMap<_, _> =
-            self.plane.installed().map(|(key, way, _)| (key, way)).collect();
-        assert_eq!(installed, self.chip, "{:?} knows what is in the chip", self.id);
+            self.plane.installed().map(|(key, location, _)| (key, location)).collect();
+        assert_eq!(installed, self.fdb, "{:?} knows what is in the chip", self.id);
         let tunnels: BTreeSet<_> = self.plane.tunnels().map(|tunnel| tunnel.host).collect();
         assert_eq!(tunnels, self.tunnels);
         let decaps: BTreeSet<_> =
@@ -424,25 +424,27 @@ impl Host {
         assert_eq!(decaps, self.decaps);
         let held = self.plane.holds().filter(|(_, entry)| entry.is_held);
         let held: BTreeMap<_, _> = held.map(|(key, one)| (key, (one.host, one.held))).collect();
-        let told: BTreeMap<_, _> =
+        let commanded: BTreeMap<_, _> =
             self.holds.iter().map(|(key, (host, held, _))| (*key, (*host, *held))).collect();
-        assert_eq!(held, told, "{:?} knows what is held", self.id);
+        assert_eq!(held, commanded, "{:?} knows what is held", self.id);
         for (key, entry) in self.plane.holds() {
             let is_up = self.plane.hosts().any(|info| info.host == entry.host && info.is_up);
             assert!(is_up, "{:?} holds {key:?} for {}, which is gone", self.id, entry.host);
         }
         for (key, (host, ..)) in &self.holds {
-            let way = self.chip.get(key);
-            assert_eq!(way, Some(&Way::Host(*host)), "{:?} holds what goes there", self.id);
+            let there = self.fdb.get(key);
+            assert_eq!(there, Some(&Location::Host(*host)), "{:?} holds what goes there", self.id);
         }
         assert!(self.plane.flow_count() <= 6 && self.plane.wanted_count() <= 64);
-        for (key, way) in &self.chip {
+        for (key, location) in &self.fdb {
             let vport = self.plane.vport(*key).expect("what is in the chip is in the table");
-            let right = match way {
-                Way::Port(port) => vport.vport.owner == self.id && vport.vport.claim.port == *port,
-                Way::Host(host) => vport.vport.owner == *host,
+            let right = match location {
+                Location::Port(port) => {
+                    vport.vport.owner == self.id && vport.vport.claim.port == *port
+                }
+                Location::Host(host) => vport.vport.owner == *host,
             };
-            assert!(right, "{:?}: {key:?} goes to {way:?}, it is {:?}", self.id, vport.vport);
+            assert!(right, "{:?}: {key:?} goes to {location:?}, it is {:?}", self.id, vport.vport);
         }
     }
 

@@ -3,7 +3,7 @@
 use sluice_base::{DropReason, HostId, Mac, Nanos, PortId};
 use sluice_control::directory::{PortRule, State};
 use sluice_control::mobility::Limits;
-use sluice_control::plane::{Command, Health, Kind, Plane, PuntFrom, Way};
+use sluice_control::plane::{Command, Health, Kind, Location, Plane, PuntFrom};
 use sluice_control::punt::Cause;
 use sluice_control::vport::{Key, Origin};
 
@@ -46,23 +46,23 @@ fn nothing_is_installed_before_it_is_used() {
     introduce(&mut world);
     let (a, b) = (world.vms[0].key, world.vms[1].key);
     assert_eq!((owner(&world, A, b), owner(&world, B, a)), (Some(B), Some(A)), "both are known");
-    assert!(!world.hosts[&A].chip.contains_key(&b), "and nobody has asked");
+    assert!(!world.hosts[&A].fdb.contains_key(&b), "and nobody has asked");
     // Announcements are frames, too.
     world.run_for(millis(3_000));
     assert!(world.hosts[&A].tunnels.is_empty() && world.hosts[&A].decaps.is_empty());
     assert!(arrives(&mut world, 0, 1, millis(50)));
-    assert_eq!(world.hosts[&A].chip.get(&b), Some(&Way::Host(B)));
+    assert_eq!(world.hosts[&A].fdb.get(&b), Some(&Location::Host(B)));
     assert!(world.hosts[&A].tunnels.contains(&B) && world.hosts[&B].tunnels.contains(&A));
     assert!(world.hosts[&B].decaps.contains(&(vni(10), A)));
     world.run_for(millis(6_000));
     for host in world.hosts.values() {
-        assert!(host.chip.is_empty(), "{:?}", host.chip);
+        assert!(host.fdb.is_empty(), "{:?}", host.fdb);
         assert!(host.tunnels.is_empty() && host.decaps.is_empty(), "what is unused goes");
     }
 }
 
 #[test]
-fn a_silent_endpoint_is_asked_for_in_the_name_of_the_sender() {
+fn silent_endpoint_probed_on_behalf_of_sender() {
     let mut world = pair();
     world.vms[1].is_silent = true;
     assert!(arrives(&mut world, 0, 1, millis(1_000)), "its neighbour entry is static");
@@ -100,14 +100,14 @@ fn taken(world: &mut World, at: usize, bytes: &[u8]) -> Vec<Command> {
 
 fn is_flood(commands: &[Command], port: PortId, bytes: &[u8]) -> bool {
     let flood = |command: &Command| match command {
-        Command::Flood { from, frame, .. } => *from == Way::Port(port) && frame == bytes,
+        Command::Flood { from, frame, .. } => *from == Location::Port(port) && frame == bytes,
         _ => false,
     };
     commands.iter().filter(|command| flood(command)).count() == 1
 }
 
 #[test]
-fn what_is_not_answered_is_given_back_as_it_was() {
+fn unanswered_arp_frames_flooded_unchanged() {
     let mut world = pair();
     introduce(&mut world);
     let (vm, other) = (world.vms[0], world.vms[1]);
@@ -133,7 +133,8 @@ fn what_is_not_answered_is_given_back_as_it_was() {
         assert!(is_flood(&commands, vm.port, &bytes), "{bytes:x?}: {commands:?}");
     }
     let commands = taken(&mut world, 0, &frames::question(own, other.ip));
-    let answers = |command: &Command| matches!(command, Command::Send { to: Way::Port(_), .. });
+    let answers =
+        |command: &Command| matches!(command, Command::Send { to: Location::Port(_), .. });
     assert!(commands.iter().any(answers), "{commands:?}");
 }
 
@@ -151,7 +152,7 @@ fn what_the_policer_refuses_is_given_back() {
 }
 
 #[test]
-fn what_is_not_believed_and_what_finds_no_room_is_counted_at_its_port() {
+fn refused_source_and_punt_limit_counted_at_port() {
     let mut world = World::of(12, 2);
     world.add_vm(A, vni(10), true);
     world.add_vm(A, vni(10), false);
@@ -193,7 +194,7 @@ fn what_is_not_believed_and_what_finds_no_room_is_counted_at_its_port() {
 
 /// A gateway after a power cut: no host claims it, and all ask at once.
 #[test]
-fn sixteen_that_ask_at_once_for_whom_nobody_knows_are_all_answered() {
+fn sixteen_simultaneous_requests_for_unknown_all_answered() {
     let mut world = World::of(13, 3);
     let gateway = world.add_vm(HostId(3), vni(10), false);
     for at in 0..16_u16 {
@@ -208,8 +209,8 @@ fn sixteen_that_ask_at_once_for_whom_nobody_knows_are_all_answered() {
     }
     world.run_for(millis(50));
     let ip = world.vms[gateway].ip;
-    let told = world.vms.iter().filter(|vm| world.answers.contains(&(vm.key.mac, ip))).count();
-    assert_eq!(told, 16);
+    let answered = world.vms.iter().filter(|vm| world.answers.contains(&(vm.key.mac, ip))).count();
+    assert_eq!(answered, 16);
 }
 
 #[test]
@@ -224,21 +225,22 @@ fn what_moves_is_repointed_at_once() {
     world.move_vm(1, HostId(3), false);
     let key = world.vms[1].key;
     introduce(&mut world);
-    assert_eq!(world.hosts[&A].chip.get(&key), Some(&Way::Host(HostId(3))), "without a miss");
+    assert_eq!(world.hosts[&A].fdb.get(&key), Some(&Location::Host(HostId(3))), "without a miss");
     assert!(arrives(&mut world, 0, 1, millis(50)));
     assert_eq!(world.hosts[&B].plane.claims(key).count(), 1, "the old host has yielded");
     let info = world.hosts[&A].plane.vport(key).unwrap();
     assert_eq!((info.vport.claim.moves, info.history.len()), (1, 1));
     // The endpoint moves back, and its old port goes down.
     world.move_vm(1, B, true);
-    let left = |world: &mut World| world.hosts[&A].chip.get(&key) != Some(&Way::Host(HostId(3)));
+    let left =
+        |world: &mut World| world.hosts[&A].fdb.get(&key) != Some(&Location::Host(HostId(3)));
     assert!(world.until(millis(300), left));
     introduce(&mut world);
     assert!(arrives(&mut world, 0, 1, millis(50)));
 }
 
 #[test]
-fn move_after_link_down_is_counted_and_outdoes_a_withdrawal_that_is_late() {
+fn move_after_link_down_counted_beats_late_withdrawal() {
     const C: HostId = HostId(3);
     let mut world = World::of(12, 3);
     let at = world.add_vm(B, vni(10), false);
@@ -265,7 +267,7 @@ fn move_after_link_down_is_counted_and_outdoes_a_withdrawal_that_is_late() {
 }
 
 #[test]
-fn what_came_and_went_in_one_piece_is_where_the_table_has_it() {
+fn moves_received_together_leave_fdb_matching_table() {
     const C: HostId = HostId(3);
     let mut world = World::of(11, 3);
     let at = world.add_vm(C, vni(10), false);
@@ -282,7 +284,7 @@ fn what_came_and_went_in_one_piece_is_where_the_table_has_it() {
     // The endpoint goes from C to A, which does not hear that C yields.
     world.host(C).mute = Some(A);
     arrive(&mut world, A);
-    assert_eq!(world.hosts[&A].chip.get(&key), Some(&Way::Port(world.vms[at].port)));
+    assert_eq!(world.hosts[&A].fdb.get(&key), Some(&Location::Port(world.vms[at].port)));
     // The endpoint goes on to B and leaves it again: A hears of both at once, when it hears of B
     // again.
     world.host(A).mute = Some(B);
@@ -292,7 +294,7 @@ fn what_came_and_went_in_one_piece_is_where_the_table_has_it() {
     world.run_for(millis(30));
     world.host(A).mute = None;
     assert!(world.until(millis(50), |world| owner(world, A, key) == Some(C)), "A has yielded");
-    assert_eq!(world.hosts[&A].chip.get(&key), Some(&Way::Host(C)));
+    assert_eq!(world.hosts[&A].fdb.get(&key), Some(&Location::Host(C)));
     let info = world.hosts[&A].plane.vport(key).unwrap();
     assert_eq!(info.state, State::Authoritative, "nobody was silent for too long");
     assert_eq!(info.history.last().map(|last| last.to), Some(C));
@@ -300,13 +302,13 @@ fn what_came_and_went_in_one_piece_is_where_the_table_has_it() {
 }
 
 #[test]
-fn what_is_withdrawn_leaves_the_chip() {
+fn what_is_withdrawn_leaves_the_fdb() {
     let mut world = pair();
     introduce(&mut world);
     assert!(arrives(&mut world, 0, 1, millis(50)));
     let vm = world.vms[1];
     world.host(B).remove_port(vm.port);
-    assert!(world.until(millis(300), |world| !world.hosts[&A].chip.contains_key(&vm.key)));
+    assert!(world.until(millis(300), |world| !world.hosts[&A].fdb.contains_key(&vm.key)));
     assert_eq!(owner(&world, A, vm.key), None);
     assert!(world.hosts[&A].mac_events(vm.key.mac).contains(&"vport-withdrawn"));
 }
@@ -331,7 +333,7 @@ fn what_is_stale_is_forwarded_and_not_answered() {
     assert!(world.hosts[&A].plane.vport(key).is_some(), "its claims stay");
     world.talk(0, 1);
     world.run_for(millis(20));
-    assert_eq!(world.hosts[&A].chip.get(&key), Some(&Way::Host(B)), "it is forwarded");
+    assert_eq!(world.hosts[&A].fdb.get(&key), Some(&Location::Host(B)), "it is forwarded");
     world.run_for(millis(500));
     assert!(!answered(&mut world), "nobody speaks for it");
     assert!(world.hosts[&A].plane.vport(key).is_some(), "its claims stay for a long time");
@@ -344,7 +346,7 @@ fn what_is_stale_is_forwarded_and_not_answered() {
 }
 
 #[test]
-fn a_session_that_hangs_is_enough_to_be_stale() {
+fn hung_session_marks_endpoints_stale_despite_liveness() {
     let mut world = pair();
     introduce(&mut world);
     let key = world.vms[1].key;
@@ -413,7 +415,7 @@ fn the_least_recently_used_flow_makes_room() {
     }
     let host = &world.hosts[&A];
     assert_eq!((host.plane.flow_count(), host.plane.counts().flows_evicted), (6, 1));
-    assert!(!host.chip.contains_key(&world.vms[1].key), "the first was used least recently");
+    assert!(!host.fdb.contains_key(&world.vms[1].key), "the first was used least recently");
     assert!(arrives(&mut world, 0, 1, millis(300)), "and comes back when it is needed");
 }
 
@@ -428,7 +430,7 @@ fn a_host_that_is_removed_leaves_nothing() {
     host.plane.remove_host(host.clock, B);
     world.run_for(millis(100));
     let host = &world.hosts[&A];
-    assert!(host.plane.vport(key).is_none() && !host.chip.contains_key(&key));
+    assert!(host.plane.vport(key).is_none() && !host.fdb.contains_key(&key));
     assert!(host.tunnels.is_empty() && host.decaps.is_empty());
     assert_eq!(host.plane.hosts().count(), 0);
 }
@@ -455,7 +457,7 @@ fn endpoints_of_foreign_hosts_are_learned_here_only() {
 }
 
 #[test]
-fn a_host_that_has_lost_its_incarnation_asks_for_it() {
+fn host_without_stored_incarnation_recovers_it_from_peers() {
     let mut world = pair();
     introduce(&mut world);
     world.restart(B);

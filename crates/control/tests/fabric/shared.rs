@@ -4,7 +4,7 @@
 use std::net::Ipv4Addr;
 
 use sluice_base::{HostId, IpPrefix};
-use sluice_control::vport::Standing;
+use sluice_control::vport::Precedence;
 
 use crate::frames;
 use crate::host::millis;
@@ -41,7 +41,8 @@ fn has_it(world: &World, at: usize) -> bool {
         let found = host.plane.vport_of_ip(vni(10), VIP.into());
         let claims = world.vms.iter().flat_map(|vm| host.plane.claims(vm.key));
         found.is_some_and(|vport| {
-            vport.claim.key == vm.key && vport.claim.standing(VIP.into()) == Some(Standing::Shared)
+            vport.claim.key == vm.key
+                && vport.claim.standing(VIP.into()) == Some(Precedence::Shared)
         }) && claims.filter(|vport| vport.claim.ips.contains(VIP.into())).count() == 1
     })
 }
@@ -75,7 +76,7 @@ fn newest_announcement_has_a_shared_address_everywhere() {
 }
 
 #[test]
-fn shared_address_is_taken_only_by_ports_that_allow_it() {
+fn shared_address_taken_only_by_allowed_ports() {
     let mut world = rig();
     announce(&mut world, 0);
     world.run_for(millis(300));
@@ -95,7 +96,7 @@ fn shared_address_is_taken_only_by_ports_that_allow_it() {
 }
 
 #[test]
-fn shared_address_goes_with_the_link_and_with_silence() {
+fn shared_address_withdrawn_on_link_change_or_silence() {
     let mut world = rig();
     announce(&mut world, 0);
     world.run_for(millis(300));

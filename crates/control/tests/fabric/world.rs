@@ -715,12 +715,12 @@ impl World {
             self.ask(*from, *to);
             self.ask(*from, *to);
         }
-        // An answer may miss a full forwarding table a few times.
+        // An answer may miss a full forwarding table (FDB) a few times.
         self.run_for(millis(500));
         for (from, to) in &asks {
             let (asker, target) = (self.vms[*from], self.vms[*to]);
-            let told = self.answers.contains(&(asker.key.mac, target.ip));
-            assert!(told, "{:?} asked for {:?} in vain\n{}", asker.key, target.key, self.story());
+            let known = self.answers.contains(&(asker.key.mac, target.ip));
+            assert!(known, "{:?} asked for {:?} in vain\n{}", asker.key, target.key, self.story());
         }
         self.heard.clear();
         for at in (0..self.vms.len()).flat_map(|at| [at; TIMES as usize]) {
@@ -782,8 +782,8 @@ impl World {
         let after: Vec<_> = self.hosts.values().map(|host| host.plane.sequence()).collect();
         assert_eq!(before, after, "it is quiet");
         for host in self.hosts.values() {
-            let idle = host.chip.is_empty() && host.decaps.is_empty() && host.tunnels.is_empty();
-            assert!(idle, "{} keeps what nobody uses: {:?}", host.id, host.chip);
+            let idle = host.fdb.is_empty() && host.decaps.is_empty() && host.tunnels.is_empty();
+            assert!(idle, "{} keeps what nobody uses: {:?}", host.id, host.fdb);
             assert_eq!(host.plane.holds().count(), 0, "{} holds on", host.id);
             assert_eq!(host.plane.isolated().count(), 0);
         }

@@ -18,11 +18,10 @@ use sluice_switch::{ALLOWED_MAX, BoundIps, PortConfig};
 
 use super::build;
 use super::check::{DEVICE_NAME_SIZE_MAX, RESERVED, is_device_name};
-use super::fabric::{LocalPort, prefixes};
+use super::fabric::{LocalPort, TapPlace, prefixes};
 use super::plan::{Attachment, Plan, PortPlan};
 use super::policy;
 use super::{Bound, KernelDevices};
-use crate::fabric::TapPlace;
 
 /// Addresses that one port may be bound to.
 const IPS_MAX: usize = sluice_control::vport::IPS_MAX;

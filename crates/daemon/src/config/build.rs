@@ -12,7 +12,7 @@ use sluice_base::{
 };
 use sluice_ports::l2::{L2Config, RingPlan, Vlan};
 use sluice_switch::{
-    Binding, BoundIps, ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Destination,
+    Binding, BoundIps, ClassConfig, ControlConfig, Destination, FdbConfig, HandoffConfig,
     InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
     SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
@@ -123,12 +123,12 @@ pub(super) fn one_port(
 }
 
 fn run_dir(host: &api::Host) -> PathBuf {
-    host.run_dir.clone().map_or_else(|| crate::run_dir::of_host(&host.name), PathBuf::from)
+    host.run_dir.clone().map_or_else(|| crate::sys::run_dir::of_host(&host.name), PathBuf::from)
 }
 
 fn state_dir(host: &api::Host) -> PathBuf {
     let said = host.state_dir.as_ref().or(host.run_dir.as_ref());
-    said.map_or_else(|| crate::run_dir::state_of_host(&host.name), PathBuf::from)
+    said.map_or_else(|| crate::sys::run_dir::state_of_host(&host.name), PathBuf::from)
 }
 
 fn paused_priorities(config: &HostConfig) -> PriorityMask {
@@ -201,9 +201,9 @@ impl Builder<'_> {
                 from_local: limit(buffers.pool_from_local),
                 pair_share: u16::from(buffers.pair_share_percent) * 256 / 100,
                 replicated_frames: buffers.replicated_frames,
-                copies_per_lane: buffers.copies_per_output,
+                copies_per_group: buffers.copies_per_output,
             },
-            chip: ChipConfig { macs: config.host.chip_macs, flows: config.host.chip_flows },
+            fdb: FdbConfig { macs: config.host.chip_macs, flows: config.host.chip_flows },
             unresolved: UnresolvedConfig {
                 destinations: UNRESOLVED_DESTINATIONS,
                 frames: UNRESOLVED_FRAMES,
@@ -212,7 +212,7 @@ impl Builder<'_> {
             },
             control: self.control(),
             spare: self.spare(),
-            crossing: CrossingConfig::default(),
+            handoff: HandoffConfig::default(),
             isolation: self.isolation(),
         }
     }
@@ -277,7 +277,7 @@ impl Builder<'_> {
             input_full: InputFull::Wait,
             output: limit(buffers.vport_out),
             rate: None,
-            lane_rate: None,
+            group_rate: None,
             mtu,
             obey_pause: false,
             trust: if port.trust { Trust::PcpThenDscp } else { Trust::Nothing },

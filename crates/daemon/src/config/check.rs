@@ -102,7 +102,7 @@ impl<'a> Check<'a> {
         if host.chip_flows == 0 {
             self.problem(
                 &[Key("host"), Key("chip_flows")],
-                "a chip without flows sends nothing to other hosts",
+                "a forwarding table without flows sends nothing to other hosts",
                 "Leave the key out for the default of 57344 flows.",
             );
         }

@@ -7,16 +7,23 @@ use std::path::PathBuf;
 use sluice_api::config::{self as api, HostConfig};
 use sluice_api::fabric::VportPolicy;
 use sluice_api::port::AllowedIp;
-use sluice_base::{HostId, IpPrefix, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
+use sluice_base::{Destination, HostId, IpPrefix, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 use sluice_control::mobility;
 
 use super::policy;
 use super::workers::Workers;
-use crate::channel::Way;
-use crate::fabric::TapPlace;
 
 /// Highest number of a member. Numbers above it are for hosts that are no members.
 pub(super) const ID_MAX: u16 = 0x7fff;
+
+/// Place of a TAP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TapPlace {
+    /// Namespace, if it is not the host's.
+    pub(crate) netns: Option<PathBuf>,
+    /// The device.
+    pub(crate) device: String,
+}
 
 /// The host as a member of its fabric.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,11 +134,11 @@ impl FabricPlan {
 
     /// Returns the worker that sends there. If all of them could, it is the first one.
     #[must_use]
-    pub(crate) fn worker_of(&self, way: Way) -> usize {
-        let placed = match way {
-            Way::Port(port) => self.workers.ports.get(port.index()),
+    pub(crate) fn worker_of(&self, to: Destination) -> usize {
+        let placed = match to {
+            Destination::Port(port) => self.workers.ports.get(port.index()),
             // The underlay is the last port.
-            Way::Tunnel(_) => self.workers.ports.last(),
+            Destination::Tunnel(_) => self.workers.ports.last(),
         };
         placed.and_then(|placed| placed.worker).unwrap_or(0)
     }
@@ -255,8 +262,8 @@ fn moves(fabric: &api::Fabric) -> mobility::Limits {
         window: seconds(fabric.moves_window_s),
         freeze: seconds(fabric.freeze_s),
         often: match fabric.on_moves {
-            api::OnMoves::Warn => mobility::Often::Warn,
-            api::OnMoves::Freeze => mobility::Often::Freeze,
+            api::MobilityPolicy::Warn => mobility::Often::Warn,
+            api::MobilityPolicy::Freeze => mobility::Often::Freeze,
         },
         ..mobility::Limits::default()
     }

@@ -262,7 +262,7 @@ fn policies_are_settings_of_places() {
 }
 
 #[test]
-fn a_dscp_is_of_the_priority_of_its_class_selector() {
+fn dscp_maps_to_class_selector_priority() {
     let table = planned(HOST).switch.dscp_to_priority;
     // EF, AF11, AF43, default and CS7.
     for (dscp, priority) in [(46, 5), (10, 1), (38, 4), (0, 0), (56, 7), (63, 7)] {
@@ -315,7 +315,7 @@ fn the_places_of_a_host() {
 }
 
 #[test]
-fn endpoints_of_a_learning_port_are_claimed_and_bind_nobody() {
+fn learning_port_vports_claimed_without_bindings() {
     let fabric = "[fabric]\nname = \"f\"\nid = 1\ncertificates = \"/tls\"\n";
     let at_port = |ip| {
         let mac = "02:00:00:00:00:07";
@@ -333,7 +333,7 @@ fn endpoints_of_a_learning_port_are_claimed_and_bind_nobody() {
 }
 
 #[test]
-fn addresses_that_a_port_allows_are_those_of_a_port_that_is_bound() {
+fn allow_ip_on_bound_port_planned_unbound_refused() {
     let fabric = "[fabric]\nname = \"f\"\nid = 1\ncertificates = \"/tls\"\n";
     let mac = "mac = \"02:00:00:00:00:01\"\n";
     let allow = format!("{mac}allow_ip = [\"10.0.0.40\", \"fd00::/64\"]\n");
@@ -357,7 +357,7 @@ fn addresses_that_a_port_allows_are_those_of_a_port_that_is_bound() {
 }
 
 #[test]
-fn a_ring_that_may_not_hold_its_headroom_is_told_of() {
+fn ring_below_pause_headroom_noted_as_not_lossless() {
     let notes = |text: &str| planned(text).notes[1..].to_vec();
     let small = "port underlay: not lossless: the ring may take 256 MiB, which hold 14417920 bytes \
                  in the smallest frames; ";
@@ -376,7 +376,7 @@ fn a_ring_that_may_not_hold_its_headroom_is_told_of() {
 }
 
 #[test]
-fn a_udp_underlay_leaves_the_way_to_the_kernel() {
+fn udp_underlay_next_hop_left_to_kernel() {
     let plan = planned(&HOST.replace("\"l2\"", "\"udp\"").replace("\"ZZ\"", "\"ZL\""));
     assert!(plan.switch.tunnels[0].next_hop.is_some());
     assert!(matches!(plan.ports[1].attachment, Attachment::Udp { .. }));
@@ -384,14 +384,14 @@ fn a_udp_underlay_leaves_the_way_to_the_kernel() {
 }
 
 #[test]
-fn a_slow_rate_still_has_a_burst_of_two_frames() {
+fn slow_rate_limit_keeps_burst_of_two_frames() {
     let plan = planned(&HOST.replace("rate_mbps = 1000", "rate_mbps = 10"));
     let rate = plan.switch.ports[1].rate.unwrap();
     assert!(rate.rate.bytes_in(rate.catch_up).0 >= 2 * 1542, "{rate:?}");
 }
 
 #[test]
-fn comments_do_not_change_the_fingerprint_and_values_do() {
+fn config_fingerprint_follows_values_and_ignores_comments() {
     let same = planned(&HOST.replace("[underlay]", "# the wire\n[underlay]"));
     let other = planned(&HOST.replace("vni = 42", "vni = 43"));
     assert_eq!(planned(HOST).fingerprint, same.fingerprint);
@@ -400,7 +400,7 @@ fn comments_do_not_change_the_fingerprint_and_values_do() {
 
 /// The data process reads a copy in another directory, and must get the same result.
 #[test]
-fn a_copy_elsewhere_has_the_relative_paths_of_the_file() {
+fn config_copy_resolves_relative_paths_like_original() {
     let dir = std::env::temp_dir().join(format!("sluice-beside-{}", std::process::id()));
     let run_dir = dir.join("run");
     std::fs::create_dir_all(&run_dir).unwrap();
@@ -448,7 +448,7 @@ native = true
 "#;
 
 #[test]
-fn vlans_of_one_device_are_ports_of_their_own() {
+fn device_vlans_become_separate_trunk_ports() {
     use sluice_ports::l2::Vlan;
     use sluice_switch::Tags;
 
@@ -478,7 +478,7 @@ fn vlans_of_one_device_are_ports_of_their_own() {
 }
 
 #[test]
-fn a_device_without_vlans_is_an_access_port_of_a_host_and_a_cable_of_a_switch() {
+fn l2_port_without_vlan_access_on_host_only() {
     use sluice_ports::l2::Vlan;
     use sluice_switch::Tags;
 
@@ -495,7 +495,7 @@ fn a_device_without_vlans_is_an_access_port_of_a_host_and_a_cable_of_a_switch() 
 }
 
 #[test]
-fn full_frames_with_a_tag_of_their_own_are_spoken_of() {
+fn tagged_full_frames_above_device_mtu_noted() {
     let text = format!("{HOST}{TRUNK}").replace("vni = 43", "vni = 43\nmtu = 1500");
     let text = text.replace(
         "link = { rate_mbps = 1000 }\n\n[[vnet]]\nname = \"blue\"",

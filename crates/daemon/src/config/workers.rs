@@ -11,9 +11,9 @@ use sluice_switch::{Limit, SwitchConfig};
 
 /// Frames of a priority that may be on their way to, or wait in, a port of another worker: with a
 /// fifth of a millisecond there and back, 320,000 a second.
-const LEND_MAX: u16 = 64;
+const REFS_MAX: u16 = 64;
 /// Most frames on their way from one worker to another; with many ports there are fewer of each.
-const LOANS_MAX: usize = 16_384;
+const REMOTE_REFS_MAX: usize = 16_384;
 
 /// The data workers of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,10 +120,10 @@ impl Workers {
             return whole.clone();
         }
         let classes = self.ports.len() * Priority::COUNT;
-        let lend_max = u16::try_from(LOANS_MAX / classes.max(1)).unwrap_or(LEND_MAX);
-        let lend_max = lend_max.clamp(1, LEND_MAX);
+        let refs_max = u16::try_from(REMOTE_REFS_MAX / classes.max(1)).unwrap_or(REFS_MAX);
+        let refs_max = refs_max.clamp(1, REFS_MAX);
         let movable: Vec<PortId> = self.movable().collect();
-        let mut shard = whole.shard(&self.owners(), &movable, self.count, worker, lend_max);
+        let mut shard = whole.shard(&self.owners(), &movable, self.count, worker, refs_max);
         let count = u32::try_from(self.count).unwrap_or(u32::MAX);
         let part = |limit: &mut Limit| {
             limit.frames = limit.frames.div_ceil(count);

@@ -17,14 +17,13 @@ use rustix::process::{
 };
 use sluice_base::Nanos;
 
-use super::connect;
-use super::kept::Kept;
-use crate::clock::timespec;
+use super::kept::DescriptorStore;
 use crate::config::Plan;
-use crate::log::say;
-use crate::protocol::{self, Hello, Request};
-use crate::run_dir::{self, Role};
-use crate::seccomp;
+use crate::ipc::protocol::{self, Hello, Request};
+use crate::sys::clock::timespec;
+use crate::sys::log::say;
+use crate::sys::run_dir::{self, Role};
+use crate::sys::seccomp;
 
 /// Longest time for a data process to open its ports.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -134,7 +133,7 @@ pub(super) enum Found {
 pub(super) fn find(run_dir: &Path) -> anyhow::Result<Found> {
     let until = Instant::now() + START_MAX;
     loop {
-        let reason = match connect(run_dir).map(|stream| Link::new(stream, None)) {
+        let reason = match protocol::connect(run_dir).map(|stream| Link::new(stream, None)) {
             Ok(Ok(link)) => return Ok(Found::Running(link)),
             Ok(Err(error)) => error,
             Err(_) if !Role::is_taken(run_dir, "data") => return Ok(Found::Nobody),
@@ -152,7 +151,7 @@ pub(super) fn find(run_dir: &Path) -> anyhow::Result<Found> {
 }
 
 /// Starts a data process and waits until it forwards.
-pub(super) fn start(plan: &Plan, kept: &Kept) -> anyhow::Result<Link> {
+pub(super) fn start(plan: &Plan, kept: &DescriptorStore) -> anyhow::Result<Link> {
     // The file of the operator may change; this text was checked.
     let config = plan.run_dir.join(run_dir::CONFIG_FILE);
     run_dir::replace(&config, &plan.text)
@@ -169,7 +168,7 @@ pub(super) fn start(plan: &Plan, kept: &Kept) -> anyhow::Result<Link> {
         }
         // A socket that a killed process left refuses; it is replaced when the new process is
         // ready.
-        if let Ok(stream) = connect(&plan.run_dir) {
+        if let Ok(stream) = protocol::connect(&plan.run_dir) {
             return Link::new(stream, Some(child));
         }
         if Instant::now() > until {

@@ -10,22 +10,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{connect, spawn};
-use crate::hand::{self, Named};
-use crate::log::say;
-use crate::protocol::Request;
+use crate::ipc::protocol::{self, Request};
+use crate::sys::descriptors::{self, Named};
+use crate::sys::log::say;
+use crate::sys::threads::spawn;
 
 /// Longest time for data to send its descriptors, or to receive them.
-const LENT_WITHIN: Duration = Duration::from_secs(10);
+const SENT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Descriptors that are kept, by port.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct DescriptorStore {
     run_dir: PathBuf,
     files: Mutex<BTreeMap<String, OwnedFd>>,
 }
 
-impl Kept {
+impl DescriptorStore {
     pub(super) fn new(run_dir: &Path) -> Self {
         Self { run_dir: run_dir.to_owned(), files: Mutex::default() }
     }
@@ -40,12 +40,12 @@ impl Kept {
     }
 
     fn ask(&self, ports: &[String]) -> io::Result<Vec<Named>> {
-        let stream = connect(&self.run_dir)?;
-        stream.set_read_timeout(Some(LENT_WITHIN))?;
+        let stream = protocol::connect(&self.run_dir)?;
+        stream.set_read_timeout(Some(SENT_WITHIN))?;
         let mut line = serde_json::to_vec(&Request::Lend(ports.to_vec()))?;
         line.push(b'\n');
         (&stream).write_all(&line)?;
-        hand::receive(&stream)
+        descriptors::receive(&stream)
     }
 
     /// Closes the descriptor of a port that is deleted.
@@ -67,12 +67,12 @@ impl Kept {
     pub(super) fn offer(&self) -> anyhow::Result<OwnedFd> {
         let (ours, theirs) = UnixStream::pair()?;
         // A process that stops midway does not block the other.
-        theirs.set_read_timeout(Some(LENT_WITHIN))?;
-        ours.set_write_timeout(Some(LENT_WITHIN))?;
+        theirs.set_read_timeout(Some(SENT_WITHIN))?;
+        ours.set_write_timeout(Some(SENT_WITHIN))?;
         let files = self.copies();
         spawn("offer", move || {
             // A data process that ends without them has reported why.
-            _ = hand::send(&ours, &files);
+            _ = descriptors::send(&ours, &files);
         })?;
         Ok(theirs.into())
     }

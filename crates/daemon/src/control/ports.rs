@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 use sluice_api::port::{Added, Deleted, NewPort, Place};
 use sluice_base::PortId;
 
-use super::kept::Kept as Files;
-use super::{connect, show, spawn};
+use super::kept::DescriptorStore as Files;
 use crate::config::{self, Plan};
 use crate::fabric::Fabric;
-use crate::log::say;
-use crate::protocol::{self, Done, Request};
-use crate::run_dir;
+use crate::ipc::protocol::{self, Done, Request};
+use crate::sys::log::say;
+use crate::sys::run_dir;
+use crate::sys::threads::spawn;
 
 /// Time between two searches for namespaces that ports wait for.
 const NAMESPACE_RETRY: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ struct Listed {
 
 /// Contents of the file.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct PortsFile {
     /// Boot id of the machine at the time of writing.
     boot: String,
     ports: Vec<NewPort>,
@@ -82,7 +82,7 @@ impl AddedPorts {
                 )
             })?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Kept { boot: boot(), ports: Vec::new() }
+                PortsFile { boot: boot(), ports: Vec::new() }
             }
             Err(error) => return Err(error).with_context(|| format!("{}", path.display())),
         };
@@ -277,8 +277,8 @@ impl AddedPorts {
     }
 
     fn ask<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, Asked> {
-        let silent = |error: std::io::Error| Asked::Silent(show::silence(&error));
-        let data = connect(&self.plan.run_dir).map_err(silent)?;
+        let silent = |error: std::io::Error| Asked::Silent(protocol::silence(&error));
+        let data = protocol::connect(&self.plan.run_dir).map_err(silent)?;
         data.set_read_timeout(Some(ANSWER_MAX)).map_err(silent)?;
         let line = protocol::ask(data, request).map_err(silent)?;
         protocol::expect(&line).map_err(|error| Asked::Refused(error.to_string()))
@@ -287,7 +287,7 @@ impl AddedPorts {
     fn keep(&self, list: &[Listed]) -> Result<(), String> {
         let ports = list.iter().map(|listed| listed.new.clone()).collect();
         let path = self.plan.state_dir.join(run_dir::PORTS_FILE);
-        let text = serde_json::to_string(&Kept { boot: boot(), ports });
+        let text = serde_json::to_string(&PortsFile { boot: boot(), ports });
         run_dir::replace_for_good(&path, &text.expect("ports are plain data")).map_err(|error| {
             let what = match error.kind() {
                 std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {

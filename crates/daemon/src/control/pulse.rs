@@ -16,9 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 
 use super::child::Link;
-use super::{connect, spawn};
-use crate::log::say;
-use crate::protocol::{self, Done, Request};
+use crate::ipc::protocol::{self, Done, Request};
+use crate::sys::log::say;
+use crate::sys::threads::spawn;
 
 /// Time between two questions.
 const BEAT: Duration = Duration::from_secs(1);
@@ -88,7 +88,7 @@ impl Pulse {
         let stream = match self.stream.take() {
             Some(stream) => stream,
             None => {
-                let stream = connect(&self.run_dir)?;
+                let stream = protocol::connect(&self.run_dir)?;
                 stream.set_read_timeout(Some(self.limit))?;
                 stream.set_write_timeout(Some(self.limit))?;
                 stream

@@ -9,16 +9,17 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use sluice_api::envelope::Who;
+use sluice_api::envelope::HostIdentity;
 use sluice_api::fabric::Question;
 use sluice_api::placement;
 
+use super::Upgrades;
 use super::ports::AddedPorts;
-use super::{Upgrades, connect, spawn};
-use crate::controller::Controller;
+use crate::control::policy::Controller;
 use crate::fabric::Fabric;
-use crate::protocol::{self, Failure, Request};
-use crate::serve;
+use crate::ipc::protocol::{self, Failure, Request};
+use crate::ipc::serve;
+use crate::sys::threads::spawn;
 
 /// Longest silence of a client.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -59,7 +60,7 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
     match (request, fabric.as_ref()) {
         (Request::Who, _) => {
             let program = env!("CARGO_PKG_VERSION").to_owned();
-            protocol::write(stream, &Who { host: host.clone(), program })
+            protocol::write(stream, &HostIdentity { host: host.clone(), program })
         }
         (request @ Request::Show(_), _) => hand_on(run_dir, stream, &request),
         (Request::Fabric(Question::Watch), Some(fabric)) => {
@@ -115,31 +116,14 @@ fn is_owner(stream: &UnixStream) -> bool {
         .is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
-/// Returns the reason why data did not answer, as far as that can be known here.
-pub(crate) fn silence(error: &io::Error) -> String {
-    use io::ErrorKind::{ConnectionRefused, NotFound, TimedOut, WouldBlock};
-    match error.kind() {
-        WouldBlock | TimedOut => {
-            "the data process is there and does not answer: it hangs, is traced, or the machine is \
-             overloaded; what is not answered is not known. See `data_hung_ms` of `[host]`"
-                .to_owned()
-        }
-        ConnectionRefused | NotFound => {
-            "no data process runs; control starts one, and its log says why if that fails"
-                .to_owned()
-        }
-        _ => format!("the data process broke off ({error}); try again"),
-    }
-}
-
 fn hand_on(run_dir: &Path, stream: &UnixStream, request: &Request) -> io::Result<()> {
-    let reply = connect(run_dir).and_then(|data| {
+    let reply = protocol::connect(run_dir).and_then(|data| {
         data.set_read_timeout(Some(ANSWER_MAX))?;
         protocol::ask(data, request)
     });
     match reply.map(RawValue::from_string) {
         Ok(Ok(line)) => protocol::write(stream, &line),
         Ok(Err(error)) => protocol::write(stream, &Failure { error: error.to_string() }),
-        Err(error) => protocol::write(stream, &Failure { error: silence(&error) }),
+        Err(error) => protocol::write(stream, &Failure { error: protocol::silence(&error) }),
     }
 }

@@ -1,6 +1,6 @@
 //! Replacement of the running data process by another one, without a frame lost
-//! ([`crate::handover`]). Until the old process has agreed to leave, every failure leaves it as it
-//! is, and it continues.
+//! ([`crate::ipc::handover`]). Until the old process has agreed to leave, every failure leaves it
+//! as it is, and it continues.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,13 +12,12 @@ use std::time::Duration;
 use sluice_api::upgrade::HandedOver;
 
 use super::child::{self, Link};
-use super::connect;
 use crate::config::Plan;
-use crate::hand;
-use crate::handover::{self, FORMAT, Go, Opened, Ready, Took, Yielded};
-use crate::log::say;
-use crate::protocol::{self, Done, Request};
-use crate::run_dir;
+use crate::ipc::handover::{self, FORMAT, Go, HandoverState, Opened, Ready, Took};
+use crate::ipc::protocol::{self, Done, Request};
+use crate::sys::descriptors;
+use crate::sys::log::say;
+use crate::sys::run_dir;
 
 /// Longest time for a process to allocate its memory.
 const READY_WITHIN: Duration = Duration::from_secs(20);
@@ -82,7 +81,7 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
     let (stream, yielded, files) = ask_old(plan)?;
     // From here on no process reads.
     next.stream.set_write_timeout(Some(OPENED_WITHIN)).map_err(|e| goes_on(e.into()))?;
-    hand::send(&next.stream, &files).map_err(|e| goes_on(e.into()))?;
+    descriptors::send(&next.stream, &files).map_err(|e| goes_on(e.into()))?;
     drop(files);
     let opened: Opened = next.hear(OPENED_WITHIN)?;
     std::fs::rename(&config, plan.run_dir.join(run_dir::CONFIG_FILE))
@@ -97,7 +96,7 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
     let lost = |error: String| NotDone::Lost(error);
     protocol::write(&next.stream, &Go {}).map_err(|error| lost(error.to_string()))?;
     let took: Took = next.hear(OPENED_WITHIN).map_err(|error| lost(error.why()))?;
-    let link = connect(&plan.run_dir)
+    let link = protocol::connect(&plan.run_dir)
         .map_err(anyhow::Error::from)
         .and_then(|stream| Link::new(stream, next.child.take()))
         .map_err(|error| lost(format!("{error:#}")))?;
@@ -115,14 +114,14 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
 }
 
 /// Stops the old process, and gets its state. It continues when the connection ends.
-fn ask_old(plan: &Plan) -> Result<(UnixStream, Yielded, Vec<hand::Named>), NotDone> {
+fn ask_old(plan: &Plan) -> Result<(UnixStream, HandoverState, Vec<descriptors::Named>), NotDone> {
     let asked = || -> io::Result<_> {
-        let stream = connect(&plan.run_dir)?;
+        let stream = protocol::connect(&plan.run_dir)?;
         stream.set_read_timeout(Some(YIELDED_WITHIN))?;
         protocol::write(&stream, &Request::Yield(FORMAT))?;
-        let yielded: Option<Yielded> = handover::read(&stream)?;
+        let yielded: Option<HandoverState> = handover::read(&stream)?;
         let yielded = yielded.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let files = hand::receive(&stream)?;
+        let files = descriptors::receive(&stream)?;
         Ok((stream, yielded, files))
     };
     asked().map_err(|error| match error.kind() {

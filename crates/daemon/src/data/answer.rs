@@ -11,22 +11,22 @@ use sluice_api::show::{
     Answer, Audit, AuditRow, Balance, Body, DropRow, Isolation, LossRow, MacRow, PauseRow,
     PlacementRow, PortRow, QueueRow, TunnelRow, VERSION, WorkerTimes, losses_text,
 };
-use sluice_api::trace::{Looked, PortLook, TunnelLook, Way};
+use sluice_api::trace::{self, Looked, PortLook, TunnelLook};
 use sluice_base::{Nanos, PortId, TunnelId, VnetId};
 use sluice_host::inspect::{self, Source};
-use sluice_switch::{Destination, LaneKind, TunnelCounters};
+use sluice_switch::{Destination, QueueGroupKind, TunnelCounters};
 
 use super::guard::Guard;
-use super::homes;
 use super::look;
 use super::losses::Ledger;
 use super::next_hops::NextHops;
 use super::placing::Shown;
-use super::policy::Wanted;
+use super::policy::PolicyWatch;
+use super::port_balancer;
 use super::snapshot::{self, PortShot, Snapshot};
 use super::worker::{Known, Times};
 use crate::config::{Plan, PortPlan};
-use crate::handover::{At, KnownState};
+use crate::ipc::handover::{At, KnownState};
 
 /// The names of a host.
 #[derive(Debug)]
@@ -39,8 +39,8 @@ pub(super) struct Names {
     ports: Mutex<BTreeMap<PortId, PortNames>>,
     placement: Vec<PlacementRow>,
     buckets: Shown,
-    homes: homes::Shown,
-    wanted: Wanted,
+    balancer: port_balancer::Shown,
+    wanted: PolicyWatch,
     losses: Ledger,
     worker_cpus: Vec<Option<u32>>,
     vnets: Vec<String>,
@@ -71,8 +71,8 @@ impl Names {
     pub(super) fn new(
         plan: &Plan,
         started: Nanos,
-        (buckets, homes): (Shown, homes::Shown),
-        wanted: Wanted,
+        (buckets, balancer): (Shown, port_balancer::Shown),
+        wanted: PolicyWatch,
         guard: Guard,
     ) -> Self {
         let config = &plan.config;
@@ -83,7 +83,7 @@ impl Names {
             ports: Mutex::new(port_names(plan)),
             placement: placement(plan),
             buckets,
-            homes,
+            balancer,
             wanted,
             losses: Ledger::default(),
             worker_cpus: (0..plan.workers.count).map(|at| super::cpu_of(plan, at)).collect(),
@@ -98,8 +98,8 @@ impl Names {
         self.wanted.set(stamped);
         let mut all = Followed::default();
         let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let homes = self.homes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        for (place, notes) in [(&buckets.place, &buckets.notes), (&homes.place, &homes.notes)] {
+        let ports = self.balancer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for (place, notes) in [(&buckets.place, &buckets.notes), (&ports.place, &ports.notes)] {
             all.places.extend(place.clone());
             all.notes.extend(notes.iter().cloned());
         }
@@ -237,11 +237,11 @@ impl Names {
     /// Returns a row for each port; the shared port's parts follow its row.
     fn placed(&self) -> Vec<PlacementRow> {
         let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let homes = self.homes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let ports = self.balancer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let of = |(at, row): (usize, &PlacementRow)| {
             let parts = buckets.rows.iter().filter(|part| part.port == row.port).cloned();
             let mut row = row.clone();
-            if let Some((worker, why)) = homes.moved.get(&PortId::from_index(at)) {
+            if let Some((worker, why)) = ports.moved.get(&PortId::from_index(at)) {
                 row.worker = Some(u16::try_from(*worker).unwrap_or(u16::MAX));
                 row.cpu = self.worker_cpus.get(*worker).copied().flatten();
                 row.why.clone_from(why);
@@ -267,11 +267,11 @@ impl Names {
         QueueRow {
             source: self.source(row.source),
             lane: match row.to {
-                LaneKind::Port(port) => self.port(port),
-                LaneKind::Tunnel(tunnel) => self.peer(tunnel),
-                LaneKind::Held(tunnel) => format!("held for {}", self.peer(tunnel)),
-                LaneKind::Unresolved(_, mac) => format!("unresolved {mac}"),
-                LaneKind::Free => "nowhere".to_owned(),
+                QueueGroupKind::Port(port) => self.port(port),
+                QueueGroupKind::Tunnel(tunnel) => self.peer(tunnel),
+                QueueGroupKind::Held(tunnel) => format!("held for {}", self.peer(tunnel)),
+                QueueGroupKind::Unresolved(_, mac) => format!("unresolved {mac}"),
+                QueueGroupKind::Free => "nowhere".to_owned(),
             },
             priority: row.priority.get(),
             frames: u32::try_from(row.held.frames).unwrap_or(u32::MAX),
@@ -301,13 +301,13 @@ impl Names {
             let row = tunnel_row(&row, peer, *vtep, next_hops.text(tunnel));
             Some(TunnelLook { index: tunnel.0, row, decap_frames: decap })
         });
-        let way = |to: &Destination| match to {
-            Destination::Port(port) => Way::Port(port.0),
-            Destination::Tunnel(tunnel) => Way::Tunnel(tunnel.0),
+        let destination = |to: &Destination| match to {
+            Destination::Port(port) => trace::Destination::Port(port.0),
+            Destination::Tunnel(tunnel) => trace::Destination::Tunnel(tunnel.0),
         };
         Looked {
             at_ns: seen.at.since(self.started).0,
-            chip: seen.chip.iter().map(|to| to.as_ref().map(way)).collect(),
+            fdb: seen.fdb.iter().map(|to| to.as_ref().map(destination)).collect(),
             ports: ports.collect(),
             tunnels: tunnels.collect(),
         }
@@ -397,14 +397,14 @@ fn placement(plan: &Plan) -> Vec<PlacementRow> {
 /// Returns the names of ports; with several workers, also the names of the links between them.
 fn port_names(plan: &Plan) -> BTreeMap<PortId, PortNames> {
     let ports = plan.ports.iter().map(PortNames::of);
-    let ways = if plan.workers.count > 1 { plan.workers.count } else { 0 };
-    let ways = (0..ways).map(|worker| PortNames {
+    let links = if plan.workers.count > 1 { plan.workers.count } else { 0 };
+    let links = (0..links).map(|worker| PortNames {
         name: format!("from worker {worker}"),
         vnet: String::new(),
         policy_lacks: None,
         allowed: Vec::new(),
     });
-    ports.chain(ways).enumerate().map(|(at, names)| (PortId::from_index(at), names)).collect()
+    ports.chain(links).enumerate().map(|(at, names)| (PortId::from_index(at), names)).collect()
 }
 
 fn tunnel_row(row: &TunnelCounters, peer: &str, vtep: Ipv4Addr, next_hop: String) -> TunnelRow {

@@ -62,7 +62,7 @@ pub(super) fn open(
                 queues: queues.clone(),
                 offload: *offload,
             };
-            VhostUserPort::take_up(&config, taps.take_handed(&plan.name))
+            VhostUserPort::adopt(&config, taps.take_handed(&plan.name))
                 .map(|port| Box::new(port) as _)
         }
         Attachment::L2 { device, ring_bytes, mtu, vtep } => {
@@ -71,7 +71,7 @@ pub(super) fn open(
             config.ring_bytes = *ring_bytes;
             config.ring_memory_bytes_max = RING_MEMORY_BYTES_MAX;
             config.kernel = vtep.map_or(KernelShare::Nothing, KernelShare::NoVxlan);
-            L2Port::take_up(&config, taps.take_handed(&plan.name)).map(|port| Box::new(port) as _)
+            L2Port::adopt(&config, taps.take_handed(&plan.name)).map(|port| Box::new(port) as _)
         }
         Attachment::BareMetal { device, vlan, ring_bytes, mtu, pausable } => {
             let mut config = L2Config::new(device);

@@ -9,10 +9,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sluice_base::PortId;
 use sluice_ports::link::{Link, LinkState};
 
-use super::worker::{Ask, Device};
-use super::{Askers, spawn};
+use super::worker::{Device, WorkerRequest};
+use super::{WorkerHandles, spawn};
 use crate::config::{Attachment, Plan};
-use crate::log::say;
+use crate::sys::log::say;
 
 /// A device, and the ports that send through it.
 struct Cable {
@@ -23,7 +23,7 @@ struct Cable {
 }
 
 /// Starts the thread, if ports use devices other than the underlay.
-pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<()> {
+pub(super) fn follow(plan: &Plan, askers: WorkerHandles) -> anyhow::Result<()> {
     let mut cables = cables(plan)?;
     if cables.is_empty() {
         return Ok(());
@@ -61,7 +61,7 @@ fn cables(plan: &Plan) -> anyhow::Result<Vec<Cable>> {
 
 impl Cable {
     /// Reports every change. Returns false if netlink has failed: then the link counts as up.
-    fn tell(&mut self, askers: &Askers) -> bool {
+    fn tell(&mut self, askers: &WorkerHandles) -> bool {
         loop {
             let has_carrier = match self.link.poll() {
                 Ok(None) => return true,
@@ -78,14 +78,14 @@ impl Cable {
         }
     }
 
-    fn now(&mut self, has_carrier: bool, askers: &Askers) {
+    fn now(&mut self, has_carrier: bool, askers: &WorkerHandles) {
         if std::mem::replace(&mut self.has_carrier, has_carrier) == has_carrier {
             return;
         }
         let what = if has_carrier { "a carrier" } else { "no carrier: it takes nothing" };
         say!("{} has {what} now", self.device);
         for port in self.ports.iter().copied() {
-            askers.ask_all(|| Ask::Device(Device::Carrier(port, has_carrier)));
+            askers.ask_all(|| WorkerRequest::Device(Device::Carrier(port, has_carrier)));
         }
     }
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use sluice_api::placement::CpuStatus;
 use sluice_base::Nanos;
+use sluice_cpus::topology::CpuEntry;
+use sluice_cpus::{machines, topology};
 use sluice_placement::{Core, CoreIndex, Placement};
-use sluice_ports::topology::Seat;
-use sluice_ports::{machines, topology};
 
 /// Time between two searches for vCPUs.
 const MACHINES_EVERY: Nanos = Nanos::from_millis(1000);
@@ -22,7 +22,7 @@ pub(super) struct Cpus {
     /// Sibling CPUs of the workers' CPUs that belong to no worker themselves.
     beside: Vec<u16>,
     /// Topology of all of these CPUs, workers' first.
-    seats: Vec<Seat>,
+    seats: Vec<CpuEntry>,
     /// CPUs that run vCPUs, if configured.
     vcpus: Option<BTreeSet<u16>>,
     /// Time of the last search for vCPUs.
@@ -38,11 +38,15 @@ impl Cpus {
         Self::seated(workers, vcpus, topology::of_cpu)
     }
 
-    fn seated(workers: &[Option<u32>], vcpus: Option<&[u16]>, seat: impl Fn(u16) -> Seat) -> Self {
+    fn seated(
+        workers: &[Option<u32>],
+        vcpus: Option<&[u16]>,
+        seat: impl Fn(u16) -> CpuEntry,
+    ) -> Self {
         let vcpus = vcpus.map(|cpus| cpus.iter().copied().collect());
         let workers: Vec<Option<u16>> =
             workers.iter().map(|cpu| cpu.and_then(|cpu| u16::try_from(cpu).ok())).collect();
-        let mut seats: Vec<Seat> =
+        let mut seats: Vec<CpuEntry> =
             workers.iter().map(|cpu| cpu.map(&seat).unwrap_or_default()).collect();
         let siblings: BTreeSet<u16> =
             seats.iter().flat_map(|seat| &seat.siblings).copied().collect();
@@ -56,7 +60,7 @@ impl Cpus {
 
     /// Returns the cores of a placement: one for each worker, and then the siblings.
     pub(super) fn cores(&self) -> Vec<Core> {
-        let core = |(at, seat): (usize, &Seat)| Core {
+        let core = |(at, seat): (usize, &CpuEntry)| Core {
             number: core_of(at).0,
             physical: seat.physical,
             node: seat.node,
@@ -177,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vcpu_matters_to_the_worker_on_its_cpu() {
+    fn vcpu_pinned_to_cpu_marks_worker_there() {
         let later = MACHINES_EVERY;
         let mut cpus = Cpus::new(&[Some(1), Some(2), None], Some(&[2, 3]));
         assert!(cpus.look(Nanos::ZERO));
@@ -211,11 +215,11 @@ mod tests {
 
     /// CPUs 2 and 6 are one physical core, and so are 3 and 7.
     #[test]
-    fn a_vcpu_on_a_sibling_matters_though_no_worker_is_there() {
+    fn worker_beside_vcpu_on_sibling_cpu_is_avoided() {
         use sluice_placement::{Config, CoreLoad, EntryId, EntryLoad, Mode, Share};
         let seat = |cpu: u16| {
             let other = if cpu < 4 { cpu + 4 } else { cpu - 4 };
-            Seat { siblings: vec![other], physical: Some(cpu.min(other)), node: None }
+            CpuEntry { siblings: vec![other], physical: Some(cpu.min(other)), node: None }
         };
         let mut cpus = Cpus::seated(&[Some(2), Some(3)], Some(&[6]), seat);
         assert_eq!((cpus.beside.as_slice(), cpus.cores().len()), (&[6, 7][..], 4));

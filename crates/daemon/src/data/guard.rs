@@ -15,7 +15,7 @@ use sluice_ports::guard::{self as ports, Endpoint, Transport};
 use sluice_ports::udp::VXLAN_PORT;
 
 use crate::config::Plan;
-use crate::log::say;
+use crate::sys::log::say;
 
 /// Reason under which the guard drops frames.
 const REASON: &str = "unmarked_to_vtep";

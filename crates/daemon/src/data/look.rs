@@ -13,19 +13,19 @@ use super::snapshot::{self, PortShot};
 use super::worker::Attached;
 
 /// Most items of each kind in a question.
-pub(super) const WANTED_MAX: usize = 8;
+pub(super) const ITEMS_MAX: usize = 8;
 
 /// The question.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct StateQuery {
     vnet: VnetId,
     macs: Vec<Mac>,
     ports: Vec<PortId>,
     tunnels: Vec<TunnelId>,
 }
 
-impl Wanted {
-    /// Asks for ports alone, no more than [`WANTED_MAX`].
+impl StateQuery {
+    /// Asks for ports alone, no more than [`ITEMS_MAX`].
     pub(super) fn of_ports(ports: &[PortId]) -> Self {
         let (macs, tunnels) = (Vec::new(), Vec::new());
         Self { vnet: VnetId(0), macs, ports: ports.to_vec(), tunnels }
@@ -34,7 +34,7 @@ impl Wanted {
     /// Parses the question; `None` if it contains an invalid address, or too many items.
     pub(super) fn read(look: &Look) -> Option<Self> {
         let sizes = [look.macs.len(), look.ports.len(), look.tunnels.len()];
-        if sizes.iter().any(|size| *size > WANTED_MAX) {
+        if sizes.iter().any(|size| *size > ITEMS_MAX) {
             return None;
         }
         let macs: Option<Vec<Mac>> = look.macs.iter().map(|mac| mac.parse().ok()).collect();
@@ -51,7 +51,7 @@ impl Wanted {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) at: Nanos,
-    pub(super) chip: Vec<Option<Destination>>,
+    pub(super) fdb: Vec<Option<Destination>>,
     pub(super) ports: Vec<PortSeen>,
     /// Tunnels, and the number of the network's frames that came out of each since its flow was
     /// made.
@@ -75,24 +75,24 @@ pub(super) fn take(
     host: &Host<FrameBuf>,
     ports: &[Attached],
     tunnels: usize,
-    wanted: &Wanted,
+    wanted: &StateQuery,
     now: Nanos,
 ) -> Seen {
     let switch = host.switch();
-    let chip: Vec<_> = wanted.macs.iter().map(|mac| switch.mac(wanted.vnet, *mac)).collect();
-    let (mut ids, mut ways) = (wanted.ports.clone(), wanted.tunnels.clone());
-    for to in chip.iter().flatten() {
+    let fdb: Vec<_> = wanted.macs.iter().map(|mac| switch.mac(wanted.vnet, *mac)).collect();
+    let (mut ids, mut tunnel_ids) = (wanted.ports.clone(), wanted.tunnels.clone());
+    for to in fdb.iter().flatten() {
         match to {
             Destination::Port(port) => ids.push(*port),
-            Destination::Tunnel(tunnel) => ways.push(*tunnel),
+            Destination::Tunnel(tunnel) => tunnel_ids.push(*tunnel),
         }
     }
     ids.extend(ports.iter().find(|port| port.name == "underlay").map(|port| port.id));
     ids.sort_unstable();
     ids.dedup();
-    ways.retain(|tunnel| tunnel.index() < tunnels);
-    ways.sort_unstable();
-    ways.dedup();
+    tunnel_ids.retain(|tunnel| tunnel.index() < tunnels);
+    tunnel_ids.sort_unstable();
+    tunnel_ids.dedup();
     let found = ids.iter().filter_map(|id| ports.iter().find(|port| port.id == *id));
     let seen = found.map(|port| port_seen(host, port, now)).collect();
     let tunnel = |tunnel: TunnelId| {
@@ -101,7 +101,7 @@ pub(super) fn take(
         let decap = switch.decap_flows().find(of).map(|flow| flow.received.frames);
         (tunnel, switch.tunnel_counters(tunnel), decap)
     };
-    Seen { at: now, chip, ports: seen, tunnels: ways.into_iter().map(tunnel).collect() }
+    Seen { at: now, fdb, ports: seen, tunnels: tunnel_ids.into_iter().map(tunnel).collect() }
 }
 
 fn port_seen(host: &Host<FrameBuf>, attached: &Attached, now: Nanos) -> PortSeen {

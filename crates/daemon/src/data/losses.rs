@@ -17,8 +17,8 @@ use sluice_api::show::LossRow;
 use sluice_base::{Nanos, PortId};
 
 use super::snapshot::PortShot;
-use super::worker::Ask;
-use super::{Askers, look, merge, spawn};
+use super::worker::WorkerRequest;
+use super::{WorkerHandles, look, merge, spawn};
 
 /// Time between two readings of a port.
 const BEAT: Duration = Duration::from_secs(1);
@@ -91,11 +91,14 @@ impl Ledger {
 }
 
 /// Asks all workers for the losses of these ports.
-pub(super) fn shots(askers: &Askers, ports: &[PortId]) -> Result<Vec<(Nanos, PortShot)>, String> {
+pub(super) fn shots(
+    askers: &WorkerHandles,
+    ports: &[PortId],
+) -> Result<Vec<(Nanos, PortShot)>, String> {
     let mut all: Vec<(Nanos, PortShot)> = Vec::new();
-    for some in ports.chunks(look::WANTED_MAX) {
-        let wanted = look::Wanted::of_ports(some);
-        for seen in askers.answers(|reply| Ask::Look(wanted.clone(), reply))? {
+    for some in ports.chunks(look::ITEMS_MAX) {
+        let wanted = look::StateQuery::of_ports(some);
+        for seen in askers.answers(|reply| WorkerRequest::Look(wanted.clone(), reply))? {
             for port in seen.ports {
                 // An underlay may have a part at each worker, and is in every reading.
                 let is_new = some.contains(&port.id);
@@ -113,7 +116,7 @@ pub(super) fn shots(askers: &Askers, ports: &[PortId]) -> Result<Vec<(Nanos, Por
 /// Reads the counters of every port once a second, for as long as the process lives.
 pub(super) fn watch(
     ledger: Ledger,
-    askers: Askers,
+    askers: WorkerHandles,
     ports: impl Fn() -> Vec<PortId> + Send + 'static,
 ) -> anyhow::Result<()> {
     spawn("losses", move || {

@@ -1,8 +1,8 @@
 //! Merges the snapshots of several workers. Each worker has its own ports, and its own part of
 //! every tunnel: numbers of the same thing are added, and lists are concatenated.
 //!
-//! A frame that crossed is counted twice in the audit: in the row of its ingress port, and under
-//! `from worker N` at the worker that sent it. Each row balances.
+//! A frame that was handed off is counted twice in the audit: in the row of its ingress port, and
+//! under `from worker N` at the worker that sent it. Each row balances.
 
 use sluice_base::PortId;
 use sluice_host::inspect::Dropped;
@@ -140,7 +140,7 @@ pub(super) fn part(all: &mut PortShot, one: PortShot) {
 pub(super) fn looks(seen: Vec<Seen>) -> Option<Seen> {
     seen.into_iter().reduce(|mut all, one| {
         all.at = all.at.max(one.at);
-        for (all, one) in all.chip.iter_mut().zip(one.chip) {
+        for (all, one) in all.fdb.iter_mut().zip(one.fdb) {
             *all = all.or(one);
         }
         all.ports.extend(one.ports);

@@ -10,11 +10,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use sluice_base::{Mac, Nanos, TunnelId};
 use sluice_ports::neigh::Neighbours;
 
-use super::worker::Ask;
-use super::{Askers, spawn};
-use crate::clock;
+use super::worker::WorkerRequest;
+use super::{WorkerHandles, spawn};
 use crate::config::{Attachment, Plan};
-use crate::log::say;
+use crate::sys::clock;
+use crate::sys::log::say;
 
 /// Time before netlink is tried again.
 const RETRY: Nanos = Nanos::from_millis(1000);
@@ -55,7 +55,7 @@ fn configured(plan: &Plan) -> NextHops {
 }
 
 /// Starts the thread, if there is something to follow.
-pub(super) fn follow(plan: &Plan, askers: Askers) -> anyhow::Result<NextHops> {
+pub(super) fn follow(plan: &Plan, askers: WorkerHandles) -> anyhow::Result<NextHops> {
     let underlay = plan.ports.last().map(|port| &port.attachment);
     let device = match underlay {
         Some(Attachment::L2 { device, vtep: Some(_), .. }) => device.clone(),
@@ -98,7 +98,7 @@ fn tell(
     neighbours: &mut Neighbours,
     tunnels: &BTreeMap<Ipv4Addr, TunnelId>,
     known: &Mutex<BTreeMap<TunnelId, Mac>>,
-    askers: &Askers,
+    askers: &WorkerHandles,
 ) -> io::Error {
     loop {
         let changes = match neighbours.poll(clock::now()) {
@@ -113,7 +113,7 @@ fn tell(
                 None => known.remove(&tunnel),
             };
             drop(known);
-            askers.ask_all(|| Ask::NextHop(tunnel, change.mac));
+            askers.ask_all(|| WorkerRequest::NextHop(tunnel, change.mac));
         }
         let span = neighbours.deadline().since(clock::now()).min(Nanos::from_millis(60_000));
         let fd = neighbours.fd();

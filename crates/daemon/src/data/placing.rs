@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluice_api::placement::{PlaceStatus, Stamp};
+use sluice_api::placement::{PlaceStatus, PolicyVersion};
 use sluice_api::show::{BucketsRow, PlacementRow};
 use sluice_base::Nanos;
 use sluice_placement::{CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share};
@@ -39,11 +39,11 @@ use sluice_ports::udp::{
 
 use self::high::{Progress, Quiet};
 use super::cpus::{Cpus, core_of};
-use super::policy::Wanted;
-use super::worker::{Ask, Part, Step};
-use super::{Askers, spawn};
-use crate::clock;
-use crate::log::say;
+use super::policy::PolicyWatch;
+use super::worker::{Part, Step, WorkerRequest};
+use super::{WorkerHandles, spawn};
+use crate::sys::clock;
+use crate::sys::log::say;
 
 /// Time between two decisions.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -92,7 +92,7 @@ pub(super) enum End {
 
 /// Carries out moves.
 pub(super) struct Mover {
-    askers: Askers,
+    askers: WorkerHandles,
     selector: Selector,
     pub(super) table: BucketTable,
     /// Matches of the flows of high priority.
@@ -100,7 +100,7 @@ pub(super) struct Mover {
 }
 
 impl Mover {
-    pub(super) fn new(askers: Askers, (selector, table): (Selector, BucketTable)) -> Self {
+    pub(super) fn new(askers: WorkerHandles, (selector, table): (Selector, BucketTable)) -> Self {
         *askers.settled() = table.to_vec();
         Self { askers, selector, table, high: HighFlows::default() }
     }
@@ -120,7 +120,7 @@ impl Mover {
         let asked: Vec<_> = steps
             .map(|(worker, step)| {
                 let (reply, answer) = sync_channel(1);
-                self.askers.0[usize::from(worker)].ask(Ask::Move(step, reply));
+                self.askers.0[usize::from(worker)].ask(WorkerRequest::Move(step, reply));
                 (worker, answer)
             })
             .collect();
@@ -207,11 +207,11 @@ struct Placing {
     quiet: Quiet,
     shown: Shown,
     /// Policy that is to hold, and the one that does.
-    wanted: Wanted,
+    wanted: PolicyWatch,
     mode: Mode,
-    stamp: Stamp,
+    stamp: PolicyVersion,
     /// The last policy that holds completely.
-    settled: Stamp,
+    settled: PolicyVersion,
     /// Buckets that have moved.
     moves: u64,
     /// Refusals of the kernel, and the time of the next attempt: for moves, and for other flows of
@@ -238,10 +238,10 @@ fn refuse(refused: &mut Refused, why: String) {
 /// Starts the thread that follows the placement. `port` is the name of the shared underlay.
 pub(super) fn follow(
     port: &str,
-    wanted: Wanted,
+    wanted: PolicyWatch,
     cpus: Cpus,
     parts: Vec<Part>,
-    askers: &Askers,
+    askers: &WorkerHandles,
 ) -> anyhow::Result<Shown> {
     let shown = Shown::default();
     let placing = Placing::new(wanted, cpus, parts, askers, &shown)?;
@@ -272,10 +272,10 @@ pub(super) fn follow(
 impl Placing {
     /// Prepares the placement. `None`: there is no shared underlay.
     fn new(
-        wanted: Wanted,
+        wanted: PolicyWatch,
         cpus: Cpus,
         mut parts: Vec<Part>,
-        askers: &Askers,
+        askers: &WorkerHandles,
         shown: &Shown,
     ) -> anyhow::Result<Option<Self>> {
         let selector = parts.first_mut().and_then(|part| part.selector.take());
@@ -303,8 +303,8 @@ impl Placing {
             shown: Arc::clone(shown),
             wanted,
             mode,
-            stamp: Stamp::default(),
-            settled: Stamp::default(),
+            stamp: PolicyVersion::default(),
+            settled: PolicyVersion::default(),
             moves: 0,
             refused: None,
             refused_high: None,
@@ -313,20 +313,20 @@ impl Placing {
 
     /// Decides, and makes a round of moves if there is anything to move.
     fn period(&mut self) -> Result<(), End> {
-        self.obey();
+        self.apply_policy();
         self.look_at_cpus();
         let (cores, loads) = self.measure();
-        self.seat();
+        self.place_new_buckets();
         self.placement.period(&cores, &loads, &mut Vec::new());
         if !is_due(&self.refused) {
             return Ok(());
         }
-        self.carry_out()?;
+        self.apply_moves()?;
         self.refused = None;
         Ok(())
     }
 
-    fn carry_out(&mut self) -> Result<(), End> {
+    fn apply_moves(&mut self) -> Result<(), End> {
         let wanted = match self.gather()? {
             Some(changes) => changes,
             None => self.wanted().collect(),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_api::placement::{InForce, PlacementMode, Stamp, Stamped};
+use sluice_api::placement::{EffectivePolicy, PlacementMode, PolicyVersion, Stamped};
 use sluice_placement::Mode;
 
 use crate::config::Plan;
@@ -10,7 +10,7 @@ use crate::config::Plan;
 /// Placement that is to hold on this host: the policy, or the configuration where the policy says
 /// nothing.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct PolicyWatch {
     host: Arc<str>,
     own_mode: Mode,
     stamped: Arc<Mutex<Stamped>>,
@@ -18,13 +18,13 @@ pub(super) struct Wanted {
 
 /// Placement that holds from now on.
 #[derive(Debug)]
-pub(super) struct Order {
-    pub(super) stamp: Stamp,
+pub(super) struct HostPolicy {
+    pub(super) stamp: PolicyVersion,
     pub(super) mode: Mode,
-    pub(super) in_force: InForce,
+    pub(super) in_force: EffectivePolicy,
 }
 
-impl Wanted {
+impl PolicyWatch {
     /// Takes the host of a plan, without a policy.
     pub(super) fn new(plan: &Plan) -> Self {
         let host = &plan.config.host;
@@ -47,14 +47,14 @@ impl Wanted {
     }
 
     /// Returns the placement that is to hold, if its stamp is another one.
-    pub(super) fn other_than(&self, stamp: Stamp) -> Option<Order> {
+    pub(super) fn changed_since(&self, stamp: PolicyVersion) -> Option<HostPolicy> {
         let stamped = self.stamped.lock().unwrap_or_else(PoisonError::into_inner);
         if stamped.stamp == stamp {
             return None;
         }
         let in_force = stamped.policy.on(&self.host);
         let mode = in_force.mode.map_or(self.own_mode, mode_of);
-        Some(Order { stamp: stamped.stamp, mode, in_force })
+        Some(HostPolicy { stamp: stamped.stamp, mode, in_force })
     }
 }
 

@@ -20,17 +20,17 @@ use sluice_switch::{AttachError, PortConfig};
 
 use super::answer::Names;
 use super::taps::Taps;
-use super::worker::Ask;
-use super::{Asker, attach};
+use super::worker::WorkerRequest;
+use super::{WorkerHandle, attach};
 use crate::config::{self, BoundTo, Plan};
-use crate::protocol::Done;
+use crate::ipc::protocol::Done;
 
 /// Longest time for which the frames of a deleted port may keep its place.
 const PLACE_WAIT: Duration = Duration::from_secs(2);
 const PLACE_RETRY: Duration = Duration::from_millis(5);
 
 /// A port on its way to the worker.
-pub(super) struct Coming {
+pub(super) struct PendingPort {
     pub(super) name: String,
     pub(super) port: Box<dyn Port>,
     pub(super) config: PortConfig,
@@ -38,7 +38,7 @@ pub(super) struct Coming {
 }
 
 /// Outcome of adding a port; the port is returned if adding may be tried again.
-pub(super) type Come = Result<PortId, (Option<Box<Coming>>, String)>;
+pub(super) type AddResult = Result<PortId, (Option<Box<PendingPort>>, String)>;
 
 /// Reason why a port was not added, and whether its device was opened.
 pub(super) struct Refused {
@@ -71,7 +71,7 @@ impl Ports {
     pub(super) fn add(
         &self,
         names: &Names,
-        asker: &Asker,
+        asker: &WorkerHandle,
         new: &NewPort,
     ) -> Result<port::Added, String> {
         self.add_or_leave(names, asker, new).map_err(|refused| {
@@ -87,30 +87,30 @@ impl Ports {
     pub(super) fn add_or_leave(
         &self,
         names: &Names,
-        asker: &Asker,
+        asker: &WorkerHandle,
         new: &NewPort,
     ) -> Result<port::Added, Refused> {
         let mut added = self.added();
         let name = new.name.clone().unwrap_or_default();
         let wanted = config::plan_port(&self.plan, &[], new)?;
         if let Some((known, id)) = added.get(&name) {
-            if asker.answer(|reply| Ask::IsOpen(*id, reply))? {
+            if asker.answer(|reply| WorkerRequest::IsOpen(*id, reply))? {
                 if known != new {
                     return Err(format!("there is another port `{name}`; delete it first").into());
                 }
                 return Ok(config::added_answer(new, &wanted, *id));
             }
             // The device went away; open it anew.
-            asker.answer(|reply| Ask::Del(*id, reply))?;
+            asker.answer(|reply| WorkerRequest::Del(*id, reply))?;
             added.remove(&name);
         }
         let port = attach::open(&mut attach::Trunks::new(), &self.taps, &wanted.plan)
             .map_err(|error| error.to_string())?;
         let (config, bound) = (wanted.switch.clone(), wanted.bound.clone());
-        let mut coming = Box::new(Coming { name: name.clone(), port, config, bound });
+        let mut coming = Box::new(PendingPort { name: name.clone(), port, config, bound });
         let until = Instant::now() + PLACE_WAIT;
         let id = loop {
-            match asker.answer(|reply| Ask::Add(coming, reply))? {
+            match asker.answer(|reply| WorkerRequest::Add(coming, reply))? {
                 Ok(id) => break id,
                 Err((Some(back), _)) if Instant::now() < until => coming = back,
                 Err((_, error)) => return Err(Refused { error, is_open: true }),
@@ -131,7 +131,7 @@ impl Ports {
     }
 
     /// Deletes the added ports that control does not know, and the remains of an earlier process.
-    pub(super) fn tidy(&self, asker: &Asker, known: &[String]) -> Result<Done, String> {
+    pub(super) fn tidy(&self, asker: &WorkerHandle, known: &[String]) -> Result<Done, String> {
         let mut added = self.added();
         let others: Vec<String> =
             added.keys().filter(|name| !known.contains(name)).cloned().collect();
@@ -147,13 +147,18 @@ impl Ports {
     }
 
     /// Deletes a port that was added, with its device.
-    pub(super) fn delete(&self, asker: &Asker, name: &str) -> Result<Deleted, String> {
+    pub(super) fn delete(&self, asker: &WorkerHandle, name: &str) -> Result<Deleted, String> {
         self.delete_one(&mut self.added(), asker, name)
     }
 
-    fn delete_one(&self, added: &mut Added, asker: &Asker, name: &str) -> Result<Deleted, String> {
+    fn delete_one(
+        &self,
+        added: &mut Added,
+        asker: &WorkerHandle,
+        name: &str,
+    ) -> Result<Deleted, String> {
         let (_, id) = added.get(name).ok_or_else(|| format!("no port `{name}` was added"))?;
-        let frames = asker.answer(|reply| Ask::Del(*id, reply))?;
+        let frames = asker.answer(|reply| WorkerRequest::Del(*id, reply))?;
         // The kernel takes time to delete a device; no worker waits for it.
         self.taps.delete(name);
         added.remove(name);

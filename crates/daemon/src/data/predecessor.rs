@@ -1,4 +1,4 @@
-//! Handing everything over to another data process ([`crate::handover`]).
+//! Handing everything over to another data process ([`crate::ipc::handover`]).
 //!
 //! ```text
 //!   yield: no migration between workers ── Stop ── until nothing is left, or moves ── Freeze
@@ -13,15 +13,15 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use sluice_base::Nanos;
-use sluice_ports::Handed;
+use sluice_ports::PortHandover;
 
 use super::server::Server;
-use super::worker::{Ask, Left, YieldStep};
-use crate::clock;
-use crate::hand::{self, Named};
-use crate::handover::{self, FORMAT, State, Yielded};
-use crate::log::say;
-use crate::protocol::{self, Done, Failure, Request};
+use super::worker::{Left, WorkerRequest, YieldStep};
+use crate::ipc::handover::{self, FORMAT, HandoverState, State};
+use crate::ipc::protocol::{self, Done, Failure, Request};
+use crate::sys::clock;
+use crate::sys::descriptors::{self, Named};
+use crate::sys::log::say;
 
 /// Longest wait while no frame leaves, and in all.
 const STANDS_FOR: Nanos = Nanos::from_millis(30);
@@ -71,7 +71,7 @@ impl Server {
     }
 
     fn step(&self, step: impl Fn() -> YieldStep) {
-        self.askers.ask_all(|| Ask::Yield(step()));
+        self.askers.ask_all(|| WorkerRequest::Yield(step()));
     }
 
     /// Stops the workers and sends their state.
@@ -80,17 +80,17 @@ impl Server {
         self.wait_until_drained(stopped)?;
         let (left, files) = self.freeze(stopped, table)?;
         let drain_ns = clock::now().since(stopped).0;
-        protocol::write(stream, &Yielded { left: left.resident + left.pending, drain_ns })?;
-        hand::send(stream, &files)
+        protocol::write(stream, &HandoverState { left: left.resident + left.pending, drain_ns })?;
+        descriptors::send(stream, &files)
     }
 
-    /// Waits until no frame is left, as long as frames leave. A frame that crosses while both
+    /// Waits until no frame is left, as long as frames leave. A frame that is handed off while both
     /// workers are asked is counted when they are asked once more: in the ring between them, or in
     /// the receiver's switch.
     fn wait_until_drained(&self, stopped: Nanos) -> io::Result<()> {
         let (mut progress, mut times) = (Progress::new(stopped), 0);
         while times < 2 {
-            let ask = |reply| Ask::Yield(YieldStep::Left(reply));
+            let ask = |reply| WorkerRequest::Yield(YieldStep::Left(reply));
             let left = self.askers.answers_now(ask).map_err(io::Error::other)?;
             let left: u64 = left.iter().map(|left| left.resident + left.pending).sum();
             times = if left == 0 { times + 1 } else { 0 };
@@ -105,7 +105,7 @@ impl Server {
     }
 
     fn freeze(&self, stopped: Nanos, table: &[u8]) -> io::Result<(Left, Vec<Named>)> {
-        let ask = |reply| Ask::Yield(YieldStep::Freeze(reply));
+        let ask = |reply| WorkerRequest::Yield(YieldStep::Freeze(reply));
         let frozen = self.askers.answers_now(ask).map_err(io::Error::other)?;
         let (mut left, mut ports, mut known) = (Left::default(), Vec::new(), Vec::new());
         for frozen in frozen {
@@ -121,8 +121,8 @@ impl Server {
         known.dedup();
         let added = self.ports.list();
         let state = State { stopped_ns: stopped.0, added, known, ..State::default() };
-        let ports: Vec<(String, Handed)> = ports;
-        Ok((left, handover::pack(state, self.taps.lend_taps(), ports)?))
+        let ports: Vec<(String, PortHandover)> = ports;
+        Ok((left, handover::pack(state, self.taps.tap_descriptors(), ports)?))
     }
 }
 

@@ -9,17 +9,17 @@ use sluice_api::trace::{Look, Looked};
 use sluice_base::PortId;
 
 use super::answer::Names;
-use super::look::Wanted;
+use super::look::StateQuery;
 use super::next_hops::NextHops;
 use super::ports::Ports;
 use super::taps::Taps;
-use super::worker::{Ask, Known, YieldStep};
-use super::{Asker, Askers, losses, merge, spawn};
+use super::worker::{Known, WorkerRequest, YieldStep};
+use super::{WorkerHandle, WorkerHandles, losses, merge, spawn};
 use crate::config::{Fingerprint, Plan};
-use crate::hand;
-use crate::handover::State;
-use crate::protocol::{self, Done, Failure, Hello, Request};
-use crate::serve;
+use crate::ipc::handover::State;
+use crate::ipc::protocol::{self, Done, Failure, Hello, Request};
+use crate::ipc::serve;
+use crate::sys::descriptors;
 
 pub(super) struct Server {
     pub(super) names: Names,
@@ -27,7 +27,7 @@ pub(super) struct Server {
     pub(super) taps: Arc<Taps>,
     next_hops: NextHops,
     fingerprint: Fingerprint,
-    pub(super) askers: Askers,
+    pub(super) askers: WorkerHandles,
 }
 
 /// Answers in a thread of its own for as long as the process lives.
@@ -37,7 +37,7 @@ pub(super) fn serve(
     taps: Arc<Taps>,
     names: Names,
     next_hops: NextHops,
-    askers: Askers,
+    askers: WorkerHandles,
 ) -> anyhow::Result<Arc<Server>> {
     let fingerprint = plan.fingerprint;
     let ports = Ports::new(plan, Arc::clone(&taps));
@@ -86,14 +86,16 @@ impl Server {
                     let deleted = self.ports.delete(self.askers.first(), &name);
                     protocol::reply(stream, deleted)
                 }
-                Ok(Some(Request::Lend(ports))) => hand::send(stream, &self.taps.lend(&ports)),
+                Ok(Some(Request::Lend(ports))) => {
+                    descriptors::send(stream, &self.taps.descriptors(&ports))
+                }
                 Ok(Some(Request::Tidy(known))) => {
                     let tidied = self.ports.tidy(self.askers.first(), &known);
                     protocol::reply(stream, tidied)
                 }
                 Ok(Some(Request::Pulse)) => {
                     // Any question that is answered between two turns serves here.
-                    let asked = |reply| Ask::IsOpen(PortId(0), reply);
+                    let asked = |reply| WorkerRequest::IsOpen(PortId(0), reply);
                     // A worker that hands over answers, too.
                     let beats = self.askers.answers_now(asked);
                     protocol::reply(stream, beats.map(|_| Done {}))
@@ -127,7 +129,7 @@ impl Server {
         }
         let known: Vec<Known> =
             state.known.iter().filter_map(|known| self.names.find(known)).collect();
-        self.askers.ask_all(|| Ask::Yield(YieldStep::Know(known.clone())));
+        self.askers.ask_all(|| WorkerRequest::Yield(YieldStep::Know(known.clone())));
         Ok(())
     }
 
@@ -137,11 +139,11 @@ impl Server {
     }
 
     /// Gives the connection to the worker, after the answer.
-    fn attach(&self, stream: &UnixStream, worker: &Asker) {
+    fn attach(&self, stream: &UnixStream, worker: &WorkerHandle) {
         if protocol::write(stream, &self.hello()).is_ok()
             && let Ok(stream) = stream.try_clone()
         {
-            worker.ask(Ask::Attach(stream));
+            worker.ask(WorkerRequest::Attach(stream));
         }
     }
 
@@ -154,7 +156,7 @@ impl Server {
     }
 
     fn show(&self, question: Question) -> Result<Answer, String> {
-        let shots = self.askers.answers(|reply| Ask::Show(question, reply))?;
+        let shots = self.askers.answers(|reply| WorkerRequest::Show(question, reply))?;
         let shot = merge::snapshots(shots).ok_or("there is no worker")?;
         let mut answer = self.names.answer(shot, &self.next_hops);
         if matches!(question, Question::Drops | Question::Audit) {
@@ -165,8 +167,8 @@ impl Server {
     }
 
     fn look(&self, question: &Look) -> Result<Looked, String> {
-        let wanted = Wanted::read(question).ok_or("it asks for no addresses")?;
-        let seen = self.askers.answers(|reply| Ask::Look(wanted.clone(), reply))?;
+        let wanted = StateQuery::read(question).ok_or("it asks for no addresses")?;
+        let seen = self.askers.answers(|reply| WorkerRequest::Look(wanted.clone(), reply))?;
         let seen = merge::looks(seen).ok_or("there is no worker")?;
         Ok(self.names.looked(seen, &self.next_hops))
     }

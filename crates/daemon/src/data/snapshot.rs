@@ -6,7 +6,7 @@ use std::io;
 use sluice_api::show::Question;
 use sluice_base::{Mac, Nanos, PortId, VnetId};
 use sluice_host::{Host, inspect};
-use sluice_ports::{Amount, Aside, Counters, FrameBuf, Lossless, Ring};
+use sluice_ports::{Amount, Counters, FrameBuf, HeldBack, Lossless, Ring};
 use sluice_switch::{Destination, TunnelCounters};
 
 use super::worker::{Attached, Times};
@@ -42,7 +42,7 @@ pub(super) struct PortShot {
     pub(super) pending: Amount,
     pub(super) lost: Amount,
     pub(super) ring: Ring,
-    pub(super) aside: Aside,
+    pub(super) aside: HeldBack,
     pub(super) lossless: Lossless,
     pub(super) kernel: io::Result<Counters>,
     /// Reason why nothing passes, if the port knows one.

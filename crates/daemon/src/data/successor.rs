@@ -1,4 +1,4 @@
-//! Continues the work of another data process ([`crate::handover`]).
+//! Continues the work of another data process ([`crate::ipc::handover`]).
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd as _;
@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sluice_ports::Handed;
+use sluice_ports::PortHandover;
 
 use super::server::Server;
 use super::spawn;
-use super::worker::{Ask, YieldStep};
-use crate::clock;
+use super::worker::{WorkerRequest, YieldStep};
 use crate::config::{Attachment, Plan};
-use crate::hand::{self, Named};
-use crate::handover::{self, FORMAT, Go, Opened, Ready, State, Took};
-use crate::log::say;
-use crate::protocol::{self, Failure};
-use crate::run_dir::{self, Role};
+use crate::ipc::handover::{self, FORMAT, Go, Opened, Ready, State, Took};
+use crate::ipc::protocol::{self, Failure};
+use crate::sys::clock;
+use crate::sys::descriptors::{self, Named};
+use crate::sys::log::say;
+use crate::sys::run_dir::{self, Role};
 
 /// Time within which the previous process must be gone after it said that it goes.
 const ROLE_WITHIN: Duration = Duration::from_secs(10);
 const ROLE_RETRY: Duration = Duration::from_millis(5);
 
 /// A process that takes over, with the TAPs and the other ports that it continues.
-pub(super) type Began = (Successor, Vec<Named>, Vec<(String, Handed)>);
+pub(super) type Began = (Successor, Vec<Named>, Vec<(String, PortHandover)>);
 
 /// Returns the reason why this configuration can neither continue with the ports handed over nor
 /// open them anew while the other process is there: the sockets of an address are numbered as they
 /// come and go.
-pub(super) fn misfit(plan: &Plan, handed: &[(String, Handed)]) -> Option<String> {
+pub(super) fn misfit(plan: &Plan, handed: &[(String, PortHandover)]) -> Option<String> {
     plan.ports.iter().find_map(|port| {
         let Attachment::Udp { sharers, .. } = port.attachment else { return None };
         let before = handed.iter().filter(|(name, _)| *name == port.name).count();
@@ -52,7 +52,7 @@ impl Successor {
         let stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
         let version = env!("CARGO_PKG_VERSION").to_owned();
         protocol::write(&stream, &Ready { formats: vec![FORMAT], version })?;
-        let files = match hand::receive(&stream) {
+        let files = match descriptors::receive(&stream) {
             Ok(files) => files,
             // Control has changed its mind, and said so.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
@@ -87,7 +87,7 @@ impl Successor {
             return Err(io::Error::other("control went away"));
         }
         std::fs::rename(run_dir.join(run_dir::NEXT_SOCKET), run_dir.join(run_dir::DATA_SOCKET))?;
-        server.askers.ask_all(|| Ask::Yield(YieldStep::Thaw));
+        server.askers.ask_all(|| WorkerRequest::Yield(YieldStep::Thaw));
         let gap_ns = clock::now().0.saturating_sub(self.state.stopped_ns);
         say!(
             "forwarding as another data process did until {} us ago, process {}",

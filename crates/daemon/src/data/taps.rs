@@ -14,11 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sluice_ports::tap::{KeptTap, TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
-use sluice_ports::{Handed, OpenError};
+use sluice_ports::{OpenError, PortHandover};
 
 use crate::config::Plan;
-use crate::hand::Named;
-use crate::taps::{self, Record};
+use crate::sys::descriptors::Named;
+use crate::sys::taps::{self, Record};
 
 /// TAPs, by port.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Taps {
     sockets: Mutex<BTreeMap<String, OwnedFd>>,
     /// State handed over by an earlier process, by port. A port that several workers share has one
     /// entry per worker, in their order.
-    handed: Mutex<BTreeMap<String, VecDeque<Handed>>>,
+    handed: Mutex<BTreeMap<String, VecDeque<PortHandover>>>,
 }
 
 #[derive(Debug)]
@@ -61,7 +61,11 @@ impl Taps {
     }
 
     /// Takes over like [`Self::new`], with the state that an earlier process handed over.
-    pub(super) fn succeed(plan: &Plan, kept: Vec<Named>, handed: Vec<(String, Handed)>) -> Self {
+    pub(super) fn succeed(
+        plan: &Plan,
+        kept: Vec<Named>,
+        handed: Vec<(String, PortHandover)>,
+    ) -> Self {
         let taps = Self::new(plan, kept);
         for (port, handed) in handed {
             taps.handed_over().entry(port).or_default().push_back(handed);
@@ -70,7 +74,7 @@ impl Taps {
     }
 
     /// Takes the state that was handed over for a port, or for the next worker's part of the port.
-    pub(super) fn take_handed(&self, port: &str) -> Option<Handed> {
+    pub(super) fn take_handed(&self, port: &str) -> Option<PortHandover> {
         self.handed_over().get_mut(port)?.pop_front()
     }
 
@@ -79,12 +83,12 @@ impl Taps {
         self.handed_over().clear();
     }
 
-    fn handed_over(&self) -> MutexGuard<'_, BTreeMap<String, VecDeque<Handed>>> {
+    fn handed_over(&self) -> MutexGuard<'_, BTreeMap<String, VecDeque<PortHandover>>> {
         self.handed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns copies of the descriptors of all TAPs.
-    pub(super) fn lend_taps(&self) -> Vec<Named> {
+    pub(super) fn tap_descriptors(&self) -> Vec<Named> {
         let copy = |(name, held): (&String, &Held)| {
             Some((name.clone(), held.file.as_ref()?.try_clone().ok()?))
         };
@@ -94,9 +98,9 @@ impl Taps {
     /// Opens the sockets of an underlay.
     pub(super) fn open_udp(&self, port: &str, config: &UdpConfig) -> Result<UdpPort, OpenError> {
         let mut sockets = self.sockets();
-        let lent = sockets.remove(port).filter(|_| config.sharers <= 1).map(UdpPort::handed);
-        let opened = UdpPort::take_up(config, self.take_handed(port).or(lent))?;
-        sockets.extend(opened.lend().map(|socket| (port.to_owned(), socket)));
+        let kept = sockets.remove(port).filter(|_| config.sharers <= 1).map(UdpPort::handed);
+        let opened = UdpPort::adopt(config, self.take_handed(port).or(kept))?;
+        sockets.extend(opened.duplicate_socket().map(|socket| (port.to_owned(), socket)));
         Ok(opened)
     }
 
@@ -154,7 +158,7 @@ impl Taps {
     }
 
     /// Returns copies of the descriptors of these ports, or of all.
-    pub(super) fn lend(&self, ports: &[String]) -> Vec<Named> {
+    pub(super) fn descriptors(&self, ports: &[String]) -> Vec<Named> {
         let held = self.held();
         let wanted = held.iter().filter(|(name, _)| ports.is_empty() || ports.contains(name));
         let copy = |(name, held): (&String, &Held)| {

@@ -6,7 +6,7 @@ use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Head, Notice, Switch, Target};
 use sluice_wire::too_big::{ANSWER_SIZE_MAX, answer};
 
-use crate::log::say;
+use crate::sys::log::say;
 
 /// Notices of the switch about frames that were too large, until they are answered.
 #[derive(Debug, Default)]

@@ -19,11 +19,11 @@ use sluice_switch::PortRole;
 
 use super::guard::Guard;
 use super::taps::Taps;
-use super::worker::{Ask, Device};
-use super::{Askers, attach, spawn};
-use crate::clock;
+use super::worker::{Device, WorkerRequest};
+use super::{WorkerHandles, attach, spawn};
 use crate::config::{Attachment, Plan, PortPlan};
-use crate::log::say;
+use crate::sys::clock;
+use crate::sys::log::say;
 
 /// Time before netlink, or a device that cannot be opened, is tried again.
 const RETRY: Nanos = Nanos::from_millis(1000);
@@ -52,7 +52,7 @@ pub(super) fn follow(
     plan: &Plan,
     taps: &Arc<Taps>,
     guard: Guard,
-    askers: Askers,
+    askers: WorkerHandles,
 ) -> anyhow::Result<()> {
     let Some(followed) = followed(plan, taps, guard) else { return Ok(()) };
     let mut link = Link::open(&followed.device)?;
@@ -103,7 +103,7 @@ impl Followed {
         &self,
         link: &mut Link,
         was: &mut Option<LinkState>,
-        askers: &Askers,
+        askers: &WorkerHandles,
     ) -> std::io::Error {
         loop {
             match link.poll() {
@@ -120,7 +120,7 @@ impl Followed {
         }
     }
 
-    fn changed(&self, was: Option<&LinkState>, state: &LinkState, askers: &Askers) {
+    fn changed(&self, was: Option<&LinkState>, state: &LinkState, askers: &WorkerHandles) {
         let device = &self.device;
         let now = match state {
             LinkState::There(now) => now,
@@ -147,25 +147,25 @@ impl Followed {
         }
         let mac = if self.takes_mac { now.mac } else { self.mac };
         let mtu = self.mtu.min(u16::try_from(now.mtu).unwrap_or(u16::MAX));
-        askers.ask_all(|| Ask::Device(Device::Is(self.port, mac, mtu)));
+        askers.ask_all(|| WorkerRequest::Device(Device::Is(self.port, mac, mtu)));
         if self.is_l2 {
             let has_carrier = now.up && now.carrier;
-            askers.ask_all(|| Ask::Device(Device::Carrier(self.port, has_carrier)));
+            askers.ask_all(|| WorkerRequest::Device(Device::Carrier(self.port, has_carrier)));
         }
         self.say(before, now);
     }
 
-    fn gone(&self, why: String, askers: &Askers) {
+    fn gone(&self, why: String, askers: &WorkerHandles) {
         self.guard.detach(&self.device);
         if self.is_l2 {
-            askers.ask_all(|| Ask::Device(Device::Gone(self.port, why.clone())));
+            askers.ask_all(|| WorkerRequest::Device(Device::Gone(self.port, why.clone())));
         } else {
             say!("underlay: {why}");
         }
     }
 
     /// Opens the port anew. The device may go away again before that succeeds.
-    fn back(&self, askers: &Askers) {
+    fn back(&self, askers: &WorkerHandles) {
         if !self.is_l2 {
             return;
         }
@@ -175,10 +175,10 @@ impl Followed {
                 let mut port = Some(port);
                 for asker in &askers.0 {
                     if let Ok(true) =
-                        asker.answer(|reply| Ask::Device(Device::Has(self.port, reply)))
+                        asker.answer(|reply| WorkerRequest::Device(Device::Has(self.port, reply)))
                         && let Some(port) = port.take()
                     {
-                        asker.ask(Ask::Device(Device::Back(self.port, port)));
+                        asker.ask(WorkerRequest::Device(Device::Back(self.port, port)));
                     }
                 }
             }

@@ -15,13 +15,13 @@
 //! batches and a busy host is not woken for each; after others it goes on at once (`pace.rs`). A
 //! port whose frames were cut off by the batch, and by nothing else, is read on without a sleep.
 //! With machines it is otherwise, as their queues are memory: after work with them the worker looks
-//! on for a while (`spin.rs`), and then asks to be told.
+//! on for a while (`spin.rs`), and then arms their notifications.
 //!
 //! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
 //! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
 //! collects it. Notifications are armed before a sleep and the queues checked once more
-//! ([`Port::rest`]); frames found then are served as after an event of a descriptor. A thread that
-//! asks a question puts it into the channel first and makes the edge afterwards.
+//! ([`Port::arm_notifications`]); frames found then are served as after an event of a descriptor. A
+//! thread that asks a question puts it into the channel first and makes the edge afterwards.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -29,15 +29,15 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
 use sluice_host::Host;
-use sluice_ports::{FrameBuf, Pool, Port, Queues, Room, Waits, Wanted};
+use sluice_ports::{FrameBuf, Pool, Port, PortRequest, Queues, TxBackoff, Waits};
 use sluice_switch::Command;
 
 use self::attach::hand_back;
 use self::ending::Ending;
 pub(super) use self::ending::{Known, Left, YieldStep};
-use self::homes::Homes;
-pub(super) use self::homes::{HomeStep, Load};
 use self::isolated::Isolated;
+use self::migration::Migration;
+pub(super) use self::migration::{Load, MigrationStep};
 use self::pace::Pace;
 use self::spin::Spin;
 use self::spread::Spread;
@@ -45,14 +45,14 @@ pub(super) use self::spread::{Part, Step};
 pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
 pub(super) use self::underlay::Device;
-use super::crossing::Crossings;
+use super::control_link::{CONTROL, ControlLink};
+use super::handoff::Handoffs;
 use super::look;
-use super::orders::{CONTROL, Orders};
-use super::ports::{Come, Coming};
+use super::ports::{AddResult, PendingPort};
 use super::snapshot::{self, Snapshot};
-use crate::clock;
-use crate::log::say;
-use crate::poller::{Event, Poller};
+use crate::sys::clock;
+use crate::sys::log::say;
+use crate::sys::poller::{Event, Poller};
 use sluice_api::show::Question;
 
 /// The largest batch that the switch takes.
@@ -67,17 +67,17 @@ const SLEEP_MIN: Nanos = Nanos::from_micros(50);
 const UNTOLD_MAX: Nanos = Nanos::from_micros(20);
 
 /// Requests of other threads to the worker.
-pub(super) enum Ask {
+pub(super) enum WorkerRequest {
     /// A snapshot.
     Show(Question, SyncSender<Snapshot>),
     /// A look at what one frame would use.
-    Look(look::Wanted, SyncSender<look::Seen>),
+    Look(look::StateQuery, SyncSender<look::Seen>),
     /// The next hop of a tunnel became known, or is not known any more.
     NextHop(TunnelId, Option<sluice_base::Mac>),
     /// Something about the device of an underlay.
     Device(Device),
     /// A port comes.
-    Add(Box<Coming>, SyncSender<Come>),
+    Add(Box<PendingPort>, SyncSender<AddResult>),
     /// A port goes. The answer is how many frames ended with it.
     Del(PortId, SyncSender<u64>),
     /// Asks whether a port is there, and its device too.
@@ -87,7 +87,7 @@ pub(super) enum Ask {
     /// A step of moving buckets of a shared underlay. The answer is that it is done.
     Move(Step, SyncSender<()>),
     /// A step of moving a port.
-    Home(HomeStep),
+    Migrate(MigrationStep),
     /// A step of handing everything over to another process.
     Yield(YieldStep),
     /// Read nothing more, send what is held, and end.
@@ -119,10 +119,10 @@ pub(super) struct Attached {
     is_memory: bool,
     /// True if the kernel may have frames.
     readable: bool,
-    /// True if a descriptor had an event since [`Port::attend`].
-    told: bool,
+    /// True if a descriptor had an event since [`Port::handle_events`].
+    has_events: bool,
     /// Room in the driver.
-    pub(super) room: Room,
+    pub(super) room: TxBackoff,
     /// True if the poller reports room.
     watched: bool,
     /// Reason why the port is closed, if the device went away.
@@ -151,8 +151,8 @@ impl Attached {
 
     /// The next turn reads it, offers to it and asks what it wants.
     fn tell(&mut self) {
-        self.told = true;
-        self.room.told();
+        self.has_events = true;
+        self.room.note_event();
     }
 }
 
@@ -166,10 +166,10 @@ pub(super) struct Worker {
     tunnels: usize,
     pool: Pool,
     batch: Batch<FrameBuf>,
-    crossings: Crossings,
+    handoffs: Handoffs,
     poller: Poller,
-    asks: Receiver<Ask>,
-    orders: Orders,
+    asks: Receiver<WorkerRequest>,
+    orders: ControlLink,
     pacing: Pacing,
     /// The port that is served first in this turn. It rotates, or the first one would starve the
     /// others of a full output.
@@ -186,7 +186,7 @@ pub(super) struct Worker {
     /// The underlay that it shares with other workers.
     spread: Option<Spread>,
     /// Of ports that move.
-    homes: Homes,
+    migration: Migration,
     /// Of receivers that are isolated.
     isolated: Isolated,
 }
@@ -211,7 +211,7 @@ impl Worker {
         tunnels: usize,
         pool: Pool,
         poller: Poller,
-        asks: Receiver<Ask>,
+        asks: Receiver<WorkerRequest>,
         pacing: Pacing,
     ) -> io::Result<Self> {
         let mut worker = Self {
@@ -221,10 +221,10 @@ impl Worker {
             tunnels,
             pool,
             batch: Batch::with_limit(BATCH),
-            crossings: Crossings::none(),
+            handoffs: Handoffs::none(),
             poller,
             asks,
-            orders: Orders::default(),
+            orders: ControlLink::default(),
             pacing,
             first: 0,
             asked: false,
@@ -235,11 +235,11 @@ impl Worker {
             watch: Stopwatch::new(clock::now()),
             spent: Spent::Looking,
             spread: None,
-            homes: Homes::default(),
+            migration: Migration::default(),
             isolated: Isolated::default(),
         };
         for (id, name, port) in ports {
-            worker.take_up(name, port, id)?;
+            worker.adopt(name, port, id)?;
         }
         Ok(worker)
     }
@@ -253,23 +253,23 @@ impl Worker {
             }
             self.watch.split(now, self.spent);
             self.watch.turn();
-            let mut turn = Turn { worked: self.cross_in(), ..Turn::default() };
+            let mut turn = Turn { worked: self.receive_handoffs(), ..Turn::default() };
             let count = self.ports.len();
             for index in (self.first..count).chain(0..self.first) {
-                if self.ports[index].told {
-                    self.attend(index);
+                if self.ports[index].has_events {
+                    self.handle_events(index);
                 }
-                self.take_in(now, index, &mut turn);
+                self.receive_burst(now, index, &mut turn);
             }
             turn.worked |= self.orders.serve(now, &mut self.host, &mut self.pool) > 0;
             for index in (self.first..count).chain(0..self.first) {
-                let sent = self.send_out(now, index);
+                let sent = self.transmit_burst(now, index);
                 turn.worked |= sent;
                 turn.in_memory |= sent && self.ports[index].is_memory;
             }
-            turn.worked |= self.cross_over();
+            turn.worked |= self.send_handoffs();
             turn.worked |= self.give_back();
-            turn.worked |= self.cross_back();
+            turn.worked |= self.return_handoffs();
             self.host.switch_mut().advance(now);
             self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
 
@@ -277,7 +277,7 @@ impl Worker {
                 turn.worked |= self.answer(now);
             }
             self.tell_of(turn.frames);
-            self.tell_of_homes();
+            self.publish_load();
             self.isolated.tell(&self.host, &self.ports);
             if let Some(left) = self.has_drained(now, turn.worked) {
                 return Ok(left);
@@ -287,7 +287,7 @@ impl Worker {
     }
 
     /// Takes in what every queue of a port has.
-    fn take_in(&mut self, now: Nanos, index: usize, turn: &mut Turn) {
+    fn receive_burst(&mut self, now: Nanos, index: usize, turn: &mut Turn) {
         let mut more = false;
         if self.ports[index].tells_apart {
             turn.worked |= self.hear(now, index);
@@ -302,18 +302,18 @@ impl Worker {
     fn hear(&mut self, now: Nanos, index: usize) -> bool {
         let attached = &mut self.ports[index];
         let (switch, input) = (self.host.switch_mut(), attached.input);
-        attached.port.hear(&mut |frame| switch.hear(now, input, frame)) > 0
+        attached.port.receive_control(&mut |frame| switch.hear(now, input, frame)) > 0
     }
 
-    /// Window, spill, read, receive. Returns whether the queue may have more.
+    /// Window, copy to the shared buffer, read, receive. Returns whether the queue may have more.
     fn take_queue(&mut self, now: Nanos, index: usize, queue: u8, turn: &mut Turn) -> bool {
         let attached = &mut self.ports[index];
         let input = attached.input(queue);
         let switch = self.host.switch_mut();
         let (port, pool) = (&mut attached.port, &mut self.pool);
         let mut window = switch.window(input);
-        if window.spill {
-            switch.spill(input, |buf| port.spill(buf, pool));
+        if window.needs_copy {
+            switch.copy_to_shared(input, |buf| port.copy_to_pool(buf, pool));
             window = switch.window(input);
         }
         if !attached.tells_apart {
@@ -344,23 +344,23 @@ impl Worker {
             // Frames beyond a share may leave in this turn; only the remaining ones are copied.
             if switch.replicates(input) {
                 let (port, pool) = (&mut self.ports[index].port, &mut self.pool);
-                switch.spill(input, |buf| port.spill(buf, pool));
+                switch.copy_to_shared(input, |buf| port.copy_to_pool(buf, pool));
             }
         }
         more
     }
 
-    /// Sees to what a port was told of. If memory goes away in which frames lie, they move into the
+    /// Handles the events of a port. If memory goes away in which frames lie, they move into the
     /// pool, and the port gets all its handles.
     #[cold]
-    fn attend(&mut self, index: usize) {
-        self.ports[index].told = false;
-        while let Wanted::Handles(queue) = self.ports[index].port.attend() {
+    fn handle_events(&mut self, index: usize) {
+        self.ports[index].has_events = false;
+        while let PortRequest::Handles(queue) = self.ports[index].port.handle_events() {
             let attached = &mut self.ports[index];
             let (switch, input) = (self.host.switch_mut(), attached.input(queue));
             let (port, pool) = (&mut attached.port, &mut self.pool);
-            switch.evacuate(input, |buf| port.spill(buf, pool));
-            if !self.recall(input) {
+            switch.migrate_buffers(input, |buf| port.copy_to_pool(buf, pool));
+            if !self.revoke(input) {
                 return;
             }
             let attached = &mut self.ports[index];
@@ -370,7 +370,7 @@ impl Worker {
     }
 
     /// Transmit, flush. Returns whether a frame left.
-    fn send_out(&mut self, now: Nanos, index: usize) -> bool {
+    fn transmit_burst(&mut self, now: Nanos, index: usize) -> bool {
         let attached = &mut self.ports[index];
         // A port without its device, or carrier, takes nothing until that is back.
         if !attached.room.is_due(now) || attached.gone.is_some() || !attached.has_carrier {
@@ -457,7 +457,7 @@ impl Worker {
             return Ok(());
         }
         self.collected = now;
-        if turn.worked || looks_on || self.rest() || !self.crossings.lie_down() {
+        if turn.worked || looks_on || self.arm_notifications() || !self.handoffs.prepare_sleep() {
             let paces = turn.worked && !turn.in_memory && !looks_on && !turn.backlog;
             if paces && let Some(pause) = self.pace.after(turn.frames) {
                 self.watch.split(clock::now(), Spent::Busy);
@@ -468,13 +468,13 @@ impl Worker {
         }
         self.spent = Spent::Asleep;
         self.collect(self.next(now).since(now).max(SLEEP_MIN))?;
-        self.crossings.get_up();
+        self.handoffs.cancel_sleep();
         self.spin.slept(clock::now().since(now));
         Ok(())
     }
 
     /// Has every port tell when something comes. Returns whether something did already.
-    fn rest(&mut self) -> bool {
+    fn arm_notifications(&mut self) -> bool {
         let mut more = false;
         let (switch, stopped) = (self.host.switch(), self.ending.reads_nothing());
         for attached in self.ports.iter_mut().filter(|attached| attached.is_memory) {
@@ -483,8 +483,8 @@ impl Worker {
                 let is_open = |queue: &u8| switch.window(attached.input(*queue)).frames > 0;
                 (0..attached.queues).filter(is_open).for_each(|queue| reads.insert(queue));
             }
-            let answer = attached.port.rest(reads);
-            if attached.room.rested(answer, attached.port.wants_write()) {
+            let answer = attached.port.arm_notifications(reads);
+            if attached.room.note_armed(answer, attached.port.wants_write()) {
                 attached.tell();
                 more = true;
             }
@@ -529,37 +529,37 @@ impl Worker {
         let mut again = false;
         while let Ok(ask) = self.asks.try_recv() {
             match ask {
-                Ask::Show(question, reply) => {
+                WorkerRequest::Show(question, reply) => {
                     let times = self.watch.times();
                     let shot =
                         snapshot::take(&self.host, &self.ports, self.tunnels, times, question, now);
                     // The thread that asked may be gone.
                     _ = reply.send(shot);
                 }
-                Ask::Look(wanted, reply) => {
+                WorkerRequest::Look(wanted, reply) => {
                     _ = reply.send(look::take(&self.host, &self.ports, self.tunnels, &wanted, now));
                 }
-                Ask::NextHop(tunnel, mac) => {
+                WorkerRequest::NextHop(tunnel, mac) => {
                     let command = Command::NextHop { tunnel, mac };
                     if let Err(error) = self.host.switch_mut().command(now, command) {
                         say!(warn: "tunnel {tunnel}: {error:?}");
                     }
                 }
-                Ask::Device(device) => again |= self.hear_of_device(now, device),
-                Ask::Add(coming, reply) => _ = reply.send(self.add(now, coming)),
-                Ask::Del(port, reply) => _ = reply.send(self.delete(now, port)),
-                Ask::IsOpen(port, reply) => _ = reply.send(self.is_open(port)),
-                Ask::Attach(stream) => {
+                WorkerRequest::Device(device) => again |= self.hear_of_device(now, device),
+                WorkerRequest::Add(coming, reply) => _ = reply.send(self.add(now, coming)),
+                WorkerRequest::Del(port, reply) => _ = reply.send(self.delete(now, port)),
+                WorkerRequest::IsOpen(port, reply) => _ = reply.send(self.is_open(port)),
+                WorkerRequest::Attach(stream) => {
                     if let Err(error) =
                         self.orders.attach(now, stream, &mut self.host, &self.poller)
                     {
                         say!(warn: "control cannot attach: {error}");
                     }
                 }
-                Ask::Move(step, reply) => again |= self.step(&step, reply),
-                Ask::Home(step) => again |= self.home_step(step),
-                Ask::Yield(step) => again |= self.yield_step(now, step),
-                Ask::Drain => self.drain(now),
+                WorkerRequest::Move(step, reply) => again |= self.step(&step, reply),
+                WorkerRequest::Migrate(step) => again |= self.migration_step(step),
+                WorkerRequest::Yield(step) => again |= self.yield_step(now, step),
+                WorkerRequest::Drain => self.drain(now),
             }
         }
         again
@@ -567,10 +567,10 @@ impl Worker {
 }
 
 mod attach;
-mod cross;
 mod ending;
-mod homes;
+mod handoff;
 mod isolated;
+mod migration;
 mod pace;
 mod spin;
 mod spread;

@@ -14,14 +14,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use sluice_api::agree::{Difference, Matter, Page, Particulars, VnetParticulars};
+use sluice_api::agree::{AnnouncedSettings, Difference, Page, Setting, VnetParticulars};
 use sluice_base::{HostId, Nanos, Vni};
 use sluice_control::rpc::Failure;
 use sluice_wire::fabric::{ANSWER_SIZE_MAX, Topic};
 
 use super::Fabric;
 use crate::config::{FabricPlan, HostPlan};
-use crate::log::say;
+use crate::sys::log::say;
 
 /// Time between two rounds of questions.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -94,7 +94,7 @@ impl Agreement {
         let before = all.remove(&known.host).unwrap_or_default();
         // Clocks never differ by the same amount twice.
         let is_like = |one: &Difference, other: &Difference| match one.what {
-            Matter::Clock => other.what == Matter::Clock,
+            Setting::Clock => other.what == Setting::Clock,
             _ => one == other,
         };
         for one in found.iter().filter(|one| !before.iter().any(|other| is_like(one, other))) {
@@ -111,7 +111,7 @@ impl Agreement {
 
 /// Asks members that connect, and all once a minute, in a thread of its own.
 pub(super) fn start(fabric: Fabric, asks: Receiver<HostId>) -> anyhow::Result<()> {
-    crate::control::spawn("agreement", move || {
+    crate::sys::threads::spawn("agreement", move || {
         let members = |plan: &FabricPlan| -> Vec<HostPlan> {
             plan.hosts.iter().filter(|known| known.at.is_some()).cloned().collect()
         };
@@ -133,18 +133,18 @@ pub(super) fn start(fabric: Fabric, asks: Receiver<HostId>) -> anyhow::Result<()
 /// Asks a member and notes its differences. Without an answer nothing changes.
 fn ask(fabric: &Fabric, known: &HostPlan) {
     let agreement = &fabric.agreement;
-    let mut whole: Option<(Particulars, u64)> = None;
+    let mut whole: Option<(AnnouncedSettings, u64)> = None;
     let mut page = Page::default();
     for _ in 0..PAGES_MAX {
         let asked = now_ms();
         let answer = fabric.call(known.host, Topic::AGREE, ANSWER_MAX, &page);
         let answered = now_ms();
-        let part = match answer.map(|body| serde_json::from_slice::<Particulars>(&body)) {
+        let part = match answer.map(|body| serde_json::from_slice::<AnnouncedSettings>(&body)) {
             Ok(Ok(part)) => part,
             Err(Failure::UnknownTopic | Failure::TooOld) => {
                 let here = env!("CARGO_PKG_VERSION").to_owned();
                 let there = "one that compares nothing".to_owned();
-                let what = Matter::Version;
+                let what = Setting::Version;
                 agreement.set(known, vec![Difference { what, vnet: None, here, there }]);
                 return;
             }
@@ -167,8 +167,8 @@ fn ask(fabric: &Fabric, known: &HostPlan) {
 }
 
 /// Returns this host's settings for a member.
-fn page_of(plan: &FabricPlan, to: &HostPlan, from: u32, clock_ms: u64) -> Particulars {
-    let mut answer = Particulars {
+fn page_of(plan: &FabricPlan, to: &HostPlan, from: u32, clock_ms: u64) -> AnnouncedSettings {
+    let mut answer = AnnouncedSettings {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         policy: plan.policy.clone(),
         vtep: plan.vtep,
@@ -196,7 +196,7 @@ fn page_of(plan: &FabricPlan, to: &HostPlan, from: u32, clock_ms: u64) -> Partic
 fn compare(
     plan: &FabricPlan,
     known: &HostPlan,
-    theirs: &Particulars,
+    theirs: &AnnouncedSettings,
     at_ms: u64,
 ) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -215,14 +215,14 @@ fn compare(
         match (by_vni, by_name) {
             // Hosts may have different names for a network.
             (Some(there), _) => {
-                differ(Matter::Mtu, Some(name), mtu.to_string(), there.mtu.to_string());
+                differ(Setting::Mtu, Some(name), mtu.to_string(), there.mtu.to_string());
             }
             (None, Some(there)) => {
-                differ(Matter::Vni, Some(name), vni.to_string(), there.vni.to_string());
+                differ(Setting::Vni, Some(name), vni.to_string(), there.vni.to_string());
             }
             (None, None) => {
                 let here = format!("shared with {}", known.name);
-                differ(Matter::Network, Some(name), here, format!("not with {}", plan.name));
+                differ(Setting::Network, Some(name), here, format!("not with {}", plan.name));
             }
         }
     }
@@ -232,19 +232,19 @@ fn compare(
         if at.is_none_or(|(own, _)| Some(*own) == vni && !known.vnets.contains(own)) {
             let here = format!("not shared with {}", known.name);
             let name = clean(&there.vnet);
-            differ(Matter::Network, Some(&name), here, format!("shared with {}", plan.name));
+            differ(Setting::Network, Some(&name), here, format!("shared with {}", plan.name));
         }
     }
-    differ(Matter::Policy, None, plan.policy.clone(), theirs.policy.clone());
-    differ(Matter::Vtep, None, known.vtep.to_string(), theirs.vtep.to_string());
+    differ(Setting::Policy, None, plan.policy.clone(), theirs.policy.clone());
+    differ(Setting::Vtep, None, known.vtep.to_string(), theirs.vtep.to_string());
     let program = env!("CARGO_PKG_VERSION").to_owned();
-    differ(Matter::Version, None, program, theirs.program.clone());
+    differ(Setting::Version, None, program, theirs.program.clone());
     let apart = theirs.clock_ms.abs_diff(at_ms);
     if apart > CLOCK_MS_MAX {
         let side = if theirs.clock_ms > at_ms { "ahead" } else { "behind" };
         let there = format!("{}.{} s {side}", apart / 1000, apart % 1000 / 100);
         let here = sluice_api::envelope::rfc3339(at_ms.into());
-        differ(Matter::Clock, None, here, there);
+        differ(Setting::Clock, None, here, there);
     }
     found
 }

@@ -10,13 +10,13 @@ use sluice_api::fabric::{
     VnetRow, Vport, VportRow, VportUsage,
 };
 use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
-use sluice_control::plane::{Event, Health, Kind, Plane, Rivals, Way};
+use sluice_control::plane::{BindingConflicts, Event, Health, Kind, Location, Plane};
 use sluice_control::rpc::{self, Wrong};
 use sluice_control::table;
-use sluice_control::vport::{Key, Origin, Standing};
+use sluice_control::vport::{Key, Origin, Precedence};
 
 use crate::config::FabricPlan;
-use crate::log::Level;
+use crate::sys::log::Level;
 
 pub(super) use self::holds::words as priorities;
 
@@ -135,7 +135,7 @@ impl<'a> Answers<'a> {
             vnet: self.vnet(claim.key.vni),
             mac: claim.key.mac.to_string(),
             ips: claim.ips.iter().collect(),
-            shared: claim.ips_of(Standing::Shared).iter().collect(),
+            shared: claim.ips_of(Precedence::Shared).iter().collect(),
             host: self.host(vport.owner),
             port: self.port(vport.owner, claim.port),
             state: state.to_owned(),
@@ -188,9 +188,9 @@ impl<'a> Answers<'a> {
                 VportUsage { port: port.0, endpoints, ..VportUsage::default() }
             }),
             best: self.row(&info.vport),
-            chip: info.installed.map(|(way, _)| match way {
-                Way::Port(port) => self.port(self.plan.own, port),
-                Way::Host(host) => self.host(host),
+            fdb: info.installed.map(|(location, _)| match location {
+                Location::Port(port) => self.port(self.plan.own, port),
+                Location::Host(host) => self.host(host),
             }),
             frozen_ns: info.frozen_until.map(|until| self.plane.until(until).0),
             moves_often: info.moves_often,
@@ -216,7 +216,7 @@ impl<'a> Answers<'a> {
     /// Returns bindings that two hosts have at the same time.
     fn rivals(&self) -> Vec<RivalRow> {
         let rivals = self.plane.rivals().into_iter();
-        let rows = rivals.map(|Rivals { first, second }| RivalRow {
+        let rows = rivals.map(|BindingConflicts { first, second }| RivalRow {
             vnet: self.vnet(first.key.vni),
             what: first.ip.map_or_else(|| first.key.mac.to_string(), |ip| ip.to_string()),
             first: self.host(first.host),
@@ -295,9 +295,9 @@ impl<'a> Answers<'a> {
     }
 
     fn flows(&self) -> Flows {
-        let encap = self.plane.installed().filter_map(|(key, way, used)| match way {
-            Way::Port(_) => None,
-            Way::Host(host) => Some(EncapRow {
+        let encap = self.plane.installed().filter_map(|(key, location, used)| match location {
+            Location::Port(_) => None,
+            Location::Host(host) => Some(EncapRow {
                 vnet: self.vnet(key.vni),
                 mac: key.mac.to_string(),
                 host: self.host(host),

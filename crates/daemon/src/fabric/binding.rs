@@ -6,7 +6,7 @@ use sluice_control::plane::BoundAt;
 use sluice_control::vport::Key;
 
 use super::Fabric;
-use super::member::{Ask, Member};
+use super::member::{Member, MemberRequest};
 use crate::config::BoundTo;
 
 /// State of a wanted binding in the fabric.
@@ -27,7 +27,7 @@ impl Fabric {
     pub(crate) fn may_bind(&self, wanted: &BoundTo, takes: bool) -> Result<u32, String> {
         let key = Key { vni: wanted.vni, mac: wanted.mac };
         let ips = wanted.ips.clone();
-        let found = self.wait(|reply| Ask::Binding(Box::new((key, ips)), reply))?;
+        let found = self.wait(|reply| MemberRequest::Binding(Box::new((key, ips)), reply))?;
         match found.refusal {
             None => Ok(0),
             Some(_) if takes => Ok(found.next),

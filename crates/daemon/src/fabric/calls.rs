@@ -14,7 +14,7 @@ use sluice_base::{HostId, Nanos};
 use sluice_control::rpc::{Event, Failure};
 use sluice_wire::fabric::Topic;
 
-use super::member::{Ask, Member};
+use super::member::{Member, MemberRequest};
 use super::{Fabric, trace};
 
 /// Questions of members that are answered at a time, of each topic. Questions of one topic may wait
@@ -53,7 +53,7 @@ impl Fabric {
     ) -> Result<Vec<u8>, Failure> {
         let body = serde_json::to_vec(question).map_err(|_| Failure::TooBig)?;
         let (waiting, answer) = sync_channel(1);
-        self.ask(Ask::Call(Call { host, topic, limit, body, waiting }));
+        self.ask(MemberRequest::Call(Call { host, topic, limit, body, waiting }));
         let patience = Duration::from_nanos(limit.0).saturating_add(GRACE);
         answer.recv_timeout(patience).unwrap_or(Err(Failure::TooLate))
     }
@@ -61,10 +61,10 @@ impl Fabric {
     /// Returns the facts of control about a frame's path.
     pub(super) fn facts(
         &self,
-        wanted: trace::Wanted,
+        wanted: trace::Query,
         limit: Duration,
     ) -> Result<trace::Facts, String> {
-        self.wait_within(limit, |reply| Ask::Facts(wanted, reply)).ok_or_else(late)?
+        self.wait_within(limit, |reply| MemberRequest::Facts(wanted, reply)).ok_or_else(late)?
     }
 
     /// Returns the endpoints that a name means.
@@ -73,7 +73,7 @@ impl Fabric {
         wanted: trace::Named,
         limit: Duration,
     ) -> Result<trace::Found, String> {
-        self.wait_within(limit, |reply| Ask::Named(wanted, reply)).ok_or_else(late)?
+        self.wait_within(limit, |reply| MemberRequest::Named(wanted, reply)).ok_or_else(late)?
     }
 }
 
@@ -139,15 +139,15 @@ impl Calls {
             return Err(Failure::Refused);
         }
         let (fabric, done) = (fabric.clone(), Arc::clone(served));
-        let spawned = crate::control::spawn("answer", move || {
+        let spawned = crate::sys::threads::spawn("answer", move || {
             let answer = match topic {
-                Topic::PLACEMENT => fabric.held.serve(host, &body),
+                Topic::PLACEMENT => fabric.policy.answer(host, &body),
                 Topic::AGREE => fabric.agreement.serve(host, &body),
                 Topic::THAW => fabric.serve_thaw(&body),
                 _ => trace::serve(&fabric, host, topic, limit, &body),
             };
             done.fetch_sub(1, Ordering::Relaxed);
-            fabric.ask(Ask::Reply(host, ticket, answer));
+            fabric.ask(MemberRequest::Reply(host, ticket, answer));
         });
         spawned.map_err(|_| {
             served.fetch_sub(1, Ordering::Relaxed);

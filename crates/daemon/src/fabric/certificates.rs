@@ -36,7 +36,7 @@ const DAYS_MAX: u32 = 36_525;
 
 /// Certificates to make.
 #[derive(Clone, Debug)]
-pub struct Wanted<'a> {
+pub struct CertificateRequest<'a> {
     /// Folder of the certificates.
     pub folder: &'a Path,
     /// Hosts, by the names in their configurations.
@@ -51,7 +51,7 @@ pub struct Wanted<'a> {
 ///
 /// # Errors
 /// A name that no certificate can carry, a host that has one, or a file that cannot be written.
-pub fn make(wanted: &Wanted<'_>) -> anyhow::Result<Vec<PathBuf>> {
+pub fn make(wanted: &CertificateRequest<'_>) -> anyhow::Result<Vec<PathBuf>> {
     let limit = i32::try_from(DAYS_MAX).unwrap_or(i32::MAX);
     ensure!(wanted.days.abs() <= limit, "--days: {DAYS_MAX} at most");
     for name in wanted.hosts {

@@ -9,16 +9,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_base::Nanos;
+use sluice_base::{Destination, Nanos};
 use sluice_control::hold::Receiver;
-use sluice_control::plane::{self, Command, Plane, PuntFrom};
+use sluice_control::plane::{self, Plane, PuntFrom};
 use sluice_control::punt;
 
 use super::receivers::Receivers;
-use crate::channel::{Cause, Order, Pipe, Told, Way};
 use crate::config::FabricPlan;
-use crate::protocol::{self, Request};
-use crate::run_dir::DATA_SOCKET;
+use crate::ipc::channel::{Cause, Command, Event, Pipe};
+use crate::ipc::protocol::{self, Request};
+use crate::sys::run_dir::DATA_SOCKET;
 
 /// Longest time for data's answer.
 const ATTACH_MAX: Duration = Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl Worker {
         now: Nanos,
         plan: &FabricPlan,
         plane: &mut Plane,
-        mut receiver: impl FnMut(&mut Plane, &Told<'_>),
+        mut receiver: impl FnMut(&mut Plane, &Event<'_>),
     ) -> io::Result<()> {
         for _ in 0..READS_MAX {
             if !self.ready {
@@ -76,10 +76,10 @@ impl Worker {
             }
             self.ready = self.pipe.fill()?;
             let taken = self.pipe.take(|bytes| {
-                let Some((told, size)) = Told::read(bytes)? else { return Ok(None) };
-                self.has_told_all |= told == Told::All;
-                tell(now, plan, plane, &told);
-                receiver(plane, &told);
+                let Some((event, size)) = Event::read(bytes)? else { return Ok(None) };
+                self.has_told_all |= event == Event::All;
+                tell(now, plan, plane, &event);
+                receiver(plane, &event);
                 Ok(Some(size))
             });
             taken.map_err(io::Error::other)?;
@@ -130,8 +130,8 @@ impl Data {
         let Self { workers, receivers } = self;
         let mut numbered = workers.iter_mut().enumerate();
         numbered.try_for_each(|(number, worker)| {
-            worker.read(now, plan, plane, |plane, told| {
-                if let Told::Receiver { port, isolated, held, stuck, senders } = *told {
+            worker.read(now, plan, plane, |plane, event| {
+                if let Event::Receiver { port, isolated, held, stuck, senders } = *event {
                     let receiver = Receiver { isolated, held, stuck };
                     let all = receivers.told(number, port, receiver, senders.iter());
                     let hosts = all.1.into_iter().filter_map(|tunnel| plan.host(tunnel));
@@ -147,29 +147,29 @@ impl Data {
     }
 
     /// Sends a command of the plane, if it concerns the switch.
-    pub(super) fn order(&mut self, plan: &FabricPlan, command: &Command) {
-        let Some(order) = order_of(plan, command) else { return };
-        let is_urgent = matches!(order, Order::Hold { .. });
-        let once = match order {
-            Order::Send { to: way, .. } | Order::Flood { from: way, .. } => Some(way),
-            Order::Refuse { port, .. } => Some(Way::Port(port)),
+    pub(super) fn order(&mut self, plan: &FabricPlan, command: &plane::Command) {
+        let Some(command) = command_of(plan, command) else { return };
+        let is_urgent = matches!(command, Command::Hold { .. });
+        let once = match command {
+            Command::Send { to: once, .. } | Command::Flood { from: once, .. } => Some(once),
+            Command::Refuse { port, .. } => Some(Destination::Port(port)),
             _ => None,
         };
-        if let Some(way) = once {
+        if let Some(destination) = once {
             // The worker of the egress port, or of the ingress port.
-            let at = plan.worker_of(way);
+            let at = plan.worker_of(destination);
             if let Some(worker) = self.workers.get_mut(at) {
-                order.write(worker.pipe.out());
+                command.write(worker.pipe.out());
             }
             return;
         }
         for worker in &mut self.workers {
             if is_urgent {
                 let mut record = Vec::new();
-                order.write(&mut record);
+                command.write(&mut record);
                 worker.pipe.put_ahead(&record);
             } else {
-                order.write(worker.pipe.out());
+                command.write(worker.pipe.out());
             }
         }
     }
@@ -198,66 +198,72 @@ const fn cause_of(cause: Cause) -> punt::Cause {
     }
 }
 
-fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, told: &Told<'_>) {
-    match *told {
-        Told::Punt { cause, vnet, from, head } => {
+fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
+    match *event {
+        Event::Punt { cause, vnet, from, head } => {
             let from = match from {
-                Way::Port(port) => Some(PuntFrom::Port(port)),
-                Way::Tunnel(tunnel) => plan.host(tunnel).map(PuntFrom::Host),
+                Destination::Port(port) => Some(PuntFrom::Port(port)),
+                Destination::Tunnel(tunnel) => plan.host(tunnel).map(PuntFrom::Host),
             };
             if let (Some(vni), Some(from)) = (plan.vni(vnet), from) {
                 plane.punt(now, from, vni, cause_of(cause), head);
             }
         }
-        Told::Decap { vnet, tunnel } => {
+        Event::Decap { vnet, tunnel } => {
             if let (Some(vni), Some(host)) = (plan.vni(vnet), plan.host(tunnel)) {
                 plane.decap(now, vni, host);
             }
         }
-        Told::Used { vnet, mac } => {
+        Event::Used { vnet, mac } => {
             if let Some(vni) = plan.vni(vnet) {
                 plane.used(now, vni, mac);
             }
         }
-        Told::Found { vnet, mac, to } => {
-            let way = match to {
-                Way::Port(port) => Some(plane::Way::Port(port)),
-                Way::Tunnel(tunnel) => plan.host(tunnel).map(plane::Way::Host),
+        Event::Found { vnet, mac, to } => {
+            let location = match to {
+                Destination::Port(port) => Some(plane::Location::Port(port)),
+                Destination::Tunnel(tunnel) => plan.host(tunnel).map(plane::Location::Host),
             };
-            if let (Some(vni), Some(way)) = (plan.vni(vnet), way) {
-                plane.adopt(now, vni, mac, way);
+            if let (Some(vni), Some(location)) = (plan.vni(vnet), location) {
+                plane.adopt(now, vni, mac, location);
             }
         }
         // The reports of several workers about a receiver are merged first.
-        Told::All | Told::Receiver { .. } => {}
+        Event::All | Event::Receiver { .. } => {}
     }
 }
 
-fn order_of<'a>(plan: &FabricPlan, command: &'a Command) -> Option<Order<'a>> {
-    let way = |way: plane::Way| match way {
-        plane::Way::Port(port) => Some(Way::Port(port)),
-        plane::Way::Host(host) => plan.tunnel(host).map(Way::Tunnel),
+fn command_of<'a>(plan: &FabricPlan, command: &'a plane::Command) -> Option<Command<'a>> {
+    let destination = |at: plane::Location| match at {
+        plane::Location::Port(port) => Some(Destination::Port(port)),
+        plane::Location::Host(host) => plan.tunnel(host).map(Destination::Tunnel),
     };
     Some(match command {
-        Command::Install { vni, mac, to } => {
-            Order::Install { vnet: plan.vnet(*vni)?, mac: *mac, to: way(*to)? }
+        plane::Command::Install { vni, mac, to } => {
+            Command::Install { vnet: plan.vnet(*vni)?, mac: *mac, to: destination(*to)? }
         }
-        Command::Remove { vni, mac } => Order::Remove { vnet: plan.vnet(*vni)?, mac: *mac },
-        Command::Reject { vni, mac } => Order::Reject { vnet: plan.vnet(*vni)?, mac: *mac },
-        Command::Send { vni, to, frame } => {
-            Order::Send { vnet: plan.vnet(*vni)?, to: way(*to)?, frame }
+        plane::Command::Remove { vni, mac } => {
+            Command::Remove { vnet: plan.vnet(*vni)?, mac: *mac }
         }
-        Command::Flood { vni, from, frame } => {
-            Order::Flood { vnet: plan.vnet(*vni)?, from: way(*from)?, frame }
+        plane::Command::Reject { vni, mac } => {
+            Command::Reject { vnet: plan.vnet(*vni)?, mac: *mac }
         }
-        Command::Refuse { port, reason, frames, bytes } => {
-            Order::Refuse { port: *port, reason: *reason, frames: *frames, bytes: *bytes }
+        plane::Command::Send { vni, to, frame } => {
+            Command::Send { vnet: plan.vnet(*vni)?, to: destination(*to)?, frame }
         }
-        Command::Unbind { port, mac, ip } => Order::Unbind { port: *port, mac: *mac, ip: *ip },
-        Command::ForgetDecap { vni, host } => {
-            Order::ForgetDecap { vnet: plan.vnet(*vni)?, tunnel: plan.tunnel(*host)? }
+        plane::Command::Flood { vni, from, frame } => {
+            Command::Flood { vnet: plan.vnet(*vni)?, from: destination(*from)?, frame }
         }
-        Command::Hold { vni, mac, host, held, stuck } => Order::Hold {
+        plane::Command::Refuse { port, reason, frames, bytes } => {
+            Command::Refuse { port: *port, reason: *reason, frames: *frames, bytes: *bytes }
+        }
+        plane::Command::Unbind { port, mac, ip } => {
+            Command::Unbind { port: *port, mac: *mac, ip: *ip }
+        }
+        plane::Command::ForgetDecap { vni, host } => {
+            Command::ForgetDecap { vnet: plan.vnet(*vni)?, tunnel: plan.tunnel(*host)? }
+        }
+        plane::Command::Hold { vni, mac, host, held, stuck } => Command::Hold {
             vnet: plan.vnet(*vni)?,
             mac: *mac,
             tunnel: plan.tunnel(*host)?,
@@ -265,7 +271,7 @@ fn order_of<'a>(plan: &FabricPlan, command: &'a Command) -> Option<Order<'a>> {
             stuck: *stuck,
         },
         // The switch has a place for every member; the state of a tunnel is only shown to people.
-        Command::OpenTunnel { .. } | Command::CloseTunnel { .. } => return None,
+        plane::Command::OpenTunnel { .. } | plane::Command::CloseTunnel { .. } => return None,
     })
 }
 

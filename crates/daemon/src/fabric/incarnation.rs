@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use crate::log::say;
-use crate::run_dir;
+use crate::sys::log::say;
+use crate::sys::run_dir;
 
 /// File with the highest incarnation of this host so far.
 const FILE: &str = "incarnation";
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_says_nothing_or_cannot_be_written_is_no_reason_to_stop() {
+    fn incarnation_file_broken_or_unwritable_still_starts() {
         let folder = Folder::new("incarnation-broken");
         std::fs::write(folder.join(FILE), "\u{0}garbage").unwrap();
         assert!(Incarnations::of(&folder).next() > 0);

@@ -6,9 +6,9 @@
 //!   accept  ──────────────────────^                 └──> failed
 //! ```
 //!
-//! The socket is edge-triggered ([`crate::poller`]): [`Link::work`] reads until there is nothing
-//! more and writes until there is no room, and need not be called before the next edge, except
-//! after [`Link::send`].
+//! The socket is edge-triggered ([`crate::sys::poller`]): [`Link::work`] reads until there is
+//! nothing more and writes until there is no room, and need not be called before the next edge,
+//! except after [`Link::send`].
 //!
 //! Messages go into the TLS layer's buffer at once. [`Link::room`] is zero until all of it has
 //! reached the socket, so that a slow peer holds a bounded amount here. The rest stays in the
@@ -104,14 +104,14 @@ impl Link {
             Err(error) => return Err(io::Error::from(error).into()),
         }
         let stream = TcpStream::from(socket);
-        settle(&stream)?;
+        set_options(&stream)?;
         Ok(Self::new(stream, identity.connect(name)?.into(), true))
     }
 
     /// Takes a connection that was accepted.
     pub(super) fn accept(stream: TcpStream, identity: &Identity) -> Result<Self, Failure> {
         stream.set_nonblocking(true)?;
-        settle(&stream)?;
+        set_options(&stream)?;
         Ok(Self::new(stream, identity.accept()?.into(), false))
     }
 
@@ -229,7 +229,7 @@ impl Link {
 }
 
 /// Sets the options of a connection.
-fn settle(stream: &TcpStream) -> io::Result<()> {
+fn set_options(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
     sockopt::set_tcp_keepidle(stream, SILENT)?;

@@ -33,18 +33,18 @@ use thread_priority::unix::{
 use super::answer::Answers;
 use super::calls::{Call, Calls};
 use super::data::Data;
-use super::few::Few;
 use super::identity::Identity;
 use super::incarnation::Incarnations;
 use super::ports;
+use super::rate_limiter::RateLimiter;
 use super::seal::SEAL_SIZE;
 use super::taps::Taps;
-use super::wires::{Happened, Wires};
+use super::wires::{LinkEvent, Wires};
 use super::{Fabric, binding, thaw, trace};
-use crate::clock;
 use crate::config::{Bound, FabricPlan, LocalPort};
-use crate::log::{self, say};
-use crate::poller::{Event, Poller};
+use crate::sys::clock;
+use crate::sys::log::{self, say};
+use crate::sys::poller::{Event, Poller};
 
 /// Indices of the poller.
 pub(super) const LISTENER: usize = 0;
@@ -62,7 +62,7 @@ const PRIORITY: i32 = -10;
 
 /// Requests of other threads.
 #[derive(Debug)]
-pub(super) enum Ask {
+pub(super) enum MemberRequest {
     /// Answer a question.
     Question(api::Question, SyncSender<Result<api::Answer, String>>),
     /// Send every event from now on, until the receiver is gone.
@@ -76,7 +76,7 @@ pub(super) enum Ask {
     /// The device behind a port has a user, or none any more.
     Link(PortId, bool),
     /// Return the facts about a frame's path.
-    Facts(trace::Wanted, SyncSender<Result<trace::Facts, String>>),
+    Facts(trace::Query, SyncSender<Result<trace::Facts, String>>),
     /// Return the endpoints that a name means.
     Named(trace::Named, SyncSender<Result<trace::Found, String>>),
     /// Return the binding of another port to an endpoint, or to its addresses.
@@ -104,14 +104,14 @@ pub(super) struct Member {
     pub(super) poller: Poller,
     pub(super) wires: Wires,
     pub(super) udp: UdpSocket,
-    pub(super) asks: Receiver<Ask>,
+    pub(super) asks: Receiver<MemberRequest>,
     pub(super) data: Option<Data>,
     /// End of the silence at the start: until this moment, or until the contents of the forwarding
     /// table are known, no member is spoken to. A member would take missing claims for withdrawn
     /// ones.
     pub(super) silent_until: Option<Nanos>,
     pub(super) watchers: Vec<SyncSender<api::Answer>>,
-    pub(super) few: Few,
+    pub(super) few: RateLimiter,
     /// TAPs whose links are watched.
     pub(super) taps: Taps,
     /// True if the UDP socket may have more.
@@ -168,7 +168,7 @@ impl Member {
                 self.serve_peers(now);
             }
             self.talk(now);
-            self.carry_out();
+            self.apply_outputs();
             self.write_others(now);
             let timeout = self.next(now);
             if let Err(error) = self.sleep(timeout) {
@@ -184,7 +184,7 @@ impl Member {
         {
             say!(warn: "the data process is gone: {error}");
             self.data = None;
-            self.plane.chip_lost(now);
+            self.plane.fdb_lost(now);
         }
         let Self { wires, plane, plan, poller, silent_until, .. } = self;
         let (mut moved, mut failed) = (Vec::new(), Vec::new());
@@ -192,9 +192,9 @@ impl Member {
             wires.accept(now, plan, poller);
         }
         wires.work(now, plan, |host, happened, bytes| match happened {
-            Happened::Open => plane.connected(now, host),
-            Happened::Gone => plane.disconnected(now, host),
-            Happened::Moved => match plane.stream(now, host, bytes) {
+            LinkEvent::Open => plane.connected(now, host),
+            LinkEvent::Gone => plane.disconnected(now, host),
+            LinkEvent::Moved => match plane.stream(now, host, bytes) {
                 Ok(size) => {
                     bytes.drain(..size);
                     moved.push(host);
@@ -298,7 +298,7 @@ impl Member {
     }
 
     /// Carries out the plane's commands and events: for data, people and the network.
-    fn carry_out(&mut self) {
+    fn apply_outputs(&mut self) {
         if let Some(data) = &mut self.data {
             while !data.is_crammed()
                 && let Some(hold) = self.plane.urgent_command()
@@ -365,44 +365,44 @@ impl Member {
     fn answer(&mut self, now: Nanos) -> Option<SyncSender<()>> {
         while let Ok(ask) = self.asks.try_recv() {
             match ask {
-                Ask::Question(question, reply) => {
+                MemberRequest::Question(question, reply) => {
                     let answers = Answers::new(&self.plan, &self.plane, now);
                     // The thread that asked may be gone.
                     _ = reply.try_send(answers.answer(&question));
                 }
-                Ask::Facts(wanted, reply) => {
+                MemberRequest::Facts(wanted, reply) => {
                     _ = reply.try_send(trace::facts(&self.plan, &self.plane, &wanted));
                 }
-                Ask::Named(wanted, reply) => {
+                MemberRequest::Named(wanted, reply) => {
                     _ = reply.try_send(trace::find(&self.plan, &self.plane, &wanted));
                 }
-                Ask::Thaw(named, reply) => {
+                MemberRequest::Thaw(named, reply) => {
                     let answers = Answers::new(&self.plan, &self.plane, now);
                     let key = answers.find(named.vnet.as_deref(), &named.endpoint);
                     _ = reply.try_send(key.map(|key| (key, self.plane.thaw(now, key))));
                 }
-                Ask::Binding(wanted, reply) => {
+                MemberRequest::Binding(wanted, reply) => {
                     _ = reply.try_send(self.binding_of(wanted.0, &wanted.1));
                 }
-                Ask::ThawKey(key, reply) => _ = reply.try_send(self.plane.thaw(now, key)),
-                Ask::Call(call) => self.call(now, call),
-                Ask::Reply(host, ticket, answer) => {
+                MemberRequest::ThawKey(key, reply) => _ = reply.try_send(self.plane.thaw(now, key)),
+                MemberRequest::Call(call) => self.call(now, call),
+                MemberRequest::Reply(host, ticket, answer) => {
                     let answer = answer.as_deref().map_err(|failure| *failure);
                     self.plane.reply_to(now, host, ticket, answer);
                 }
-                Ask::Watch(watcher) => self.watchers.push(watcher),
-                Ask::Attach(run_dir) => self.attach(now, &run_dir),
-                Ask::AddPort(port, reply) => {
+                MemberRequest::Watch(watcher) => self.watchers.push(watcher),
+                MemberRequest::Attach(run_dir) => self.attach(now, &run_dir),
+                MemberRequest::AddPort(port, reply) => {
                     let (id, port, bound) = *port;
                     _ = reply.try_send(self.add_port(now, id, port, bound.as_ref()));
                 }
-                Ask::Identity(identity) => self.wires.show(*identity),
-                Ask::Link(port, is_up) => self.plane.port_link(now, port, is_up),
-                Ask::DelPort(name, reply) => {
+                MemberRequest::Identity(identity) => self.wires.show(*identity),
+                MemberRequest::Link(port, is_up) => self.plane.port_link(now, port, is_up),
+                MemberRequest::DelPort(name, reply) => {
                     self.del_port(now, &name);
                     _ = reply.try_send(());
                 }
-                Ask::Leave(done) => return Some(done),
+                MemberRequest::Leave(done) => return Some(done),
             }
         }
         None
@@ -410,7 +410,7 @@ impl Member {
 
     fn attach(&mut self, now: Nanos, run_dir: &std::path::Path) {
         self.data = None;
-        self.plane.chip_lost(now);
+        self.plane.fdb_lost(now);
         match Data::attach(run_dir, self.plan.worker_count()).and_then(|data| {
             for descriptor in data.descriptors() {
                 self.poller.add(DATA, descriptor, true)?;
@@ -450,7 +450,7 @@ impl Member {
     fn sleep(&mut self, timeout: Nanos) -> std::io::Result<()> {
         let Self { poller, wires, data, udp_ready, .. } = self;
         poller.wait(timeout, |event| match event {
-            Event::Readable(LISTENER) => wires.knock(),
+            Event::Readable(LISTENER) => wires.note_accept(),
             Event::Readable(UDP) => *udp_ready = true,
             Event::Readable(DATA) | Event::Writable(DATA) => {
                 if let Some(data) = data {

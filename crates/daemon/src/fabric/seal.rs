@@ -72,12 +72,12 @@ struct Keys {
 
 /// The keys of all members.
 #[derive(Debug, Default)]
-pub(super) struct Seals {
+pub(super) struct DatagramKeys {
     /// Keys by host, those of the newest connection first.
     hosts: BTreeMap<HostId, Vec<Keys>>,
 }
 
-impl Seals {
+impl DatagramKeys {
     /// Adds the keys of a new connection to a host. `began` is true if this side began it.
     pub(super) fn add(&mut self, host: HostId, secret: &[u8; SECRET_SIZE], began: bool) {
         let (id, keys) = secret.split_at(ID_SIZE);
@@ -137,8 +137,8 @@ mod tests {
     }
 
     /// Returns the two ends of one connection.
-    fn pair(seed: u8) -> (Seals, Seals) {
-        let (mut a, mut b) = (Seals::default(), Seals::default());
+    fn pair(seed: u8) -> (DatagramKeys, DatagramKeys) {
+        let (mut a, mut b) = (DatagramKeys::default(), DatagramKeys::default());
         a.add(B, &secret(seed), true);
         b.add(A, &secret(seed), false);
         (a, b)
@@ -172,7 +172,7 @@ mod tests {
         let (mut stranger, _) = pair(2);
         assert_eq!(b.open(A, &stranger.seal(B, b"who is down").unwrap()), None);
         assert!(b.open(A, &sealed).is_some(), "what was refused was not counted as seen");
-        assert_eq!(Seals::default().seal(B, b"x"), None);
+        assert_eq!(DatagramKeys::default().seal(B, b"x"), None);
     }
 
     #[test]

@@ -5,30 +5,21 @@
 //! uses a hundredth of a processor at most, for any number of TAPs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sluice_base::{Nanos, PortId};
 use sluice_ports::tap::TapLook;
 
 use super::Fabric;
-use super::member::Ask;
-use crate::clock;
-use crate::log::say;
+use super::member::MemberRequest;
+use crate::config::TapPlace;
+use crate::sys::clock;
+use crate::sys::log::say;
 
 /// Time between two polls of a TAP, if there are few.
 const EVERY: Nanos = Nanos::from_millis(200);
 /// Sleep of the thread per TAP: a hundred times the cost of a poll.
 const EACH: Nanos = Nanos::from_millis(2);
-
-/// Place of a TAP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TapPlace {
-    /// Namespace, if it is not the host's.
-    pub(crate) netns: Option<PathBuf>,
-    /// The device.
-    pub(crate) device: String,
-}
 
 /// TAPs that are polled, and the last state of each.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +58,7 @@ impl Taps {
                     // The TAP went, or was replaced, meanwhile.
                     _ => continue,
                 }
-                fabric.ask(Ask::Link(*port, is_up));
+                fabric.ask(MemberRequest::Link(*port, is_up));
             }
             let count = u64::try_from(all.len()).unwrap_or(u64::MAX);
             clock::sleep(EVERY.max(Nanos(EACH.0.saturating_mul(count))));

@@ -18,11 +18,11 @@ use sluice_control::rpc::Failure;
 use sluice_testkit::bound::at_most;
 use sluice_wire::fabric::Topic;
 
-use super::certificates::{Wanted, make};
+use super::certificates::{CertificateRequest, make};
 use super::identity::Wall;
 use super::{Fabric, wall};
 use crate::config::{Bound, FabricPlan, HostPlan, LocalPort, Workers};
-use crate::controller::Held;
+use crate::control::policy::Held;
 
 mod hostile;
 
@@ -137,7 +137,7 @@ pub(crate) fn two_that_hold(folder: &Path) -> [(Fabric, Arc<Held>); 2] {
         std::fs::create_dir_all(&run_dir).unwrap();
         let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
         let fabric =
-            Fabric::start(&plan, (&run_dir, &run_dir), (Nanos::ZERO, wall()), Arc::clone(&held))
+            Fabric::start(&plan, (&run_dir, &run_dir), (Nanos::ZERO, wall()), held.clone())
                 .unwrap();
         (fabric, held)
     });
@@ -198,11 +198,11 @@ impl TimeProvider for Hand {
 /// Makes certificates for hosts of one fabric, valid for 90 days.
 pub(crate) fn certificates(folder: &Path, hosts: &[&str]) {
     let hosts: Vec<String> = hosts.iter().map(|&name| name.to_owned()).collect();
-    make(&Wanted { folder, hosts: &hosts, days: 90, replace: true }).unwrap();
+    make(&CertificateRequest { folder, hosts: &hosts, days: 90, replace: true }).unwrap();
 }
 
 #[test]
-fn members_tell_each_other_and_one_that_leaves_is_stale_until_it_is_back() {
+fn member_leaving_makes_vports_stale_until_return() {
     let folder = Folder::new("members");
     certificates(&folder, &["h1", "h2", "h3"]);
     let port = free_port();
@@ -231,7 +231,7 @@ fn members_tell_each_other_and_one_that_leaves_is_stale_until_it_is_back() {
 }
 
 #[test]
-fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
+fn fabric_port_added_claimed_deleted_withdrawn_at_members() {
     let folder = Folder::new("ports");
     certificates(&folder, &["h1", "h2"]);
     let port = free_port();
@@ -295,7 +295,7 @@ fn a_port_that_comes_is_claimed_and_one_that_goes_is_forgotten_everywhere() {
 }
 
 #[test]
-fn a_stranger_is_no_member_and_others_notice_nothing() {
+fn foreign_fabric_host_refused_members_unaffected() {
     let (folder, other) = (Folder::new("stranger"), Folder::new("stranger-other"));
     certificates(&folder, &["h1", "h2"]);
     certificates(&other, &["h3"]);
@@ -326,7 +326,7 @@ fn between() -> Between {
 }
 
 #[test]
-fn members_ask_each_other_and_every_failure_has_its_name() {
+fn member_call_failures_have_distinct_errors() {
     let folder = Folder::new("fabric-talk");
     certificates(&folder, &["h1", "h2", "h3"]);
     let port = free_port();
@@ -367,14 +367,14 @@ fn members_ask_each_other_and_every_failure_has_its_name() {
 }
 
 #[test]
-fn a_member_that_answers_slowly_is_waited_for_as_long_as_was_said_and_serves_a_few_at_a_time() {
+fn slow_member_call_times_out_concurrent_calls_limited() {
     let folder = Folder::new("fabric-slow");
     certificates(&folder, &["h1", "h2"]);
     let port = free_port();
     let plans = [1, 2].map(|own| plan(&folder, own, 2, port));
     let [h1, _h2] = plans.each_ref().map(|plan| start(&folder, plan));
     // A data process that accepts questions and answers none.
-    let socket = folder.join("run-h2").join(crate::run_dir::DATA_SOCKET);
+    let socket = folder.join("run-h2").join(crate::sys::run_dir::DATA_SOCKET);
     let _silent = std::os::unix::net::UnixListener::bind(socket).unwrap();
     connected(&[&h1], &["h2"]);
     let ask =
@@ -438,7 +438,7 @@ fn trace_takes_addresses_and_ports_of_both_sides() {
 }
 
 #[test]
-fn flows_are_as_many_as_the_chip_holds() {
+fn flows_are_as_many_as_the_fdb_holds() {
     let folder = Folder::new("fabric-flows");
     for chip_flows in [2, 1_000_000] {
         let plan = FabricPlan { chip_flows, ..plan(&folder, 1, 2, 1) };
@@ -449,7 +449,7 @@ fn flows_are_as_many_as_the_chip_holds() {
 }
 
 #[test]
-fn what_members_say_otherwise_stands_in_members_until_it_is_mended() {
+fn member_mtu_difference_listed_until_resolved() {
     let folder = Folder::new("fabric-agree");
     certificates(&folder, &["h1", "h2"]);
     let port = free_port();

@@ -14,14 +14,14 @@ use sluice_control::vport::Key;
 use sluice_wire::fabric::Topic;
 
 use super::Fabric;
-use super::member::Ask;
+use super::member::MemberRequest;
 
 /// Longest time for a member's answer.
 const LIMIT: Nanos = Nanos::from_millis(1_000);
 
 /// Request to a member.
 #[derive(Debug, Serialize, Deserialize)]
-struct Wanted {
+struct ThawRequest {
     vni: u32,
     mac: String,
 }
@@ -36,10 +36,10 @@ pub(super) struct Named {
 impl Fabric {
     /// Thaws an endpoint here and at every member.
     pub(super) fn thaw(&self, named: Named) -> Result<Vec<ThawRow>, String> {
-        let (key, was_frozen) = self.wait(|reply| Ask::Thaw(named, reply))??;
+        let (key, was_frozen) = self.wait(|reply| MemberRequest::Thaw(named, reply))??;
         let plan = self.agreement.plan();
         let own = ThawRow { host: plan.name.clone(), was_frozen: Some(was_frozen), error: None };
-        let wanted = Wanted { vni: key.vni.get(), mac: key.mac.to_string() };
+        let wanted = ThawRequest { vni: key.vni.get(), mac: key.mac.to_string() };
         let members = plan.hosts.iter().filter(|known| known.at.is_some());
         let members = members.filter(|known| known.vnets.contains(&key.vni));
         let rows = members.map(|known| {
@@ -57,11 +57,12 @@ impl Fabric {
 
     /// Handles the request of a member to let an endpoint move again.
     pub(super) fn serve_thaw(&self, body: &[u8]) -> Result<Vec<u8>, Failure> {
-        let wanted: Wanted = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
+        let wanted: ThawRequest = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
         let vni = Vni::new(wanted.vni).ok_or(Failure::Refused)?;
         let mac: Mac = wanted.mac.parse().map_err(|_| Failure::Refused)?;
         let limit = Duration::from_nanos(LIMIT.0);
-        let thawed = self.wait_within(limit, |reply| Ask::ThawKey(Key { vni, mac }, reply));
+        let thawed =
+            self.wait_within(limit, |reply| MemberRequest::ThawKey(Key { vni, mac }, reply));
         let was_frozen = thawed.ok_or(Failure::TooLate)?;
         serde_json::to_vec(&was_frozen).map_err(|_| Failure::TooBig)
     }

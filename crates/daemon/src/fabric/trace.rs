@@ -33,16 +33,16 @@ use sluice_wire::fabric::Topic;
 pub(super) use self::facts::Facts;
 use self::facts::{Claimed, Frame, LocalPort, To};
 use self::judge::Next;
-pub(super) use self::names::{Found, Wanted as Named, find};
+pub(super) use self::names::{Found, NameQuery as Named, find};
 use super::Fabric;
-use crate::clock;
 use crate::config::FabricPlan;
-use crate::protocol::{self, Request};
-use crate::run_dir::DATA_SOCKET;
+use crate::ipc::protocol::{self, Request};
+use crate::sys::clock;
+use crate::sys::run_dir::DATA_SOCKET;
 
 /// Origin of a question, which decides about the facts.
 #[derive(Clone, Debug)]
-pub(super) enum Wanted {
+pub(super) enum Query {
     /// A question at this host.
     Asked(Question),
     /// A member's question: this host has the sender.
@@ -71,14 +71,14 @@ impl Time {
 }
 
 /// Returns the facts of control. Runs in the fabric's thread.
-pub(super) fn facts(plan: &FabricPlan, plane: &Plane, wanted: &Wanted) -> Result<Facts, String> {
+pub(super) fn facts(plan: &FabricPlan, plane: &Plane, wanted: &Query) -> Result<Facts, String> {
     match wanted {
-        Wanted::Asked(question) => {
+        Query::Asked(question) => {
             let (_, vni) = plan.vnet_named(&question.vnet)?;
             let frame = Frame::read(vni, &question.from, &question.to)?;
             Facts::gather(plan, plane, frame, question.port.as_deref())
         }
-        Wanted::Trace(host, between) => {
+        Query::Trace(host, between) => {
             let frame = read(between)?;
             // A host that is not in the network learns nothing about it.
             let members = plan.hosts.iter().filter(|known| known.vnets.contains(&frame.vni));
@@ -87,7 +87,7 @@ pub(super) fn facts(plan: &FabricPlan, plane: &Plane, wanted: &Wanted) -> Result
             }
             Facts::gather(plan, plane, frame, None)
         }
-        Wanted::Arrival(host, between) => Facts::of_arrival(plan, plane, read(between)?, *host),
+        Query::Arrival(host, between) => Facts::of_arrival(plan, plane, read(between)?, *host),
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn run(fabric: &Fabric, question: &Question) -> Result<Trace, String>
         Ok(question) => question,
         Err(why) => return Ok(unheard(fabric, question, why)),
     };
-    let facts = fabric.facts(Wanted::Asked(question), span(time.left()))?;
+    let facts = fabric.facts(Query::Asked(question), span(time.left()))?;
     let hops = hops(fabric, &facts, time, true);
     Ok(trace(&facts, hops))
 }
@@ -133,12 +133,12 @@ pub(super) fn serve(
     let gather = |wanted| fabric.facts(wanted, span(time.left())).map_err(|_| Failure::Refused);
     let answer = match topic {
         Topic::TRACE => {
-            let facts = gather(Wanted::Trace(host, between))?;
+            let facts = gather(Query::Trace(host, between))?;
             let hops = hops(fabric, &facts, time, false);
             serde_json::to_vec(&trace(&facts, hops))
         }
         Topic::ARRIVAL => {
-            serde_json::to_vec(&arrive(fabric, &gather(Wanted::Arrival(host, between))?, time))
+            serde_json::to_vec(&arrive(fabric, &gather(Query::Arrival(host, between))?, time))
         }
         _ => return Err(Failure::UnknownTopic),
     };

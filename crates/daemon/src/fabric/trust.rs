@@ -22,10 +22,10 @@ use sluice_base::Nanos;
 
 use super::Fabric;
 use super::identity::{AUTHORITY, CERTIFICATE, Identity, KEY, Validity, Wall, seconds};
-use super::member::Ask;
-use crate::clock;
+use super::member::MemberRequest;
 use crate::config::FabricPlan;
-use crate::log::say;
+use crate::sys::clock;
+use crate::sys::log::say;
 
 /// Time between two checks of the files.
 const EVERY: Nanos = Nanos::from_millis(2_000);
@@ -265,7 +265,7 @@ pub(super) fn watch(fabric: &Fabric) {
 impl Fabric {
     /// Loads the certificates again, for new connections.
     pub(crate) fn reload_certificates(&self) {
-        self.trust.reload(|identity| self.ask(Ask::Identity(Box::new(identity))));
+        self.trust.reload(|identity| self.ask(MemberRequest::Identity(Box::new(identity))));
     }
 }
 

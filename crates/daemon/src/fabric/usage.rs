@@ -7,7 +7,7 @@ use sluice_api::fabric::{Vport, VportUsage};
 use sluice_api::trace::{Look, Looked};
 
 use super::Fabric;
-use crate::control::show::silence;
+use crate::ipc::protocol;
 
 /// Longest time for data's answer.
 const LOOK_MAX: Duration = Duration::from_secs(2);
@@ -18,7 +18,7 @@ pub(super) fn count(fabric: &Fabric, vport: &mut Vport) {
     let question = Look { ports: vec![usage.port], ..Look::default() };
     match super::trace::ask_data(fabric, question, LOOK_MAX) {
         Ok(looked) => take(usage, &vport.best.port, looked),
-        Err(error) => usage.unknown = Some(silence(&error)),
+        Err(error) => usage.unknown = Some(protocol::silence(&error)),
     }
 }
 

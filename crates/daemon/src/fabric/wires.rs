@@ -13,7 +13,7 @@
 //! host. The number of unidentified connections is bounded for each address, and the newest ones
 //! stay, so that a silent peer keeps no other out.
 //!
-//! An open connection brings the keys of the failure detector's datagrams ([`Seals`]).
+//! An open connection brings the keys of the failure detector's datagrams ([`DatagramKeys`]).
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
@@ -24,11 +24,11 @@ use sluice_base::{HostId, Nanos};
 
 use super::identity::{Identity, is_of};
 use super::link::{Failure, Link};
-use super::seal::Seals;
+use super::seal::DatagramKeys;
 use super::trust::Trust;
 use crate::config::{FabricPlan, HostPlan};
-use crate::log::say;
-use crate::poller::Poller;
+use crate::sys::log::say;
+use crate::sys::poller::Poller;
 
 /// Most unidentified connections from one address.
 const UNKNOWN_MAX: usize = 4;
@@ -51,7 +51,7 @@ struct Wire {
     /// True if the socket may have more to read.
     ready: bool,
     /// True if the session knows that it is open.
-    told: bool,
+    reported: bool,
     /// Bytes received that are not a complete message.
     unread: Vec<u8>,
 }
@@ -60,7 +60,7 @@ impl Wire {
     /// Returns the time at which it ends unless it is open by then.
     fn ends(&self) -> Option<Nanos> {
         let life = if self.link.is_connected() { HANDSHAKE_LIFE } else { CONNECT_LIFE };
-        (!self.told).then(|| self.since.after(life))
+        (!self.reported).then(|| self.since.after(life))
     }
 }
 
@@ -75,12 +75,12 @@ pub(super) struct Wires {
     wires: Vec<Option<Wire>>,
     first_index: usize,
     complaints: std::collections::BTreeMap<HostId, (String, Nanos)>,
-    seals: Seals,
+    seals: DatagramKeys,
 }
 
 /// Events of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Happened {
+pub(super) enum LinkEvent {
     /// The connection is open.
     Open,
     /// Bytes were received, or there may be room again.
@@ -104,7 +104,7 @@ impl Wires {
         poller.add(index, listener.as_fd(), true)?;
         let complaints = std::collections::BTreeMap::new();
         let wires = Vec::new();
-        let seals = Seals::default();
+        let seals = DatagramKeys::default();
         let accepting = true;
         Ok(Self { identity, trust, listener, accepting, wires, first_index, complaints, seals })
     }
@@ -115,7 +115,7 @@ impl Wires {
     }
 
     /// Notes that a peer connects.
-    pub(super) fn knock(&mut self) {
+    pub(super) fn note_accept(&mut self) {
         self.accepting = true;
     }
 
@@ -199,8 +199,8 @@ impl Wires {
         if watched.and_then(|()| poller.set(index, link.as_fd(), true, true)).is_err() {
             return false;
         }
-        let (ready, told, unread) = (true, false, Vec::new());
-        self.wires[free] = Some(Wire { link, host, since: now, ready, told, unread });
+        let (ready, reported, unread) = (true, false, Vec::new());
+        self.wires[free] = Some(Wire { link, host, since: now, ready, reported, unread });
         true
     }
 
@@ -210,7 +210,7 @@ impl Wires {
         &mut self,
         now: Nanos,
         plan: &FabricPlan,
-        mut each: impl FnMut(HostId, Happened, &mut Vec<u8>),
+        mut each: impl FnMut(HostId, LinkEvent, &mut Vec<u8>),
     ) {
         for at in 0..self.wires.len() {
             let Some(wire) = self.wires[at].as_mut().filter(|wire| wire.ready) else { continue };
@@ -234,8 +234,8 @@ impl Wires {
                 }
                 continue;
             };
-            if wire.link.is_open() && !wire.told {
-                wire.told = true;
+            if wire.link.is_open() && !wire.reported {
+                wire.reported = true;
                 self.complaints.remove(&host);
                 if let (Some(name), Some(shown)) = (plan.host_name(host), wire.link.certificate()) {
                     self.trust.shown(name, shown);
@@ -243,10 +243,10 @@ impl Wires {
                 if let Some(secret) = wire.link.secret() {
                     self.seals.add(host, &secret, wire.link.began());
                 }
-                each(host, Happened::Open, &mut wire.unread);
+                each(host, LinkEvent::Open, &mut wire.unread);
             }
             // Bytes received before the end count.
-            each(host, Happened::Moved, &mut wire.unread);
+            each(host, LinkEvent::Moved, &mut wire.unread);
             if let Err(error) = &worked {
                 self.lose(now, at, plan, (host, error), &mut each);
             }
@@ -260,12 +260,12 @@ impl Wires {
         &mut self,
         at: usize,
         host: HostId,
-        each: &mut impl FnMut(HostId, Happened, &mut Vec<u8>),
+        each: &mut impl FnMut(HostId, LinkEvent, &mut Vec<u8>),
     ) {
         for other in 0..self.wires.len() {
             if other != at && wire_host(&self.wires[other]) == Some(host) {
                 self.wires[other] = None;
-                each(host, Happened::Gone, &mut Vec::new());
+                each(host, LinkEvent::Gone, &mut Vec::new());
             }
         }
     }
@@ -296,7 +296,7 @@ impl Wires {
         &mut self,
         now: Nanos,
         plan: &FabricPlan,
-        each: &mut impl FnMut(HostId, Happened, &mut Vec<u8>),
+        each: &mut impl FnMut(HostId, LinkEvent, &mut Vec<u8>),
     ) {
         for at in 0..self.wires.len() {
             let late = |wire: &&Wire| wire.ends().is_some_and(|end| now > end);
@@ -318,10 +318,10 @@ impl Wires {
         at: usize,
         plan: &FabricPlan,
         (host, error): (HostId, &Failure),
-        each: &mut impl FnMut(HostId, Happened, &mut Vec<u8>),
+        each: &mut impl FnMut(HostId, LinkEvent, &mut Vec<u8>),
     ) {
         self.wires[at] = None;
-        each(host, Happened::Gone, &mut Vec::new());
+        each(host, LinkEvent::Gone, &mut Vec::new());
         self.complain(now, host, plan.host_name(host).unwrap_or_default(), error);
     }
 
@@ -344,7 +344,7 @@ impl Wires {
 
     /// Returns the open connection of a host.
     pub(super) fn link(&mut self, host: HostId) -> Option<&mut Link> {
-        let of_host = |wire: &&mut Wire| wire.host == Some(host) && wire.told;
+        let of_host = |wire: &&mut Wire| wire.host == Some(host) && wire.reported;
         self.wires.iter_mut().flatten().find(of_host).map(|wire| &mut wire.link)
     }
 

@@ -68,7 +68,7 @@ const OPEN: Window = Window {
     frames: u32::MAX,
     bytes: ByteCount(u64::MAX),
     closed: PriorityMask::NONE,
-    spill: false,
+    needs_copy: false,
 };
 
 fn bridge(mut wire: L2Port, mut taps: Vec<(u16, TapPort)>, stop: &AtomicBool, seen: &Seen) {

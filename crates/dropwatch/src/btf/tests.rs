@@ -29,7 +29,7 @@ fn an_enumeration_is_found_behind_other_kinds() {
 }
 
 #[test]
-fn bytes_that_are_cut_off_or_wrong_are_none() {
+fn btf_truncated_gives_none_corrupt_never_panics() {
     let whole = sample();
     for length in 0..whole.len() - 1 {
         assert_eq!(enumeration(&whole[..length], "colour"), None, "{length} bytes");

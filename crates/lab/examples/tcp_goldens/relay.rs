@@ -185,8 +185,12 @@ fn wait(taps: &[TapPort; 2], queues: &[VecDeque<(Instant, Vec<u8>)>; 2]) -> anyh
 
 fn read(tap: &mut TapPort, pool: &mut Pool, batch: &mut Batch<FrameBuf>) -> anyhow::Result<()> {
     let frames = u32::try_from(BATCH_FRAMES)?;
-    let window =
-        Window { frames, bytes: ByteCount(u64::MAX), closed: PriorityMask::NONE, spill: false };
+    let window = Window {
+        frames,
+        bytes: ByteCount(u64::MAX),
+        closed: PriorityMask::NONE,
+        needs_copy: false,
+    };
     tap.read(window, BATCH_FRAMES, pool, batch)?;
     Ok(())
 }

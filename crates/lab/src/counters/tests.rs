@@ -16,7 +16,7 @@ fn the_own_process_has_counters() {
 }
 
 #[test]
-fn drops_of_the_device_are_its_fourth_and_twelfth_number() {
+fn net_dev_fields_4_and_12_are_drops() {
     let text = "Inter-|   Receive\n face |bytes\n  eth0: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
     let expected = [("eth0.rx_dropped".to_owned(), 4), ("eth0.tx_dropped".to_owned(), 12)];
     assert_eq!(device_losses(text), expected);

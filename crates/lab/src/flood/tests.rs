@@ -6,7 +6,7 @@ fn counts(cards: [u64; 2], sink: [u64; 2]) -> [Vec<u64>; 6] {
 }
 
 #[test]
-fn a_loss_between_the_cards_is_seen_in_every_run() {
+fn flood_loss_between_nics_detected_per_run() {
     assert_eq!(lost_between_cards(&counts([100, 200], [100, 200])), None);
     assert_eq!(lost_between_cards(&counts([100, 200], [100, 201])), None, "a frame of ARP");
     let one = Some("flood: 1 frames were lost between the cards".to_owned());

@@ -2,7 +2,7 @@ use super::*;
 use crate::scenario::Scenario;
 
 #[test]
-fn a_machine_has_its_card_at_the_port_of_its_daemon() {
+fn vm_arguments_match_daemon_port_socket_and_mac() {
     let scenario = Scenario::load("pa-vms").unwrap();
     let plan = Plan::new(&scenario);
     let settings = crate::settings::Settings::new(scenario.lab.variant, &scenario.settings, None);

@@ -3,7 +3,7 @@ use sluice_api::show::{Audit, DropRow, PauseRow};
 use super::*;
 
 #[test]
-fn losses_that_the_kernel_names_are_summed_by_node_device_and_reason() {
+fn kernel_drops_summed_by_node_device_and_reason() {
     let row = |namespace: &str, device: &str, reason: &str, frames| sluice_dropwatch::Dropped {
         namespace: namespace.to_owned(),
         device: device.to_owned(),
@@ -81,7 +81,7 @@ fn what_was_there_before_is_not_counted() {
 }
 
 #[test]
-fn a_physical_switch_is_a_place_of_its_own() {
+fn physical_switch_losses_attributed_to_tor() {
     let losses = between(&[node("s0", 0)], &[node("s0", 1)]);
     assert!(losses.drops.keys().all(|place| place.starts_with("tor s0 ")));
 }
@@ -95,7 +95,7 @@ fn one_open_audit_is_enough() {
 }
 
 #[test]
-fn the_fullest_port_of_a_kind_is_the_mark() {
+fn high_water_reports_fullest_port_of_each_kind() {
     let settings = Settings::new(Variant::VmBound, &Override::default(), None);
     let (mut low, mut high) = (node("h0", 0), node("h1", 0));
     (low.ports[1].queued_frames_max, low.ports[1].queued_bytes_max) = (40, 60_000);

@@ -13,7 +13,8 @@ use rustix::fd::OwnedFd;
 use super::flood::{self, Sink};
 use super::worker::Service;
 use super::{Cell, HEAD_BYTES, Job, PORT, Report, echo, socket};
-use crate::{counters, netns};
+use crate::counters;
+use crate::netns;
 
 /// Time limit of a query; a longer one breaks its cell.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::{Job, PORT, Report};
+use crate::interrupt;
+use crate::netns;
 use crate::plan::Container;
 use crate::state::{Process, State};
-use crate::{interrupt, netns};
 
 /// Time limit for a process to become ready.
 const READY: Duration = Duration::from_secs(10);

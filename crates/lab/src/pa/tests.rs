@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_full_segment_over_1450_bytes_has_1398_of_payload() {
+fn segment_bytes_at_mtu_1450_is_1398() {
     assert_eq!(segment_bytes(1450), 1398);
 }
 

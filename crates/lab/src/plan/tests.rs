@@ -63,7 +63,7 @@ fn configurations_survive_their_text() {
 }
 
 #[test]
-fn every_host_tells_of_its_own_containers_and_is_a_member_of_its_own() {
+fn host_config_lists_only_own_ports_unique_id() {
     let (_, plan) = plan("demo");
     let mut ids = std::collections::BTreeSet::new();
     for index in 0..plan.hosts.len() {
@@ -107,7 +107,7 @@ fn a_bridge_has_no_daemon_and_no_host() {
 }
 
 #[test]
-fn a_virtual_machine_has_a_socket_and_no_namespace() {
+fn vm_port_has_vhost_user_socket_without_netns() {
     let text = include_str!("../../../../scenarios/pa-vms.toml");
     let text = text.replace("hosts = 2", "hosts = 2\ncontainers_per_host = 1\naggregator = true");
     let scenario = Scenario::parse(&text).unwrap();
@@ -129,7 +129,7 @@ fn a_virtual_machine_has_a_socket_and_no_namespace() {
 }
 
 #[test]
-fn a_short_time_out_is_a_property_of_the_route() {
+fn short_rto_min_set_on_container_route() {
     let (scenario, plan) = plan("pa-5ms");
     let lines = container_commands(&plan, &scenario, &plan.containers[3]);
     assert!(lines.last().unwrap().ends_with("src 10.99.0.4 rto_min 5ms"));

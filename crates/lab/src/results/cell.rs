@@ -7,7 +7,8 @@ use sluice_api::results::Row;
 
 use super::{SEED, nanoseconds};
 use crate::losses::Losses;
-use crate::{stats, view};
+use crate::stats;
+use crate::view;
 
 /// Context of a cell: the values that set it apart from others.
 #[derive(Clone, Debug, PartialEq)]

@@ -149,7 +149,7 @@ fn each_tcp_is_compared_with_itself() {
 }
 
 #[test]
-fn only_zz_promises_no_drop_and_every_policy_an_audit_that_closes() {
+fn promises_broken_by_zz_drop_or_open_audit() {
     let scenario = Scenario::load("smoke").unwrap();
     let good = findings(&scenario);
     assert!(broken_promises(&good).is_empty(), "drops under LL are no broken promise");

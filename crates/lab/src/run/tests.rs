@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_sweep_makes_a_group_of_each_buffer_and_policy() {
+fn sweep_makes_group_per_buffer_size_and_policy() {
     let buffers = groups(&Scenario::load("pa-buffers").unwrap());
     assert_eq!(buffers.len(), 6 * 3);
     assert_eq!(buffers[0].settings.switch_kb, 12);
@@ -18,7 +18,7 @@ fn a_sweep_makes_a_group_of_each_buffer_and_policy() {
 }
 
 #[test]
-fn what_is_changed_for_a_run_is_checked_too() {
+fn run_overrides_applied_and_invalid_ones_refused() {
     let mut scenario = Scenario::load("demo").unwrap();
     let overrides = Overrides {
         queries: Some(7),

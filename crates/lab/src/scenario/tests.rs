@@ -72,7 +72,7 @@ fn virtual_machines_are_where_a_scenario_says() {
 }
 
 #[test]
-fn the_aggregator_is_a_container_more_on_host_0() {
+fn aggregator_is_extra_container_on_host_0() {
     let scenario = Scenario::load("demo").unwrap();
     assert!(scenario.has_container("h0c8"));
     assert!(!scenario.has_container("h0c9"));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn vm_bound_is_the_shape_where_the_virtual_switch_is_narrowest() {
+fn vm_bound_variant_limits_service_below_link_rate() {
     let s = Settings::new(Variant::VmBound, &Override::default(), None);
     assert_eq!((s.service_mbps, s.link_mbps, s.switch_kb), (Some(500), 1000, 200));
     let buffers = s.buffers(9);
@@ -11,7 +11,7 @@ fn vm_bound_is_the_shape_where_the_virtual_switch_is_narrowest() {
 }
 
 #[test]
-fn a_sweep_goes_before_the_scenario_and_the_scenario_before_the_variant() {
+fn sweep_overrides_scenario_and_scenario_overrides_variant() {
     let change = Override { switch_kb: Some(100), service_mbps: Some(0), ..Override::default() };
     assert_eq!(Settings::new(Variant::VmBound, &change, None).switch_kb, 100);
     assert_eq!(Settings::new(Variant::VmBound, &change, Some(12)).switch_kb, 12);
@@ -20,7 +20,7 @@ fn a_sweep_goes_before_the_scenario_and_the_scenario_before_the_variant() {
 }
 
 #[test]
-fn the_total_is_all_that_a_host_may_hold_under_zz() {
+fn vm_bound_total_output_equals_zz_host_total() {
     let s = Settings::new(Variant::VmBoundTotal, &Override::default(), None);
     assert_eq!(s.vport_out(9), 64 + 9 * 64 + 2 * 256);
     assert_eq!(s.buffers(8).vport_in.frames, 64);

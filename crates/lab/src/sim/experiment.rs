@@ -25,7 +25,7 @@ use super::scenario::{self, Any, Noise, Place, Shape, SimScenario};
 /// Bytes of the outer headers of VXLAN over IPv4.
 const OUTER: u16 = 50;
 const ETHERNET: u16 = 14;
-/// Bytes sent before a sender obeys a pause frame: 60 quanta of 512 bits (802.3 clause 31B.3.7).
+/// Bytes sent before a sender applies a pause frame: 60 quanta of 512 bits (802.3 clause 31B.3.7).
 const PAUSE_RESPONSE: ByteCount = ByteCount(60 * 512 / 8);
 /// The largest frame that a buffer given in frames must hold.
 const FRAME_BYTES: u64 = 1_600;

@@ -33,7 +33,7 @@ fn constant_values_have_no_width() {
 
 /// Draws of one distribution on both sides: the interval must hold 1 about 95 times of 100.
 #[test]
-fn the_interval_holds_the_truth_as_often_as_it_says() {
+fn ratio_interval_coverage_matches_nominal_95_percent() {
     let mut random = Prng::new(7);
     let mut draw = |n: usize| -> Vec<f64> {
         (0..n).map(|_| f64::from(u32::try_from(10 + random.below(90)).unwrap())).collect()

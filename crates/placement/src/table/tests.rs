@@ -13,7 +13,7 @@ fn sent_to(core: u16) -> Dispatch {
 }
 
 #[test]
-fn an_entry_moves_when_nothing_of_it_is_under_way() {
+fn entry_moves_once_no_packet_in_flight() {
     let mut table = Table::new(10, Order::Counted { patience: PATIENCE });
     assert_eq!(table.dispatch(Nanos(0), ENTRY), Dispatch::Unplaced);
     table.set(Nanos(0), &to(1));
@@ -29,7 +29,7 @@ fn an_entry_moves_when_nothing_of_it_is_under_way() {
 }
 
 #[test]
-fn one_that_never_pauses_is_held_back_for_a_moment() {
+fn busy_entry_held_after_patience_until_drained() {
     let mut table = Table::new(10, Order::Counted { patience: PATIENCE });
     table.set(Nanos(0), &to(1));
     table.dispatch(Nanos(1), ENTRY);
@@ -46,7 +46,7 @@ fn one_that_never_pauses_is_held_back_for_a_moment() {
 }
 
 #[test]
-fn where_nothing_is_counted_an_entry_moves_in_a_pause() {
+fn uncounted_entry_moves_only_after_quiet_gap() {
     let mut table = Table::new(10, Order::Quiet(Nanos(100)));
     table.set(Nanos(0), &to(1));
     assert_eq!(table.dispatch(Nanos(5), ENTRY), sent_to(1));

@@ -3,7 +3,7 @@ use sluice_testkit::unfinished::{Carries, Unfinished};
 use sluice_wire::{ipv4, udp};
 
 use super::*;
-use crate::offload::{Ask, Kind};
+use crate::offload::{Kind, OffloadRequest};
 use crate::pool::{Pool, PoolConfig};
 
 const ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
@@ -19,7 +19,7 @@ fn frame() -> Unfinished {
 
 fn handle(pool: &mut Pool, frame: &Unfinished) -> FrameBuf {
     let cut = frame.each.map(|each| (Kind::Tcp4, each));
-    let ask = Ask { start: 34, offset: 16, cut, ecn: false };
+    let ask = OffloadRequest { start: 34, offset: 16, cut, ecn: false };
     let bytes = frame.frame();
     let left = Offload::check(ask, &bytes[..128], bytes.len()).unwrap();
     let mut slot = pool.take_large().unwrap();
@@ -59,7 +59,7 @@ fn egress<'a>(header: &'a [u8], buf: &'a FrameBuf, first: u16) -> Egress<'a, Fra
 }
 
 #[test]
-fn each_segment_leaves_once_however_little_room_there_is() {
+fn finisher_partial_room_each_segment_sent_once() {
     let (mut pool, frame) = (pool(), frame());
     let buf = handle(&mut pool, &frame);
     assert_eq!((buf.segments(), buf.segment_size()), (8, 1_066));
@@ -76,7 +76,7 @@ fn each_segment_leaves_once_however_little_room_there_is() {
 }
 
 #[test]
-fn each_segment_has_an_outer_header_of_its_own() {
+fn finisher_each_segment_gets_own_outer_header() {
     let (mut pool, frame) = (pool(), frame());
     let buf = handle(&mut pool, &frame);
     let size = u16::try_from(buf.segment_size()).unwrap();
@@ -110,7 +110,7 @@ fn each_segment_has_an_outer_header_of_its_own() {
 }
 
 #[test]
-fn a_copy_in_the_pool_is_finished_or_as_whole_as_it_was() {
+fn pool_copy_keeps_super_frame_finishes_single_segment() {
     let (mut pool, frame) = (pool(), frame());
     let buf = handle(&mut pool, &frame);
     let copy = pool.copy_of(&buf).unwrap();

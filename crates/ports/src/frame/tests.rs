@@ -54,7 +54,7 @@ proptest! {
 
 #[test]
 #[should_panic(expected = "no reference into a guest's memory")]
-fn nobody_gets_a_reference_into_a_guest_s_memory() {
+fn guest_memory_frame_bytes_reference_panics() {
     let mut record = scattered(&[1, 2, 3], 1);
     // SAFETY: as above.
     let buf = unsafe { FrameBuf::in_guest(NonNull::from(&mut *record), 0, 3) };

@@ -13,7 +13,7 @@
 //! For the switch such a frame has not arrived yet, like one in the ring. Each priority has room
 //! for the headroom of the wire, for any of them may use its whole rate. Memory is taken piece by
 //! piece as a queue fills, and given back. A frame costs its bytes and [`HEADER_SIZE`], less than
-//! on the wire even for the smallest frame, so that a neighbour that obeys in time never fills it.
+//! on the wire even for the smallest frame, so that a neighbour that pauses in time never fills it.
 //! Beyond that, frames of this priority are dropped and counted, and no others.
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use sluice_switch::Window;
 
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
-use crate::port::Aside;
+use crate::port::HeldBack;
 
 /// Bytes before each frame: its size, and the handling of its tag.
 const HEADER_SIZE: usize = 8;
@@ -36,7 +36,7 @@ pub(super) struct Room {
     /// Limit of each priority in bytes.
     bytes_max: u64,
     used: [u64; Priority::COUNT],
-    now: Aside,
+    now: HeldBack,
     /// Frames that found no room, by priority.
     full: [u64; Priority::COUNT],
 }
@@ -47,13 +47,13 @@ impl Room {
         Self {
             bytes_max,
             used: [0; Priority::COUNT],
-            now: Aside::default(),
+            now: HeldBack::default(),
             full: [0; Priority::COUNT],
         }
     }
 
     /// Frames set aside now, and the maximum.
-    pub(super) fn amount(&self) -> Aside {
+    pub(super) fn amount(&self) -> HeldBack {
         self.now
     }
 

@@ -11,16 +11,16 @@ use sluice_wire::vlan;
 
 use super::aside::{Room, Store, Taker};
 use super::handing::{FRAMES, INDEX, QUIET, SLOT_SIZE, VTEP, fits, ring_name, share_number};
+use super::icmp_suppress::KernelBypass;
 use super::offload::{Offloads, finish_checksum};
 use super::outgoing::Outgoing;
-use super::quiet::Quiet;
 use super::rings::{Kind, RingPlan, RxFrame, RxRing, WIRE_OVERHEAD};
 use crate::device::{DeviceCounters, device, softnet_dropped};
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
-use crate::handed::Handed;
+use crate::handed::PortHandover;
 use crate::pool::{Pool, SlotMut};
-use crate::port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{Amount, Counters, HeldBack, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::staging::ADDRESSES_SIZE;
 
 /// Share of the kernel's own stack in the frames that this port receives.
@@ -116,7 +116,7 @@ struct Open {
     index: u32,
     counters: DeviceCounters,
     softnet_dropped: u64,
-    quiet: Quiet,
+    quiet: KernelBypass,
     offloads: Offloads,
 }
 
@@ -137,7 +137,7 @@ impl L2Port {
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &L2Config) -> Result<Self, OpenError> {
-        Self::take_up(config, None)
+        Self::adopt(config, None)
     }
 
     /// Opens the port with state that an earlier process handed over, frames in its ring included.
@@ -145,7 +145,7 @@ impl L2Port {
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
-    pub fn take_up(config: &L2Config, handed: Option<Handed>) -> Result<Self, OpenError> {
+    pub fn adopt(config: &L2Config, handed: Option<PortHandover>) -> Result<Self, OpenError> {
         let before = handed.as_ref().map(|handed| handed.numbers.clone()).unwrap_or_default();
         let mut port = Self::open_with(config, handed)?;
         // Only now: a port that cannot be opened leaves the device as the earlier process has it.
@@ -157,7 +157,7 @@ impl L2Port {
         Ok(port)
     }
 
-    fn open_with(config: &L2Config, handed: Option<Handed>) -> Result<Self, OpenError> {
+    fn open_with(config: &L2Config, handed: Option<PortHandover>) -> Result<Self, OpenError> {
         let name = config.device.as_str();
         let failed = |what| OpenError::device(name, what);
         let found = device(name).map_err(|error| match error.raw_os_error() {
@@ -184,15 +184,15 @@ impl L2Port {
         let offloads = Offloads::off(name)?;
         // Before the ring, so that not even its first frame is answered.
         let kept = handed.as_mut().and_then(|handed| handed.take_file(QUIET));
-        let quiet = Quiet::take_up(found.index, config.kernel, kept)
+        let quiet = KernelBypass::take_up(found.index, config.kernel, kept)
             .map_err(failed("keep the kernel from answering VXLAN on it"))?;
         let mut ring_of = |plan: &RingPlan, kind| {
             let name = ring_name(kind);
-            let lent = handed.as_mut().and_then(|handed| {
+            let inherited = handed.as_mut().and_then(|handed| {
                 let next = usize::try_from(*handed.numbers.get(name)?).ok()?;
                 Some((handed.take_file(name)?, next))
             });
-            match lent {
+            match inherited {
                 Some((socket, next)) => RxRing::take_up(socket, plan, next)
                     .map_err(failed("map the ring that was handed over")),
                 None => RxRing::open(found.index, plan, kind)
@@ -404,7 +404,7 @@ impl Port for L2Port {
         rings.chain(self.out.poll_fd()).collect()
     }
 
-    fn hear(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
+    fn receive_control(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
         let Some(open) = &mut self.open else { return 0 };
         let mut heard = 0;
         while heard < HEARD_MAX
@@ -421,11 +421,11 @@ impl Port for L2Port {
         self.classifier = Some(classifier.clone());
     }
 
-    fn tells_apart(&self) -> bool {
+    fn separates_priorities(&self) -> bool {
         self.classifier.is_some()
     }
 
-    fn aside(&self) -> Aside {
+    fn aside(&self) -> HeldBack {
         self.room.amount()
     }
 
@@ -433,13 +433,13 @@ impl Port for L2Port {
         self.stopped = true;
     }
 
-    fn go_on_reading(&mut self) {
+    fn resume_reading(&mut self) {
         self.stopped = false;
     }
 
-    fn hand_over(&mut self) -> io::Result<Option<Handed>> {
+    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
         let Some(open) = &self.open else { return Ok(None) };
-        let mut handed = Handed::default();
+        let mut handed = PortHandover::default();
         for (name, ring) in [("control", &open.control), ("ring", &open.ring)] {
             handed.file(name, ring.fd())?;
             handed.number(name, ring.next() as u64);

@@ -1,6 +1,6 @@
 //! The switch's share of the frames that an underlay device receives, the counterpart of
-//! [`super::quiet`]: frames for the kernel alone never enter the ring, so that they neither take
-//! room there nor end as a drop.
+//! [`super::icmp_suppress`]: frames for the kernel alone never enter the ring, so that they neither
+//! take room there nor end as a drop.
 //!
 //! ```text
 //!   device ─▶ filter ─┬─ VXLAN to this VTEP, "fragmentation needed", MAC Control,

@@ -2,7 +2,7 @@
 
 use super::driver::{KernelShare, L2Config};
 use super::rings::{Kind, RingPlan};
-use crate::handed::Handed;
+use crate::handed::PortHandover;
 
 /// Names of the state.
 pub(super) const QUIET: &str = "quiet";
@@ -28,7 +28,7 @@ pub(super) fn share_number(share: KernelShare) -> u64 {
 }
 
 /// Returns true if a ring that was handed over equals the one that would be made.
-pub(super) fn fits(handed: &Handed, config: &L2Config, index: u32, plan: &RingPlan) -> bool {
+pub(super) fn fits(handed: &PortHandover, config: &L2Config, index: u32, plan: &RingPlan) -> bool {
     let is = |name: &str, value: u64| handed.numbers.get(name) == Some(&value);
     is(INDEX, index.into())
         && is(FRAMES, plan.frames.into())

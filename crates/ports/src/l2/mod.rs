@@ -8,8 +8,8 @@
 //!
 //! ```text
 //!   wire ─▶ device ─▶ [ ring: as many slots as the headroom needs ] ─ copy ─▶ pool ─▶ switch
-//!                └──▶ the kernel's own stack (ARP, ping), without VXLAN: see `quiet`; its own
-//!                     frames never enter the ring of an underlay: see `filter`
+//!                └──▶ the kernel's own stack (ARP, ping), without VXLAN: see `icmp_suppress`;
+//!                     its own frames never enter the ring of an underlay: see `filter`
 //!   wire ◀─ device ◀─ sendmmsg ◀─ [ 32 staged frames ] ◀─ switch
 //! ```
 //!
@@ -19,9 +19,10 @@
 //! fails is refused, for its frames would never have been on a wire.
 //!
 //! **Flow control is kept apart from data.** Flow-control frames of the neighbour have a small ring
-//! of their own and are passed on regardless of waiting data ([`crate::Port::hear`]); the filter of
-//! each socket keeps the other kind out of its ring. And data are read priority by priority: frames
-//! of a closed priority are set aside (`aside.rs`), so that they cause no head-of-line blocking.
+//! of their own and are passed on regardless of waiting data ([`crate::Port::receive_control`]);
+//! the filter of each socket keeps the other kind out of its ring. And data are read priority by
+//! priority: frames of a closed priority are set aside (`aside.rs`), so that they cause no
+//! head-of-line blocking.
 //!
 //! Limits: nothing stops the kernel from filling the ring. If the reader is late for longer than
 //! the ring was sized for, the kernel drops, and counts it (`ring.drops`). If a neighbour goes on
@@ -31,9 +32,9 @@ mod aside;
 mod driver;
 mod filter;
 mod handing;
+pub mod icmp_suppress;
 mod offload;
 mod outgoing;
-pub mod quiet;
 mod rings;
 #[cfg(test)]
 mod tests;

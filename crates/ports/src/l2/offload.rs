@@ -9,7 +9,7 @@ use sluice_wire::{checksum, ethernet, ipv4, ipv6, vlan};
 
 use crate::device::ioctl_socket;
 use crate::error::OpenError;
-use crate::handed::Handed;
+use crate::handed::PortHandover;
 use crate::sys::DeviceRequest;
 
 /// One offload: its name, the ethtool requests that read and set it, and its bit in them.
@@ -49,7 +49,7 @@ impl Offloads {
     }
 
     /// Adds the earlier values to a hand-over.
-    pub(super) fn hand_over(&self, handed: &mut Handed) {
+    pub(super) fn hand_over(&self, handed: &mut PortHandover) {
         for feature in FEATURES {
             if let Some((_, before)) = self.were_on.iter().find(|(set, _)| *set == feature.set) {
                 handed.number(feature.name, (*before).into());

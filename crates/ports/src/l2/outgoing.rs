@@ -5,8 +5,8 @@
 //! by the same error as one without room, and all frames would wait behind it for ever. The error
 //! does not tell the cases apart; a probe frame does: if the device takes the probe and then
 //! refuses the first frame again, time after time, there is room and the device never takes that
-//! frame. It is dropped and counted (`patience.rs`). The probe is a PFC frame without any priority:
-//! nobody forwards it, and it breaks no order.
+//! frame. It is dropped and counted (`stuck_head.rs`). The probe is a PFC frame without any
+//! priority: nobody forwards it, and it breaks no order.
 
 use std::io;
 
@@ -19,9 +19,9 @@ use super::rings::TxSocket;
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
-use crate::patience::Patience;
 use crate::port::{Amount, Losses, PollFd};
 use crate::staging::{NotStaged, Staging};
+use crate::stuck_head::StuckHead;
 
 /// Interval of retries when the kernel had no room and signals none.
 const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
@@ -65,7 +65,7 @@ struct Unwanted {
     probe: [u8; mac_control::FRAME_SIZE],
     /// Refusals of the first frame.
     refused: u32,
-    patience: Patience,
+    patience: StuckHead,
 }
 
 /// Meaning of a refusal.
@@ -83,7 +83,7 @@ impl Unwanted {
         let mut probe = [0; mac_control::FRAME_SIZE];
         mac_control::Message::Pfc { enabled: PriorityMask::NONE, quanta: [0; 8] }
             .emit(mac, &mut probe);
-        Self { probe, refused: 0, patience: Patience::new(SIGNS_FULL) }
+        Self { probe, refused: 0, patience: StuckHead::new(SIGNS_FULL) }
     }
 
     /// Notes that a frame left.
@@ -148,7 +148,7 @@ impl Outgoing {
         let mut staged = self.stage(frame, tag);
         if staged == Err(NotStaged::Full) && self.waits == Waits::No {
             // An error comes again from `flush`, whose caller can handle it.
-            let _told_by_flush = self.flush();
+            let _reported_by_flush = self.flush();
             staged = self.stage(frame, tag);
         }
         match staged {

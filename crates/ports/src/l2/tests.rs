@@ -4,7 +4,7 @@ use super::offload::finish_checksum;
 use super::*;
 
 #[test]
-fn a_ring_holds_its_headroom_in_the_smallest_frames() {
+fn ring_plan_covers_headroom_of_smallest_frames() {
     // 1 Gbit/s for 10 ms, in frames of 84 bytes on the wire.
     let plan = RingPlan::new(1_250_000, 84, 1500, 1 << 30);
     assert!(plan.covered_bytes >= 1_250_000 && plan.frames >= 1_250_000 / 84);
@@ -22,14 +22,14 @@ fn the_default_ring_holds_the_default_headroom() {
 }
 
 #[test]
-fn a_ring_that_may_not_be_so_large_says_what_it_covers() {
+fn ring_plan_capped_memory_reports_covered_bytes() {
     let plan = RingPlan::new(1_000_000_000, 84, 1500, 1 << 20);
     assert_eq!(plan.memory_bytes, 1 << 20);
     assert_eq!(plan.covered_bytes, u64::from(plan.frames) * 84);
 }
 
 #[test]
-fn every_ring_has_a_block_of_at_least_two_frames() {
+fn ring_plan_block_holds_at_least_two_frames() {
     for mtu in [68, 1500, 9000, 65_535] {
         let plan = RingPlan::new(0, 0, mtu, 0);
         assert!(plan.frames >= 2, "{mtu}: {plan:?}");

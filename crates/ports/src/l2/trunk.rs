@@ -53,7 +53,7 @@ use super::outgoing::Outgoing;
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
-use crate::port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{Amount, Counters, HeldBack, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::staging::ADDRESSES_SIZE;
 
 /// Interval of retries when the kernel had no room for a flow-control frame.
@@ -79,7 +79,7 @@ pub struct Trunk(Arc<Mutex<Shared>>);
 struct Shared {
     device: L2Port,
     sorter: Sorter,
-    lanes: Vec<Lane>,
+    vlans: Vec<VlanState>,
     pauses: Pauses,
     room: Room,
     /// Priorities that the neighbour was told to pause for want of room.
@@ -88,9 +88,9 @@ struct Shared {
     told_at: [u64; Priority::COUNT],
 }
 
-/// State of a port at its device.
+/// Receive state of a VLAN port at its device.
 #[derive(Debug)]
-struct Lane {
+struct VlanState {
     vlan: Option<Vlan>,
     store: Store,
     classifier: Option<Classifier>,
@@ -121,7 +121,7 @@ impl Trunk {
         Ok(Self(Arc::new(Mutex::new(Shared {
             device: L2Port::open(config)?,
             sorter: Sorter::new(),
-            lanes: Vec::new(),
+            vlans: Vec::new(),
             pauses: Pauses::new(pausable),
             room: Room::new(config.ring_bytes),
             told: PriorityMask::NONE,
@@ -143,13 +143,14 @@ impl Trunk {
         let failed = |what| OpenError::device(&name, what);
         let ring = shared.device.ring_fd().map_err(failed("wait on it once more"))?;
         let control = shared.device.control_fd().map_err(failed("wait on it once more"))?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let bell = Arc::new(bell.map_err(|e| failed("make a bell for it")(e.into()))?);
-        let lane = shared.add(vlan, Arc::clone(&bell));
+        let notifier = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let notifier =
+            Arc::new(notifier.map_err(|e| failed("create an eventfd for it")(e.into()))?);
+        let state = shared.add(vlan, Arc::clone(&notifier));
         let mtu = shared.device.mtu();
         drop(shared);
-        let open = Open { shared: Arc::clone(&self.0), ring, control, bell };
-        Ok(VlanPort { open: Some(open), lane, vlan, mtu, out, owes: false, stopped: false })
+        let open = Open { shared: Arc::clone(&self.0), ring, control, bell: notifier };
+        Ok(VlanPort { open: Some(open), state, vlan, mtu, out, owes: false, stopped: false })
     }
 }
 
@@ -158,7 +159,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Lane {
+impl VlanState {
     fn priority(&self, frame: &[u8], tag: VlanTag) -> Priority {
         let of = |by: &Classifier| by.priority(frame, frame_size(frame), tag);
         self.classifier.as_ref().map_or(Priority::ZERO, of)
@@ -183,35 +184,35 @@ impl Lane {
 }
 
 impl Shared {
-    /// Adds a lane for a VLAN, in the place of a closed one if there is any.
-    fn add(&mut self, vlan: Vlan, bell: Arc<OwnedFd>) -> usize {
-        let lane = Lane {
+    /// Adds the state of a VLAN port, in the place of a closed one if there is any.
+    fn add(&mut self, vlan: Vlan, notifier: Arc<OwnedFd>) -> usize {
+        let state = VlanState {
             vlan: Some(vlan),
             store: Store::default(),
             classifier: None,
             heard: None,
             idle: false,
-            bell,
+            bell: notifier,
         };
-        let free = self.lanes.iter().position(|old| old.vlan.is_none());
-        let at = free.unwrap_or(self.lanes.len());
-        if at == self.lanes.len() {
-            self.lanes.push(lane);
+        let free = self.vlans.iter().position(|old| old.vlan.is_none());
+        let at = free.unwrap_or(self.vlans.len());
+        if at == self.vlans.len() {
+            self.vlans.push(state);
         } else {
-            self.lanes[at] = lane;
+            self.vlans[at] = state;
         }
         self.sorter.add(at, vlan);
         self.pauses.add(at);
         at
     }
 
-    /// Removes a lane, and closes the device with the last one.
+    /// Removes the state of a VLAN port, and closes the device with the last one.
     fn remove(&mut self, at: usize) -> io::Result<()> {
-        let lane = &mut self.lanes[at];
-        let Some(vlan) = lane.vlan.take() else { return Ok(()) };
-        lane.heard = None;
-        lane.store.clear(&mut self.room);
-        let left = self.lanes.iter().position(|lane| lane.vlan.is_some());
+        let state = &mut self.vlans[at];
+        let Some(vlan) = state.vlan.take() else { return Ok(()) };
+        state.heard = None;
+        state.store.clear(&mut self.room);
+        let left = self.vlans.iter().position(|state| state.vlan.is_some());
         self.sorter.remove(at, vlan, left);
         if let Some(message) = self.pauses.remove(at) {
             self.say(&message);
@@ -222,29 +223,29 @@ impl Shared {
 
     /// Reads the neighbour's flow-control frames, for every port.
     fn listen(&mut self) {
-        let Self { device, sorter, lanes, room, .. } = self;
-        device.hear(&mut |bytes| match sorter.place(bytes, None) {
+        let Self { device, sorter, vlans, room, .. } = self;
+        device.receive_control(&mut |bytes| match sorter.place(bytes, None) {
             Place::Everyone(source, message) => {
-                for lane in lanes.iter_mut().filter(|lane| lane.vlan.is_some()) {
-                    lane.heard = Some(Heard::after(lane.heard, source, &message));
-                    lane.wake();
+                for state in vlans.iter_mut().filter(|state| state.vlan.is_some()) {
+                    state.heard = Some(Heard::after(state.heard, source, &message));
+                    state.wake();
                 }
             }
             // It is malformed: a switch counts it.
-            Place::Lane { lane, tag, .. } => lanes[lane].set_aside(room, bytes, tag),
+            Place::Vlan { vlan, tag, .. } => vlans[vlan].set_aside(room, bytes, tag),
         });
     }
 
-    /// Looks at the head of the ring for a lane.
+    /// Looks at the head of the ring for the VLAN port `me`.
     fn next(&mut self, me: usize, taker: &mut Taker<'_>, pool: &mut Pool) -> Next {
         let Some(frame) = self.device.front() else { return Next::Empty };
-        let Place::Lane { lane, tag, tagless } = self.sorter.place(frame.bytes, frame.tag) else {
+        let Place::Vlan { vlan, tag, tagless } = self.sorter.place(frame.bytes, frame.tag) else {
             // Flow control has a ring of its own.
             self.device.skip_front();
             return Next::Other;
         };
-        let l = &mut self.lanes[lane];
-        if lane == me && taker.takes_any() && l.store.waiting().is_empty() {
+        let state = &mut self.vlans[vlan];
+        if vlan == me && taker.takes_any() && state.store.waiting().is_empty() {
             let Some(slot) = pool.take() else { return Next::NoSlot };
             return match self.device.take_front(slot, tagless) {
                 Ok(buf) => {
@@ -258,10 +259,10 @@ impl Shared {
             };
         }
         let Some(bytes) = self.device.copy_front(tagless) else { return Next::Other };
-        if lane == me && taker.take(&l.store, l.priority(bytes, tag), bytes, tag, pool) {
+        if vlan == me && taker.take(&state.store, state.priority(bytes, tag), bytes, tag, pool) {
             return Next::Taken;
         }
-        l.set_aside(&mut self.room, bytes, tag);
+        state.set_aside(&mut self.room, bytes, tag);
         Next::Other
     }
 
@@ -316,7 +317,8 @@ impl Shared {
 #[derive(Debug)]
 pub struct VlanPort {
     open: Option<Open>,
-    lane: usize,
+    /// Index of its state at the device.
+    state: usize,
     vlan: Vlan,
     mtu: u16,
     out: Outgoing,
@@ -356,7 +358,7 @@ impl VlanPort {
         let message = view.and_then(|view| mac_control::Message::parse(view.payload()).ok());
         debug_assert!(message.is_some(), "the switch makes frames of flow control only");
         let mut shared = lock(&open.shared);
-        let message = message.and_then(|message| shared.pauses.merge(self.lane, &message));
+        let message = message.and_then(|message| shared.pauses.merge(self.state, &message));
         let taken = message.map_or(Taken::All, |message| shared.say(&message));
         self.owes = shared.device.pending().frames > 0;
         taken
@@ -411,31 +413,31 @@ impl Port for VlanPort {
         let shared = &mut *guard;
         shared.device.waiting();
         let mut taker = Taker::new(window, limit, batch);
-        let lane = &mut shared.lanes[self.lane];
-        taker.serve(&mut lane.store, &mut shared.room, pool);
+        let state = &mut shared.vlans[self.state];
+        taker.serve(&mut state.store, &mut shared.room, pool);
         let (mut others, mut is_empty) = (0, self.stopped);
         while others < ASIDE_MAX && !taker.is_done() && !is_empty {
-            match shared.next(self.lane, &mut taker, pool) {
+            match shared.next(self.state, &mut taker, pool) {
                 Next::Taken => {}
                 Next::Other => others += 1,
                 Next::Empty => is_empty = true,
                 Next::NoSlot => break,
             }
         }
-        let lane = &mut shared.lanes[self.lane];
-        let more = !is_empty || !lane.store.waiting().is_empty();
+        let state = &mut shared.vlans[self.state];
+        let more = !is_empty || !state.store.waiting().is_empty();
         // After `more: false` this port reads again only when woken, even if this read brought
         // frames. After a read without frames it may sleep, also while frames wait.
-        lane.idle = !more || (taker.frames() == 0 && others == 0);
+        state.idle = !more || (taker.frames() == 0 && others == 0);
         shared.judge();
         Ok(Read { frames: taker.frames(), more, aside: others })
     }
 
-    fn hear(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
+    fn receive_control(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
         let Some(open) = &self.open else { return 0 };
         let mut shared = lock(&open.shared);
         shared.listen();
-        let Some(heard) = shared.lanes[self.lane].heard.take() else { return 0 };
+        let Some(heard) = shared.vlans[self.state].heard.take() else { return 0 };
         let mut frame = [0; mac_control::FRAME_SIZE];
         heard.message().emit(heard.source, &mut frame);
         tell(&frame);
@@ -444,24 +446,24 @@ impl Port for VlanPort {
 
     fn classify_by(&mut self, classifier: &Classifier) {
         if let Some(open) = &self.open {
-            lock(&open.shared).lanes[self.lane].classifier = Some(classifier.clone());
+            lock(&open.shared).vlans[self.state].classifier = Some(classifier.clone());
         }
     }
 
-    fn tells_apart(&self) -> bool {
+    fn separates_priorities(&self) -> bool {
         true
     }
 
     /// Frames set aside for all ports of the device, which share the room.
-    fn aside(&self) -> Aside {
-        self.open.as_ref().map_or(Aside::default(), |open| lock(&open.shared).room.amount())
+    fn aside(&self) -> HeldBack {
+        self.open.as_ref().map_or(HeldBack::default(), |open| lock(&open.shared).room.amount())
     }
 
     fn stop_reading(&mut self) {
         self.stopped = true;
     }
 
-    fn go_on_reading(&mut self) {
+    fn resume_reading(&mut self) {
         self.stopped = false;
     }
 
@@ -523,7 +525,7 @@ impl Port for VlanPort {
     fn close(&mut self) -> io::Result<()> {
         self.out.close();
         self.owes = false;
-        self.open.take().map_or(Ok(()), |open| lock(&open.shared).remove(self.lane))
+        self.open.take().map_or(Ok(()), |open| lock(&open.shared).remove(self.state))
     }
 }
 

@@ -6,9 +6,9 @@ use sluice_base::{Batch, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
 use super::rings::Shared;
-use crate::bell::Bell;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, gather, is_unfinished};
+use crate::notifier::Notifier;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
 
@@ -38,14 +38,14 @@ impl MemoryConfig {
 struct Side {
     incoming: Shared,
     outgoing: Shared,
-    mine: Bell,
-    peers: Bell,
+    mine: Notifier,
+    peers: Notifier,
 }
 
 fn sides(config: &MemoryConfig) -> io::Result<(Side, Side)> {
     let ring = || Shared::new(config.ring_frames, config.frame_size_max());
     let (there, back) = (ring(), ring());
-    let (left, right) = (Bell::new()?, Bell::new()?);
+    let (left, right) = (Notifier::new()?, Notifier::new()?);
     let a = Side {
         incoming: back.clone(),
         outgoing: there.clone(),
@@ -158,7 +158,7 @@ impl Port for MemoryPort {
             read.add(size);
         }
         if starved {
-            self.side.peers.ring();
+            self.side.peers.notify();
         }
         let frames = usize::try_from(read.frames).expect("at most `limit`");
         Ok(Read { frames, more: self.open && !ring.is_empty(), aside: 0 })
@@ -166,7 +166,7 @@ impl Port for MemoryPort {
 
     fn flush(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.kick) {
-            self.side.peers.ring();
+            self.side.peers.notify();
         }
         Ok(())
     }
@@ -230,7 +230,7 @@ impl Probe {
     /// Sends a frame to the port; false if the ring is full.
     pub fn send(&self, frame: &[u8]) -> bool {
         let sent = self.side.outgoing.lock().push(frame.len(), |into| into.copy_from_slice(frame));
-        self.side.peers.ring();
+        self.side.peers.notify();
         sent
     }
 
@@ -239,7 +239,7 @@ impl Probe {
         let mut ring = self.side.incoming.lock();
         let frame = ring.front()?.to_vec();
         if ring.pop() {
-            self.side.peers.ring();
+            self.side.peers.notify();
         }
         Some(frame)
     }

@@ -4,15 +4,19 @@ use sluice_switch::Window;
 use super::*;
 use crate::{Pool, PoolConfig, Port};
 
-const ALL: Window =
-    Window { frames: 1000, bytes: ByteCount(1 << 30), closed: PriorityMask::NONE, spill: false };
+const ALL: Window = Window {
+    frames: 1000,
+    bytes: ByteCount(1 << 30),
+    closed: PriorityMask::NONE,
+    needs_copy: false,
+};
 
 fn pool() -> Pool {
     Pool::new(PoolConfig { slots: 8, slot_size: 2048, populate: false }).unwrap()
 }
 
 #[test]
-fn a_full_ring_refuses_and_goes_on_after_a_read() {
+fn memory_ring_full_refuses_until_read() {
     let (mut a, probe) = port(&MemoryConfig { ring_frames: 2, mtu: 1500 }).unwrap();
     assert!(probe.send(&[1; 60]) && probe.send(&[2; 60]) && !probe.send(&[3; 60]));
     let (mut pool, mut batch) = (pool(), Batch::with_limit(8));

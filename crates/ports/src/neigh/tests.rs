@@ -41,19 +41,19 @@ fn changes_of_other_devices_and_neighbours_are_ignored() {
     let mut neighbours = Neighbours::open("lo").unwrap();
     let mine = neighbours.index;
     neighbours.known.insert(HOP, Known { hop: Some(HOP), ..Known::default() });
-    let told = |neighbours: &Neighbours| neighbours.known[&HOP].mac;
+    let known_mac = |neighbours: &Neighbours| neighbours.known[&HOP].mac;
     let new = |index, state| RouteNetlinkMessage::NewNeighbour(neighbour(index, state, Some(&MAC)));
     neighbours.take_in(&new(mine + 1, NeighbourState::Reachable));
-    assert_eq!(told(&neighbours), None);
+    assert_eq!(known_mac(&neighbours), None);
     neighbours.take_in(&new(mine, NeighbourState::Reachable));
-    assert_eq!(told(&neighbours), Some(Mac(MAC)));
+    assert_eq!(known_mac(&neighbours), Some(Mac(MAC)));
     neighbours.next_use = Nanos(9);
     neighbours.take_in(&RouteNetlinkMessage::DelNeighbour(neighbour(
         mine,
         NeighbourState::Stale,
         Some(&MAC),
     )));
-    assert_eq!((told(&neighbours), neighbours.next_use), (None, Nanos::ZERO), "again at once");
+    assert_eq!((known_mac(&neighbours), neighbours.next_use), (None, Nanos::ZERO), "again at once");
 }
 
 /// The loopback has no next hops, and a destination that is local is none.

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn an_error_is_told_and_a_wrong_device_is_one() {
+fn netlink_unknown_device_gives_enodev() {
     let error = Netlink::open().unwrap().link_stats(0x7fff_ffff).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     let error = Netlink::open().unwrap().qdisc_drops(0x7fff_ffff).unwrap_err();

@@ -36,8 +36,8 @@ fn kind(carries: Carries) -> Kind {
     }
 }
 
-fn ask(frame: &Unfinished) -> Ask {
-    Ask {
+fn ask(frame: &Unfinished) -> OffloadRequest {
+    OffloadRequest {
         start: u16::try_from(frame.start()).unwrap(),
         offset: if matches!(frame.carries, Carries::Tcp4 | Carries::Tcp6) { 16 } else { 6 },
         cut: frame.each.map(|each| (kind(frame.carries), each)),
@@ -45,7 +45,7 @@ fn ask(frame: &Unfinished) -> Ask {
     }
 }
 
-fn check(ask: Ask, frame: &[u8]) -> Result<Offload, Nonsense> {
+fn check(ask: OffloadRequest, frame: &[u8]) -> Result<Offload, InvalidOffload> {
     Offload::check(ask, &frame[..frame.len().min(128)], frame.len())
 }
 
@@ -74,7 +74,7 @@ proptest! {
         let (bytes, expected) = (frame.frame(), frame.finished());
         let checked = check(ask(&frame), &bytes);
         if expected.len() > 2048 {
-            prop_assert_eq!(checked, Err(Nonsense));
+            prop_assert_eq!(checked, Err(InvalidOffload));
             return Ok(());
         }
         let offload = checked.unwrap();
@@ -92,7 +92,7 @@ proptest! {
 
     /// For any request of a guest, no field by which the switch decided is changed.
     #[test]
-    fn what_is_finished_lies_behind_what_was_decided_by(
+    fn offload_finishing_keeps_fields_used_for_forwarding(
         frame in any_unfinished(),
         start in prop_oneof![0_u16..80, any::<u16>()],
         offset in prop_oneof![0_u16..40, any::<u16>()],
@@ -105,7 +105,7 @@ proptest! {
                 *place = byte;
             }
         }
-        let Ok(offload) = check(Ask { start, offset, cut, ecn: false }, &bytes) else {
+        let Ok(offload) = check(OffloadRequest { start, offset, cut, ecn: false }, &bytes) else {
             return Ok(());
         };
         let decided = usize::from(start);
@@ -125,7 +125,7 @@ proptest! {
 }
 
 /// A frame, and the request for it.
-type Case = (&'static str, fn(&mut Vec<u8>, &mut Ask));
+type Case = (&'static str, fn(&mut Vec<u8>, &mut OffloadRequest));
 
 #[test]
 fn nonsense_is_refused() {
@@ -134,10 +134,10 @@ fn nonsense_is_refused() {
             ask.offset = u16::try_from(frame.len()).unwrap() - ask.start - 1;
         }),
         ("it stands in an address of Ethernet", |_, ask| {
-            *ask = Ask { start: 0, offset: 6, cut: None, ecn: false };
+            *ask = OffloadRequest { start: 0, offset: 6, cut: None, ecn: false };
         }),
         ("it stands in an address of IP", |_, ask| {
-            *ask = Ask { start: 14, offset: 12, cut: None, ecn: false };
+            *ask = OffloadRequest { start: 14, offset: 12, cut: None, ecn: false };
         }),
         ("it begins in IP's header", |_, ask| (ask.start, ask.cut) = (ask.start - 2, None)),
         ("what is cut begins elsewhere", |_, ask| ask.start += 2),
@@ -171,7 +171,7 @@ fn nonsense_is_refused() {
     for (name, spoil) in table {
         let (mut frame, mut ask) = (good.frame(), ask(&good));
         spoil(&mut frame, &mut ask);
-        assert_eq!(check(ask, &frame), Err(Nonsense), "{name}");
+        assert_eq!(check(ask, &frame), Err(InvalidOffload), "{name}");
     }
 }
 
@@ -184,13 +184,13 @@ fn nonsense_of_ipv6_is_refused() {
         ("headers up to beyond the head", |frame, _| (frame[20], frame[55]) = (0, 255)),
         ("a checksum in what Neighbor Discovery says", |frame, ask| {
             frame[20] = 58;
-            *ask = Ask { start: 54, offset: 8, cut: None, ecn: false };
+            *ask = OffloadRequest { start: 54, offset: 8, cut: None, ecn: false };
         }),
     ];
     for (name, spoil) in table {
         let (mut frame, mut ask) = (good.frame(), ask(&good));
         spoil(&mut frame, &mut ask);
-        assert_eq!(check(ask, &frame), Err(Nonsense), "{name}");
+        assert_eq!(check(ask, &frame), Err(InvalidOffload), "{name}");
     }
 }
 
@@ -204,7 +204,7 @@ fn flags_stand_where_they_count() {
 }
 
 #[test]
-fn what_fits_into_one_segment_is_no_super_frame() {
+fn offload_payload_within_one_segment_not_super() {
     let frame = Unfinished::new(Carries::Tcp4, ADDRESSES, 1000, Some(1000));
     let offload = check(ask(&frame), &frame.frame()).unwrap();
     assert!(!offload.is_super());

@@ -52,7 +52,7 @@ fn a_frame_too_large_is_refused() {
 }
 
 #[test]
-fn a_tag_comes_behind_the_addresses_wherever_the_header_ends() {
+fn staging_tag_follows_addresses_at_any_header_split() {
     let mut pool = Pool::new(PoolConfig { slots: 1, slot_size: 2048, populate: false }).unwrap();
     let whole: Vec<u8> = (0..60).collect();
     let tag = [0x81, 0x00, 0xa0, 0x0a];

@@ -12,9 +12,9 @@ use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::netns;
-use crate::patience::Patience;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::stuck_head::StuckHead;
 
 /// Configuration of a TAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ pub struct TapPort {
     mtu: u16,
     ring_frames: u32,
     waits: Option<Waits>,
-    patience: Patience,
+    patience: StuckHead,
     /// Frames larger than a slot of the pool.
     truncated: Cell<u64>,
     lost: Losses,
@@ -113,7 +113,7 @@ impl TapPort {
             mtu: config.mtu,
             ring_frames: config.ring_frames,
             waits: None,
-            patience: Patience::new(SIGNS_FULL),
+            patience: StuckHead::new(SIGNS_FULL),
             truncated: Cell::new(0),
             lost: Losses::default(),
             finisher: Finisher::new(),

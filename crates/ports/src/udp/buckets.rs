@@ -21,7 +21,7 @@
 //! *Order*: a frame of the bucket that B reads came to the host after every one that A reads, or
 //! beside it on another CPU, since the kernel chose its socket by the newer program. It is handed
 //! over in step 4. By then every frame that A read has left through the driver through which the
-//! later one will leave, or has ended, or (a remote reference that was recalled) stands in the
+//! later one will leave, or has ended, or (a remote reference that was revoked) stands in the
 //! queue behind which the later one will be put, for the port of that queue stays where it is until
 //! the frame has left. The list keeps the order in which B read, and nothing is read while a frame
 //! that may go is in it. A frame that comes to A after step 2 would be late; there is none
@@ -46,11 +46,11 @@
 //! ([`Buckets::set_high`]), gives the kernel the new program, and only then moves buckets again.
 //!
 //! *Order*: by the old program as by the new one, a datagram comes to the port of its group. So no
-//! flow changes its port, whichever of the two a CPU has used and whenever a port was told; and
-//! frames that a port reads, of any bucket, go on in the order in which they were read: nothing is
-//! held back meanwhile. A frame that a port had read before it was told may be of any bucket of its
-//! group by the new rule. It is counted for the whole group from then on, and none of its buckets
-//! leaves the port before that is done.
+//! flow changes its port, whichever of the two a CPU has used and whenever a port got the change;
+//! and frames that a port reads, of any bucket, go on in the order in which they were read: nothing
+//! is held back meanwhile. A frame that a port had read before it got the change may be of any
+//! bucket of its group by the new rule. It is counted for the whole group from then on, and none of
+//! its buckets leaves the port before that is done.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ use sluice_switch::Window;
 use super::high::HighFlows;
 use super::sharing::{BUCKETS, BucketTable, GROUPS, Selector, group_of};
 use crate::frame::FrameBuf;
-use crate::port::Aside;
+use crate::port::HeldBack;
 
 /// Maximum of frames that a port keeps of buckets on hold.
 pub const HELD_MAX: usize = 2048;
@@ -176,7 +176,7 @@ pub struct Buckets {
     held: BucketSet,
     /// Frames on hold, in the order of reading; `aside` is their amount.
     kept: VecDeque<(u16, FrameBuf)>,
-    aside: Aside,
+    aside: HeldBack,
     /// True if a frame in `kept` may go.
     ready: bool,
     leaving: Option<Leaving>,
@@ -196,7 +196,7 @@ impl Buckets {
             high: HighFlows::default(),
             held: BucketSet::default(),
             kept: VecDeque::with_capacity(HELD_MAX),
-            aside: Aside::default(),
+            aside: HeldBack::default(),
             ready: false,
             leaving: None,
             selector: Some((selector, table)),
@@ -267,7 +267,7 @@ impl Buckets {
 
     /// Frames on hold, now and at most.
     #[must_use]
-    pub(super) const fn aside(&self) -> Aside {
+    pub(super) const fn aside(&self) -> HeldBack {
         self.aside
     }
 

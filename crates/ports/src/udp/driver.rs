@@ -15,9 +15,9 @@ use crate::device::{softnet_dropped, sum_hex_column};
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
-use crate::handed::{Handed, SHARERS};
+use crate::handed::{PortHandover, SHARERS};
 use crate::pool::{Pool, SlotMut};
-use crate::port::{Amount, Aside, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{Amount, Counters, HeldBack, Losses, Lossless, PollFd, Port, Read, Ring};
 use crate::sockets::snmp_counter;
 use crate::staging::NotStaged;
 
@@ -140,7 +140,7 @@ impl UdpPort {
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &UdpConfig) -> Result<Self, OpenError> {
-        Self::take_up(config, None)
+        Self::adopt(config, None)
     }
 
     /// Opens the port with the socket that an earlier one handed over, in which datagrams may wait;
@@ -148,18 +148,18 @@ impl UdpPort {
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
-    pub fn take_up(config: &UdpConfig, handed: Option<Handed>) -> Result<Self, OpenError> {
+    pub fn adopt(config: &UdpConfig, handed: Option<PortHandover>) -> Result<Self, OpenError> {
         let address = SocketAddrV4::new(config.local, config.port);
         let failed = |(what, source)| OpenError::Address { address, what, source };
         let mut table = evenly(config.sharers);
-        let lent = handed.and_then(|mut handed| {
+        let inherited = handed.and_then(|mut handed| {
             let shared = handed.numbers.get(SHARERS).copied().unwrap_or(1);
             if config.sharers > 1 {
                 table = handed.bytes.as_slice().try_into().ok()?;
             }
             handed.take_file(SOCKET).filter(|_| shared == config.sharers as u64)
         });
-        let receiver = Receiver::open(config, lent).map_err(failed)?;
+        let receiver = Receiver::open(config, inherited).map_err(failed)?;
         // Staged data are payloads of datagrams.
         let size_max =
             usize::from(config.mtu).saturating_sub(ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE);
@@ -198,16 +198,16 @@ impl UdpPort {
     /// Duplicates the socket that receives. A shared one is not passed on: the kernel would go on
     /// giving it its part of the flows.
     #[must_use]
-    pub fn lend(&self) -> Option<OwnedFd> {
+    pub fn duplicate_socket(&self) -> Option<OwnedFd> {
         let open = self.open.as_ref().filter(|_| self.buckets.is_none())?;
         open.receiver.fd().try_clone_to_owned().ok()
     }
 
-    /// Wraps a socket from [`Self::lend`] for [`Self::take_up`].
+    /// Wraps a socket from [`Self::duplicate_socket`] for [`Self::adopt`].
     #[must_use]
-    pub fn handed(lent: OwnedFd) -> Handed {
-        let mut handed = Handed::default();
-        handed.files.insert(SOCKET.to_owned(), lent);
+    pub fn handed(socket: OwnedFd) -> PortHandover {
+        let mut handed = PortHandover::default();
+        handed.files.insert(SOCKET.to_owned(), socket);
         handed
     }
 
@@ -472,8 +472,8 @@ impl Port for UdpPort {
         Ok(())
     }
 
-    fn aside(&self) -> Aside {
-        self.buckets.as_ref().map_or(Aside::default(), |buckets| buckets.aside())
+    fn aside(&self) -> HeldBack {
+        self.buckets.as_ref().map_or(HeldBack::default(), |buckets| buckets.aside())
     }
 
     fn stop_reading(&mut self) {
@@ -483,14 +483,14 @@ impl Port for UdpPort {
         }
     }
 
-    fn go_on_reading(&mut self) {
+    fn resume_reading(&mut self) {
         self.stopped = false;
     }
 
     /// For a shared socket the thread that moves buckets fills `bytes` with its table.
-    fn hand_over(&mut self) -> io::Result<Option<Handed>> {
+    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
         let Some(open) = &self.open else { return Ok(None) };
-        let mut handed = Handed::default();
+        let mut handed = PortHandover::default();
         handed.file(SOCKET, open.receiver.fd())?;
         handed.number(SHARERS, self.config.sharers.max(1) as u64);
         Ok(Some(handed))
@@ -565,7 +565,7 @@ impl Port for UdpPort {
         self.config.mtu
     }
 
-    fn device_is(&mut self) -> io::Result<()> {
+    fn rebind_device(&mut self) -> io::Result<()> {
         match (&self.open, &self.config.device) {
             (Some(open), Some(device)) => open.receiver.take_from_anew(device),
             _ => Ok(()),

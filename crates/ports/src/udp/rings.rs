@@ -12,9 +12,9 @@ use super::driver::UdpConfig;
 use super::sharing;
 use crate::device::device;
 use crate::guard;
-use crate::patience::Patience;
 use crate::pool::SlotMut;
 use crate::staging::{NotStaged, STAGED_FRAMES_MAX, Staging};
+use crate::stuck_head::StuckHead;
 use crate::sys;
 
 /// Maximum of datagrams received by one system call.
@@ -24,7 +24,7 @@ pub(super) const RECEIVE_FRAMES_MAX: usize = 32;
 pub(super) const RECEIVE_COST: u64 = 2304;
 
 /// Limit of another process's time to close its copy of a socket that it passed on.
-const LENT_CLOSED_WITHIN: Duration = Duration::from_millis(100);
+const INHERITED_CLOSED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Tries of a datagram that a rule refuses or for which there is no memory: for 50 ms.
 const SIGNS_FULL: u32 = 250;
@@ -63,22 +63,22 @@ pub(super) struct Receiver(UdpSocket);
 impl Receiver {
     pub(super) fn open(
         config: &UdpConfig,
-        lent: Option<OwnedFd>,
+        inherited: Option<OwnedFd>,
     ) -> Result<Self, (&'static str, io::Error)> {
         let at = SocketAddrV4::new(config.local, config.port);
         let (sharers, device) = (config.sharers, config.device.as_deref());
-        let has_lent = lent.is_some();
-        let lent = lent
+        let has_inherited = inherited.is_some();
+        let inherited = inherited
             .map(UdpSocket::from)
             .filter(|socket| socket.local_addr().is_ok_and(|address| address == at.into()));
-        let bound = match lent {
+        let bound = match inherited {
             Some(socket) => Ok(socket),
             None => bind(at, sharers, device),
         };
         let bound = match bound {
             // The process that passed the other socket on is about to close its own copy.
-            Err(error) if has_lent && error.kind() == io::ErrorKind::AddrInUse => {
-                std::thread::sleep(LENT_CLOSED_WITHIN);
+            Err(error) if has_inherited && error.kind() == io::ErrorKind::AddrInUse => {
+                std::thread::sleep(INHERITED_CLOSED_WITHIN);
                 bind(at, sharers, device)
             }
             bound => bound,
@@ -240,7 +240,7 @@ pub(super) struct Target {
 pub(super) struct Sender {
     socket: UdpSocket,
     pub(super) staging: Staging,
-    pub(super) patience: Patience,
+    pub(super) patience: StuckHead,
     targets: [Target; STAGED_FRAMES_MAX],
 }
 
@@ -264,7 +264,7 @@ impl Sender {
         Ok(Self {
             socket,
             staging: Staging::new(datagram_size_max),
-            patience: Patience::new(SIGNS_FULL),
+            patience: StuckHead::new(SIGNS_FULL),
             targets: [nowhere; STAGED_FRAMES_MAX],
         })
     }

@@ -27,7 +27,7 @@ fn the_target_is_in_the_outer_headers() {
 }
 
 #[test]
-fn what_is_not_udp_in_ipv4_has_no_target() {
+fn udp_target_absent_for_non_ipv4_udp_frame() {
     let whole = outer(&[], 0x0800, 0x45, 17);
     for cut in 0..whole.len() {
         assert!(target(&whole[..cut], 4789).is_none(), "{cut} bytes");
@@ -39,7 +39,7 @@ fn what_is_not_udp_in_ipv4_has_no_target() {
 }
 
 #[test]
-fn a_tos_stands_behind_the_header_of_its_message() {
+fn tos_read_from_control_message_after_header() {
     for tos in [0, 1, 0xb8, 0xff] {
         assert_eq!(tos_of(&control_of_tos(tos), 24), tos);
     }
@@ -57,7 +57,7 @@ fn counters_are_found_by_name() {
 }
 
 #[test]
-fn datagrams_take_as_much_of_a_socket_as_is_reckoned_with() {
+fn datagram_takes_at_least_assumed_receive_buffer() {
     for size in [0, 1, 60, 200, 500, 900, 1450, 8000] {
         let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac::default(), 1500);
         (config.port, config.receive_buffer_bytes) = (0, 1 << 20);
@@ -73,25 +73,25 @@ fn datagrams_take_as_much_of_a_socket_as_is_reckoned_with() {
 }
 
 #[test]
-fn a_lent_socket_brings_what_waits_in_it_and_another_address_is_bound_anew() {
+fn udp_handover_keeps_queued_datagrams_rebinds_changed_address() {
     let config =
         |port| UdpConfig { port, ..UdpConfig::new([127, 0, 0, 1].into(), Mac([2; 6]), 1500) };
     let first = UdpPort::open(&config(0)).unwrap();
-    let lent = first.lend().unwrap();
-    let socket = std::net::UdpSocket::from(lent.try_clone().unwrap());
+    let duplicate = first.duplicate_socket().unwrap();
+    let socket = std::net::UdpSocket::from(duplicate.try_clone().unwrap());
     let at = socket.local_addr().unwrap();
     drop((first, socket));
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.send_to(b"while nobody has it open", at).unwrap();
     let second =
-        UdpPort::take_up(&config(at.port()), Some(UdpPort::handed(lent.try_clone().unwrap())))
+        UdpPort::adopt(&config(at.port()), Some(UdpPort::handed(duplicate.try_clone().unwrap())))
             .unwrap();
     let mut bytes = [0; 64];
-    let socket = std::net::UdpSocket::from(second.lend().unwrap());
+    let socket = std::net::UdpSocket::from(second.duplicate_socket().unwrap());
     assert_eq!(socket.recv(&mut bytes).unwrap(), 24);
     // The socket is of another port: not taken, and closed.
-    let third = UdpPort::take_up(&config(0), Some(UdpPort::handed(lent))).unwrap();
-    let socket = std::net::UdpSocket::from(third.lend().unwrap());
+    let third = UdpPort::adopt(&config(0), Some(UdpPort::handed(duplicate))).unwrap();
+    let socket = std::net::UdpSocket::from(third.duplicate_socket().unwrap());
     assert_ne!(socket.local_addr().unwrap(), at);
 }
 
@@ -110,7 +110,7 @@ fn spread(receivers: &[Receiver; 2]) -> Vec<usize> {
 }
 
 #[test]
-fn sockets_of_a_device_share_their_port_also_when_they_are_taken_up() {
+fn udp_reuseport_on_device_keeps_spread_after_handover() {
     let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac::default(), 1500);
     (config.port, config.sharers, config.device) = (0, 2, Some("lo".to_owned()));
     let first = Receiver::open(&config, None).unwrap();
@@ -119,8 +119,8 @@ fn sockets_of_a_device_share_their_port_also_when_they_are_taken_up() {
     let seen = spread(&before);
     assert!(seen.contains(&0) && seen.contains(&1), "{seen:?}");
     let next = |receiver: &Receiver| {
-        let lent = receiver.fd().try_clone_to_owned().unwrap();
-        Receiver::open(&config, Some(lent)).unwrap()
+        let inherited = receiver.fd().try_clone_to_owned().unwrap();
+        Receiver::open(&config, Some(inherited)).unwrap()
     };
     let after = before.each_ref().map(next);
     drop(before);

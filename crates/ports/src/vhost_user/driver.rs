@@ -20,13 +20,15 @@ use super::queues::{Pairs, QUEUES_MAX, Routes};
 use super::ring::{Fault, Ring};
 use super::session::{Answer, Ask, Change, Driver, Role, Session, Setup};
 use super::waking::Full;
-use crate::bell::{self, Bell};
 use crate::error::OpenError;
 use crate::finish::Finisher;
 use crate::frame::FrameBuf;
-use crate::handed::Handed;
+use crate::handed::PortHandover;
+use crate::notifier::{self, Notifier};
 use crate::pool::Pool;
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Queues, Read, Rest, Wanted};
+use crate::port::{
+    Amount, ArmResult, Counters, Losses, Lossless, PollFd, Port, PortRequest, Queues, Read,
+};
 
 /// Number of the receive queue of a pair in vhost-user.
 const fn receive(pair: usize) -> usize {
@@ -103,7 +105,7 @@ impl VhostUserPort {
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &VhostUserConfig) -> Result<Self, OpenError> {
-        Self::take_up(config, None)
+        Self::adopt(config, None)
     }
 
     /// Opens the port with the state that an earlier process handed over: its guest continues
@@ -111,20 +113,20 @@ impl VhostUserPort {
     ///
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
-    pub fn take_up(config: &VhostUserConfig, handed: Option<Handed>) -> Result<Self, OpenError> {
+    pub fn adopt(config: &VhostUserConfig, from: Option<PortHandover>) -> Result<Self, OpenError> {
         let name = config.socket.display().to_string();
         let failed = |what| OpenError::device(&name, what);
-        let bell = Bell::new().map_err(failed("make a bell for it"))?;
+        let notifier = Notifier::new().map_err(failed("create an eventfd for it"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|errno| failed("make an epoll for it")(errno.into()))?;
-        watch(&epoll, bell.fd()).map_err(failed("watch its bell"))?;
+            .map_err(|errno| failed("create an epoll instance for it")(errno.into()))?;
+        watch(&epoll, notifier.fd()).map_err(failed("watch its eventfd"))?;
         // One at a time: the session waits for each answer.
         let (asks, receiver) = sync_channel(1);
-        let driver = Driver::new(asks, bell);
+        let driver = Driver::new(asks, notifier);
         let pairs = config.queues.len().clamp(1, QUEUES_MAX);
         let offered = features(config.in_order, config.offload, pairs);
         let offer = Offer { features: offered, pairs, mtu: config.mtu };
-        let handed = handed.unwrap_or_default();
+        let handed = from.unwrap_or_default();
         let session = Session::start(&config.socket, config.role, offer, driver, handed)
             .map_err(failed("listen at its socket"))?;
         Ok(Self {
@@ -330,7 +332,7 @@ impl VhostUserPort {
     }
 
     /// Consumes the pending events; the caller looks at their rings afterwards.
-    fn quiet(&self) {
+    fn consume_events(&self) {
         let mut events = Vec::with_capacity(self.wires.len() + 1);
         let now = rustix::event::Timespec::default();
         // After an error there are no events, and nothing else to do.
@@ -350,8 +352,8 @@ const fn pair_of(number: u32) -> usize {
 
 /// Request for the handles of a pair's transmit queue.
 #[expect(clippy::cast_possible_truncation, reason = "eight at most")]
-const fn wanted(pair: usize) -> Wanted {
-    Wanted::Handles(pair as u8)
+const fn wanted(pair: usize) -> PortRequest {
+    PortRequest::Handles(pair as u8)
 }
 
 /// Watches a descriptor, edge-triggered.
@@ -362,7 +364,7 @@ fn watch(epoll: &OwnedFd, fd: impl AsFd) -> io::Result<()> {
 
 fn interrupt(wires: &Wires) {
     if let Some(call) = &wires.call {
-        bell::ring(call.as_fd());
+        notifier::notify(call.as_fd());
     }
 }
 
@@ -375,14 +377,14 @@ impl Port for VhostUserPort {
         vec![PollFd { fd: self.epoll.as_fd(), read: true, write: false }]
     }
 
-    fn go_on_reading(&mut self) {
+    fn resume_reading(&mut self) {
         self.session.go_on();
     }
 
-    fn hand_over(&mut self) -> io::Result<Option<Handed>> {
+    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
         self.flush()?;
         self.publish_incoming();
-        let mut handed = Handed::default();
+        let mut handed = PortHandover::default();
         let idle = self.incoming.iter().flatten().all(|ring| ring.out() == 0);
         self.session.hand_over(idle && self.stopping.is_none(), &mut handed)?;
         for pair in 0..self.incoming.len() {
@@ -397,8 +399,8 @@ impl Port for VhostUserPort {
         Ok(Some(handed))
     }
 
-    fn attend(&mut self) -> Wanted {
-        self.quiet();
+    fn handle_events(&mut self) -> PortRequest {
+        self.consume_events();
         self.full = Full::default();
         if let Some((pair, reply)) = self.stopping.take() {
             let Some(base) = self.stop_incoming(pair) else {
@@ -420,7 +422,7 @@ impl Port for VhostUserPort {
                 }
             }
         }
-        Wanted::Nothing
+        PortRequest::Nothing
     }
 
     fn read(
@@ -476,14 +478,14 @@ impl Port for VhostUserPort {
         true
     }
 
-    fn rest(&mut self, reads: Queues) -> Rest {
+    fn arm_notifications(&mut self, reads: Queues) -> ArmResult {
         // Another port may have accessed the memory since.
         self.look_at_memory();
         let mut more = false;
         for pair in 0..self.incoming.len() {
             more |= self.arm(pair, reads.has(pair));
         }
-        if more { Rest::More } else { Rest::Armed }
+        if more { ArmResult::More } else { ArmResult::Armed }
     }
 
     fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {
@@ -500,7 +502,7 @@ impl Port for VhostUserPort {
         self.publish_incoming();
     }
 
-    fn spill(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
+    fn copy_to_pool(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
         let Some(number) = buf.guest_number() else { return Ok(buf) };
         let Some(ring) = &mut self.incoming[pair_of(number)] else { return Ok(buf) };
         let Some(copy) = pool.copy_of(&buf) else { return Err(buf) };

@@ -20,7 +20,7 @@ use super::header::{self, HEADER_SIZE};
 use super::log::Logging;
 use super::memory::Memory;
 use super::offload;
-use super::order::Order;
+use super::order::InOrder;
 use super::records::Records;
 use super::ring::{Chain, Desc, Fault, LOOK_AHEAD, Ring};
 use crate::bytes::{copy_short, will_read};
@@ -47,7 +47,7 @@ pub(super) struct Incoming {
     pub(super) memory: Arc<Memory>,
     pub(super) records: Records,
     /// Present if chains are given back in the order in which they came.
-    order: Option<Order>,
+    order: Option<InOrder>,
     /// Number of the queue.
     number: u32,
     /// The negotiated features.
@@ -76,7 +76,7 @@ impl Incoming {
         agreed: u64,
     ) -> Self {
         let records = Records::new(ring.size(), offload::may_leave(agreed));
-        let order = in_order.then(|| Order::new(ring.size()));
+        let order = in_order.then(|| InOrder::new(ring.size()));
         Self { ring, memory, records, order, number, agreed, refused: Refused::default() }
     }
 

@@ -4,7 +4,7 @@
 //! by [`Memory::at`]. No address is trusted: a range that does not lie in one region whole is not
 //! mapped. A map never changes; another one takes its place, and the old one stays mapped until the
 //! last ring that uses it has stopped. The size of the file is checked at mapping time; if memory
-//! goes away later, see `vanishing.rs`.
+//! goes away later, see `sigbus.rs`.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-use super::vanishing::Watch;
+use super::sigbus::Watch;
 
 /// A region as the front end describes it (vhost-user, "Memory region description").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

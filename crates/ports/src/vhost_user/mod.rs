@@ -16,7 +16,7 @@
 //!
 //! **Stopping.** A front end that stops a ring, or maps its memory anew, gets its reply when the
 //! guest has every chain back: the worker takes all handles of the port out of the switch
-//! ([`crate::Port::attend`]).
+//! ([`crate::Port::handle_events`]).
 //!
 //! **Migration.** While a front end copies a guest to another host, every page that is written here
 //! is marked in a bitmap; see `log.rs`.
@@ -24,7 +24,7 @@
 //! **Hostile guests.** Memory that a guest writes is read once, as a copy, and checked; see
 //! `ring.rs`. A ring that breaks the rules stops, with the name of its fault
 //! ([`crate::Port::problem`]), until the driver sets it up anew, and no other port is affected. The
-//! same holds for a ring whose memory goes away; see `vanishing.rs`.
+//! same holds for a ring whose memory goes away; see `sigbus.rs`.
 #![allow(unsafe_code, reason = "memory is shared with a guest")]
 
 mod device;
@@ -34,14 +34,14 @@ mod incoming;
 mod log;
 mod memory;
 mod offload;
+mod offload_rx;
 mod order;
 mod outgoing;
 mod queues;
 mod records;
 mod ring;
 mod session;
-mod unfinished;
-mod vanishing;
+mod sigbus;
 mod waking;
 
 pub use driver::{VhostUserConfig, VhostUserPort};

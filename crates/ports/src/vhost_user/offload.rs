@@ -2,7 +2,7 @@
 //! sections 5.1.3 and 5.1.6; segmentation of UDP is of 1.3).
 
 use super::header::{HEADER_SIZE, NUM_BUFFERS};
-use crate::offload::{Ask, Kind, Nonsense, Offload};
+use crate::offload::{InvalidOffload, Kind, Offload, OffloadRequest};
 
 const CSUM: u64 = 1;
 const GUEST_CSUM: u64 = 1 << 1;
@@ -46,12 +46,15 @@ pub(super) const fn may_leave(agreed: u64) -> bool {
 ///
 /// # Errors
 /// It was not negotiated, or makes no sense.
-pub(super) fn ask_of(header: &[u8; HEADER_SIZE], agreed: u64) -> Result<Ask, Nonsense> {
+pub(super) fn ask_of(
+    header: &[u8; HEADER_SIZE],
+    agreed: u64,
+) -> Result<OffloadRequest, InvalidOffload> {
     let has = |feature| agreed & feature != 0;
     let &[flags, gso, _, _, size @ .., start_low, start_high, offset_low, offset_high, _, _] =
         header;
     if flags & NEEDS_CSUM == 0 || !has(CSUM) {
-        return Err(Nonsense);
+        return Err(InvalidOffload);
     }
     let ecn = gso & GSO_ECN != 0;
     let kind = match gso & !GSO_ECN {
@@ -59,12 +62,12 @@ pub(super) fn ask_of(header: &[u8; HEADER_SIZE], agreed: u64) -> Result<Ask, Non
         GSO_TCPV4 if has(HOST_TSO4) => Some(Kind::Tcp4),
         GSO_TCPV6 if has(HOST_TSO6) => Some(Kind::Tcp6),
         GSO_UDP_L4 if has(HOST_USO) && !ecn => Some(Kind::Udp),
-        _ => return Err(Nonsense),
+        _ => return Err(InvalidOffload),
     };
     if ecn && !has(HOST_ECN) {
-        return Err(Nonsense);
+        return Err(InvalidOffload);
     }
-    Ok(Ask {
+    Ok(OffloadRequest {
         start: u16::from_le_bytes([start_low, start_high]),
         offset: u16::from_le_bytes([offset_low, offset_high]),
         cut: kind.map(|kind| (kind, u16::from_le_bytes(size))),

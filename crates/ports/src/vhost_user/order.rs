@@ -8,7 +8,7 @@
 /// The chains that were taken and are not given back, by position: the ring's, modulo its size,
 /// which is a power of two.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct InOrder {
     /// Head at each position, and true if its frame has ended.
     chains: Box<[(u16, bool)]>,
     /// Position of each head.
@@ -18,7 +18,7 @@ pub(super) struct Order {
     next: u16,
 }
 
-impl Order {
+impl InOrder {
     pub(super) fn new(size: u16) -> Self {
         let size = usize::from(size);
         Self {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn who_ends_early_waits_for_those_before_it() {
-        let mut order = Order::new(4);
+        let mut order = InOrder::new(4);
         // Past the end of the ring, and past the wrap of the positions.
         for round in 0..70_000_u32 {
             let heads = if round % 2 == 0 { [3, 0, 2, 1] } else { [1, 3, 0, 2] };

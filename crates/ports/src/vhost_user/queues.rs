@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_priority_goes_into_its_own_queue_or_into_the_first() {
+    fn priority_goes_to_own_queue_or_first() {
         let mut routes = Routes::new(&[mask(&[0, 1]), mask(&[2, 3, 7]), mask(&[4, 5])]);
         let now = |routes: &Routes| Priority::all().map(|p| routes.of(p)).collect::<Vec<_>>();
         let mut usable = Pairs::default();

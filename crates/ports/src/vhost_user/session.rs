@@ -32,8 +32,8 @@ use super::device::{Device, Offer};
 use super::log::Logging;
 use super::memory::Memory;
 use super::ring::Place;
-use crate::bell::Bell;
-use crate::handed::Handed;
+use crate::handed::PortHandover;
+use crate::notifier::Notifier;
 
 /// Limit of the driver's time for a change.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
@@ -114,7 +114,7 @@ pub(super) struct Shared {
 pub(super) struct Session {
     shared: Arc<Mutex<Shared>>,
     /// Wakes the thread, to end it.
-    stop: Bell,
+    stop: Notifier,
     thread: Option<std::thread::JoinHandle<()>>,
     /// Path of the socket that was made, to be removed.
     path: Option<PathBuf>,
@@ -125,12 +125,12 @@ pub(super) struct Session {
 #[derive(Clone, Debug)]
 pub(super) struct Driver {
     asks: SyncSender<Ask>,
-    bell: Bell,
+    bell: Notifier,
 }
 
 impl Driver {
-    pub(super) const fn new(asks: SyncSender<Ask>, bell: Bell) -> Self {
-        Self { asks, bell }
+    pub(super) const fn new(asks: SyncSender<Ask>, notifier: Notifier) -> Self {
+        Self { asks, bell: notifier }
     }
 
     /// Sends a change and waits for its answer.
@@ -141,7 +141,7 @@ impl Driver {
             TrySendError::Full(_) => "the switch has not taken the last change".to_owned(),
             TrySendError::Disconnected(_) => "the port is closed".to_owned(),
         })?;
-        self.bell.ring();
+        self.bell.notify();
         match answer.recv_timeout(ANSWER_WAIT) {
             Ok(answer) => answer,
             Err(_) => Err(format!("the switch did not answer within {ANSWER_WAIT:?}")),
@@ -161,9 +161,9 @@ impl Session {
         role: Role,
         offered: Offer,
         driver: Driver,
-        mut handed: Handed,
+        mut handed: PortHandover,
     ) -> io::Result<Self> {
-        let stop = Bell::new()?;
+        let stop = Notifier::new()?;
         let shared = Arc::new(Mutex::new(Shared::default()));
         let listener = match role {
             Role::Server => Some(match handed.take_file(LISTENER).map(UnixListener::from) {
@@ -197,7 +197,7 @@ impl Session {
 
     /// Adds the state that another process needs to continue, the session only if its rings are
     /// `idle`; no request of it is taken any more then.
-    pub(super) fn hand_over(&self, idle: bool, handed: &mut Handed) -> io::Result<()> {
+    pub(super) fn hand_over(&self, idle: bool, handed: &mut PortHandover) -> io::Result<()> {
         if let Some(listener) = &self.listener {
             handed.file(LISTENER, listener.as_fd())?;
         }
@@ -212,7 +212,7 @@ impl Session {
 
     /// Returns true if the session was added, or there is none; false while a request is in
     /// progress.
-    fn hand_over_conversation(&self, handed: &mut Handed) -> io::Result<bool> {
+    fn hand_over_conversation(&self, handed: &mut PortHandover) -> io::Result<bool> {
         let mut shared = lock(&self.shared);
         let (Some(connection), Some(device)) = (&shared.connection, &shared.device) else {
             return Ok(true);
@@ -246,7 +246,7 @@ impl Session {
             let _ = connection.shutdown(std::net::Shutdown::Both);
         }
         drop(shared);
-        self.stop.ring();
+        self.stop.notify();
         if thread.join().is_err() {
             // The thread has reported its panic; the port is closed all the same.
         }
@@ -281,7 +281,7 @@ fn is_at(listener: &UnixListener, path: &Path) -> bool {
 struct There {
     path: PathBuf,
     listener: Option<UnixListener>,
-    stop: Bell,
+    stop: Notifier,
     shared: Arc<Mutex<Shared>>,
     /// The offer to a front end.
     offered: Offer,
@@ -395,7 +395,7 @@ impl There {
         };
         loop {
             let (early, log_fd) = (early_enable(&peeked), is_log_fd(&peeked));
-            let mtu = told_mtu(&peeked);
+            let mtu = mtu_of_request(&peeked);
             self.begin_request();
             let done = match (handler.handle_request(), early) {
                 (Ok(()) | Err(ProtocolError::SocketRetry(_)), _) => Ok(()),
@@ -444,7 +444,7 @@ fn early_enable(stream: &UnixStream) -> Option<(u32, bool)> {
 }
 
 /// The MTU of the next request, if it is `NET_SET_MTU`, which the library does not know.
-fn told_mtu(stream: &UnixStream) -> Option<u64> {
+fn mtu_of_request(stream: &UnixStream) -> Option<u64> {
     const NET_SET_MTU: u32 = 20;
     peek(stream, NET_SET_MTU).map(u64::from_ne_bytes)
 }

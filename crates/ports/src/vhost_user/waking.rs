@@ -12,8 +12,9 @@
 //! device sees the index, or the guest sees that it has to kick.
 //!
 //! **The look is compared with the served index**, of frames that were read or of the entry at
-//! which a frame found no room, and never with the result of an earlier look: a loop may rest twice
-//! before it serves, and the guest, whose buffers are all there, will not kick again.
+//! which a frame found no room, and never with the result of an earlier look: a loop may arm
+//! notifications twice before it serves, and the guest, whose buffers are all there, will not kick
+//! again.
 
 use super::queues::Pairs;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, Wanted};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest};
 use sluice_switch::{Egress, Window};
 
 /// Returns true if namespaces can be made here; prints a message if not.
@@ -32,12 +32,12 @@ pub(crate) fn kernel_drops(test: &str, namespaces: &[&str]) -> Option<sluice_dro
     drops.map_err(|error| eprintln!("SKIPPED part of {test}: {error}")).ok()
 }
 
-/// Runs `work` as the other end of a port, while its worker attends to the port.
+/// Runs `work` as the other end of a port, while its worker handles the port's events.
 pub(crate) fn attended<T: Send>(port: &mut impl Port, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let there = scope.spawn(work);
         while !there.is_finished() {
-            assert_eq!(port.attend(), Wanted::Nothing, "no handle is out");
+            assert_eq!(port.handle_events(), PortRequest::Nothing, "no handle is out");
             std::thread::yield_now();
         }
         there.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -214,7 +214,7 @@ pub(crate) const OPEN: Window = Window {
     frames: u32::MAX,
     bytes: ByteCount(u64::MAX),
     closed: PriorityMask::NONE,
-    spill: false,
+    needs_copy: false,
 };
 
 pub(crate) fn pool(slots: u32) -> Pool {

@@ -1,5 +1,5 @@
 //! Flow control between neighbours: no lossless buffer beyond its limit, XOFF and XON at their
-//! thresholds, every pause frame received, and every pause obeyed.
+//! thresholds, every pause frame received, and every pause applied.
 //!
 //! The thresholds follow 802.1Q clause 36 as in the product's sender: from XOFF bytes on a priority
 //! is paused, at XON bytes or fewer it is not. The two ends may differ while a pause frame waits or

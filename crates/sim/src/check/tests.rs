@@ -61,6 +61,6 @@ fn a_ring_of_paused_links_is_found() {
 }
 
 #[test]
-fn neighbours_on_a_ring_do_not_wait_in_a_ring() {
+fn one_hop_flows_on_ring_report_no_deadlock() {
     assert_eq!(run(5, 1).unwrap(), End::Time);
 }

@@ -133,7 +133,7 @@ fn every_datagram_is_delivered_lost_or_somewhere() {
 }
 
 #[test]
-fn the_time_of_a_core_is_softirq_or_user_or_idle() {
+fn core_time_splits_into_softirq_user_and_idle() {
     for mode in [Mode::Rss, Mode::Adaptive] {
         let scenario = overload(mode, Policy::Drop);
         let report = run(&scenario).unwrap();
@@ -176,7 +176,7 @@ fn where_senders_are_held_nothing_is_lost() {
 }
 
 #[test]
-fn a_flow_without_a_rival_gets_what_it_offers() {
+fn flow_without_contention_gets_offered_rate() {
     let report = alone_on(3, 1400, 750);
     assert_eq!(report.flows[0].lost(), 0);
     assert!(report.flows[0].throughput_bps.abs_diff(750_000_000) < 8_000_000, "{report:?}");
@@ -185,7 +185,7 @@ fn a_flow_without_a_rival_gets_what_it_offers() {
 }
 
 #[test]
-fn a_flow_on_the_core_of_its_machine_gets_less() {
+fn flow_sharing_core_with_vm_gets_less() {
     let (apart, together) = (alone_on(3, 1400, 750), alone_on(0, 1400, 750));
     assert!(together.total_bps() * 10 < apart.total_bps() * 9, "{together:?}");
     assert!(together.flows[0].lost_guest > 0, "the guest's ring overflows");
@@ -202,7 +202,7 @@ fn softirq_work_takes_the_core_from_a_vcpu() {
 }
 
 #[test]
-fn what_is_left_of_a_core_full_of_softirq_work_is_the_turn_that_it_grants() {
+fn softirq_saturated_core_leaves_only_granted_thread_turn() {
     let report = alone_on(0, 8192, 1200);
     let share = report.cores[0].user_ns * 1_000_000 / 100_000_000;
     let turn = PARAMS.thread_run_ns * 1_000_000 / (PARAMS.softirq_run_ns + PARAMS.thread_run_ns);
@@ -229,7 +229,7 @@ fn an_excluded_core_does_no_tunnel_work() {
 }
 
 #[test]
-fn a_vcpu_that_floats_goes_where_there_is_time() {
+fn floating_vcpu_moves_to_free_core_without_loss() {
     let mut scenario = host(Mode::Rss, vec![flow(0, 1400, 800)], Policy::Drop);
     let pinned = run(&scenario).unwrap();
     scenario.vms = vec![None];
@@ -261,7 +261,7 @@ fn took_and_waited(mode: Mode, bytes: u64, mbps: u64) -> (u64, u64) {
 }
 
 #[test]
-fn what_a_vcpu_waits_for_its_core_is_counted() {
+fn vcpu_run_queue_delay_is_counted() {
     let (took, waited) = took_and_waited(Mode::Adaptive, 1400, 300);
     assert!(took > 5_000_000 && waited == 0, "alone: {took} ns, waited {waited} ns");
     let (took, waited) = took_and_waited(Mode::Rss, 8192, 1200);
@@ -271,7 +271,7 @@ fn what_a_vcpu_waits_for_its_core_is_counted() {
 }
 
 #[test]
-fn where_there_are_more_machines_than_cores_not_all_of_them_starve() {
+fn overcommitted_cores_starve_few_vms() {
     let mut scenario = host(Mode::Adaptive, Vec::new(), Policy::Drop);
     scenario.vms = (0..8).map(|vm| Some(vm % 4)).collect();
     scenario.flows = (0..8).map(|vm| flow(vm, 1400, 800)).collect();

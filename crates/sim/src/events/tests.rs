@@ -20,7 +20,7 @@ fn an_empty_queue_gives_nothing() {
 }
 
 #[test]
-fn events_at_the_same_time_come_in_the_order_of_pushing() {
+fn simultaneous_events_pop_in_push_order() {
     let mut queue = EventQueue::new(Ties::Fifo);
     for what in 0..1000 {
         queue.push(Nanos(77), what);
@@ -29,7 +29,7 @@ fn events_at_the_same_time_come_in_the_order_of_pushing() {
 }
 
 #[test]
-fn permuted_ties_come_in_another_order_and_each_once() {
+fn permuted_ties_reorder_events_without_loss_or_duplicate() {
     let mut orders = Vec::new();
     for seed in 0..4 {
         let mut queue = EventQueue::new(Ties::Permuted(seed));

@@ -45,13 +45,13 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkState {
     /// True if the link begins at a switch of the network, or at a host without a virtual switch:
-    /// it obeys pause frames.
+    /// it applies pause frames.
     pub(crate) obeys: bool,
     /// True if the buffer at its end is part of the network, rather than of a virtual switch.
     pub(crate) ends_in_buffer: bool,
     pub(crate) queued: u32,
     pub(crate) backlog: PriorityMask,
-    /// Priorities that the link does not send; `told`: the ones that it was told not to send.
+    /// Priorities that the link does not send; `told`: the ones that received pause frames name.
     pub(crate) paused: PriorityMask,
     pub(crate) told: PriorityMask,
     /// The priority of a frame that was chosen and has not begun.
@@ -161,7 +161,7 @@ impl<P: Payload> Net<P> {
             torn,
             links: (0..self.links.len()).map(|at| self.link_state(at, now)).collect(),
             inputs: (0..self.inputs.len()).map(|at| self.input_state(at, now)).collect(),
-            ways: self.ways.iter().map(|way| way.frames).collect(),
+            ways: self.ways.iter().map(|path| path.frames).collect(),
             dropped: self.dropped,
             hops_ended: self.hops_ended,
             lossless: self.config.lossless,

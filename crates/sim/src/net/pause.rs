@@ -1,4 +1,4 @@
-//! Pause frames: sent before the next frame, obeyed when they arrive.
+//! Pause frames: sent before the next frame, applied when they arrive.
 
 use sluice_base::PriorityMask;
 use sluice_wire::mac_control::{FRAME_SIZE, Message};
@@ -47,7 +47,7 @@ impl<P: Payload> Net<P> {
         if let Some(end) = receiver.deadline(PriorityMask::ALL) {
             events.push(end, Event::PauseEnd(link));
         }
-        self.obey(events, link);
+        self.apply_pause(events, link);
         Outcome::Nothing
     }
 
@@ -55,11 +55,11 @@ impl<P: Payload> Net<P> {
     #[inline(never)]
     pub(super) fn pause_ends(&mut self, events: &mut Events, link: LinkId) {
         self.receivers[link.index()].expire(events.now());
-        self.obey(events, link);
+        self.apply_pause(events, link);
     }
 
     /// Follows the set of paused priorities of a link, if it has changed.
-    fn obey(&mut self, events: &mut Events, id: LinkId) {
+    fn apply_pause(&mut self, events: &mut Events, id: LinkId) {
         let paused = self.receivers[id.index()].paused();
         let link = &mut self.links[id.index()];
         if paused == link.paused {

@@ -103,7 +103,7 @@ impl Rig {
 }
 
 #[test]
-fn a_frame_is_stored_and_forwarded_over_three_links() {
+fn frame_store_and_forward_delay_over_three_links() {
     let fast = BitRate(10 * GIGABIT);
     let config = NetConfig { latency: Nanos(300), overhead: 24, ..config(PriorityMask::NONE) };
     let mut rig = Rig::new(&line(fast, 500), config, 77);
@@ -146,7 +146,7 @@ fn a_pause_takes_effect_to_the_nanosecond() {
 }
 
 #[test]
-fn a_pause_that_comes_while_a_frame_is_only_chosen_stops_it() {
+fn pause_stops_frame_selected_but_not_begun() {
     let config = NetConfig { latency: Nanos(5_000), ..config(PriorityMask::ALL) };
     let mut rig = Rig::new(&line(BitRate(10 * GIGABIT), 1_000), config, 0);
     let path = rig.path(0, 1);
@@ -178,7 +178,7 @@ fn passed(buffering: Buffering, buffer: u64) -> (usize, u64, u64) {
 }
 
 #[test]
-fn a_lossy_frame_is_dropped_exactly_beyond_the_limit() {
+fn lossy_frame_dropped_only_above_exact_buffer_limit() {
     // The ten frames come within the time of the first one. The frame that is being sent counts in
     // the input's buffer; in the output's queue it does not.
     assert_eq!(passed(Buffering::Input, 3_000), (3, 7, 0));

@@ -7,7 +7,7 @@ use sluice_base::{
 };
 use sluice_host::Host;
 use sluice_switch::{
-    ChipConfig, ClassConfig, ConfigError, ControlConfig, CrossingConfig, Destination, InputFull,
+    ClassConfig, ConfigError, ControlConfig, Destination, FdbConfig, HandoffConfig, InputFull,
     Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
     SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
@@ -43,9 +43,9 @@ pub struct OverlayConfig {
 /// A virtual switch that cannot be made.
 pub type OverlayError = ConfigError;
 
-/// Largest number of addresses in the forwarding table of a host. If there are fewer addresses, the
-/// table has room for exactly these, for the caches' sake.
-const CHIP_MACS_MAX: u32 = 1024;
+/// Largest number of addresses in the forwarding table (FDB) of a host. If there are fewer
+/// addresses, the table has room for exactly these, for the caches' sake.
+const FDB_MACS_MAX: u32 = 1024;
 
 const VNET: VnetId = VnetId(0);
 
@@ -123,7 +123,7 @@ pub(crate) fn make_host(
         }
     };
     let addresses = (0..hosts * vms).map(|vm| (VNET, vm_mac(vm), place_of(vm)));
-    let macs = u32::min(CHIP_MACS_MAX, hosts * vms);
+    let macs = u32::min(FDB_MACS_MAX, hosts * vms);
     Host::new(&switch_config(config, ports, tunnels, macs), addresses, seed, Nanos::ZERO)
 }
 
@@ -148,9 +148,9 @@ fn switch_config(
             from_local: config.pool,
             pair_share: 128,
             replicated_frames: 4,
-            copies_per_lane: 4,
+            copies_per_group: 4,
         },
-        chip: ChipConfig { macs, flows: macs },
+        fdb: FdbConfig { macs, flows: macs },
         unresolved: UnresolvedConfig {
             destinations: 64,
             frames: 64,
@@ -160,7 +160,7 @@ fn switch_config(
         // No control process attaches.
         control: ControlConfig { punts: 0, ..ControlConfig::default() },
         spare: None,
-        crossing: CrossingConfig::default(),
+        handoff: HandoffConfig::default(),
         isolation: None,
     }
 }
@@ -181,7 +181,7 @@ fn vm_port(config: &OverlayConfig) -> PortConfig {
         input_full: InputFull::Wait,
         output: config.vm_out,
         rate,
-        lane_rate: None,
+        group_rate: None,
         mtu: config.mtu,
         obey_pause: false,
         trust: Trust::PcpThenDscp,

@@ -21,7 +21,7 @@ fn the_tree_has_the_cables_of_its_layers() {
 }
 
 #[test]
-fn a_path_is_whole_and_its_length_depends_on_the_layer_where_it_turns() {
+fn tree_path_is_connected_hops_match_turning_layer() {
     let (topology, routes) = tree();
     for (from, to, hops) in [(0, 1, 2), (0, 16, 4), (0, 64, 6), (255, 0, 6), (17, 60, 4)] {
         for flow in 0..64 {

@@ -129,7 +129,7 @@ impl World {
         self.ledger = Some(ledger);
     }
 
-    /// Checks a connection that ends: no endpoint may have been told of bytes that did not arrive.
+    /// Checks a connection that ends: no endpoint may have a report of bytes that did not arrive.
     pub(super) fn check_closed(&mut self, id: ConnectionId) {
         if self.ledger.is_none() {
             return;

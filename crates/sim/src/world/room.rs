@@ -7,7 +7,7 @@ use super::{EndpointId, Notice, World};
 struct Waiter {
     speaker: u8,
     token: u32,
-    /// The workload is told when the ring holds no more frames than this.
+    /// The workload gets a notice when the ring holds no more frames than this.
     most: usize,
 }
 

@@ -3,8 +3,9 @@
 use sluice_base::Nanos;
 use sluice_sim::check::Checked;
 use sluice_sim::workload::{Aggregating, BackgroundTraffic, Waves};
-use sluice_sim::world::{End, Summary, Workload, World};
+use sluice_sim::world::{End, Place, Summary, Workload, World};
 
+use crate::meter::Metered;
 use crate::mix::{Ending, Mix};
 use crate::scenario::Scenario;
 
@@ -16,6 +17,10 @@ pub(crate) struct Outcome {
     /// Digest of every arrival and drop, with its time.
     pub(crate) digest: u64,
     pub(crate) messages: u64,
+    /// Payload of the messages that arrived before the first workload was done.
+    pub(crate) bytes: u64,
+    /// Time of the last of these arrivals.
+    pub(crate) last: Nanos,
     /// Completion times of the workloads.
     pub(crate) fct: Vec<Nanos>,
 }
@@ -23,6 +28,12 @@ pub(crate) struct Outcome {
 impl Outcome {
     pub(crate) fn losses(&self) -> u64 {
         self.summary.drops_congestion
+    }
+
+    /// Losses among these in physical switches.
+    pub(crate) fn physical_losses(&self) -> u64 {
+        let drops = self.summary.drops.iter();
+        drops.filter(|((place, _), _)| *place == Place::Physical).map(|(_, count)| count).sum()
     }
 
     pub(crate) fn pauses(&self) -> u64 {
@@ -62,13 +73,19 @@ pub(crate) fn run(
             (plan.rack, plan.workers, plan.bytes, plan.gap);
         waves
     });
-    let mut workloads: Vec<&mut dyn Workload> = vec![&mut mix];
+    let mut workloads: Vec<&mut dyn Workload> = Vec::new();
+    // An empty mix is done at once, and would end the run.
+    workloads.extend((!scenario.flows.is_empty()).then_some(&mut mix as &mut dyn Workload));
     workloads.extend(asking.as_mut().map(|w| w as &mut dyn Workload));
     workloads.extend(waves.as_mut().map(|w| w as &mut dyn Workload));
     let last = usize::try_from(scenario.seed).unwrap() % workloads.len();
     workloads.swap(0, last);
     workloads.extend(background.as_mut().map(|w| w as &mut dyn Workload));
+    let mut metered: Vec<Metered<'_>> = workloads.into_iter().map(Metered::new).collect();
+    let mut workloads: Vec<_> = metered.iter_mut().map(|w| w as &mut dyn Workload).collect();
     let end = checked.run_all(&mut workloads, TIME_MAX).map_err(|report| report.to_string())?;
+    let bytes = metered.iter().map(|workload| workload.bytes).sum();
+    let last = metered.iter().map(|workload| workload.last).max().unwrap_or_default();
     // If timers run in step and buffers hold a frame or two, one connection may lose every
     // retransmission: that is TCP's behaviour, and no fault.
     let starved = end == End::Time && checked.world().summary().drops_congestion > 0;
@@ -86,6 +103,8 @@ pub(crate) fn run(
         summary: checked.world().summary(),
         digest: checked.digest(),
         messages: checked.messages(),
+        bytes,
+        last,
         fct,
     })
 }

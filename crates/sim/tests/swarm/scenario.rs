@@ -31,6 +31,8 @@ pub(crate) struct WavePlan {
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) seed: u64,
+    /// The kind of topology, in a word.
+    pub(crate) shape: &'static str,
     pub(crate) config: WorldConfig,
     pub(crate) flows: Vec<Flow>,
     pub(crate) aggregate: Option<Aggregate>,
@@ -69,7 +71,7 @@ impl Draw {
 impl Scenario {
     pub(crate) fn new(seed: u64) -> Self {
         let mut draw = Draw(Prng::stream(seed, "scenario"));
-        let mut topology = topology(&mut draw);
+        let (shape, mut topology) = topology(&mut draw);
         if draw.chance(35) {
             for cable in &mut topology.cables {
                 cable.delay = Nanos(draw.between(0, 3_000));
@@ -98,12 +100,44 @@ impl Scenario {
             ties,
             topology,
         };
-        Self { seed, config, flows, aggregate, waves, background }
+        Self { seed, shape, config, flows, aggregate, waves, background }
+    }
+
+    /// Number of bytes that the messages of all workloads are to carry.
+    pub(crate) fn bytes(&self) -> u64 {
+        let mix: u64 = self.flows.iter().map(|flow| flow.bytes).sum();
+        mix + self.aggregate.as_ref().map_or(0, asked) + self.waves.as_ref().map_or(0, waved)
+    }
+
+    /// Returns the workloads, a word each.
+    pub(crate) fn work(&self) -> String {
+        let background = self.background.as_ref().map(|plan| match plan.carrier {
+            Carrier::Tcp(_) => "tcp",
+            Carrier::Udp { .. } => "udp",
+        });
+        let mix = (!self.flows.is_empty()).then_some("mix");
+        let asking = self.aggregate.as_ref().map(|_| "ask");
+        let waves = self.waves.as_ref().map(|_| "waves");
+        let words = [mix, asking, waves, background];
+        words.into_iter().flatten().collect::<Vec<_>>().join("+")
     }
 }
 
-/// Two to twelve hosts.
-fn topology(draw: &mut Draw) -> Topology {
+/// Bytes of all questions and answers.
+fn asked(plan: &Aggregate) -> u64 {
+    let connections = plan.workers.len() as u64;
+    let questions = u64::from(plan.queries + plan.warm_up);
+    connections * questions * (plan.request_bytes + plan.response_bytes)
+}
+
+/// Bytes of all answers of waves.
+fn waved(plan: &WavePlan) -> u64 {
+    let answers = plan.hosts.div_ceil(plan.rack) * plan.workers * plan.waves;
+    u64::from(answers) * plan.bytes
+}
+
+/// Draws two to twelve hosts, and a word for the kind of their network.
+fn topology(draw: &mut Draw) -> (&'static str, Topology) {
     let rate = |draw: &mut Draw| BitRate::from_gbps(draw.one(&[1, 10, 10, 25]));
     let delay = Nanos(draw.one(&[0, 5, 500, 1_000, 2_500]));
     match draw.below(3) {
@@ -122,27 +156,31 @@ fn topology(draw: &mut Draw) -> Topology {
                     _ => cable(host, rate(draw)),
                 })
                 .collect();
-            Topology { hosts, switches: 1, cables }
+            ("star", Topology { hosts, switches: 1, cables })
         }
-        1 => LeafSpine {
-            leaves: 2 + draw.below(2),
-            hosts_per_leaf: 2 + draw.below(3),
-            spines: 1 + draw.below(2),
-            host_rate: rate(draw),
-            switch_rate: rate(draw),
-            delay,
+        1 => {
+            let leaf_spine = LeafSpine {
+                leaves: 2 + draw.below(2),
+                hosts_per_leaf: 2 + draw.below(3),
+                spines: 1 + draw.below(2),
+                host_rate: rate(draw),
+                switch_rate: rate(draw),
+                delay,
+            };
+            ("spine", leaf_spine.build())
         }
-        .build(),
-        _ => FatTree {
-            pods: 2,
-            edges_per_pod: 1 + draw.below(2),
-            hosts_per_edge: 2 + draw.below(2),
-            middles_per_pod: 1 + draw.below(2),
-            cores_per_middle: 1,
-            rate: rate(draw),
-            delay,
+        _ => {
+            let fat_tree = FatTree {
+                pods: 2,
+                edges_per_pod: 1 + draw.below(2),
+                hosts_per_edge: 2 + draw.below(2),
+                middles_per_pod: 1 + draw.below(2),
+                cores_per_middle: 1,
+                rate: rate(draw),
+                delay,
+            };
+            ("tree", fat_tree.build())
         }
-        .build(),
     }
 }
 

@@ -190,7 +190,7 @@ fn another_sack_block_is_found() {
 }
 
 #[test]
-fn a_missing_end_and_a_superfluous_one_are_found() {
+fn tcp_trace_missing_or_extra_last_entry_fails() {
     assert!(doctored("reno-no-loss", |trace| drop(trace.pop())).is_err());
     let repeat = |trace: &mut Vec<Entry>| trace.push(trace.last().unwrap().clone());
     assert!(doctored("reno-no-loss", repeat).is_err());
@@ -241,7 +241,7 @@ mod deviations {
     }
 
     #[test]
-    fn one_that_begins_too_early_or_too_late_fails() {
+    fn tcp_deviation_starting_too_early_or_late_fails() {
         for from in ["0 ms", "30 ms"] {
             let line = LINE.replace("20 ms, apart", &format!("{from}, apart"));
             assert!(loosely("reno-middle", &line, |trace| later(trace)).is_err(), "{line}");
@@ -276,7 +276,7 @@ mod deviations {
     }
 
     #[test]
-    fn a_burst_that_is_too_large_or_an_end_that_is_too_late_is_found_nevertheless() {
+    fn tcp_deviation_detects_oversized_burst_and_late_end() {
         let burst = |trace: &mut Vec<Entry>| {
             for entry in trace.iter_mut().filter(|entry| entry.at_us > 35_000) {
                 entry.at_us -= 20_000;

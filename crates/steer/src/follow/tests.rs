@@ -1,14 +1,14 @@
 use std::fs;
 
 use sluice_api::config::PlacementMode;
-use sluice_api::placement::{Policy, Stamp, Stamped};
+use sluice_api::placement::{Policy, PolicyVersion, Stamped};
 
 use super::*;
 
-fn kept(version: u64) -> Kept {
+fn kept(version: u64) -> PolicyFile {
     let policy = Policy { mode: Some(PlacementMode::Rss), ..Policy::default() };
-    let stamped = Stamped { stamp: Stamp { version, by: 1, at_ms: 0 }, policy };
-    Kept { host: "a".into(), stamped }
+    let stamped = Stamped { stamp: PolicyVersion { version, by: 1, at_ms: 0 }, policy };
+    PolicyFile { host: "a".into(), stamped }
 }
 
 struct Folder(PathBuf);

@@ -1,5 +1,5 @@
 use clap::Parser;
-use sluice_api::placement::{Match, OfHost, Policy, Stamped};
+use sluice_api::placement::{HostOverride, Match, Policy, Stamped};
 
 use sluice_base::FlowMatch;
 
@@ -15,18 +15,24 @@ fn arguments(words: &str) -> Arguments {
     Line::parse_from(format!("steer eth0 {words}").split_whitespace()).arguments
 }
 
-fn kept(policy: Policy) -> Kept {
-    let stamp = Stamp { version: 3, by: 2, at_ms: 0 };
-    Kept { host: "a".into(), stamped: Stamped { stamp, policy } }
+fn kept(policy: Policy) -> PolicyFile {
+    let stamp = PolicyVersion { version: 3, by: 2, at_ms: 0 };
+    PolicyFile { host: "a".into(), stamped: Stamped { stamp, policy } }
 }
 
 #[test]
-fn the_policy_holds_and_the_arguments_where_it_says_nothing() {
+fn policy_overrides_arguments_unset_fields_use_arguments() {
     let arguments = arguments("--mode on-the-fly --high 7 --high-flow vni=5,ip=10.0.0.1");
-    let own = Force::new(&arguments, None, &[0, 1]);
-    assert_eq!((own.stamp, own.mode, own.has_high()), (Stamp::default(), Mode::OnTheFly, true));
-    let empty = Force::new(&arguments, Some(&kept(Policy::default())), &[0, 1]);
-    assert_eq!(empty, Force { stamp: Stamp { version: 3, by: 2, at_ms: 0 }, ..own });
+    let own = EffectivePolicy::new(&arguments, None, &[0, 1]);
+    assert_eq!(
+        (own.stamp, own.mode, own.has_high()),
+        (PolicyVersion::default(), Mode::OnTheFly, true)
+    );
+    let empty = EffectivePolicy::new(&arguments, Some(&kept(Policy::default())), &[0, 1]);
+    assert_eq!(
+        empty,
+        EffectivePolicy { stamp: PolicyVersion { version: 3, by: 2, at_ms: 0 }, ..own }
+    );
     let one: FlowMatch = "proto=tcp,port=443".parse().unwrap();
     let policy = Policy {
         mode: Some(PlacementMode::Rss),
@@ -34,15 +40,16 @@ fn the_policy_holds_and_the_arguments_where_it_says_nothing() {
         high: vec![Match(one)],
         ..Policy::default()
     };
-    let all = Force::new(&arguments, Some(&kept(policy)), &[0, 1]);
+    let all = EffectivePolicy::new(&arguments, Some(&kept(policy)), &[0, 1]);
     assert_eq!((all.mode, all.excluded), (Mode::Rss, [1].into()));
     assert_eq!(all.rules, Rules { networks: false, matches: vec![one] });
     assert!(all.notes.is_empty());
 }
 
 #[test]
-fn what_is_said_for_this_host_comes_first_and_not_all_cores_are_excluded() {
-    let own = OfHost { mode: Some(PlacementMode::RssPlusPlus), excluded_cpus: Some([0, 1].into()) };
+fn host_override_wins_excluding_every_core_is_ignored() {
+    let own =
+        HostOverride { mode: Some(PlacementMode::RssPlusPlus), excluded_cpus: Some([0, 1].into()) };
     let policy = Policy {
         mode: Some(PlacementMode::Predetermined),
         excluded_cpus: [2].into(),
@@ -50,9 +57,9 @@ fn what_is_said_for_this_host_comes_first_and_not_all_cores_are_excluded() {
         ..Policy::default()
     };
     let kept = kept(policy);
-    let force = Force::new(&arguments(""), Some(&kept), &[0, 1, 2]);
+    let force = EffectivePolicy::new(&arguments(""), Some(&kept), &[0, 1, 2]);
     assert_eq!((force.mode, force.excluded), (Mode::RssPlusPlus, [0, 1].into()));
-    let force = Force::new(&arguments("--cores 0,1"), Some(&kept), &[0, 1]);
+    let force = EffectivePolicy::new(&arguments("--cores 0,1"), Some(&kept), &[0, 1]);
     assert!(force.excluded.is_empty());
     assert!(force.notes[0].contains("excludes every core"), "{:?}", force.notes);
 }

@@ -15,7 +15,7 @@ fn cores(vcpus: [bool; 2]) -> Vec<Core> {
 }
 
 #[test]
-fn a_core_is_reserved_where_one_is_free_and_something_is_of_high_priority() {
+fn core_reserved_when_free_and_high_priority_exists() {
     for (mode, has_high, vcpus, wanted) in [
         (Mode::Predetermined, true, [true, false], None),
         (Mode::Predetermined, true, [true, true], Some(NONE_FREE)),
@@ -32,7 +32,7 @@ fn a_core_is_reserved_where_one_is_free_and_something_is_of_high_priority() {
 }
 
 #[test]
-fn another_placement_is_needed_where_another_core_would_be_reserved() {
+fn placement_renewed_when_reserved_core_would_change() {
     let plan = |mode, has_high, vcpus| Plan::new(mode, has_high, &cores(vcpus));
     let first = plan(Mode::Predetermined, true, [false, false]);
     assert_eq!(first, plan(Mode::Predetermined, true, [false, true]), "core 0 either way");
@@ -57,7 +57,7 @@ fn on_one() -> Placement {
 }
 
 #[test]
-fn buckets_go_by_hash_at_once_and_by_load_when_it_was_measured() {
+fn hash_modes_rebalance_immediately_load_modes_after_measurement() {
     let old = on_one();
     for mode in [Mode::Rss, Mode::Predetermined] {
         let mut placement = placement(mode, [false; 2]);

@@ -184,7 +184,7 @@ impl Program {
 }
 
 #[test]
-fn flows_match_in_the_kernel_as_they_are_said_to() {
+fn xdp_flow_match_agrees_with_userspace() {
     let Some(mut program) = program("flows_match_in_the_kernel", |_| ()) else { return };
     let looked_at = program.main().unwrap().info().unwrap().verified_instruction_count();
     assert!(looked_at.is_none_or(|count| count < 100_000), "{looked_at:?} of a million at most");
@@ -222,7 +222,7 @@ fn of(text: &str) -> Rules {
 }
 
 #[test]
-fn networks_of_high_priority_count_while_rules_say_so() {
+fn xdp_high_networks_count_only_while_enabled() {
     let Some(mut program) = program("networks_of_high_priority", |_| ()) else { return };
     let [five, high] = [5, 77].map(|vni| Inner { vni, ..FLOW }.bytes());
     for networks in [true, false] {
@@ -262,7 +262,7 @@ fn changed_rules_wait_for_what_is_under_way() {
 }
 
 #[test]
-fn changed_rules_wait_for_a_pause_of_flows_that_change() {
+fn xdp_changed_rules_wait_for_affected_flow_gap() {
     let long = |settings: &mut Settings| settings.settle_ns = 1 << 40;
     let Some(mut program) = program("changed_rules_wait_for_a_pause", long) else { return };
     let packet = FLOW.bytes();
@@ -277,7 +277,7 @@ fn changed_rules_wait_for_a_pause_of_flows_that_change() {
 }
 
 #[test]
-fn changed_rules_do_not_wait_for_flows_that_stay() {
+fn xdp_changed_rules_skip_wait_for_unaffected_flows() {
     let some = |settings: &mut Settings| settings.settle_ns = 20_000_000;
     let Some(mut program) = program("changed_rules_do_not_wait", some) else { return };
     let packet = FLOW.bytes();
@@ -308,7 +308,7 @@ fn patience_ends_and_is_counted() {
 }
 
 #[test]
-fn a_high_bucket_waits_for_the_queues_of_all_its_slots() {
+fn xdp_high_bucket_waits_for_all_slot_queues() {
     let Some(mut program) = program("a_high_bucket_waits", |_| ()) else { return };
     program.force_rules(of("proto=tcp"));
     // Flows of three slots that share a bucket, any bucket.
@@ -363,7 +363,7 @@ fn place_none(program: &mut Program) {
 }
 
 #[test]
-fn a_later_time_of_another_core_empties_no_queue() {
+fn xdp_future_timestamp_does_not_empty_queue() {
     let Some(mut program) = program("a_later_time_empties_no_queue", |_| ()) else { return };
     let packet = FLOW.bytes();
     place_all(&mut program);
@@ -375,7 +375,7 @@ fn a_later_time_of_another_core_empties_no_queue() {
 }
 
 #[test]
-fn a_later_time_of_another_core_is_no_pause() {
+fn xdp_future_timestamp_is_no_idle_gap() {
     let some = |settings: &mut Settings| settings.settle_ns = 1;
     let Some(mut program) = program("a_later_time_is_no_pause", some) else { return };
     let packet = FLOW.bytes();
@@ -390,7 +390,7 @@ fn a_later_time_of_another_core_is_no_pause() {
 }
 
 #[test]
-fn a_later_time_of_another_core_uses_no_patience_up() {
+fn xdp_future_timestamp_does_not_exhaust_wait_limit() {
     let some = |settings: &mut Settings| {
         (settings.settle_ns, settings.hurry_ns, settings.patience_ns) = (1, 1, 1 << 30);
     };
@@ -427,7 +427,7 @@ impl Program {
 }
 
 #[test]
-fn what_finds_a_queue_full_is_not_under_way() {
+fn xdp_full_queue_drop_not_counted_in_flight() {
     let Some(mut program) = program("what_finds_a_queue_full", |_| ()) else { return };
     let packet = FLOW.bytes();
     place_all(&mut program);

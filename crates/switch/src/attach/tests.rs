@@ -29,7 +29,7 @@ fn access(vnet: VnetId) -> PortConfig {
         input_full: InputFull::Wait,
         output: limit(32, 100_000),
         rate: None,
-        lane_rate: None,
+        group_rate: None,
         mtu: 1_500,
         obey_pause: true,
         trust: Trust::PcpThenDscp,
@@ -40,7 +40,7 @@ fn access(vnet: VnetId) -> PortConfig {
     }
 }
 
-/// Returns a configuration of two ports of the first network, and spare bays.
+/// Returns a configuration of two ports of the first network, and spare ports.
 fn config(spare: u16) -> SwitchConfig {
     let vnet = |n| VnetConfig { vni: Vni::new(n), mtu: 1_450, tunnels: vec![] };
     SwitchConfig {
@@ -55,9 +55,9 @@ fn config(spare: u16) -> SwitchConfig {
             from_local: limit(8, 100_000),
             pair_share: 0,
             replicated_frames: 4,
-            copies_per_lane: 4,
+            copies_per_group: 4,
         },
-        chip: ChipConfig { macs: 16, flows: 16 },
+        fdb: FdbConfig { macs: 16, flows: 16 },
         unresolved: UnresolvedConfig {
             destinations: 4,
             frames: 4,
@@ -65,7 +65,7 @@ fn config(spare: u16) -> SwitchConfig {
             punt_gap: Nanos::from_micros(100),
         },
         control: ControlConfig::default(),
-        crossing: CrossingConfig::default(),
+        handoff: HandoffConfig::default(),
         isolation: None,
         spare: Some(SpareConfig { ports: spare, like: access(RED) }),
     }
@@ -114,7 +114,7 @@ fn check(switch: &S) {
 
 const SPARE: PortId = PortId(2);
 
-/// Returns a switch whose spare bay is in a state; a port in it is bound, and has sent one frame.
+/// Returns a switch whose spare port is in a state; a port in it is bound, and has sent one frame.
 fn in_state(state: PortState) -> S {
     let mut switch = switch(1);
     if state != PortState::Free {
@@ -155,7 +155,7 @@ fn every_call_in_every_state() {
         ("inject", [false, true, false], inject),
         ("broadcast", [false, true, false], |s| {
             give(s, PortId(0), 1, Mac::BROADCAST);
-            s.spill(s.input(PortId(0), 0), Ok);
+            s.copy_to_shared(s.input(PortId(0), 0), Ok);
             assert_eq!(s.queued(PortId(1)).frames, 1);
             s.queued(SPARE).frames == 1
         }),
@@ -246,7 +246,7 @@ fn a_port_that_cannot_be_attached_is_refused() {
 }
 
 #[test]
-fn an_address_of_the_old_port_does_not_lead_to_the_new_one() {
+fn fdb_entry_of_detached_port_after_reuse_misses() {
     let mut switch = switch(0);
     for n in 1..8 {
         at_port(&mut switch, BLUE, mac(n), PortId(1)).expect("a member");
@@ -266,11 +266,11 @@ fn an_address_of_the_old_port_does_not_lead_to_the_new_one() {
 }
 
 #[test]
-fn a_port_joins_the_network_that_it_is_of() {
+fn attached_port_receives_floods_of_its_network_only() {
     let mut switch = switch(2);
     let to_all = |switch: &mut S, from: PortId| {
         give(switch, from, 1, Mac::BROADCAST);
-        switch.spill(switch.input(from, 0), Ok);
+        switch.copy_to_shared(switch.input(from, 0), Ok);
         let taken = [0, 1, 2, 3].map(|port| take(switch, NOW, PortId(port)));
         for input in 0..=switch.pool_input().0 {
             back(switch, InputId(input));
@@ -295,7 +295,7 @@ fn a_new_port_owes_nothing() {
     let rate = RateLimit { rate: BitRate(8_000), catch_up: Nanos::ZERO, overhead: 0 };
     for slow in [
         PortConfig { rate: Some(rate), ..access(BLUE) },
-        PortConfig { lane_rate: Some(rate), ..access(BLUE) },
+        PortConfig { group_rate: Some(rate), ..access(BLUE) },
     ] {
         let mut switch = switch(1);
         for round in 0..3 {
@@ -318,7 +318,7 @@ fn a_new_port_owes_nothing() {
 }
 
 #[test]
-fn a_new_port_counts_from_zero_and_the_sums_stay() {
+fn reused_port_counters_start_at_zero_totals_kept() {
     let mut switch = in_state(PortState::Attached);
     let input = switch.input(SPARE, 0);
     at_port(&mut switch, BLUE, mac(1), SPARE).expect("a member");
@@ -327,7 +327,7 @@ fn a_new_port_counts_from_zero_and_the_sums_stay() {
     give(&mut switch, SPARE, 3, mac(2));
     assert_eq!(switch.detach(NOW, SPARE).dropped, 3);
     let dropped = |s: &S, input| s.dropped(input, Priority::ZERO, DropReason::Stopped).frames;
-    // The counters of the old port can be read until the bay is reused.
+    // The counters of the old port can be read until the spare port is reused.
     assert_eq!((switch.received(input).frames, switch.sent(SPARE).frames), (4, 2));
     assert_eq!((dropped(&switch, input), switch.held_marks(input).frames_max), (3, 3));
     back(&mut switch, input);
@@ -345,15 +345,16 @@ fn a_new_port_counts_from_zero_and_the_sums_stay() {
 }
 
 #[test]
-fn what_was_spilled_keeps_the_bay() {
+fn frames_in_shared_buffer_keep_spare_port() {
     let mut switch = in_state(PortState::Attached);
     let input = switch.input(SPARE, 0);
-    // Two frames beyond its share are spilled, and every receiver of a broadcast has a copy.
+    // Two frames beyond its share are copied to the shared buffer, and every receiver of a
+    // broadcast has a copy.
     give(&mut switch, SPARE, 20, mac(0));
-    switch.spill(input, Ok);
+    switch.copy_to_shared(input, Ok);
     assert!(switch.audit().total(|row| row.frames.resident) > 16);
     give(&mut switch, SPARE, 1, Mac::BROADCAST);
-    switch.spill(input, Ok);
+    switch.copy_to_shared(input, Ok);
     switch.detach(NOW, SPARE);
     assert!(back(&mut switch, input) > 0);
     let busy = |switch: &mut S| switch.attach(NOW, &access(BLUE)) == Err(AttachError::Busy);
@@ -369,7 +370,7 @@ fn what_was_spilled_keeps_the_bay() {
 }
 
 #[test]
-fn the_bay_that_was_free_for_longest_is_next() {
+fn attach_picks_port_slot_free_for_longest() {
     let mut switch = switch(3);
     let later = |ms| NOW.after(Nanos::from_millis(ms));
     for port in 2..5 {
@@ -389,7 +390,7 @@ fn the_bay_that_was_free_for_longest_is_next() {
 fn limits_follow_from_the_ports_that_are_there() {
     let small = PortConfig { input: limit(8, 6_000), mtu: 900, ..access(BLUE) };
     let jumbo = PortConfig { mtu: 9_000, ..access(BLUE) };
-    let of = |switch: &S| (switch.common_max, switch.share_min);
+    let of = |switch: &S| (switch.common_max, switch.pair_share);
     // A switch that had these ports from the start.
     let expected = |more: &[&PortConfig]| {
         let mut config = config(0);
@@ -401,9 +402,9 @@ fn limits_follow_from_the_ports_that_are_there() {
     config.pool.pair_share = 128;
     let mut switch: S = Switch::new(&config, 1, NOW).expect("it can work");
     assert_eq!(of(&switch), expected(&[]));
-    switch.attach(NOW, &small).expect("a bay is free");
+    switch.attach(NOW, &small).expect("a spare port is free");
     assert_eq!(of(&switch), expected(&[&small]));
-    switch.attach(NOW, &jumbo).expect("a bay is free");
+    switch.attach(NOW, &jumbo).expect("a spare port is free");
     assert_eq!(of(&switch), expected(&[&small, &jumbo]));
     assert_ne!(expected(&[&small, &jumbo]), expected(&[&jumbo]));
     switch.detach(NOW, PortId(2));
@@ -413,7 +414,7 @@ fn limits_follow_from_the_ports_that_are_there() {
 }
 
 #[test]
-fn nothing_is_said_of_a_port_that_is_gone() {
+fn pending_notices_of_detached_port_are_withdrawn() {
     let mut switch = switch(1);
     switch.command(NOW, Command::Control { attached: true }).expect("nothing to refuse");
     let learns = PortConfig { sources: Sources::Learn, ..access(BLUE) };
@@ -427,13 +428,13 @@ fn nothing_is_said_of_a_port_that_is_gone() {
     // A miss for which others wait is reported again; one for which no frame waits is not.
     switch.advance(NOW);
     let from_other = PuntFrom::Input(InputId(0));
-    let told = switch.notice();
+    let event = switch.notice();
     assert!(
-        matches!(told, Some(Notice::Miss { mac: Mac([.., 7]), from, .. }) if from == from_other),
-        "{told:?}"
+        matches!(event, Some(Notice::Miss { mac: Mac([.., 7]), from, .. }) if from == from_other),
+        "{event:?}"
     );
     assert_eq!(switch.notice(), None);
-    assert_eq!(switch.free_lanes.len(), 3);
+    assert_eq!(switch.lists.free_count(), 3);
     // The new port has its whole share of events, and not the old one's source.
     back(&mut switch, InputId(2));
     assert_eq!(switch.attach(NOW, &learns), Ok(SPARE));
@@ -465,7 +466,7 @@ fn nobody_is_bound_to_a_new_port() {
 }
 
 #[test]
-fn queues_that_a_port_does_not_have_stay_closed() {
+fn attach_with_fewer_queues_keeps_extra_inputs_closed() {
     let mut config = config(1);
     config.spare.as_mut().expect("one").like.queues = 3;
     let mut switch: S = Switch::new(&config, 1, NOW).expect("it can work");

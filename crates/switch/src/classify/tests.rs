@@ -321,7 +321,7 @@ fn what_an_underlay_port_takes() {
 
 /// The lengths of IP and UDP give the end of a frame, whatever its link or a sender put behind it.
 #[test]
-fn what_is_behind_the_packet_is_not_the_tenants() {
+fn vxlan_bytes_beyond_ip_udp_length_are_cut() {
     let size = 50 + u32::try_from(tenant_frame().len()).unwrap();
     let forwarded = |bytes: &[u8]| match classify_underlay(bytes) {
         OuterVerdict::Forward(found) => (found.size, found.strip),
@@ -359,7 +359,7 @@ fn only_what_differs_is_rewritten() {
 proptest! {
     /// The fast path and the slow path give the same result.
     #[test]
-    fn what_is_plain_is_classified_the_same_the_long_way(
+    fn access_fast_path_matches_full_classifier(
         mut bytes in prop::collection::vec(any::<u8>(), 0..80),
         ethertype in any::<bool>(),
         trusts in any::<bool>(),
@@ -378,7 +378,7 @@ proptest! {
 
     /// No bytes cause a panic, and a frame that passes is longer than its headers.
     #[test]
-    fn what_is_plain_from_the_underlay_is_classified_the_same_the_long_way(
+    fn underlay_fast_path_matches_full_classifier(
         changes in prop::collection::vec((0_usize..110, any::<u8>()), 0..3),
         marks in any::<(u8, u8)>(),
         size in 60_usize..120,
@@ -536,7 +536,7 @@ fn a_tag_that_is_off_says_the_priority() {
 
 /// Flow control has no tag and belongs to the wire, whatever its VLANs are.
 #[test]
-fn flow_control_is_taken_where_every_frame_has_a_tag() {
+fn pause_frame_untagged_on_tagged_port_is_accepted() {
     let mut bytes = [0; mac_control::FRAME_SIZE];
     let message = mac_control::Message::Pause { quanta: 5 };
     message.emit(SRC, &mut bytes);

@@ -4,18 +4,18 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 fn tag(number: u16) -> Tag {
-    Tag { bytes: 60, input: number, way: number, strip: 0, home: Home::Ring }
+    Tag { bytes: 60, input: number, source_or_group: number, strip: 0, owner: BufferOwner::Ring }
 }
 
 proptest! {
     #[test]
-    fn entries_leave_in_the_order_in_which_they_came(
+    fn common_queue_mixed_push_pop_keeps_fifo_order(
         ops in prop::collection::vec(any::<bool>(), 0..300),
     ) {
         let mut class = Class::new();
         let mut model = VecDeque::new();
         for (number, push) in (0..).zip(ops) {
-            if push && class.common_room(COMMON_FRAMES_MAX) > 0 {
+            if push && class.common_room(CommonMax(COMMON_FRAMES_MAX)) > 0 {
                 class.common.push(number, tag(number));
                 model.push_back(number);
             } else {
@@ -31,17 +31,18 @@ proptest! {
 }
 
 #[test]
-fn nobody_enters_a_common_queue_while_a_source_has_a_queue_of_its_own() {
+fn common_queue_closed_while_source_has_own_queue() {
     let mut class = Class::new();
     class.common.push(0, tag(0));
-    assert_eq!((class.common_room(4), class.common_room(1), class.common_room(0)), (3, 0, 0));
+    let room = |class: &Class<u32>| [4, 1, 0].map(|max| class.common_room(CommonMax(max)));
+    assert_eq!(room(&class), [3, 0, 0]);
     class.ring = 7;
-    assert_eq!(class.common_room(4), 0);
+    assert_eq!(room(&class), [0; 3]);
     assert!(!class.is_idle());
 }
 
 #[test]
-fn a_frame_of_the_live_drivers_takes_24_bytes() {
+fn queue_entry_with_pool_handle_is_24_bytes() {
     // A handle of 16 bytes with a pointer in it, as the pool's is.
     assert_eq!(size_of::<Entry<(&u8, u32)>>(), 24);
 }

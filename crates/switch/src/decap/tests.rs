@@ -10,7 +10,7 @@ const THROUGH_PORT_7: TunnelConfig = TunnelConfig {
 };
 
 #[test]
-fn a_network_has_rows_up_to_its_last_tunnel() {
+fn decap_table_ends_at_last_tunnel_of_network() {
     let rows = |tunnels: &[u16]| {
         let tunnels = tunnels.iter().map(|t| TunnelId(*t)).collect();
         let vnet = VnetConfig { vni: Vni::new(1), mtu: 1_500, tunnels };

@@ -57,7 +57,7 @@ impl<B: Buf> Switch<B> {
     /// tunnel by which a sender could be asked to hold.
     fn has_cables_only(&self) -> bool {
         let is_cable = |port: &Port| {
-            let is_own = !port.detached && !port.elsewhere && port.role != PortRole::Crossing;
+            let is_own = !port.detached && !port.elsewhere && port.role != PortRole::Handoff;
             !is_own || port.pause_out.is_some()
         };
         self.tunnels.is_empty() && self.ports.iter().all(is_cable)

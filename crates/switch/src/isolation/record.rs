@@ -9,8 +9,8 @@ use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, TunnelId};
 use super::NONE;
 use crate::inspect::IsolatedState;
 use crate::place::Held;
-use crate::slots::{Home, NIL};
-use crate::surface::LaneKind;
+use crate::slots::{BufferOwner, NIL};
+use crate::surface::QueueGroupKind;
 use crate::switch::Switch;
 
 /// Time, in `patience`, for which a receiver has to be below its marks before it is free again: a
@@ -24,13 +24,13 @@ const LOW_MIN: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct Record {
     used: bool,
-    pub(crate) port: u16,
-    pub(crate) priority: u8,
+    pub(super) port: u16,
+    pub(super) priority: u8,
     since: Nanos,
     /// Its frames in the reserve, memory that is not reclaimed yet included.
-    pub(crate) held: Held,
+    pub(super) held: Held,
     /// Frames that had left at the last check.
-    pub(crate) sent: u64,
+    pub(super) sent: u64,
     /// Moment at which a frame was last seen to have left.
     moved_at: Nanos,
     /// Frames that left in the last whole `patience`; then start and count of the one that runs.
@@ -40,14 +40,14 @@ pub(crate) struct Record {
     /// True if senders are asked to hold its frames.
     asked: bool,
     /// True if its hold contract is over.
-    pub(crate) stuck: bool,
+    pub(super) stuck: bool,
     /// Moment since which the reserve has no room for it; [`Nanos::MAX`] if it has room.
-    pub(crate) full_since: Nanos,
+    pub(super) full_since: Nanos,
     /// True if frames that do not fit into the reserve end instead of waiting.
-    pub(crate) overflows: bool,
+    overflows: bool,
     /// Moment at which it was last seen above its marks.
     pressed_at: Nanos,
-    pub(crate) has_news: bool,
+    pub(super) has_news: bool,
     /// True if its port is gone and its frames in the reserve are on their way back.
     leaves: bool,
     /// Tunnels whose hosts send to it, a bit each.
@@ -138,15 +138,15 @@ impl<B: Buf> Switch<B> {
         self.isolation.changes += 1;
         self.isolation.record_of[class] = u8::try_from(index).expect("fewer than 255 records");
         self.refresh_plain(PortId::from_index(at).0);
-        for lane in 0..self.lanes.len() {
-            let l = &self.lanes[lane];
-            let has_common = matches!(l.kind, LaneKind::Port(_) | LaneKind::Tunnel(_));
+        for group in 0..self.groups.len() {
+            let l = &self.groups[group];
+            let has_common = matches!(l.kind, QueueGroupKind::Port(_) | QueueGroupKind::Tunnel(_));
             if usize::from(l.port) == at && has_common {
-                self.leave_common(u32::try_from(lane).expect("fewer than 2^20 lanes"));
+                self.leave_common(u32::try_from(group).expect("fewer than 2^20 queue groups"));
             }
         }
         self.discard_where(class, DropReason::ReplicationLimit, |switch, slot| {
-            switch.slots.get(slot).home == Home::Copy
+            switch.slots.get(slot).owner == BufferOwner::Copy
         });
         self.move_to_reserve(now, class, index);
         self.sweep_later();
@@ -268,7 +268,7 @@ impl<B: Buf> Switch<B> {
     fn discard_overflow(&mut self, class: usize) {
         self.discard_where(class, DropReason::ReceiverStuck, |switch, slot| {
             let s = switch.slots.get(slot);
-            s.home == Home::Ring && switch.is_shared(s.input) && s.sent == 0
+            s.owner == BufferOwner::Ring && switch.is_shared(s.input) && s.sent == 0
         });
     }
 
@@ -290,12 +290,12 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Returns the reason why a frame may not join the queue of an isolated receiver.
-    pub(crate) fn refused_by_isolation(&self, slot: u32, lane: u32) -> Option<DropReason> {
+    pub(crate) fn refused_by_isolation(&self, slot: u32, group: u32) -> Option<DropReason> {
         let s = self.slots.get(slot);
-        if s.home != Home::Ring {
+        if s.owner != BufferOwner::Ring {
             return None;
         }
-        let port = usize::from(self.lanes[lane as usize].port);
+        let port = usize::from(self.groups[group as usize].port);
         let class = self.class_of(port, s.priority.into());
         let index = self.isolation.record(class)?;
         let record = &self.isolation.records[index];

@@ -7,7 +7,7 @@
 use sluice_base::{Buf, Nanos};
 
 use crate::place::Held;
-use crate::slots::{Home, NIL};
+use crate::slots::{BufferOwner, NIL};
 use crate::switch::Switch;
 
 /// The reserve's place among the partitions of the pool. A slot refers to the reserve and the
@@ -17,7 +17,7 @@ pub(crate) const PART: usize = 2;
 impl<B: Buf> Switch<B> {
     /// Returns true if the reserve takes one more frame of a record.
     pub(crate) fn reserve_takes(&self, index: usize) -> bool {
-        let (part, held) = (&self.pool[PART], self.isolation.records[index].held);
+        let (part, held) = (&self.pool.parts()[PART], self.isolation.records[index].held);
         part.frames < part.limit.frames
             && part.bytes < part.limit.bytes.0
             && held.frames < part.limit.frames - part.frames
@@ -26,7 +26,7 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if the reserve has room for a good part again.
     pub(super) fn reserve_has_room_again(&self, index: usize) -> bool {
-        let (part, held) = (&self.pool[PART], self.isolation.records[index].held);
+        let (part, held) = (&self.pool.parts()[PART], self.isolation.records[index].held);
         let is_small = |held: u64, free: u64| held * 4 <= free * 3;
         let frames = part.limit.frames - part.frames;
         let bytes = part.limit.bytes.0.saturating_sub(part.bytes);
@@ -44,7 +44,7 @@ impl<B: Buf> Switch<B> {
             while at != NIL {
                 let slot = self.slots.get(at);
                 let next = slot.next;
-                if slot.home == Home::Pool && usize::from(slot.part) < PART {
+                if slot.owner == BufferOwner::Pool && usize::from(slot.part) < PART {
                     if !self.reserve_takes(index) {
                         self.isolation.records[index].full_since = now;
                         break;
@@ -102,7 +102,7 @@ impl<B: Buf> Switch<B> {
         copy: &mut impl FnMut(B) -> Result<B, B>,
     ) -> bool {
         let node = self.queues.get(leaf);
-        let mut at = match node.pooled_to {
+        let mut at = match node.shared_cursor {
             NIL => node.list.head,
             last => self.slots.get(last).next,
         };
@@ -110,7 +110,8 @@ impl<B: Buf> Switch<B> {
         while at != NIL && self.queues.get(leaf).ring_frames > 0 {
             let slot = self.slots.get(at);
             let next = slot.next;
-            if slot.home == Home::Ring && usize::from(slot.input) == input && slot.sent == 0 {
+            if slot.owner == BufferOwner::Ring && usize::from(slot.input) == input && slot.sent == 0
+            {
                 if !self.reserve_takes(index) {
                     return false;
                 }
@@ -120,9 +121,9 @@ impl<B: Buf> Switch<B> {
                 }
             }
             // A frame of another input may stay in between; the walk of that input must find it.
-            all_pooled &= self.slots.get(at).home == Home::Pool;
+            all_pooled &= self.slots.get(at).owner == BufferOwner::Pool;
             if all_pooled {
-                self.queues.get_mut(leaf).pooled_to = at;
+                self.queues.get_mut(leaf).shared_cursor = at;
             }
             at = next;
         }
@@ -143,7 +144,7 @@ impl<B> Switch<B> {
         } else {
             self.inputs[usize::from(input)].pooled_frames -= 1;
         }
-        self.pool[part.min(PART)].sub(priority, Held { frames: 1, bytes });
+        self.pool.sub(part.min(PART), priority, Held { frames: 1, bytes });
     }
 
     /// Counts a frame of the pool in a partition from now on.
@@ -158,8 +159,6 @@ impl<B> Switch<B> {
         } else {
             self.inputs[usize::from(input)].pooled_frames += 1;
         }
-        let at = part.min(PART);
-        self.pool[at].add(priority, Held { frames: 1, bytes });
-        self.pool_marks[at].rise(self.pool[at].frames, self.pool[at].bytes);
+        self.pool.add(part.min(PART), priority, Held { frames: 1, bytes });
     }
 }

@@ -34,7 +34,7 @@ fn a_full_table_evicts_what_was_not_used() {
 }
 
 #[test]
-fn a_flow_that_finds_no_room_takes_the_place_of_a_flow() {
+fn new_flow_at_flow_limit_evicts_another_flow() {
     let mut table = MacTable::new(8, 2, 1);
     for n in 1..=4 {
         table.insert(mac(n), 1, false);
@@ -65,7 +65,7 @@ fn a_flow_that_finds_no_room_takes_the_place_of_a_flow() {
 }
 
 #[test]
-fn in_a_full_table_a_local_address_goes_for_a_flow_only_where_there_is_no_flow() {
+fn full_fdb_evicts_local_entry_only_without_flows() {
     let mut table = MacTable::new(4, 4, 1);
     for n in 1..=4 {
         table.insert(mac(n), 1, false);
@@ -78,17 +78,17 @@ fn in_a_full_table_a_local_address_goes_for_a_flow_only_where_there_is_no_flow()
 }
 
 #[test]
-fn a_walk_tells_each_use_once_and_changes_no_eviction() {
+fn fdb_walk_reports_each_use_once_eviction_unchanged() {
     let mut table = MacTable::new(8, 8, 1);
     for n in 1..=4 {
         table.insert(mac(n), 0, false);
     }
     let round = |table: &mut MacTable| {
-        let mut told = BTreeMap::new();
+        let mut reported = BTreeMap::new();
         while !table.walk_used(3, |key, _, used| {
-            assert_eq!(told.insert(key, used), None, "told twice in a round");
+            assert_eq!(reported.insert(key, used), None, "told twice in a round");
         }) {}
-        told
+        reported
     };
     assert_eq!(round(&mut table), BTreeMap::new(), "to be put in is no use");
     table.lookup(mac(1));
@@ -115,7 +115,7 @@ fn a_walk_tells_each_use_once_and_changes_no_eviction() {
 
 proptest! {
     #[test]
-    fn it_behaves_like_a_map_while_it_has_room(
+    fn fdb_below_capacity_behaves_like_map(
         ops in prop::collection::vec((0u8..3, 0u64..40), 0..200),
     ) {
         let mut table = MacTable::new(64, 64, 7);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn every_key_finds_its_own_index_and_no_other_key_finds_one(
+    fn numbers_lookup_finds_exactly_inserted_keys(
         entries in prop::collection::btree_map(0_u32..500, any::<u16>(), 0..300),
         step in 1_u32..100_000,
     ) {

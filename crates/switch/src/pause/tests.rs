@@ -14,7 +14,7 @@ fn sender() -> PauseSender {
 }
 
 #[test]
-fn frames_count_as_much_of_their_limit_as_bytes_do() {
+fn pause_weight_is_larger_of_bytes_and_frames() {
     let s = sender();
     assert_eq!((s.weight(3, 4_500), s.weight(10, 600), s.weight(0, 0)), (4_500, 1_000, 0));
 }
@@ -68,7 +68,7 @@ fn a_priority_without_flow_control_is_never_paused() {
 }
 
 #[test]
-fn xoff_is_repeated_before_it_lapses_and_xon_ends_it() {
+fn xoff_is_refreshed_before_expiry_until_xon() {
     let mut s = sender();
     s.rose(p(3), 1000);
     let (enabled, quanta) = send(&mut s, Nanos::ZERO).unwrap();
@@ -91,7 +91,7 @@ fn xoff_is_repeated_before_it_lapses_and_xon_ends_it() {
 
 /// Every state with every event: (paused before, quanta received, paused after).
 #[test]
-fn the_sending_side_obeys_the_last_word() {
+fn sender_with_repeated_pauses_applies_last_one() {
     for (before, quanta, after) in
         [(false, 0, false), (false, 10, true), (true, 0, false), (true, 10, true)]
     {
@@ -113,7 +113,7 @@ fn the_sending_side_obeys_the_last_word() {
 
 /// A reader in software that stalls between two refreshes, time after time.
 #[test]
-fn the_longest_pause_outlasts_a_stall_of_the_neighbour() {
+fn longest_pause_with_late_refresh_never_lapses() {
     for link in [BitRate::from_gbps(1), LINK_DEFAULT] {
         let mut r = PauseReceiver::new(true, link);
         let mut s = sender();
@@ -137,7 +137,7 @@ fn the_longest_pause_outlasts_a_stall_of_the_neighbour() {
 }
 
 #[test]
-fn a_neighbour_that_lets_pauses_run_out_is_kept_waiting_for_once() {
+fn pause_grace_withdrawn_after_one_lapse_without_xon() {
     let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));
     let longest = Message::Pfc { enabled: PriorityMask(8), quanta: [0xffff; 8] };
     let lapse = pause_time(0xffff, BitRate::from_gbps(1));
@@ -161,7 +161,7 @@ fn a_neighbour_that_lets_pauses_run_out_is_kept_waiting_for_once() {
 
 /// The neighbour stalled once for longer than the sender waits.
 #[test]
-fn a_neighbour_that_repeats_a_pause_is_waited_for_again() {
+fn pause_grace_restored_when_peer_refreshes_pause() {
     let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));
     let longest = Message::Pfc { enabled: PriorityMask(8), quanta: [0xffff; 8] };
     let lapse = pause_time(0xffff, BitRate::from_gbps(1));
@@ -176,7 +176,7 @@ fn a_neighbour_that_repeats_a_pause_is_waited_for_again() {
 }
 
 #[test]
-fn pause_of_802_3_stops_every_priority_and_the_time_is_counted() {
+fn pause_802_3_stops_all_priorities_counts_time() {
     let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));
     r.receive(Nanos(100), &Message::Pause { quanta: 1 });
     assert_eq!(r.paused, PriorityMask::ALL);
@@ -186,7 +186,7 @@ fn pause_of_802_3_stops_every_priority_and_the_time_is_counted() {
 }
 
 #[test]
-fn a_pause_that_lapsed_unseen_is_not_counted_until_the_next_one() {
+fn paused_time_excludes_gap_after_unseen_lapse() {
     for quanta in [0, 1] {
         let mut r = PauseReceiver::new(true, BitRate::from_gbps(1));
         r.receive(Nanos(0), &Message::Pause { quanta: 1 });
@@ -198,7 +198,7 @@ fn a_pause_that_lapsed_unseen_is_not_counted_until_the_next_one() {
 }
 
 #[test]
-fn a_port_without_flow_control_counts_and_goes_on() {
+fn pause_without_flow_control_is_counted_but_ignored() {
     let mut r = PauseReceiver::new(false, LINK_DEFAULT);
     r.receive(Nanos(0), &Message::Pause { quanta: 0xffff });
     assert!(r.paused.is_empty() && r.received[0] == 1);

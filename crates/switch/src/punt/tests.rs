@@ -9,9 +9,9 @@ fn head(n: u8) -> [u8; 60] {
 const ARP: (PuntCause, VnetId, PuntFrom) = (PuntCause::Arp, VnetId(0), PuntFrom::Input(InputId(0)));
 
 #[test]
-fn a_port_has_a_quarter_of_the_places_and_all_ports_together_all_of_them() {
+fn punt_places_capped_per_port_and_in_total() {
     for (places, share) in [(0, 0), (1, 1), (4, 1), (11, 2), (12, 3), (256, 64)] {
-        let mut control = Control::new(places, 9);
+        let mut control = Control::new(places, 0, 9);
         let mut admitted = 0;
         for port in 0..9 {
             for n in 0..100 {
@@ -24,16 +24,16 @@ fn a_port_has_a_quarter_of_the_places_and_all_ports_together_all_of_them() {
         assert_eq!(admitted, u64::from(places).min(9 * share));
         // Decap flows have places of their own, and nothing grows.
         let capacity = control.queue.capacity();
-        let told = (0..600).filter(|&n| control.tell_decap(VnetId(0), TunnelId(n))).count();
-        assert_eq!((told, control.queue.capacity()), (usize::from(places), capacity));
+        let events = (0..600).filter(|&n| control.tell_decap(VnetId(0), TunnelId(n))).count();
+        assert_eq!((events, control.queue.capacity()), (usize::from(places), capacity));
         control.clear();
         assert_eq!(control.punt(0, None, ARP, &head(0)), places > 0);
     }
 }
 
 #[test]
-fn one_source_is_asked_about_once_at_a_time() {
-    let mut control = Control::new(40, 2);
+fn punt_of_pending_source_on_port_is_suppressed() {
+    let mut control = Control::new(40, 0, 2);
     let mut ask = |port, source| control.punt(port, Some(source), ARP, &head(1));
     assert!(ask(0, 7) && !ask(0, 7));
     assert!(ask(1, 7), "another port");
@@ -41,7 +41,7 @@ fn one_source_is_asked_about_once_at_a_time() {
 }
 
 #[test]
-fn what_neighbors_say_is_told_from_the_rest() {
+fn neighbor_frames_classified_apart_from_others() {
     let frame = |ethertype: [u8; 2], rest: &[u8]| [&[2; 12], &ethertype[..], rest].concat();
     let nd = |next: u8, kind: u8| {
         let mut packet = [0; 41];

@@ -3,7 +3,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use proptest::prelude::*;
 
 #[test]
-fn a_key_tells_lane_source_priority_and_kind_apart() {
+fn key_differs_by_queue_group_source_priority_kind() {
     let keys = [
         Key::leaf(1, 2, 3),
         Key::leaf(1, 2, 4),
@@ -21,22 +21,22 @@ fn a_key_tells_lane_source_priority_and_kind_apart() {
 
 proptest! {
     #[test]
-    fn the_index_finds_what_is_bound_and_nothing_else(
+    fn queue_index_finds_exactly_bound_leaves(
         ops in prop::collection::vec((any::<bool>(), 0u32..60, 0u16..4), 0..300),
     ) {
         let mut queues = Queues::new(64);
         let mut model: BTreeMap<(u32, u16), u32> = BTreeMap::new();
-        for (bind, lane, source) in ops {
-            let key = (lane, source);
+        for (bind, group, source) in ops {
+            let key = (group, source);
             if bind && !model.contains_key(&key) && model.len() < 64 {
-                model.insert(key, queues.bind_leaf(lane, source, 0));
+                model.insert(key, queues.bind_leaf(group, source, 0));
             } else if !bind && let Some(node) = model.remove(&key) {
                 queues.unbind(node);
             }
-            for lane in 0..60 {
+            for group in 0..60 {
                 for source in 0..4 {
-                    let found = queues.find(Key::leaf(lane, source, 0));
-                    prop_assert_eq!(found, model.get(&(lane, source)).copied());
+                    let found = queues.find(Key::leaf(group, source, 0));
+                    prop_assert_eq!(found, model.get(&(group, source)).copied());
                 }
             }
         }

@@ -17,7 +17,7 @@ fn without_a_limit_it_is_always_ready() {
 }
 
 #[test]
-fn a_busy_shaper_keeps_its_rate_to_the_nanosecond() {
+fn busy_shaper_keeps_rate_within_ten_nanoseconds() {
     let mut shaper = Shaper::new(Some(limit(300, 0, 0)));
     let mut now = Nanos::ZERO;
     for _ in 0..3_000 {
@@ -33,7 +33,7 @@ fn a_busy_shaper_keeps_its_rate_to_the_nanosecond() {
 }
 
 #[test]
-fn unused_time_counts_for_no_more_than_the_catch_up() {
+fn idle_shaper_credit_is_capped_at_catch_up() {
     let mut shaper = Shaper::new(Some(limit(1_000, 100, 24)));
     let now = Nanos::from_millis(50);
     let mut frames = 0;

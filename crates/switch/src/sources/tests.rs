@@ -78,7 +78,7 @@ fn judge(ips: BoundIps, bytes: &[u8]) -> Result<usize, DropReason> {
 const BOTH: BoundIps = [Some(IpAddr::V4(IP)), None, Some(IpAddr::V6(IP6)), None];
 
 #[test]
-fn a_bound_machine_says_only_what_is_true_of_it() {
+fn bound_guest_using_foreign_address_is_refused() {
     use arp::Operation as Op;
     let none = Ipv4Addr::UNSPECIFIED;
     let foreign = Ipv4Addr::new(192, 0, 2, 2);
@@ -129,7 +129,7 @@ fn a_bound_machine_says_only_what_is_true_of_it() {
 
 /// Beside its own addresses, and without any.
 #[test]
-fn a_bound_machine_may_say_what_its_port_allows() {
+fn bound_guest_using_allowed_prefix_is_accepted() {
     use arp::Operation as Op;
     let vip = Ipv4Addr::new(198, 51, 100, 7);
     let other = Ipv4Addr::new(198, 51, 100, 8);
@@ -194,7 +194,7 @@ fn the_plain_case_passes_at_first_sight() {
 }
 
 #[test]
-fn a_machine_without_its_last_address_is_bound_no_more() {
+fn unbind_of_last_ip_removes_mac_binding() {
     let (four, six) = (ip(IP, IP), ip6(IP6, &[6]));
     let spoofed = |reason| Err(reason);
     let mut watch = watch(BOTH);

@@ -6,8 +6,8 @@ use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, Prng, TunnelId, VnetId, Vni,
 };
 use sluice_switch::{
-    ChipConfig, ClassConfig, ControlConfig, CrossingConfig, Hold, InputFull, IsolationConfig,
-    Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig,
+    ClassConfig, ControlConfig, FdbConfig, HandoffConfig, Hold, InputFull, IsolationConfig, Limit,
+    PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig,
     SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
@@ -44,7 +44,7 @@ pub fn access(vnet: u16) -> PortConfig {
         input_full: InputFull::Wait,
         output: limit(64, 200_000),
         rate: None,
-        lane_rate: None,
+        group_rate: None,
         mtu: 1500,
         obey_pause: true,
         trust: Trust::PcpThenDscp,
@@ -99,9 +99,9 @@ pub fn config(ports: Vec<PortConfig>) -> SwitchConfig {
             from_local: limit(64, 200_000),
             pair_share: 128,
             replicated_frames: 16,
-            copies_per_lane: 16,
+            copies_per_group: 16,
         },
-        chip: ChipConfig { macs: 256, flows: 256 },
+        fdb: FdbConfig { macs: 256, flows: 256 },
         unresolved: UnresolvedConfig {
             destinations: 16,
             frames: 16,
@@ -110,7 +110,7 @@ pub fn config(ports: Vec<PortConfig>) -> SwitchConfig {
         },
         control: ControlConfig::default(),
         spare: None,
-        crossing: CrossingConfig::default(),
+        handoff: HandoffConfig::default(),
         isolation: None,
     }
 }
@@ -195,9 +195,9 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
             from_local: part(rng),
             pair_share: shares[pick::<u8>(rng, 7) as usize],
             replicated_frames: pick(rng, 6),
-            copies_per_lane: pick(rng, 6),
+            copies_per_group: pick(rng, 6),
         },
-        chip: ChipConfig { macs: 2 + few_or_many(rng, 4, 63), flows: 1 + few_or_many(rng, 4, 63) },
+        fdb: FdbConfig { macs: 2 + few_or_many(rng, 4, 63), flows: 1 + few_or_many(rng, 4, 63) },
         unresolved: UnresolvedConfig {
             destinations: 1 + pick::<u16>(rng, 4),
             frames: pick(rng, 8),
@@ -213,7 +213,7 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
 /// Makes one in three configurations isolate receivers. Uses random numbers of its own, so that
 /// existing seeds give the same cases.
 fn isolating(mut config: SwitchConfig) -> SwitchConfig {
-    let mut rng = Prng::new(u64::from(config.chip.macs) << 20 | config.pool.from_local.bytes.0);
+    let mut rng = Prng::new(u64::from(config.fdb.macs) << 20 | config.pool.from_local.bytes.0);
     if !rng.chance(1, 3) {
         return config;
     }
@@ -272,7 +272,7 @@ pub fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
         input_full,
         output: limit(output, u64::from(MTU) + 18 + u64::from(output_bytes)),
         rate: rng.chance(1, 3).then(|| random_rate(rng)),
-        lane_rate: rng.chance(1, 4).then(|| random_rate(rng)),
+        group_rate: rng.chance(1, 4).then(|| random_rate(rng)),
         obey_pause: rng.chance(3, 4),
         trust: if rng.chance(7, 8) { Trust::PcpThenDscp } else { Trust::Nothing },
         default_priority: Priority::new(pick(rng, 8)).unwrap(),
@@ -288,16 +288,16 @@ pub fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
     PortConfig { tags, ..port }
 }
 
-/// Returns a port that fits into a bay: of at most its queues and limits.
-pub fn fitted(mut port: PortConfig, bay: &PortConfig) -> PortConfig {
+/// Returns a port that fits into a spare port: of at most its queues and limits.
+pub fn fitted(mut port: PortConfig, spare_port: &PortConfig) -> PortConfig {
     let least =
         |a: Limit, b: Limit| Limit { frames: a.frames.min(b.frames), bytes: a.bytes.min(b.bytes) };
-    port.queues = port.queues.min(bay.queues);
-    port.input = least(port.input, bay.input);
-    port.output = least(port.output, bay.output);
+    port.queues = port.queues.min(spare_port.queues);
+    port.input = least(port.input, spare_port.input);
+    port.output = least(port.output, spare_port.output);
     if let InputFull::Pause(pause) = port.input_full {
         // More priorities need more slots.
-        let fits = match bay.input_full {
+        let fits = match spare_port.input_full {
             InputFull::Pause(there) => {
                 pause.priorities.0.count_ones() <= there.priorities.0.count_ones()
             }

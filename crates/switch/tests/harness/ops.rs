@@ -198,7 +198,7 @@ fn frame(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
         (1, _) => flow_control(world, rng, input),
         (_, PortRole::Access { vnet }) => from_tenant(world, rng, input, vnet.0),
         (_, PortRole::Underlay { .. }) => from_underlay(world, rng, input),
-        (_, PortRole::Crossing) => unreachable!("random configurations have none"),
+        (_, PortRole::Handoff) => unreachable!("random configurations have none"),
     }
 }
 
@@ -353,8 +353,8 @@ pub fn install(world: &mut World, rng: &mut Prng, vnet: VnetId, mac: Mac) {
         return;
     }
     // Mostly the place where it was before: it was evicted, and did not move.
-    let home = usize::from(mac.0[5]) % places.len();
-    let to = if rng.chance(3, 4) { home } else { pick(rng, places.len() as u64) };
+    let usual = usize::from(mac.0[5]) % places.len();
+    let to = if rng.chance(3, 4) { usual } else { pick(rng, places.len() as u64) };
     world.command(Command::Install { vnet, mac, to: places[to] });
 }
 
@@ -501,13 +501,13 @@ fn detach(world: &mut World, rng: &mut Prng) {
 /// Attaches a port, mostly one that fits somewhere.
 fn attach(world: &mut World, rng: &mut Prng) {
     let mut port = random_access(rng, world.config.vnets.len() as u64);
-    let bay = pick::<usize>(rng, world.bays.len() as u64);
-    let is_access = matches!(world.bays[bay].role, PortRole::Access { .. });
+    let spare_port = pick::<usize>(rng, world.spare_ports.len() as u64);
+    let is_access = matches!(world.spare_ports[spare_port].role, PortRole::Access { .. });
     let fits = is_access && rng.chance(7, 8);
     if fits {
-        port = fitted(port, &world.bays[bay]);
+        port = fitted(port, &world.spare_ports[spare_port]);
     }
-    let state = world.switch.port_state(PortId::from_index(bay));
+    let state = world.switch.port_state(PortId::from_index(spare_port));
     match world.plug(&port) {
         Ok(port) => probe(world, port),
         Err(AttachError::TooLarge) => assert!(!fits, "it fits into a bay"),

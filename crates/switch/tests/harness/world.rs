@@ -76,7 +76,7 @@ pub struct Oracle {
     pub ended: BTreeSet<u64>,
     paused_until: Vec<[Nanos; 8]>,
     meters: Vec<Option<Meter>>,
-    lanes: BTreeMap<(u16, Option<u16>), Meter>,
+    groups: BTreeMap<(u16, Option<u16>), Meter>,
     /// Addresses behind each port that attached while the switch ran.
     behind: BTreeMap<usize, BTreeSet<(VnetId, Mac)>>,
     /// Frames taken, tenants' and flow control.
@@ -95,7 +95,7 @@ impl Oracle {
             ended: BTreeSet::new(),
             paused_until: vec![[Nanos::ZERO; 8]; config.ports.len()],
             meters: config.ports.iter().map(|p| p.rate.map(|r| Meter::new(r, now))).collect(),
-            lanes: BTreeMap::new(),
+            groups: BTreeMap::new(),
             behind: BTreeMap::new(),
             taken: 0,
             offered: 0,
@@ -107,7 +107,7 @@ impl Oracle {
         self.config.ports[port] = config.clone();
         self.paused_until[port] = [Nanos::ZERO; 8];
         self.meters[port] = config.rate.map(|rate| Meter::new(rate, now));
-        self.lanes.retain(|(of, _), _| usize::from(*of) != port);
+        self.groups.retain(|(of, _), _| usize::from(*of) != port);
         self.behind.insert(port, BTreeSet::new());
     }
 
@@ -225,8 +225,8 @@ impl Oracle {
             meter.send(now, egress.size, egress.buf.is_some());
         }
         let Some(buf) = egress.buf else { return };
-        if let Some(rate) = self.config.ports[port].lane_rate {
-            let meter = self.lanes.entry((out, tunnel)).or_insert_with(|| Meter::new(rate, now));
+        if let Some(rate) = self.config.ports[port].group_rate {
+            let meter = self.groups.entry((out, tunnel)).or_insert_with(|| Meter::new(rate, now));
             meter.send(now, egress.size, true);
         }
         let info = buf.info;
@@ -264,8 +264,8 @@ pub struct World {
     /// The port of each input.
     pub inputs: Vec<PortId>,
     pub detached: Vec<bool>,
-    /// Port that each bay was made for.
-    pub bays: Vec<PortConfig>,
+    /// Port that each spare port was made for.
+    pub spare_ports: Vec<PortConfig>,
     /// Number of handles of each input that the switch has.
     pub out: Vec<usize>,
     /// Misses that were not answered.
@@ -321,7 +321,7 @@ impl World {
             now,
             ledger: Rc::default(),
             detached,
-            bays: config.ports.clone(),
+            spare_ports: config.ports.clone(),
             out: vec![0; inputs.len() + 2],
             inputs,
             misses: Vec::new(),
@@ -511,18 +511,18 @@ impl World {
         let window = self.switch.window(input);
         // Audits now and then, since an audit takes far longer than a frame.
         let looks = self.next_id.is_multiple_of(self.looks_every);
-        let mut told = if looks { self.received(input) } else { [0; Priority::COUNT] };
+        let mut counts = if looks { self.received(input) } else { [0; Priority::COUNT] };
         for buf in bufs {
             let priority = classifier.priority(buf.head(), buf.size(), buf.tag);
             assert!(!window.closed.contains(priority), "beyond the window of {priority}");
-            told[priority.index()] += 1;
+            counts[priority.index()] += 1;
             self.note_end(input, &buf);
             self.out[input.index()] += 1;
             batch.push(buf).unwrap();
         }
         self.switch.receive(self.now, input, &mut batch);
         assert!(batch.is_empty(), "receive takes all");
-        assert!(!looks || self.received(input) == told, "told apart as the switch does");
+        assert!(!looks || self.received(input) == counts, "told apart as the switch does");
         count
     }
 
@@ -626,7 +626,7 @@ impl World {
         let (pooled, size) = (&mut self.pooled, self.pool_size);
         let out = &mut self.out[input.index()];
         let is_control = input == self.switch.control_input();
-        self.switch.spill(input, |buf| {
+        self.switch.copy_to_shared(input, |buf| {
             if room == 0 || *pooled >= size {
                 return Err(buf);
             }
@@ -638,12 +638,12 @@ impl World {
         });
     }
 
-    /// Evacuates an input; `room` places of the pool may be used. Afterwards its driver has every
-    /// handle back.
+    /// Migrates the buffers of an input; `room` places of the pool may be used. Afterwards its
+    /// driver has every handle back.
     pub fn evacuate(&mut self, input: InputId, mut room: usize) -> u32 {
         let (pooled, size) = (&mut self.pooled, self.pool_size);
         let out = &mut self.out[input.index()];
-        let ended = self.switch.evacuate(input, |buf| {
+        let ended = self.switch.migrate_buffers(input, |buf| {
             if room == 0 || *pooled >= size {
                 return Err(buf);
             }

@@ -62,8 +62,8 @@ impl Log {
                 rustix::mm::mmap(std::ptr::null_mut(), bytes, both, shared, &fd, 0)
             }?;
             let base = NonNull::new(base.cast()).expect("the kernel does not map at null");
-            let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            Ok(Self { fd, base, bytes, bell })
+            let notifier = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            Ok(Self { fd, base, bytes, bell: notifier })
         };
         make().map_err(|source| GuestError::System { what: "make a log", source })
     }

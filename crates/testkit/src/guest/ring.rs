@@ -17,7 +17,7 @@
 //! fence in between. So, in the one order that both agree on, the second side sees the other's
 //! word: either the driver sees the request and kicks, or the device sees the index and does not
 //! sleep. The same holds the other way round for `used.idx` and [`Ring::arm`]: `arm` checks once
-//! more *after* it has asked, and its answer must be obeyed.
+//! more *after* it has asked, and the caller must act on its answer.
 #![allow(unsafe_code, reason = "rings in memory that two processes share")]
 
 use std::ptr::NonNull;

@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn a_late_turn_does_not_catch_up_for_ever() {
+fn load_pace_after_delay_catches_up_bounded() {
     let clock = Tsc::measured();
     let mut pace = Pace::new(Some(1_000_000), &clock, 0);
     let after_a_second = clock.per_second();

@@ -33,7 +33,7 @@ fn any_wrong_fixed_field_makes_it_ill_formed() {
 }
 
 #[test]
-fn only_requests_and_replies_are_well_formed_and_all_operations_are_seen() {
+fn arp_only_request_and_reply_are_well_formed() {
     for (operation, well_formed) in [(0, false), (1, true), (2, true), (3, false), (9, false)] {
         let mut bytes = REQUEST;
         bytes[7] = operation;
@@ -58,7 +58,7 @@ const ANNOUNCEMENT: [u8; SIZE] =
     [0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 1];
 
 #[test]
-fn a_probe_has_no_sender_and_an_announcement_is_its_own_target() {
+fn arp_probe_without_sender_ip_announcement_targets_itself() {
     let (mac, ip) = (Mac([2, 0, 0, 0, 0, 1]), Ipv4Addr::new(10, 0, 0, 1));
     let mut out = [0xff; SIZE];
     let announcement = Repr::announcement(mac, ip);
@@ -71,8 +71,8 @@ fn a_probe_has_no_sender_and_an_announcement_is_its_own_target() {
     probe.emit(&mut out);
     assert_eq!(out, expected);
     assert!(probe.is_probe() && !probe.is_gratuitous());
-    let told = Repr { operation: Operation::REPLY, ..announcement };
-    assert!(told.is_gratuitous() && !told.is_probe());
+    let announced = Repr { operation: Operation::REPLY, ..announcement };
+    assert!(announced.is_gratuitous() && !announced.is_probe());
     let request = Repr::parse(&Packet::new_checked(&REQUEST).unwrap()).unwrap();
     assert!(!request.is_probe() && !request.is_gratuitous());
     assert!(!Repr::probe(mac, Ipv4Addr::UNSPECIFIED).is_gratuitous());
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn well_formed_bytes_are_written_back_to_the_bit(mut bytes: [u8; SIZE]) {
+    fn arp_well_formed_bytes_round_trip(mut bytes: [u8; SIZE]) {
         bytes[..7].copy_from_slice(&REQUEST[..7]);
         bytes[7] = 1 + bytes[7] % 2;
         let repr = Repr::parse(&Packet::new_checked(&bytes).unwrap()).unwrap();

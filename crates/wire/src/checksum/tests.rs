@@ -16,7 +16,7 @@ fn the_example_of_rfc_1624_section_4() {
 }
 
 #[test]
-fn an_odd_last_byte_is_the_high_half_of_a_word() {
+fn checksum_odd_last_byte_padded_as_high_half() {
     assert_eq!(internet(&[0x12, 0x34, 0x56]), internet(&[0x12, 0x34, 0x56, 0x00]));
     assert_eq!(internet(&[]), 0xffff);
     assert_eq!(internet(&[0xff, 0xff]), 0x0000);
@@ -33,7 +33,7 @@ fn slow(bytes: &[u8]) -> u16 {
 }
 
 #[test]
-fn the_pseudo_header_of_ipv6_is_summed_in_front() {
+fn checksum_over_ipv6_includes_pseudo_header() {
     let (src, dst) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), Ipv6Addr::LOCALHOST);
     let message = [0x80, 0, 0, 0, 0x12, 0x34, 0x56];
     let mut whole: Vec<u8> = src.octets().into_iter().chain(dst.octets()).collect();
@@ -50,7 +50,11 @@ proptest! {
     }
 
     #[test]
-    fn an_update_is_as_good_as_a_new_sum(mut bytes: [u8; 20], at in 0usize..10, new: u16) {
+    fn checksum_incremental_update_matches_full_sum(
+        mut bytes: [u8; 20],
+        at in 0usize..10,
+        new: u16,
+    ) {
         // The checksum field is zero while summing; another word changes.
         let at = at * 2;
         let old = u16::from_be_bytes([bytes[at], bytes[at + 1]]);

@@ -20,7 +20,7 @@ fn a_header_is_read_and_written() {
 }
 
 #[test]
-fn a_header_alone_is_a_frame_and_less_is_none() {
+fn ethernet_header_alone_accepted_shorter_truncated() {
     assert!(Frame::new_checked(&BYTES[..HEADER_SIZE]).unwrap().payload().is_empty());
     for size in 0..HEADER_SIZE {
         assert_eq!(Frame::new_checked(&BYTES[..size]).unwrap_err(), Truncated);

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn either_form_is_read_as_it_was_written_and_no_other_size_is() {
+    fn owner_query_round_trips_other_sizes_refused() {
         let (vni, mac) = (Vni::new(0x01_02_03).unwrap(), Mac([2, 0, 0, 0, 0, 9]));
         for (ip, size) in [("10.0.0.1", 13), ("fe80::9", 25)] {
             let asked = AskedFor { vni, mac, ip: ip.parse().unwrap() };

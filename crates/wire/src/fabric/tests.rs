@@ -77,7 +77,7 @@ fn a_claim_with_one_address_takes_25_bytes() {
 }
 
 #[test]
-fn a_question_and_its_answer_are_written_to_the_last_byte() {
+fn ask_and_answer_emit_exact_bytes() {
     let bytes = emitted(&Message::Ask(ask()));
     assert_eq!(bytes.len(), ask().frame_size());
     let expected = b"\x00\x14\x0a\x00\0\0\0\0\0\0\x01\x02\0\x03\0\0\x04\0\0\x04who?";
@@ -92,7 +92,7 @@ fn a_question_and_its_answer_are_written_to_the_last_byte() {
 }
 
 #[test]
-fn a_frame_is_there_when_its_last_byte_is() {
+fn message_incomplete_until_last_byte() {
     for bytes in [emitted(&Message::Hello(hello())), claims(&[record(1, &[])], 0, 1)] {
         for size in 0..bytes.len() {
             assert!(matches!(Message::parse(&bytes[..size]), Ok(None)), "{size} bytes");
@@ -144,7 +144,7 @@ fn a_wrong_record_is_named() {
 }
 
 #[test]
-fn a_claim_of_an_older_version_has_first_sequences() {
+fn claim_of_older_version_gets_first_sequences() {
     let ip = Ipv4Addr::new(10, 0, 0, 1).into();
     let mut bytes = claims(&[record(5, &[ip])], 1, 2);
     let size = bytes.len();
@@ -291,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn fields_of_a_newer_version_in_a_record_are_skipped(one in records(), more in 0..100_u8) {
+    fn record_fields_of_newer_version_skipped(one in records(), more in 0..100_u8) {
         let mut bytes = claims(&[one], 0, 1);
         bytes[CLAIMS_SIZE_MIN] += more;
         let bytes = extended(bytes, &vec![0xee; usize::from(more)]);

@@ -94,7 +94,7 @@ fn every_part_of_a_flow_counts() {
 }
 
 #[test]
-fn what_is_not_part_of_a_flow_does_not_count() {
+fn flow_hash_ignores_fields_outside_flow() {
     let packet = ipv4_packet(1, 2, 6, [3, 4]);
     let base = hash(&frame(false, EtherType::IPV4, &packet));
     // A tag, the hop count, ECN, the identification, the payload behind the ports.
@@ -126,7 +126,7 @@ fn fragments_of_one_packet_are_one_flow() {
 }
 
 #[test]
-fn ports_are_found_behind_options_and_only_where_there_are_any() {
+fn flow_hash_uses_ports_behind_options_if_present() {
     let plain = ipv4_packet(1, 2, 6, [3, 4]);
     let mut options = plain.clone();
     options[0] = 0x46;
@@ -141,7 +141,7 @@ fn ports_are_found_behind_options_and_only_where_there_are_any() {
 }
 
 #[test]
-fn a_frame_that_only_says_it_is_ip_is_told_by_its_addresses() {
+fn flow_hash_of_invalid_ip_uses_mac_addresses() {
     for (ethertype, version) in [(EtherType::IPV4, 0x65), (EtherType::IPV6, 0x45)] {
         let mut payload = [0xaa; 64];
         payload[0] = version;

@@ -77,7 +77,7 @@ fn an_advertisement_is_read_and_written() {
 }
 
 #[test]
-fn a_message_that_breaks_a_rule_is_not_believed() {
+fn neighbor_solicitation_breaking_rfc4861_rule_refused() {
     let (src, dst) = (ip("2001:db8::1"), ip("ff02::1:ff00:2"));
     let refused = |what: &str, hop_limit: u8, message: &[u8]| {
         assert_eq!(receive(&packet(src, dst, hop_limit, message)), None, "{what}");
@@ -106,7 +106,7 @@ fn a_message_that_breaks_a_rule_is_not_believed() {
 }
 
 #[test]
-fn nobody_asks_the_group_only_and_does_not_say_who_it_is() {
+fn unspecified_source_solicitation_needs_group_without_link_option() {
     let (nobody, group) = (Ipv6Addr::UNSPECIFIED, ip("ff02::1:ff00:2"));
     let probe = &SOLICITATION[..HEADER_SIZE];
     let probe_to = |dst, message| receive(&packet(nobody, dst, 255, &summed(nobody, dst, message)));
@@ -132,7 +132,7 @@ fn an_advertisement_to_all_is_no_answer() {
 }
 
 #[test]
-fn options_of_other_kinds_and_sizes_are_passed_over() {
+fn nd_options_of_other_kind_or_size_skipped() {
     let mut message = SOLICITATION[..HEADER_SIZE].to_vec();
     // A nonce (RFC 3971 clause 5.3.2), a link-layer address of 14 bytes, then one of 6.
     message.extend([14, 1, 1, 2, 3, 4, 5, 6]);
@@ -147,7 +147,7 @@ fn options_of_other_kinds_and_sizes_are_passed_over() {
 }
 
 #[test]
-fn the_group_of_an_address_has_its_last_24_bits() {
+fn solicited_node_group_has_last_24_bits() {
     // The example of RFC 4291 clause 2.7.1.
     assert_eq!(solicited_node(ip("4037::1:800:200e:8c6c")), ip("ff02::1:ff0e:8c6c"));
 }

@@ -26,7 +26,7 @@ fn packet(bytes: &[u8]) -> Packet<'_> {
 }
 
 #[test]
-fn a_header_is_read_and_written_with_its_checksum() {
+fn ipv4_header_round_trips_with_checksum() {
     assert_eq!(Repr::parse(&packet(&BYTES)), Some(REPR));
     assert_eq!(packet(&BYTES).version(), 4);
     assert_eq!(packet(&BYTES).header_checksum(), 0xb861);
@@ -53,7 +53,7 @@ fn any_flipped_bit_breaks_the_checksum() {
 }
 
 #[test]
-fn a_header_size_that_is_wrong_or_not_there_has_no_checksum_and_no_payload() {
+fn ipv4_invalid_header_size_no_checksum_no_payload() {
     let mut bytes = [0; 60];
     // 4 words: smaller than any header, but with a sum that would fit.
     bytes[..2].copy_from_slice(&[0x44, 0x00]);
@@ -73,7 +73,7 @@ fn a_header_size_that_is_wrong_or_not_there_has_no_checksum_and_no_payload() {
 }
 
 #[test]
-fn options_are_summed_and_skipped_and_have_no_repr() {
+fn ipv4_options_summed_skipped_without_repr() {
     let mut bytes = [0; 28];
     bytes[..20].copy_from_slice(&BYTES);
     bytes[0] = 0x46;
@@ -90,7 +90,7 @@ fn options_are_summed_and_skipped_and_have_no_repr() {
 }
 
 #[test]
-fn a_payload_ends_where_the_bytes_end_and_never_begins_before_the_header_does() {
+fn ipv4_payload_bounded_by_bytes_and_header() {
     let mut bytes = [0; 24];
     bytes[..20].copy_from_slice(&BYTES);
     assert_eq!(packet(&bytes).payload().len(), 4);
@@ -135,7 +135,7 @@ fn a_packet_that_cannot_be_is_not_written() {
 }
 
 #[test]
-fn a_wrong_checksum_stays_wrong_when_ecn_is_set() {
+fn ipv4_wrong_checksum_stays_wrong_after_ecn_set() {
     let mut bytes = BYTES;
     bytes[8] ^= 1;
     set_ecn(&mut bytes, ecn::CE);
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn setting_ecn_changes_ecn_and_keeps_the_header_whole(repr in reprs(), to: u8) {
+    fn ipv4_set_ecn_keeps_header_valid(repr in reprs(), to: u8) {
         let mut out = [0; HEADER_SIZE_MIN];
         repr.emit(&mut out);
         set_ecn(&mut out, to);

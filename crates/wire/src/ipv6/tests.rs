@@ -54,7 +54,7 @@ fn ecn_is_not_set_in_half_a_header() {
 }
 
 #[test]
-fn a_group_has_a_mac_of_its_last_32_bits() {
+fn ipv6_group_mac_has_last_32_bits() {
     let group = group_mac("ff02::1:ff12:3456".parse().unwrap());
     assert_eq!(group, Mac([0x33, 0x33, 0xff, 0x12, 0x34, 0x56]));
     assert!(group.is_group());
@@ -62,7 +62,7 @@ fn a_group_has_a_mac_of_its_last_32_bits() {
 
 proptest! {
     #[test]
-    fn every_header_of_version_6_is_read_and_written_to_the_bit(
+    fn ipv6_header_round_trips_every_bit(
         rest in prop::array::uniform32(any::<u8>()), mut first: [u8; 8],
     ) {
         first[0] = 0x60 | first[0] & 0x0f;
@@ -92,7 +92,7 @@ proptest! {
 }
 
 #[test]
-fn an_interface_has_link_local_addresses_of_its_own_mac_or_of_none() {
+fn link_local_allowed_unless_eui64_of_other_mac() {
     let mac = Mac([2, 0, 0, 0, 0, 1]);
     assert_eq!(link_local(mac), "fe80::ff:fe00:1".parse::<Ipv6Addr>().unwrap());
     for (ip, may) in [

@@ -13,7 +13,7 @@ fn emitted(message: Message) -> [u8; FRAME_SIZE] {
 }
 
 #[test]
-fn a_pause_frame_is_written_to_the_last_byte() {
+fn pause_frame_emits_exact_bytes() {
     let mut expected = [0; FRAME_SIZE];
     expected[..18].copy_from_slice(&[
         0x01, 0x80, 0xc2, 0, 0, 0x01, 0x02, 0, 0, 0, 0, 0x01, 0x88, 0x08, 0x00, 0x01, 0x12, 0x34,
@@ -22,7 +22,7 @@ fn a_pause_frame_is_written_to_the_last_byte() {
 }
 
 #[test]
-fn a_pfc_frame_is_written_to_the_last_byte() {
+fn pfc_frame_emits_exact_bytes() {
     let mut quanta = [0; 8];
     quanta[3] = 0xffff;
     let mut expected = [0; FRAME_SIZE];
@@ -46,7 +46,7 @@ fn the_parameters_of_an_opcode_must_be_there() {
 }
 
 #[test]
-fn the_reserved_half_of_the_enable_vector_is_ignored() {
+fn pfc_enable_vector_reserved_half_ignored() {
     let mut bytes = [0; 20];
     bytes[..4].copy_from_slice(&[0x01, 0x01, 0xff, 0x81]);
     let expected = Message::Pfc { enabled: PriorityMask(0x81), quanta: [0; 8] };

@@ -49,7 +49,7 @@ fn answered(head: &[u8], mtu: u16) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_packet_without_fragmentation_is_answered_from_its_destination() {
+fn ipv4_df_packet_too_big_answered_from_destination() {
     let packet = v4(FROM, TO, 6, 1500);
     let said = answered(&framed(EtherType::IPV4, &packet), 1350).unwrap();
     let frame = ethernet::Frame::new_checked(&said).unwrap();
@@ -65,7 +65,7 @@ fn a_packet_without_fragmentation_is_answered_from_its_destination() {
 }
 
 #[test]
-fn a_packet_of_ipv6_is_answered_from_its_destination() {
+fn ipv6_packet_too_big_answered_from_destination() {
     let (src, dst) = (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1), "fd00::2".parse().unwrap());
     let packet = v6(src, dst, 6, 1500);
     let said = answered(&framed(EtherType::IPV6, &packet), 1400).unwrap();
@@ -172,7 +172,7 @@ fn read(packet: &[u8], there: usize) -> Option<Heard> {
 }
 
 #[test]
-fn what_a_router_says_of_a_tunnel_is_read() {
+fn icmp_frag_needed_of_tunnel_packet_parsed() {
     let all = Heard { mtu: 1400, src: FROM, dst: TO, vni: Some(77) };
     let whole = heard(1400, &datagram(1500), 548);
     assert_eq!(read(&whole, 2000), Some(all));

@@ -16,7 +16,7 @@ fn a_header_is_read_and_written() {
 }
 
 #[test]
-fn a_size_below_the_header_has_no_payload_and_no_repr() {
+fn udp_size_below_header_no_payload_no_repr() {
     for size in 0..8 {
         let bytes = [0, 1, 0, 2, 0, size, 0, 0, 9, 9];
         let packet = Packet::new_checked(&bytes).unwrap();

@@ -28,7 +28,7 @@ fn a_priority_tag_has_no_vlan() {
 }
 
 #[test]
-fn a_vid_does_not_spill_into_the_priority() {
+fn vlan_vid_bits_never_change_priority() {
     let tag = Repr {
         priority: Priority::ZERO,
         drop_eligible: false,
@@ -50,7 +50,7 @@ fn a_tag_that_is_cut_off_is_refused() {
 
 proptest! {
     #[test]
-    fn every_tag_is_read_and_written_to_the_bit(bytes: [u8; TAG_SIZE]) {
+    fn vlan_tag_round_trips_every_bit(bytes: [u8; TAG_SIZE]) {
         let repr = Repr::parse(&Tag::new_checked(&bytes).unwrap());
         let mut out = [0; TAG_SIZE];
         repr.emit(&mut out);

@@ -41,7 +41,7 @@ fn content_decides_what_is_proved() {
 }
 
 #[test]
-fn a_tenth_of_the_rest_is_drawn_by_content_alone() {
+fn unchanged_faults_one_tenth_drawn_by_content() {
     let faults: Vec<Fault> = (0..41).map(|at| fault(&format!("f{at}"), "--lib")).collect();
     let mut record = Record::default();
     for at in 0..41 {
@@ -66,7 +66,7 @@ fn a_tenth_of_the_rest_is_drawn_by_content_alone() {
 }
 
 #[test]
-fn a_third_of_the_faults_of_oracles_is_proved_when_something_far_changed() {
+fn oracle_faults_one_third_proved_on_distant_change() {
     let fault = |at: usize| match at % 2 {
         0 => fault(&format!("f{at:02}"), "--test random"),
         _ => fault(&format!("f{at:02}"), "--test fairness"),

@@ -57,7 +57,7 @@ fn evidence(test: &str, changed: Option<(&str, &str)>) -> Evidence {
     sources.evidence(&parse(Path::new(PATCH), &text).unwrap())
 }
 
-/// What a change of the file does to both digests.
+/// Returns the effect of a change of the file on both digests.
 fn effect(test: &str, file: &str) -> &'static str {
     let (before, after) = (evidence(test, None), evidence(test, Some((file, "changed"))));
     match (before.near == after.near, before.whole == after.whole) {
@@ -107,7 +107,7 @@ fn another_compiler_or_command_is_another_content() {
 }
 
 #[test]
-fn the_file_of_a_test_is_found_by_its_name() {
+fn test_source_file_found_by_test_name() {
     let src = Path::new("crates/a/src");
     let names = |path: &str, filter| {
         names_test(&src.join(path), src, "    #[test]\n    fn it_works() {", filter)

@@ -43,7 +43,7 @@ fn what_shares_a_program_is_known() {
 }
 
 #[test]
-fn both_lines_are_needed_and_only_cargo_test_can_catch() {
+fn fault_header_needs_both_lines_and_cargo_test() {
     for text in [
         "--- a/x.rs\n",
         "# fault: a\n",

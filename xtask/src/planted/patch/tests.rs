@@ -85,7 +85,7 @@ fn code_around_a_fault_may_change() {
 }
 
 #[test]
-fn a_change_that_fits_nowhere_or_twice_is_refused_whole() {
+fn patch_matching_nowhere_or_twice_refused_entirely() {
     for (name, before) in [
         ("gone", "one two three 44 five six seven "),
         ("beside", "one two 3 four five six seven "),

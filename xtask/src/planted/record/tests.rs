@@ -19,7 +19,7 @@ fn what_is_written_is_read_again_in_order() {
 }
 
 #[test]
-fn lines_of_both_sides_of_a_merge_are_verdicts() {
+fn record_merge_lines_of_both_sides_kept() {
     let record = Record::parse("a 1 2\nb 5 6\na 3 4\n").unwrap();
     assert_eq!(record.of("a").collect::<Vec<_>>(), [evidence(1, 2), evidence(3, 4)]);
     assert_eq!(record.of("c").count(), 0);

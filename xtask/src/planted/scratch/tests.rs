@@ -32,7 +32,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn the_copy_becomes_equal_and_equal_files_are_not_touched() {
+fn mirror_copies_changed_leaves_equal_files_untouched() {
     let (from, to) = (Folder::new("from"), Folder::new("to"));
     from.write("a/same.rs", "same");
     from.write("a/changed.rs", "new");

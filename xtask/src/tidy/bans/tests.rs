@@ -15,7 +15,7 @@ fn unfinished_production_is_found() {
 }
 
 #[test]
-fn unsafe_is_found_outside_of_its_places_even_in_tests() {
+fn unsafe_outside_allowed_crates_reported_even_in_tests() {
     let text = "fn f() { unsafe { g() } }";
     assert_eq!(found("crates/switch/src/lib.rs", text), 1);
     assert_eq!(found("crates/switch/src/a/tests.rs", text), 1);
@@ -24,7 +24,7 @@ fn unsafe_is_found_outside_of_its_places_even_in_tests() {
 }
 
 #[test]
-fn long_lines_are_counted_in_characters_and_may_hold_an_address() {
+fn line_length_counts_characters_and_exempts_urls() {
     let long = "é".repeat(100);
     assert_eq!(found("a.rs", &long), 0);
     assert_eq!(found("a.rs", &format!("{long}é")), 1);

@@ -23,7 +23,7 @@ fn edges_of_the_table_pass() {
 }
 
 #[test]
-fn an_edge_that_points_up_or_sideways_is_found() {
+fn upward_or_sideways_crate_dependency_reported() {
     for (from, to) in [
         ("sluice-base", "sluice-wire"),
         ("sluice-ports", "sluice-host"),
@@ -43,7 +43,7 @@ fn tests_may_look_down_but_not_up() {
 }
 
 #[test]
-fn pure_crates_take_nothing_from_outside_except_for_tests() {
+fn pure_crate_external_dependency_reported_except_dev() {
     assert_eq!(found("sluice-switch", "rand", None, false).len(), 1);
     assert!(found("sluice-switch", "proptest", Some("dev"), false).is_empty());
 }

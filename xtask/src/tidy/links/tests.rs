@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn links_are_found_outside_of_code_and_web_addresses_are_left_alone() {
+fn markdown_links_found_except_code_and_web() {
     let text = "[a](docs/a.md) and [b](<b.md> \"title\") `[c](c.md)`\n```\n[d](d.md)\n```\n\
                 [w](https://example.org/x.md)\n[e]: e.md#part\n";
     let targets: Vec<String> = links(text).into_iter().map(|link| link.target).collect();

@@ -24,7 +24,7 @@ fn sentences_of_doc_comments_are_counted() {
 }
 
 #[test]
-fn a_crate_may_have_a_few_openings_and_not_more() {
+fn prose_clause_openings_reported_above_crate_limit() {
     let doc = |bad: usize, good: usize| {
         let lines = std::iter::repeat_n("/// Who waits.\n\n", bad);
         lines.chain(std::iter::repeat_n("/// Waits.\n\n", good)).collect::<String>()
@@ -34,7 +34,7 @@ fn a_crate_may_have_a_few_openings_and_not_more() {
 }
 
 #[test]
-fn retired_words_are_found_in_prose_and_not_in_code() {
+fn retired_words_reported_in_prose_not_code() {
     assert_eq!(retired("a.rs", "// A frame that was lent.\n").len(), 1);
     assert_eq!(retired("a.rs", "// See `lent`.\nlet lent = 1;\n// Silent.\n"), [""; 0]);
 }

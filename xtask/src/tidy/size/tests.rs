@@ -24,7 +24,7 @@ fn above_the_limit_it_must_be_split() {
 }
 
 #[test]
-fn an_exception_may_stay_and_must_follow_when_it_shrinks() {
+fn size_exception_must_shrink_with_file() {
     assert_eq!(problem(700, &[("a.rs", 700)]), "");
     assert!(problem(701, &[("a.rs", 700)]).contains("grew from 700 to 701"));
     assert!(problem(650, &[("a.rs", 700)]).contains("write 650"));
@@ -32,7 +32,7 @@ fn an_exception_may_stay_and_must_follow_when_it_shrinks() {
 }
 
 #[test]
-fn an_exception_of_a_file_that_is_gone_is_found() {
+fn size_exception_for_missing_file_reported() {
     assert!(problem(1, &[("b.rs", 700)]).contains("b.rs is gone"));
 }
 

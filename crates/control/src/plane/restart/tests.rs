@@ -10,8 +10,8 @@ use crate::vport::Ips;
 
 const PORT: PortId = PortId(1);
 const PEER: HostId = HostId(2);
-const HERE: Way = Way::Port(PORT);
-const THERE: Way = Way::Host(PEER);
+const HERE: Location = Location::Port(PORT);
+const THERE: Location = Location::Host(PEER);
 
 fn vni() -> Vni {
     Vni::new(9).unwrap()
@@ -44,7 +44,7 @@ fn commands(plane: &mut Plane) -> Vec<Command> {
 }
 
 #[test]
-fn what_is_at_an_own_port_is_claimed_at_once_and_nothing_is_ordered() {
+fn adopted_entry_at_own_port_claimed_without_command() {
     let mut plane = plane();
     plane.adopt(at(1), vni(), mac(7), HERE);
     assert_eq!(plane.own_claims(), 1);
@@ -57,7 +57,7 @@ fn what_is_at_an_own_port_is_claimed_at_once_and_nothing_is_ordered() {
 }
 
 #[test]
-fn what_is_elsewhere_stays_until_nobody_can_be_expected_to_claim_it() {
+fn adopted_remote_entry_kept_until_claim_timeout() {
     let mut plane = plane();
     plane.adopt(at(1), vni(), mac(7), THERE);
     assert_eq!(plane.own_claims(), 0, "it is not this host's to claim");
@@ -81,14 +81,14 @@ fn what_the_table_knows_better_is_corrected() {
 }
 
 #[test]
-fn a_network_that_this_host_does_not_have_is_nobodys() {
+fn adopted_entry_of_unknown_vnet_ignored() {
     let mut plane = plane();
     plane.adopt(at(1), Vni::new(8).unwrap(), mac(7), HERE);
     assert_eq!((plane.own_claims(), plane.installed().count()), (0, 0));
 }
 
 #[test]
-fn a_switch_that_is_new_has_nothing_and_is_told_again_when_it_asks() {
+fn fdb_lost_entries_cleared_reinstalled_on_next_miss() {
     let mut plane = plane();
     plane.bind(at(1), PORT, key(7), Ips::default()).unwrap();
     plane.decap(at(1), vni(), PEER);
@@ -102,7 +102,7 @@ fn a_switch_that_is_new_has_nothing_and_is_told_again_when_it_asks() {
     let install = Command::Install { vni: vni(), mac: mac(7), to: HERE };
     assert_eq!(ask(&mut plane, at(2)), std::slice::from_ref(&install));
     plane.punt(at(200), PuntFrom::Host(PEER), vni(), Cause::Miss, &head);
-    plane.chip_lost(at(200));
+    plane.fdb_lost(at(200));
     assert_eq!(commands(&mut plane), [], "what waited was for the old one");
     assert_eq!((plane.installed().count(), plane.decap_flows().count()), (0, 0));
     assert_eq!(plane.own_claims(), 1, "what is claimed is not the chip's");

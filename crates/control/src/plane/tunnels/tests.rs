@@ -124,7 +124,7 @@ fn a_flow_without_a_tunnel_does_not_end() {
 }
 
 #[test]
-fn a_decap_flow_lives_from_its_last_first_frame() {
+fn decap_flow_expiry_renewed_by_each_first_frame() {
     let mut tunnels = Tunnels::new(LIFE, LIFE);
     assert_eq!(tunnels.decap(at(0), vni(), H), Some(Turn::Open));
     assert_eq!(tunnels.decap(at(60), vni(), H), None, "it is there");

@@ -11,7 +11,7 @@ proptest! {
     /// Hashes of few values and few first places, so that runs are long and wrap around, and many
     /// are equal.
     #[test]
-    fn it_behaves_like_a_map_from_items_to_hashes(
+    fn index_matches_map_model_of_item_hashes(
         ops in prop::collection::vec((any::<bool>(), 0u32..40), 0..200),
     ) {
         let mut index = Index::new(1);

@@ -114,21 +114,21 @@ impl Model {
 /// Applies an operation to the table, in steps of one claim if it has steps, and returns the
 /// changes.
 fn apply(table: &mut Table, op: &Op) -> Vec<Change> {
-    let mut told = Vec::new();
+    let mut changes = Vec::new();
     match op {
-        Op::Claim(owner, claim) => told.push(table.claim(NOW, *owner, claim).unwrap()),
-        Op::Withdraw(owner, key) => told.push(table.withdraw(NOW, *owner, *key)),
-        Op::SetOwner(owner, state) => table.set_owner(NOW, *owner, *state, |c| told.push(c)),
+        Op::Claim(owner, claim) => changes.push(table.claim(NOW, *owner, claim).unwrap()),
+        Op::Withdraw(owner, key) => changes.push(table.withdraw(NOW, *owner, *key)),
+        Op::SetOwner(owner, state) => table.set_owner(NOW, *owner, *state, |c| changes.push(c)),
         Op::Evict(owner) => {
-            while table.evict(NOW, *owner, 1, |c| told.push(c)) == Progress::More {}
+            while table.evict(NOW, *owner, 1, |c| changes.push(c)) == Progress::More {}
         }
         Op::Begin(owner) => table.begin_snapshot(*owner),
         Op::Abort(owner) => table.abort_snapshot(*owner),
         Op::End(owner) => {
-            while table.end_snapshot(NOW, *owner, 1, |c| told.push(c)) == Progress::More {}
+            while table.end_snapshot(NOW, *owner, 1, |c| changes.push(c)) == Progress::More {}
         }
     }
-    told
+    changes
 }
 
 fn holder(winner: Option<(HostId, Claim)>) -> Option<Holder> {
@@ -136,14 +136,14 @@ fn holder(winner: Option<(HostId, Claim)>) -> Option<Holder> {
 }
 
 /// The reported changes must be exactly those that the model sees between before and after.
-fn check_told(before: &Model, after: &Model, told: &[Change]) -> Result<(), TestCaseError> {
-    let told: Vec<&Change> = told.iter().filter(|change| !change.is_nothing()).collect();
+fn check_changes(before: &Model, after: &Model, changes: &[Change]) -> Result<(), TestCaseError> {
+    let changes: Vec<&Change> = changes.iter().filter(|change| !change.is_nothing()).collect();
     for number in 0..KEYS {
         let key = key(number);
         let (was, is) = (before.winner(key), after.winner(key));
         let ips = |winner: Option<(HostId, Claim)>| winner.map_or(Ips::default(), |(_, c)| c.ips);
         let (had, has) = (ips(was), ips(is));
-        let change = told.iter().find(|change| change.key == key);
+        let change = changes.iter().find(|change| change.key == key);
         let Some(change) = change else {
             prop_assert_eq!(holder(was), holder(is), "nothing was told");
             prop_assert_eq!(had.len(), has.len());
@@ -159,7 +159,7 @@ fn check_told(before: &Model, after: &Model, told: &[Change]) -> Result<(), Test
             let mut keys = (0..KEYS).map(super::key).filter(|other| *other != key);
             keys.any(|other| ips(after.winner(other)).contains(ip))
         };
-        if told.len() == 1 {
+        if changes.len() == 1 {
             prop_assert_eq!(change.duplicates, only(&change.come, |(ip, _)| others(*ip)));
         }
     }
@@ -207,8 +207,8 @@ proptest! {
         for op in &ops {
             let before = model.clone();
             model.apply(op);
-            let told = apply(&mut table, op);
-            check_told(&before, &model, &told)?;
+            let changes = apply(&mut table, op);
+            check_changes(&before, &model, &changes)?;
             check_answers(&model, &table)?;
             table.check();
         }

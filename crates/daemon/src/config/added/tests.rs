@@ -36,7 +36,7 @@ fn with_ip(new: NewPort, ip: &str) -> NewPort {
 }
 
 #[test]
-fn a_place_gives_name_device_namespace_and_who_may_speak() {
+fn added_port_name_device_netns_follow_attachment() {
     let host = file(HOST);
     let tap = |name: &str| new(Place::Tap(name.to_owned()));
     for (said, name, device, path, is_bound) in [
@@ -95,7 +95,7 @@ fn a_bound_port_may_share_addresses() {
 }
 
 #[test]
-fn a_machine_behind_a_tap_keeps_its_mac_and_sets_its_own_address() {
+fn added_guest_tap_device_mac_and_address_unset() {
     let host = file(HOST);
     let said = with_ip(new(Place::Tap("vm0".to_owned())), "10.1.0.2/24");
     let whole = NewPort { mac: Some("02:00:00:00:00:09".to_owned()), ..said };
@@ -106,7 +106,7 @@ fn a_machine_behind_a_tap_keeps_its_mac_and_sets_its_own_address() {
 }
 
 #[test]
-fn a_made_up_mac_is_the_same_again_and_different_elsewhere() {
+fn generated_mac_stable_per_name_and_host() {
     let (host, other) = (file(HOST), file(&HOST.replace("id = 7", "id = 8")));
     let mac = |plan: &Plan, name: &str| {
         complete(plan, &with_ip(netns(name), "10.1.0.2/24")).unwrap().mac.unwrap()
@@ -118,7 +118,7 @@ fn a_made_up_mac_is_the_same_again_and_different_elsewhere() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_to_do() {
+fn added_port_invalid_refused_with_remedy() {
     let host = file(HOST);
     let there = complete(&host, &with_ip(netns("there"), "10.1.0.8/24")).unwrap();
     let named = |name: &str| NewPort { name: Some(name.to_owned()), ..netns("web") };
@@ -158,14 +158,14 @@ fn what_is_wrong_is_said_with_what_to_do() {
 }
 
 #[test]
-fn the_same_address_in_another_network_is_no_conflict() {
+fn added_port_same_ip_other_vnet_accepted() {
     let host = file(HOST);
     let red = NewPort { vnet: "red".to_owned(), ..with_ip(netns("web"), "10.1.0.1/24") };
     assert!(plan(&host, &[], &complete(&host, &red).unwrap()).is_ok());
 }
 
 #[test]
-fn routes_and_mtu_are_planned_or_refused_with_what_to_do() {
+fn added_port_routes_mtu_planned_invalid_refused() {
     let host = file(HOST);
     let with = |change: &dyn Fn(&mut NewPort)| {
         let mut new = with_ip(netns("web"), "10.1.0.2/24");

@@ -42,7 +42,7 @@ impl Builder<'_> {
             input_full: InputFull::Drop,
             output: limit(buffers.underlay_out),
             rate: None,
-            lane_rate: None,
+            group_rate: None,
             mtu,
             obey_pause: false,
             trust: Trust::PcpThenDscp,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{At, Check, Key};
-use crate::run_dir::SOCKET_PATH_SIZE_MAX;
+use crate::sys::run_dir::SOCKET_PATH_SIZE_MAX;
 
 /// Sockets in the file, each with the index of its port.
 pub(super) type Sockets<'a> = BTreeMap<&'a str, usize>;

@@ -5,7 +5,7 @@ use sluice_api::config::{Underlay, UnderlayKind};
 
 use super::sockets::is_socket_path;
 use super::{At, Check, Key};
-use crate::run_dir::SOCKET_PATH_SIZE_MAX;
+use crate::sys::run_dir::SOCKET_PATH_SIZE_MAX;
 
 /// Reasons why keys of the other kinds of underlays have no meaning here.
 const NO_DEVICE: &str = "an underlay of kind `vhost-user` has a socket and no device";

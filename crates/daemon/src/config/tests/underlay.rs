@@ -21,7 +21,7 @@ fn in_memory() -> String {
 }
 
 #[test]
-fn it_is_a_port_that_is_not_read_while_it_is_full() {
+fn memory_underlay_full_input_follows_policy() {
     for (policy, full, lacks) in [
         ("ZZ", InputFull::Wait, None),
         ("LZ", InputFull::Wait, None),

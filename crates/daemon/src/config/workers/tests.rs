@@ -27,7 +27,7 @@ fn tap(name: &str, more: &str) -> String {
 }
 
 #[test]
-fn a_port_goes_where_it_is_said_and_others_where_there_are_fewest() {
+fn worker_choice_configured_first_else_fewest_ports() {
     let text = [TWO, &tap("a", ""), &tap("b", "worker = 0"), &tap("c", ""), &tap("d", "")].concat();
     let few = Why::FewestPorts;
     let expected = [
@@ -62,17 +62,17 @@ fn ports_of_one_device_have_one_worker() {
 }
 
 #[test]
-fn the_pool_is_shared_out_and_a_port_is_elsewhere_for_all_but_its_own_worker() {
+fn worker_shard_splits_pool_and_marks_remote_ports() {
     let text = [TWO, &tap("a", ""), &tap("b", "")].concat();
     let plan = plan("host.toml", &text, &Every).unwrap();
     for worker in 0..2 {
         let shard = plan.workers.shard(&plan.switch, worker);
-        assert_eq!(shard.crossing.elsewhere.len(), 1);
-        assert_eq!(shard.crossing.elsewhere[0].index(), 1 - worker);
+        assert_eq!(shard.handoff.elsewhere.len(), 1);
+        assert_eq!(shard.handoff.elsewhere[0].index(), 1 - worker);
         assert_eq!(shard.ports.len(), 4);
         let whole = plan.switch.pool.from_local.frames;
         assert_eq!(shard.pool.from_local.frames, whole.div_ceil(2));
-        assert_eq!(shard.crossing.lend_max, 64);
+        assert_eq!(shard.handoff.refs_max, 64);
     }
 }
 
@@ -105,7 +105,7 @@ fn what_cannot_be_is_refused_by_its_key() {
 }
 
 #[test]
-fn sockets_are_shared_out_unless_a_worker_or_a_rate_is_said() {
+fn udp_underlay_sockets_spread_without_worker_or_rate() {
     let underlay = |more: &str| {
         let underlay = format!(
             "[underlay]\nkind = \"udp\"\ndevice = \"eth0\"\naddress = \"10.0.0.1\"\n{more}\n"
@@ -122,7 +122,7 @@ fn sockets_are_shared_out_unless_a_worker_or_a_rate_is_said() {
 }
 
 #[test]
-fn ports_of_their_own_may_move_unless_a_worker_is_said_or_nothing_does() {
+fn movable_ports_exclude_pinned_l2_and_static_placement() {
     let l2 = "[[port]]\nname = \"c\"\nkind = \"l2\"\nvnet = \"blue\"\ndevice = \"eth9\"\n";
     let text = [TWO, &tap("a", ""), &tap("b", "worker = 1"), l2].concat();
     let movable = |text: &str| {

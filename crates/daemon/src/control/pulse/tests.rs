@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_tracer_is_read_from_the_status_of_a_process() {
+fn tracer_pid_parsed_from_process_status() {
     assert_eq!(tracer("Name:\tsluice\nTracerPid:\t0\nUid:\t0\n"), Some(0));
     assert_eq!(tracer("Name:\tsluice\nTracerPid:\t4711\n"), Some(4711));
     assert_eq!(tracer("Name:\tTracerPid\n"), None);

@@ -13,7 +13,7 @@ fn shot(kind: &'static str, rows: &[(&'static str, u64)]) -> PortShot {
         pending: Amount::default(),
         lost: Amount::default(),
         ring: Ring { capacity_frames: 0, waiting_frames_max: None },
-        aside: sluice_ports::Aside::default(),
+        aside: sluice_ports::HeldBack::default(),
         lossless: Lossless::Yes,
         kernel: Ok(rows.iter().copied().collect::<Counters>()),
         problem: None,
@@ -27,7 +27,7 @@ fn rows(ledger: &Ledger, ms: u64, shot: &PortShot) -> Vec<(String, u64, u64)> {
 }
 
 #[test]
-fn a_loss_keeps_the_time_at_which_it_rose_last() {
+fn loss_age_counts_from_last_counter_rise() {
     let ledger = Ledger::default();
     let none = shot("tap", &[("device.tx_dropped", 0), ("ring.truncated", 0)]);
     assert_eq!(rows(&ledger, 1000, &none), []);
@@ -58,7 +58,7 @@ fn what_is_sent_again_is_no_loss() {
 }
 
 #[test]
-fn what_a_driver_gave_up_and_what_cannot_be_read_are_told() {
+fn driver_loss_and_unreadable_kernel_counters_reported() {
     let mut lost = shot("memory", &[]);
     lost.lost.frames = 2;
     assert_eq!(rows(&Ledger::default(), 1, &lost), [("driver.lost".to_owned(), 2, 0)]);

@@ -10,7 +10,7 @@ fn shot(at: u64, body: Body) -> Snapshot {
 }
 
 #[test]
-fn tunnels_are_sums_and_an_audit_closes_only_if_all_do() {
+fn merged_tunnels_summed_audit_closed_only_if_all() {
     let of = |frames: u32| {
         let mut counters = TunnelCounters::default();
         counters.sent.frames = frames.into();
@@ -42,7 +42,7 @@ fn an_address_that_several_know_stands_there_once() {
 }
 
 #[test]
-fn rows_of_one_port_are_one_row_and_still_close() {
+fn merged_audit_rows_of_shared_port_summed_closed() {
     let balance =
         |n: u64| Balance { received: 2 * n, delivered: n, resident: n, ..Balance::default() };
     let row = |port: Option<PortId>, n: u64| {
@@ -68,8 +68,8 @@ fn every_worker_has_its_own_times() {
 }
 
 #[test]
-fn what_one_worker_knows_of_an_address_is_enough() {
+fn merged_lookup_takes_fdb_entry_of_any_worker() {
     let to = Some(Destination::Port(PortId(2)));
-    let seen = |chip| Seen { at: Nanos(0), chip: vec![chip], ports: vec![], tunnels: vec![] };
-    assert_eq!(looks(vec![seen(None), seen(to), seen(None)]).unwrap().chip, [to]);
+    let seen = |fdb| Seen { at: Nanos(0), fdb: vec![fdb], ports: vec![], tunnels: vec![] };
+    assert_eq!(looks(vec![seen(None), seen(to), seen(None)]).unwrap().fdb, [to]);
 }

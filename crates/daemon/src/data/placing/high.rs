@@ -155,7 +155,7 @@ impl Placing {
 
     /// Places buckets that had frames for the first time: where they are, or where the mode assigns
     /// them by number. A high bucket that is quiet has no place.
-    pub(super) fn seat(&mut self) {
+    pub(super) fn place_new_buckets(&mut self) {
         let is_used = |bucket: &u16| !(is_high(*bucket) && self.mover.high.is_empty());
         for (bucket, came) in (0..BUCKETS).zip(self.came).filter(|(bucket, _)| is_used(bucket)) {
             let (entry, priority) = (EntryId(bucket.into()), priority_of(bucket));

@@ -7,20 +7,20 @@ use sluice_ports::udp::{HighFlows, LOW_BUCKETS};
 
 use super::Placing;
 use super::high::Progress;
-use crate::clock;
 use crate::data::cpus::core_of;
+use crate::sys::clock;
 
 impl Placing {
     /// Applies the policy if it has changed.
-    pub(super) fn obey(&mut self) {
-        if let Some(order) = self.wanted.other_than(self.stamp) {
+    pub(super) fn apply_policy(&mut self) {
+        if let Some(policy) = self.wanted.changed_since(self.stamp) {
             // A policy with too many matches was refused when it was received.
-            self.wanted_high = HighFlows::new(&order.in_force.high).unwrap_or_default();
+            self.wanted_high = HighFlows::new(&policy.in_force.high).unwrap_or_default();
             // Buckets were gathered for another selection: the kernel may not accept this one.
             self.progress = Progress::Done;
-            self.cpus.exclude(order.in_force.excluded_cpus);
-            self.set_mode(order.mode);
-            self.stamp = order.stamp;
+            self.cpus.exclude(policy.in_force.excluded_cpus);
+            self.set_mode(policy.mode);
+            self.stamp = policy.stamp;
             // The refused moves may not be wanted any more.
             for refused in [&mut self.refused, &mut self.refused_high] {
                 *refused = refused.take().map(|(why, _)| (why, Nanos::ZERO));
@@ -43,8 +43,8 @@ impl Placing {
     /// Forgets all decisions. If a mode reserves a worker for flows of high priority, it is the
     /// first one that may do the work.
     pub(super) fn decide_anew(&mut self) {
-        let is_told = self.mode == Mode::Predetermined && !self.mover.high.is_empty();
-        let reserved = is_told.then(|| core_of(self.cpus.first_free()));
+        let reserves = self.mode == Mode::Predetermined && !self.mover.high.is_empty();
+        let reserved = reserves.then(|| core_of(self.cpus.first_free()));
         let config = super::high::config(self.mode, reserved);
         // This cannot fail: the same call succeeded at the start.
         if let Ok(placement) = Placement::new(config, &self.cpus.cores()) {
@@ -57,8 +57,8 @@ impl Placing {
     pub(super) fn look_at_cpus(&mut self) {
         let before = self.cpus.first_free();
         self.cpus.look_at(&mut self.placement, clock::now());
-        let is_told = self.mode == Mode::Predetermined && !self.mover.high.is_empty();
-        if is_told && self.cpus.first_free() != before {
+        let reserves = self.mode == Mode::Predetermined && !self.mover.high.is_empty();
+        if reserves && self.cpus.first_free() != before {
             self.decide_anew();
             self.cpus.look_at(&mut self.placement, clock::now());
         }

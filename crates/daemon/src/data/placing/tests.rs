@@ -6,7 +6,7 @@ use sluice_ports::Port as _;
 use sluice_ports::udp::{UdpConfig, UdpPort};
 
 use super::*;
-use crate::data::doors;
+use crate::data::worker_channels;
 
 fn change((bucket, from, to): (u16, u8, u8)) -> Change {
     Change { bucket, from, to }
@@ -27,7 +27,7 @@ fn a_round_is_bounded() {
 }
 
 #[test]
-fn what_is_gathered_for_other_matches_is_asked_for_anew() {
+fn changed_high_matches_recheck_kernel_before_buckets_move() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac([2, 0, 0, 0, 0, 1]), 1500);
     (config.port, config.sharers) = (free, 2);
@@ -37,15 +37,15 @@ fn what_is_gathered_for_other_matches_is_asked_for_anew() {
     };
     let mut ports = [0, 1].map(|_| UdpPort::open(&config).unwrap());
     let parts = ports.iter_mut().map(part).collect();
-    let (askers, _ends) = doors(2).unwrap();
-    let (wanted, cpus) = (Wanted::of("h1", Mode::Adaptive), Cpus::new(&[None; 2], Some(&[])));
+    let (askers, _ends) = worker_channels(2).unwrap();
+    let (wanted, cpus) = (PolicyWatch::of("h1", Mode::Adaptive), Cpus::new(&[None; 2], Some(&[])));
     let placing = Placing::new(wanted.clone(), cpus, parts, &askers, &Shown::default());
     let mut placing = placing.unwrap().unwrap();
     for (version, high) in [(1, "vni=42"), (2, "vni=43")] {
-        let stamp = Stamp { version, ..Stamp::default() };
+        let stamp = PolicyVersion { version, ..PolicyVersion::default() };
         let policy = toml::from_str(&format!("high = [\"{high}\"]")).unwrap();
         wanted.set(Stamped { stamp, policy });
-        placing.obey();
+        placing.apply_policy();
         assert_eq!(placing.progress, Progress::Done, "whether the kernel takes them is not known");
         assert!(placing.gather().unwrap().is_some(), "buckets have to move first");
         assert_eq!(placing.progress, Progress::Gathers);

@@ -3,16 +3,16 @@
 use std::io;
 
 use sluice_base::{Batch, InputId, Nanos, PortId};
-use sluice_ports::{FrameBuf, Pool, Port, Room};
+use sluice_ports::{FrameBuf, Pool, Port, TxBackoff};
 use sluice_switch::{AttachError, Command, PortState, Switch};
 
 use super::{Attached, BATCH, TAP_BATCH, Worker};
-use crate::data::ports::{Come, Coming, no_place};
-use crate::log::say;
+use crate::data::ports::{AddResult, PendingPort, no_place};
+use crate::sys::log::say;
 
 impl Worker {
     /// Watches a port that the switch knows by `id`, and serves it from now on.
-    pub(super) fn take_up(
+    pub(super) fn adopt(
         &mut self,
         name: String,
         port: Box<dyn Port>,
@@ -49,7 +49,7 @@ impl Worker {
         self.positions.resize(self.positions.len().max(id.index() + 1), None);
         self.positions[id.index()] = Some(self.ports.len());
         let (is_memory, queues, tells_apart) =
-            (port.is_memory(), port.queues(), port.tells_apart());
+            (port.is_memory(), port.queues(), port.separates_priorities());
         self.ports.push(Attached {
             name,
             port,
@@ -59,19 +59,19 @@ impl Worker {
             batch,
             is_memory,
             readable: true,
-            told: true,
-            room: Room::default(),
+            has_events: true,
+            room: TxBackoff::default(),
             watched: false,
             gone: None,
             tells_apart,
             has_carrier: true,
             held: false,
-            moved: self.homes.moved(id),
+            moved: self.migration.moved(id),
         });
     }
 
     /// Adds a port.
-    pub(super) fn add(&mut self, now: Nanos, coming: Box<Coming>) -> Come {
+    pub(super) fn add(&mut self, now: Nanos, coming: Box<PendingPort>) -> AddResult {
         let switch = self.host.switch_mut();
         let id = match switch.attach(now, &coming.config) {
             Ok(id) => id,
@@ -80,8 +80,8 @@ impl Worker {
         };
         // The new port may have taken the place, and number, of one whose device went away.
         self.forget(id);
-        let Coming { name, port, bound, .. } = *coming;
-        if let Err(error) = self.take_up(name, port, id) {
+        let PendingPort { name, port, bound, .. } = *coming;
+        if let Err(error) = self.adopt(name, port, id) {
             self.detach(now, id);
             return Err((None, format!("cannot watch its device: {error}")));
         }

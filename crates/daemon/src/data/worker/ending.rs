@@ -14,11 +14,11 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 
 use sluice_base::{Mac, Nanos, PortId, VnetId};
-use sluice_ports::{Handed, Port, Room};
+use sluice_ports::{Port, PortHandover, TxBackoff};
 use sluice_switch::Destination;
 
 use super::Worker;
-use crate::log::say;
+use crate::sys::log::say;
 
 /// Longest time for held frames to leave when the host is stopped.
 const DRAIN_MAX: Nanos = Nanos::from_millis(1000);
@@ -62,7 +62,7 @@ pub(in crate::data) type Known = (VnetId, Mac, Destination);
 #[derive(Debug, Default)]
 pub(in crate::data) struct Frozen {
     pub(in crate::data) left: Left,
-    pub(in crate::data) ports: Vec<(PortId, Handed)>,
+    pub(in crate::data) ports: Vec<(PortId, PortHandover)>,
     pub(in crate::data) known: Vec<Known>,
 }
 
@@ -98,7 +98,7 @@ impl Worker {
         let in_drivers: u64 = self.ports.iter().map(|attached| pending(&*attached.port)).sum();
         Left {
             resident: self.host.switch().audit().total(|row| row.frames.resident),
-            pending: in_drivers + self.crossings.arriving(),
+            pending: in_drivers + self.handoffs.arriving(),
         }
     }
 
@@ -113,7 +113,7 @@ impl Worker {
     pub(super) fn has_drained(&mut self, now: Nanos, worked: bool) -> Option<Left> {
         let until = self.ending.until.filter(|_| !worked)?;
         let left = self.left();
-        let done = now >= until || (left == Left::default() && self.crossings.drained());
+        let done = now >= until || (left == Left::default() && self.handoffs.drained());
         done.then_some(left)
     }
 
@@ -126,7 +126,7 @@ impl Worker {
     pub(in crate::data) fn open(&mut self, ports: &mut Vec<super::Opened>) -> io::Result<()> {
         ports.reverse();
         while let Some((id, name, port)) = ports.pop() {
-            self.take_up(name, port, id)?;
+            self.adopt(name, port, id)?;
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Worker {
                 self.answer(now);
             } else {
                 self.collect(FROZEN_SLEEP)?;
-                now = crate::clock::now();
+                now = crate::sys::clock::now();
             }
         }
         Ok(())
@@ -170,9 +170,9 @@ impl Worker {
             YieldStep::Thaw => {
                 (self.ending.stopped, self.ending.frozen) = (false, false);
                 for attached in &mut self.ports {
-                    attached.port.go_on_reading();
+                    attached.port.resume_reading();
                     attached.readable = attached.gone.is_none();
-                    attached.room = Room::default();
+                    attached.room = TxBackoff::default();
                     attached.tell();
                 }
             }

@@ -8,7 +8,7 @@ use sluice_ports::FrameBuf;
 use sluice_switch::IsolatedState;
 
 use super::Attached;
-use crate::log::say;
+use crate::sys::log::say;
 
 /// State that was logged last.
 #[derive(Debug, Default)]

@@ -78,7 +78,7 @@ mod tests {
     const MOST: Nanos = Nanos::from_micros(50);
 
     #[test]
-    fn who_is_woken_soon_looks_on_longer_and_who_sleeps_long_soon_does_not() {
+    fn polling_time_grows_after_short_sleeps_shrinks_otherwise() {
         let mut spin = Spin::new(MOST);
         spin.worked(Nanos(1_000));
         assert!(!spin.goes_on(Nanos(1_000)), "nothing is known of it yet");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn where_work_comes_all_the_time_a_pause_is_waited_for() {
+    fn polling_time_fourfold_under_continuous_work() {
         let mut spin = Spin::new(MOST);
         for _ in 0..8 {
             spin.slept(Nanos::from_micros(20));

@@ -10,16 +10,16 @@ use sluice_host::inspect::Source;
 use sluice_host::rig;
 use sluice_ports::PoolConfig;
 use sluice_ports::memory::{self, MemoryConfig, Probe};
-use sluice_switch::{Destination, LaneKind, RateLimit, SpareConfig, SwitchConfig};
+use sluice_switch::{Destination, QueueGroupKind, RateLimit, SpareConfig, SwitchConfig};
 use sluice_testkit::bound::at_most;
 
 use super::*;
-use crate::channel::{Cause, Order, Pipe, Told, Way};
-use crate::data::Asker;
+use crate::data::WorkerHandle;
 use crate::data::snapshot::Body;
+use crate::ipc::channel::{Cause, Command, Event, Pipe};
 
 mod guests;
-mod homes;
+mod migration;
 mod planned;
 mod queues;
 mod several;
@@ -44,7 +44,7 @@ struct Ended {
 
 struct Running {
     probes: Vec<Probe>,
-    asker: Asker,
+    asker: WorkerHandle,
     thread: JoinHandle<Ended>,
 }
 
@@ -90,8 +90,8 @@ fn run(
     ports: Vec<Opened>,
     probes: Vec<Probe>,
 ) -> Running {
-    let bays = ports.len() + config.spare.as_ref().map_or(0, |spare| spare.ports.into());
-    let slots = u32::try_from(host.switch().capacity() + bays * BATCH).unwrap();
+    let places = ports.len() + config.spare.as_ref().map_or(0, |spare| spare.ports.into());
+    let slots = u32::try_from(host.switch().capacity() + places * BATCH).unwrap();
     let pool = Pool::new(PoolConfig::for_mtu(slots, 1500)).unwrap().with_large(8).unwrap();
     let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::from_micros(50) };
     run_worker(probes, |poller, receiver| {
@@ -100,10 +100,13 @@ fn run(
 }
 
 /// Runs the worker that `make` makes.
-fn run_worker(probes: Vec<Probe>, make: impl FnOnce(Poller, Receiver<Ask>) -> Worker) -> Running {
+fn run_worker(
+    probes: Vec<Probe>,
+    make: impl FnOnce(Poller, Receiver<WorkerRequest>) -> Worker,
+) -> Running {
     let poller = Poller::new().unwrap();
-    let (asks, receiver): (_, Receiver<Ask>) = sync_channel(4);
-    let asker = Asker { asks, waker: poller.waker() };
+    let (asks, receiver): (_, Receiver<WorkerRequest>) = sync_channel(4);
+    let asker = WorkerHandle { asks, waker: poller.waker() };
     let mut worker = make(poller, receiver);
     let thread = std::thread::spawn(move || {
         let left = worker.run().unwrap();
@@ -136,7 +139,7 @@ fn receive(probes: &[Probe], port: usize) -> Vec<u8> {
 impl Running {
     fn ask(&self, question: Question) -> Body {
         let (reply, answer) = sync_channel(1);
-        self.asker.ask(Ask::Show(question, reply));
+        self.asker.ask(WorkerRequest::Show(question, reply));
         answer.recv_timeout(PATIENCE).expect("the worker answers").body
     }
 
@@ -150,7 +153,7 @@ impl Running {
     }
 
     fn end(self) -> Ended {
-        self.asker.ask(Ask::Drain);
+        self.asker.ask(WorkerRequest::Drain);
         self.thread.join().unwrap()
     }
 }
@@ -165,33 +168,33 @@ struct Control(Pipe);
 impl Control {
     fn attach(running: &Running) -> Self {
         let (near, far) = UnixStream::pair().unwrap();
-        running.asker.ask(Ask::Attach(far));
+        running.asker.ask(WorkerRequest::Attach(far));
         Self(Pipe::new(near).unwrap())
     }
 
     /// Waits for an event for which `wanted` returns a value.
-    fn told<T>(&mut self, mut wanted: impl FnMut(&Told<'_>) -> Option<T>) -> T {
+    fn event<T>(&mut self, mut wanted: impl FnMut(&Event<'_>) -> Option<T>) -> T {
         let until = Instant::now() + PATIENCE;
         loop {
             self.0.fill().unwrap();
             let mut found = None;
             self.0
                 .take(|bytes| {
-                    let Some((told, size)) = Told::read(bytes)? else { return Ok(None) };
-                    found = found.take().or_else(|| wanted(&told));
+                    let Some((event, size)) = Event::read(bytes)? else { return Ok(None) };
+                    found = found.take().or_else(|| wanted(&event));
                     Ok(Some(size))
                 })
                 .unwrap();
             if let Some(found) = found {
                 return found;
             }
-            assert!(Instant::now() < until, "control is told");
+            assert!(Instant::now() < until, "the event arrives");
             std::thread::sleep(Duration::from_micros(100));
         }
     }
 
-    fn order(&mut self, order: &Order<'_>) {
-        order.write(self.0.out());
+    fn command(&mut self, command: &Command<'_>) {
+        command.write(self.0.out());
         self.0.flush().unwrap();
     }
 }
@@ -199,7 +202,7 @@ impl Control {
 #[test]
 fn port_without_carrier_takes_nothing() {
     let running = start(&containers(2, 64), 64);
-    let carrier = |is| running.asker.ask(Ask::Device(Device::Carrier(PortId(1), is)));
+    let carrier = |is| running.asker.ask(WorkerRequest::Device(Device::Carrier(PortId(1), is)));
     carrier(false);
     // The answer shows that the worker has handled the event.
     running.ask(Question::Ports);
@@ -218,24 +221,28 @@ fn port_without_carrier_takes_nothing() {
 }
 
 #[test]
-fn control_is_told_what_is_not_known_and_what_it_orders_is_done() {
+fn worker_reports_fdb_miss_and_executes_control_commands() {
     let vnet = VnetId(0);
     let running = start_knowing(&containers(3, 64), 256, 1);
     let mut control = Control::attach(&running);
     assert!(running.probes[0].send(&frame(0, 1, 7)));
-    let (from, head) = control.told(|told| match told {
-        Told::Punt { cause: Cause::Miss, from, head, .. } => Some((*from, head.to_vec())),
+    let (from, head) = control.event(|event| match event {
+        Event::Punt { cause: Cause::Miss, from, head, .. } => Some((*from, head.to_vec())),
         _ => None,
     });
-    assert_eq!((from, &head[..]), (Way::Port(PortId(0)), &frame(0, 1, 7)[..]));
-    control.order(&Order::Install { vnet, mac: mac(1), to: Way::Port(PortId(1)) });
+    assert_eq!((from, &head[..]), (Destination::Port(PortId(0)), &frame(0, 1, 7)[..]));
+    control.command(&Command::Install { vnet, mac: mac(1), to: Destination::Port(PortId(1)) });
     assert_eq!(number(&running.receive(1)), 7, "the frame that waited");
-    control.order(&Order::Send { vnet, to: Way::Port(PortId(2)), frame: &frame(0, 2, 8) });
+    control.command(&Command::Send {
+        vnet,
+        to: Destination::Port(PortId(2)),
+        frame: &frame(0, 2, 8),
+    });
     assert_eq!(number(&running.receive(2)), 8, "a frame of control's own");
-    let used = |told: &Told<'_>| matches!(told, Told::Used { mac: at, .. } if *at == mac(1));
+    let used = |event: &Event<'_>| matches!(event, Event::Used { mac: at, .. } if *at == mac(1));
     assert!(running.probes[0].send(&frame(0, 1, 9)));
     assert_eq!(number(&running.receive(1)), 9);
-    control.told(|told| used(told).then_some(()));
+    control.event(|event| used(event).then_some(()));
 
     // The next connection receives the current table, and frames do not wait for it.
     drop(control);
@@ -243,27 +250,27 @@ fn control_is_told_what_is_not_known_and_what_it_orders_is_done() {
         assert!(running.probes[0].send(&frame(0, 1, count)));
         assert_eq!(number(&running.receive(1)), count);
     }
-    let found = Control::attach(&running).told(|told| match told {
-        Told::Found { mac, to, .. } => Some((*mac, *to)),
+    let found = Control::attach(&running).event(|event| match event {
+        Event::Found { mac, to, .. } => Some((*mac, *to)),
         _ => None,
     });
-    assert_eq!(found, (mac(1), Way::Port(PortId(1))));
+    assert_eq!(found, (mac(1), Destination::Port(PortId(1))));
     assert_eq!(running.drain().0, Left::default());
 }
 
 /// Makes a port to add, and the probe at its other end.
-fn coming(config: &SwitchConfig, ring_frames: usize) -> (Box<Coming>, Probe) {
+fn coming(config: &SwitchConfig, ring_frames: usize) -> (Box<PendingPort>, Probe) {
     let memory = MemoryConfig { ring_frames, ..MemoryConfig::default() };
     let (port, probe) = memory::port(&memory).unwrap();
     let name = "comes".to_owned();
     let config = config.ports[0].clone();
-    (Box::new(Coming { name, port: Box::new(port), config, bound: None }), probe)
+    (Box::new(PendingPort { name, port: Box::new(port), config, bound: None }), probe)
 }
 
 impl Running {
-    fn add(&self, coming: Box<Coming>) -> Come {
+    fn add(&self, coming: Box<PendingPort>) -> AddResult {
         let (reply, answer) = sync_channel(1);
-        self.asker.ask(Ask::Add(coming, reply));
+        self.asker.ask(WorkerRequest::Add(coming, reply));
         answer.recv_timeout(PATIENCE).expect("the worker answers")
     }
 
@@ -286,13 +293,13 @@ impl Running {
 
     fn delete(&self, id: PortId) -> u64 {
         let (reply, answer) = sync_channel(1);
-        self.asker.ask(Ask::Del(id, reply));
+        self.asker.ask(WorkerRequest::Del(id, reply));
         answer.recv_timeout(PATIENCE).expect("the worker answers")
     }
 }
 
 #[test]
-fn ports_come_and_go_and_the_others_notice_nothing() {
+fn port_add_and_delete_keeps_other_ports_forwarding() {
     let vnet = VnetId(0);
     let mut config = containers(2, 64);
     config.spare = Some(SpareConfig { ports: 3, like: config.ports[0].clone() });
@@ -304,7 +311,7 @@ fn ports_come_and_go_and_the_others_notice_nothing() {
     assert!(matches!(running.add(no_place), Err((None, error)) if error.contains("spare_ports")));
     for (at, (id, probe)) in [first, second, third].into_iter().enumerate() {
         assert_eq!(id, PortId::from_index(2 + at));
-        control.order(&Order::Install { vnet, mac: mac(probe), to: Way::Port(id) });
+        control.command(&Command::Install { vnet, mac: mac(probe), to: Destination::Port(id) });
     }
     let mut count = 0;
     let mut pass = |running: &Running, from: usize, to: usize| {
@@ -332,7 +339,7 @@ fn ports_come_and_go_and_the_others_notice_nothing() {
     // Its place is reused again and again, whatever frames the last port left there.
     for _ in 0..20 {
         let (id, probe) = running.come(&config);
-        control.order(&Order::Install { vnet, mac: mac(probe), to: Way::Port(id) });
+        control.command(&Command::Install { vnet, mac: mac(probe), to: Destination::Port(id) });
         pass(&running, 1, probe);
         for number in 0..300 {
             _ = running.probes[0].send(&frame(0, probe, number));
@@ -363,7 +370,11 @@ fn control_may_send_for_ever() {
     let running = start_knowing(&config, 256, 1);
     let mut control = Control::attach(&running);
     for count in 0..5_000 {
-        control.order(&Order::Send { vnet, to: Way::Port(PortId(1)), frame: &frame(0, 1, count) });
+        control.command(&Command::Send {
+            vnet,
+            to: Destination::Port(PortId(1)),
+            frame: &frame(0, 1, count),
+        });
         assert_eq!(number(&running.receive(1)), count);
     }
     assert_eq!(running.drain().0, Left::default());
@@ -398,7 +409,7 @@ fn frames_pass_in_order_and_nothing_is_left() {
 }
 
 #[test]
-fn a_receiver_that_sleeps_holds_its_sender_and_nobody_else() {
+fn blocked_receiver_holds_own_sender_without_drops() {
     let running = start(&containers(3, 8), 16);
     let (mut sent, until) = (0, Instant::now() + Duration::from_millis(200));
     while Instant::now() < until {
@@ -407,7 +418,7 @@ fn a_receiver_that_sleeps_holds_its_sender_and_nobody_else() {
     // The receiver's ring, the input's limit and its share of the pool, the sender's ring.
     assert!((16 + 8 + 16..150).contains(&sent), "{sent} were taken");
     let Body::Queues(queues) = running.ask(Question::Queues) else { panic!("queues") };
-    let (from, to) = (Source::Port(PortId(0)), LaneKind::Port(PortId(1)));
+    let (from, to) = (Source::Port(PortId(0)), QueueGroupKind::Port(PortId(1)));
     assert!(queues.iter().all(|queue| queue.source == from && queue.to == to), "{queues:?}");
     assert!(queues.iter().map(|queue| queue.held.frames).sum::<u64>() >= 8, "{queues:?}");
 
@@ -425,7 +436,7 @@ fn a_receiver_that_sleeps_holds_its_sender_and_nobody_else() {
 }
 
 #[test]
-fn a_worker_that_holds_frames_back_does_not_spin() {
+fn worker_with_held_frames_sleeps_between_retries() {
     let running = start(&containers(2, 8), 16);
     while running.probes[0].send(&frame(0, 1, 0)) {
         std::thread::sleep(Duration::from_micros(200));
@@ -439,7 +450,7 @@ fn a_worker_that_holds_frames_back_does_not_spin() {
 }
 
 #[test]
-fn a_rate_is_kept_without_anybody_waking_the_worker() {
+fn rate_limited_port_paced_by_worker_timer_alone() {
     let mut config = containers(2, 64);
     let rate = BitRate::from_mbps(8);
     let catch_up = Nanos::from_micros(500);
@@ -475,14 +486,14 @@ fn a_broadcast_reaches_everybody_at_once() {
 }
 
 #[test]
-fn draining_sends_what_is_held_and_reads_nothing_more() {
+fn drain_delivers_held_frames_and_stops_reading() {
     let running = start(&containers(2, 64), 16);
     for count in 0..40 {
         while !running.probes[0].send(&frame(0, 1, count)) {
             std::thread::sleep(Duration::from_micros(50));
         }
     }
-    running.asker.ask(Ask::Drain);
+    running.asker.ask(WorkerRequest::Drain);
     // After this answer the worker drains.
     running.ask(Question::Queues);
     assert!(running.probes[0].send(&frame(0, 1, 99)));

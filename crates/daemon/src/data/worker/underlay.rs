@@ -8,11 +8,11 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 
 use sluice_base::{Mac, Nanos, PortId};
-use sluice_ports::{Amount, FrameBuf, Port, Room};
+use sluice_ports::{Amount, FrameBuf, Port, TxBackoff};
 use sluice_switch::{Command, Counter, Switch};
 
 use super::Worker;
-use crate::log::say;
+use crate::sys::log::say;
 
 /// Events of the device of an underlay.
 pub(in crate::data) enum Device {
@@ -77,7 +77,7 @@ impl Worker {
     /// Binds a socket anew that was bound to a device of the same name.
     fn take_from_device(&mut self, index: usize) {
         let attached = &mut self.ports[index];
-        if let Err(error) = attached.port.device_is() {
+        if let Err(error) = attached.port.rebind_device() {
             say!("port {}: it cannot take datagrams from its device: {error}", attached.name);
         }
     }
@@ -109,8 +109,8 @@ impl Worker {
         }
         let attached = &mut self.ports[index];
         attached.port = port;
-        (attached.readable, attached.told) = (true, true);
-        (attached.room, attached.watched) = (Room::default(), false);
+        (attached.readable, attached.has_events) = (true, true);
+        (attached.room, attached.watched) = (TxBackoff::default(), false);
         attached.gone = None;
         say!("port {}: its device is back", attached.name);
     }

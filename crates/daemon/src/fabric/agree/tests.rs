@@ -6,7 +6,7 @@ use crate::fabric::tests::plan;
 const NOW: u64 = 1_700_000_000_000;
 
 /// Returns the differences that h1 finds at h2, after `change` of h2's plan.
-fn found(change: impl FnOnce(&mut FabricPlan), clock_ms: u64) -> Vec<(Matter, String)> {
+fn found(change: impl FnOnce(&mut FabricPlan), clock_ms: u64) -> Vec<(Setting, String)> {
     let [h1, mut h2] = [1, 2].map(|own| plan(Path::new("/nonexistent"), own, 2, 7474));
     change(&mut h2);
     let theirs = page_of(&h2, &h2.hosts[0], 0, clock_ms);
@@ -14,7 +14,7 @@ fn found(change: impl FnOnce(&mut FabricPlan), clock_ms: u64) -> Vec<(Matter, St
     all.iter().map(|one| (one.what, one.to_string())).collect()
 }
 
-fn only(change: impl FnOnce(&mut FabricPlan)) -> (Matter, String) {
+fn only(change: impl FnOnce(&mut FabricPlan)) -> (Setting, String) {
     let mut all = found(change, NOW);
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0)
@@ -35,31 +35,31 @@ fn each_matter_is_named_with_both_sides() {
         h2.vnets[0].0 = vni;
         h2.hosts[0].vnets = vec![vni];
     });
-    assert_eq!((what, &*words), (Matter::Vni, "vni of blue is 42 here and 43 there"));
+    assert_eq!((what, &*words), (Setting::Vni, "vni of blue is 42 here and 43 there"));
     let (what, words) = only(|h2| h2.mtus[0] = 1400);
-    assert_eq!((what, &*words), (Matter::Mtu, "mtu of blue is 1450 here and 1400 there"));
+    assert_eq!((what, &*words), (Setting::Mtu, "mtu of blue is 1450 here and 1400 there"));
     let (what, words) = only(|h2| h2.policy = "LL".to_owned());
-    assert_eq!((what, &*words), (Matter::Policy, "policy is ZL here and LL there"));
+    assert_eq!((what, &*words), (Setting::Policy, "policy is ZL here and LL there"));
     let (what, words) = only(|h2| h2.vtep = "127.0.9.99".parse().unwrap());
-    assert_eq!((what, &*words), (Matter::Vtep, "vtep is 127.0.9.2 here and 127.0.9.99 there"));
+    assert_eq!((what, &*words), (Setting::Vtep, "vtep is 127.0.9.2 here and 127.0.9.99 there"));
     let (what, _) = only(|h2| h2.hosts[0].vnets.clear());
-    assert_eq!(what, Matter::Network);
+    assert_eq!(what, Setting::Network);
     let (what, words) = only(|h2| {
         let more = Vni::new(99).unwrap();
         h2.vnets.push((more, "red".to_owned()));
         h2.mtus.push(1450);
         h2.hosts[0].vnets.push(more);
     });
-    assert!(what == Matter::Network && words.contains("red"), "{words}");
+    assert!(what == Setting::Network && words.contains("red"), "{words}");
 }
 
 #[test]
-fn clock_is_told_from_the_travel_of_the_answer() {
+fn clock_difference_derived_from_answer_travel_time() {
     let late = found(|_| {}, NOW - 90_500);
     assert_eq!(late.len(), 1);
     assert!(late[0].1.ends_with("90.5 s behind there"), "{late:?}");
     let early = found(|_| {}, NOW + CLOCK_MS_MAX + 1);
-    assert!(early[0].0 == Matter::Clock && early[0].1.contains("ahead"), "{early:?}");
+    assert!(early[0].0 == Setting::Clock && early[0].1.contains("ahead"), "{early:?}");
 }
 
 #[test]

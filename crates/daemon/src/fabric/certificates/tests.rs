@@ -5,12 +5,12 @@ use crate::fabric::identity::Identity;
 use crate::fabric::tests::Folder;
 use crate::fabric::wall;
 
-fn wanted<'a>(folder: &'a Path, hosts: &'a [String]) -> Wanted<'a> {
-    Wanted { folder, hosts, days: 365, replace: false }
+fn wanted<'a>(folder: &'a Path, hosts: &'a [String]) -> CertificateRequest<'a> {
+    CertificateRequest { folder, hosts, days: 365, replace: false }
 }
 
 #[test]
-fn an_authority_is_made_once_and_hosts_are_added_to_it() {
+fn certificate_authority_made_once_reused_for_later_hosts() {
     let folder = Folder::new("cert-twice");
     let first = ["h1".to_owned()];
     let later = ["h2".to_owned(), "rack-3.h7".to_owned()];
@@ -41,13 +41,13 @@ fn what_is_there_is_replaced_only_on_request() {
     let error = make(&wanted(&folder, &hosts)).unwrap_err().to_string();
     assert!(error.ends_with("has a certificate; `--replace` makes a new one"), "{error}");
     assert_eq!(fs::read(folder.join("h1").join(CERTIFICATE)).unwrap(), before);
-    make(&Wanted { replace: true, ..wanted(&folder, &hosts) }).unwrap();
+    make(&CertificateRequest { replace: true, ..wanted(&folder, &hosts) }).unwrap();
     assert_ne!(fs::read(folder.join("h1").join(CERTIFICATE)).unwrap(), before);
     Identity::load(&folder.join("h1"), "h1", &wall()).unwrap();
 }
 
 #[test]
-fn a_name_that_no_certificate_can_carry_is_refused_before_anything_is_made() {
+fn certificate_invalid_host_name_refused_before_any_file() {
     let folder = Folder::new("cert-name");
     for name in ["", "a b", "ä", "h1/../h2"] {
         let error = make(&wanted(&folder, &[name.to_owned()])).unwrap_err().to_string();

@@ -6,8 +6,8 @@ use sluice_control::plane::Config;
 
 use super::super::tests::{Folder, plan};
 use super::*;
-use crate::channel::Senders;
 use crate::config::{Placed, Why, Workers};
+use crate::ipc::channel::Senders;
 
 /// Plays a data process, and returns its connections, worker by worker.
 fn attached(folder: &Path, workers: u16) -> (Data, Vec<UnixStream>) {
@@ -22,7 +22,7 @@ fn attached(folder: &Path, workers: u16) -> (Data, Vec<UnixStream>) {
             let hello = protocol::Hello { pid: 1, fingerprint: text(), version: text() };
             protocol::write(&stream, &hello).unwrap();
             let mut all = Vec::new();
-            Told::All.write(&mut all);
+            Event::All.write(&mut all);
             stream.write_all(&all).unwrap();
             stream
         };
@@ -33,16 +33,16 @@ fn attached(folder: &Path, workers: u16) -> (Data, Vec<UnixStream>) {
 }
 
 /// Returns the commands that a worker received, as text.
-fn orders(stream: &mut UnixStream) -> Vec<String> {
+fn commands(stream: &mut UnixStream) -> Vec<String> {
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     let (mut at, mut all) = (0, Vec::new());
-    while let Some((order, size)) = Order::read(&bytes[at..]).unwrap() {
-        all.push(match order {
-            Order::Install { .. } => "install".to_owned(),
-            Order::Remove { .. } => "remove".to_owned(),
-            Order::Send { frame, .. } => String::from_utf8(frame.to_vec()).unwrap(),
-            Order::Hold { held, stuck, .. } => format!("hold {} {}", held.0, stuck.0),
+    while let Some((command, size)) = Command::read(&bytes[at..]).unwrap() {
+        all.push(match command {
+            Command::Install { .. } => "install".to_owned(),
+            Command::Remove { .. } => "remove".to_owned(),
+            Command::Send { frame, .. } => String::from_utf8(frame.to_vec()).unwrap(),
+            Command::Hold { held, stuck, .. } => format!("hold {} {}", held.0, stuck.0),
             other => panic!("{other:?}"),
         });
         at += size;
@@ -52,7 +52,7 @@ fn orders(stream: &mut UnixStream) -> Vec<String> {
 }
 
 #[test]
-fn every_worker_knows_the_chip_and_a_frame_goes_to_the_one_of_its_port() {
+fn fdb_commands_reach_all_workers_frames_only_owner() {
     let folder = Folder::new("data-workers");
     let mut plan = plan(&folder, 1, 2, 1);
     let placed = |worker| Placed { worker, why: Why::Configured, moves: false };
@@ -61,16 +61,16 @@ fn every_worker_knows_the_chip_and_a_frame_goes_to_the_one_of_its_port() {
         Workers { count: 2, ports: vec![placed(Some(1)), placed(Some(0)), placed(None)] };
     let (mut data, mut streams) = attached(&folder, plan.worker_count());
     let vni = Vni::new(42).unwrap();
-    let (mac, to) = (Mac([2, 0, 0, 0, 0, 1]), plane::Way::Port(PortId(0)));
-    data.order(&plan, &Command::Install { vni, mac, to });
+    let (mac, to) = (Mac([2, 0, 0, 0, 0, 1]), plane::Location::Port(PortId(0)));
+    data.order(&plan, &plane::Command::Install { vni, mac, to });
     for (to, text) in [
-        (plane::Way::Port(PortId(0)), "to port 0"),
-        (plane::Way::Port(PortId(1)), "to port 1"),
-        (plane::Way::Host(HostId(2)), "to a host"),
+        (plane::Location::Port(PortId(0)), "to port 0"),
+        (plane::Location::Port(PortId(1)), "to port 1"),
+        (plane::Location::Host(HostId(2)), "to a host"),
     ] {
-        data.order(&plan, &Command::Send { vni, to, frame: text.as_bytes().into() });
+        data.order(&plan, &plane::Command::Send { vni, to, frame: text.as_bytes().into() });
     }
-    data.order(&plan, &Command::Remove { vni, mac });
+    data.order(&plan, &plane::Command::Remove { vni, mac });
     data.flush();
     assert!(!data.is_full() && !data.has_told_all());
     data.wake();
@@ -78,31 +78,31 @@ fn every_worker_knows_the_chip_and_a_frame_goes_to_the_one_of_its_port() {
     data.read(Nanos::ZERO, &plan, &mut Plane::new(&config, 1, Nanos::ZERO)).unwrap();
     assert!(data.has_told_all());
     drop(data);
-    let told: Vec<_> = streams.iter_mut().map(orders).collect();
-    assert_eq!(told[0], ["install", "to port 1", "to a host", "remove"]);
-    assert_eq!(told[1], ["install", "to port 0", "remove"]);
+    let received: Vec<_> = streams.iter_mut().map(commands).collect();
+    assert_eq!(received[0], ["install", "to port 1", "to a host", "remove"]);
+    assert_eq!(received[1], ["install", "to port 0", "remove"]);
 }
 
 #[test]
-fn hold_goes_to_every_worker_ahead_of_all_that_waits() {
+fn hold_command_overtakes_queued_commands_at_every_worker() {
     let folder = Folder::new("data-holds");
     let mut plan = plan(&folder, 1, 2, 1);
     let placed = Placed { worker: Some(0), why: Why::Configured, moves: false };
     plan.workers = Workers { count: 2, ports: vec![placed] };
     let (mut data, mut streams) = attached(&folder, plan.worker_count());
     let (vni, mac) = (Vni::new(42).unwrap(), Mac([2, 0, 0, 0, 0, 2]));
-    let to = plane::Way::Host(HostId(2));
+    let to = plane::Location::Host(HostId(2));
     while !data.is_full() {
-        data.order(&plan, &Command::Install { vni, mac, to });
+        data.order(&plan, &plane::Command::Install { vni, mac, to });
     }
     let (held, stuck) = (PriorityMask(3), PriorityMask(1));
     assert!(!data.is_crammed(), "there is room for what does not wait");
-    data.order(&plan, &Command::Hold { vni, mac, host: HostId(2), held, stuck });
+    data.order(&plan, &plane::Command::Hold { vni, mac, host: HostId(2), held, stuck });
     let held = PriorityMask::NONE;
-    data.order(&plan, &Command::Hold { vni, mac, host: HostId(2), held, stuck: held });
+    data.order(&plan, &plane::Command::Hold { vni, mac, host: HostId(2), held, stuck: held });
     let readers: Vec<_> = streams
         .drain(..)
-        .map(|mut stream| std::thread::spawn(move || orders(&mut stream)))
+        .map(|mut stream| std::thread::spawn(move || commands(&mut stream)))
         .collect();
     while data.workers.iter().any(|worker| worker.pipe.has_out()) {
         data.flush();
@@ -113,13 +113,13 @@ fn hold_goes_to_every_worker_ahead_of_all_that_waits() {
     data.read(Nanos::ZERO, &plan, &mut Plane::new(&config, 1, Nanos::ZERO)).unwrap();
     drop(data);
     for reader in readers {
-        let told = reader.join().unwrap();
-        assert_eq!(told[..3], ["hold 3 1", "hold 0 0", "install"]);
+        let received = reader.join().unwrap();
+        assert_eq!(received[..3], ["hold 3 1", "hold 0 0", "install"]);
     }
 }
 
 #[test]
-fn receiver_that_a_worker_tells_of_is_isolated_until_it_says_otherwise() {
+fn reported_receiver_isolated_until_every_worker_clears_it() {
     let folder = Folder::new("data-receivers");
     let mut plan = plan(&folder, 1, 2, 1);
     let placed = Placed { worker: Some(0), why: Why::Configured, moves: false };
@@ -132,7 +132,7 @@ fn receiver_that_a_worker_tells_of_is_isolated_until_it_says_otherwise() {
         let (mut bytes, mut tunnels) = (Vec::new(), Vec::new());
         let senders = Senders::write([TunnelId(0), TunnelId(9)].into_iter(), &mut tunnels);
         let (isolated, held, stuck) = (PriorityMask(held), PriorityMask(held), PriorityMask::NONE);
-        Told::Receiver { port: PortId(0), isolated, held, stuck, senders }.write(&mut bytes);
+        Event::Receiver { port: PortId(0), isolated, held, stuck, senders }.write(&mut bytes);
         streams[worker].write_all(&bytes).unwrap();
         data.wake();
         data.read(Nanos::ZERO, &plan, plane).unwrap();

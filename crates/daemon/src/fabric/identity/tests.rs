@@ -15,7 +15,7 @@ fn problem(folder: &Path, own: &str) -> String {
 }
 
 #[test]
-fn each_thing_that_can_be_wrong_is_named_with_its_folder_and_a_remedy() {
+fn identity_errors_name_folder_cause_and_remedy() {
     let folder = with_two("identity-wrong");
     let h1 = folder.join("h1");
     let other_name = problem(&h1, "h2");

@@ -2,7 +2,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::Path;
 
 use super::*;
-use crate::fabric::certificates::{Wanted, make};
+use crate::fabric::certificates::{CertificateRequest, make};
 use crate::fabric::identity::is_of;
 use crate::fabric::tests::{Folder, Hand, certificates};
 use crate::fabric::wall;
@@ -35,7 +35,7 @@ fn meet(a: &Identity, b: &Identity, b_is: &str) -> (Link, Link, [Option<String>;
 }
 
 #[test]
-fn two_hosts_of_a_fabric_know_each_other_and_carry_bytes() {
+fn link_between_fabric_hosts_authenticates_and_carries_bytes() {
     let folder = Folder::new("link-open");
     certificates(&folder, &["h1", "h2"]);
     let (h1, h2) = (identity(&folder, "h1"), identity(&folder, "h2"));
@@ -66,7 +66,7 @@ fn two_hosts_of_a_fabric_know_each_other_and_carry_bytes() {
 }
 
 #[test]
-fn a_slow_peer_holds_no_more_than_is_promised() {
+fn link_slow_peer_send_buffer_bounded() {
     let folder = Folder::new("link-slow");
     certificates(&folder, &["h1", "h2"]);
     let (mut near, _far, _) = meet(&identity(&folder, "h1"), &identity(&folder, "h2"), "h2");
@@ -80,7 +80,7 @@ fn a_slow_peer_holds_no_more_than_is_promised() {
 }
 
 #[test]
-fn the_wrong_host_another_fabric_and_an_old_certificate_are_refused_by_name() {
+fn link_wrong_host_fabric_or_expired_certificate_refused() {
     let folder = Folder::new("link-refused");
     certificates(&folder, &["h1", "h2"]);
     let other = Folder::new("link-refused-other");
@@ -97,7 +97,7 @@ fn the_wrong_host_another_fabric_and_an_old_certificate_are_refused_by_name() {
     assert_eq!(ends[0].as_deref(), Some("TLS: the certificate is of another fabric"));
 
     let hosts = ["h1".to_owned()];
-    make(&Wanted { folder: &folder, hosts: &hosts, days: -2, replace: true }).unwrap();
+    make(&CertificateRequest { folder: &folder, hosts: &hosts, days: -2, replace: true }).unwrap();
     let (near, far, ends) = meet(&identity(&folder, "h1"), &h2, "h2");
     assert!(far.certificate().is_none());
     let [said, seen] = ends.map(Option::unwrap_or_default);
@@ -107,7 +107,7 @@ fn the_wrong_host_another_fabric_and_an_old_certificate_are_refused_by_name() {
 }
 
 #[test]
-fn expired_certificate_is_refused_where_it_was_believed_before() {
+fn link_resumption_with_expired_certificate_refused() {
     let folder = Folder::new("link-resumed");
     certificates(&folder, &["h1", "h2"]);
     let hand = Hand::now();

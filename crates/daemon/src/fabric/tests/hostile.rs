@@ -77,7 +77,7 @@ fn silent_connections_keep_no_member_out() {
 }
 
 #[test]
-fn a_copy_of_a_host_at_another_address_changes_nothing_for_it() {
+fn duplicate_host_at_other_address_refused_original_unaffected() {
     let folder = Folder::new("copy");
     certificates(&folder, &["h1", "h2", "h3"]);
     let port = free_port();
@@ -99,7 +99,7 @@ fn a_copy_of_a_host_at_another_address_changes_nothing_for_it() {
 }
 
 #[test]
-fn a_host_that_has_lost_its_number_is_told_by_the_others() {
+fn host_with_lost_incarnation_recovers_it_from_members() {
     let folder = Folder::new("lost-number");
     certificates(&folder, &["h1", "h2"]);
     let port = free_port();

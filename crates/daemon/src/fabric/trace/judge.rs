@@ -2,9 +2,9 @@
 //! path at a time.
 //!
 //! ```text
-//!   source:       source ─ port ─ resolve ─ chip ─┬─ output (a port here)
+//!   source:       source ─ port ─ resolve ─ FDB ─┬─ output (a port here)
 //!                                                 └─ tunnel ─ class ──> the next host
-//!   destination:  decap ─ chip ─ output
+//!   destination:  decap ─ FDB ─ output
 //! ```
 //!
 //! Steps after one that ends the frame are not examined.
@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use sluice_api::show::losses_text;
-use sluice_api::trace::{Grade, Looked, PortLook, Step, TunnelLook, Verdict, Way};
+use sluice_api::trace::{Destination, Grade, Looked, PortLook, Step, TunnelLook, Verdict};
 use sluice_base::{HostId, Mac, PortId};
 use sluice_control::directory::State;
 
@@ -63,19 +63,19 @@ fn along(steps: &mut Steps, facts: &Facts, looked: &Looked, port: &LocalPort) ->
         To::Mac(mac) => mac,
         To::Ip(_) => facts.destination.as_ref()?.mac,
     };
-    let (step, way) = chip(facts, looked, target);
+    let (step, destination) = fdb(facts, looked, target);
     go(steps.add(step))?;
-    match way? {
-        Way::Port(at) if at == port.id.0 => {
+    match destination? {
+        Destination::Port(at) if at == port.id.0 => {
             let why = format!("{} is behind port {} as well", target, port.name);
             steps.add(Step::new("output", Verdict::SamePort, why));
             None
         }
-        Way::Port(at) => {
+        Destination::Port(at) => {
             steps.add(output(&target, at, looked));
             None
         }
-        Way::Tunnel(at) => {
+        Destination::Tunnel(at) => {
             let peer = facts.peer.as_ref().filter(|peer| peer.tunnel == at)?;
             go(steps.add(tunnel(peer, looked)))?;
             if let Some(step) = class(looked) {
@@ -203,12 +203,12 @@ fn resolve(facts: &Facts) -> Step {
     Step::new("resolve", Verdict::Resolved, format!("{ip} is {mac} at {}", known.host_name))
 }
 
-/// Judges the forwarding table's entry of an address; returns the next way of the frame.
-fn chip(facts: &Facts, looked: &Looked, target: Mac) -> (Step, Option<Way>) {
-    let in_chip = looked.chip.get(1).copied().flatten();
+/// Judges the entry of an address in the forwarding table (FDB). Returns the frame's destination.
+fn fdb(facts: &Facts, looked: &Looked, target: Mac) -> (Step, Option<Destination>) {
+    let in_fdb = looked.fdb.get(1).copied().flatten();
     let wanted = facts.destination.as_ref().and_then(|known| match known.state {
-        State::Own => Some(Way::Port(known.port.0)),
-        _ => facts.peer.as_ref().map(|peer| Way::Tunnel(peer.tunnel)),
+        State::Own => Some(Destination::Port(known.port.0)),
+        _ => facts.peer.as_ref().map(|peer| Destination::Tunnel(peer.tunnel)),
     });
     let step = |verdict, why| {
         let step = Step::new("chip", verdict, why);
@@ -218,7 +218,7 @@ fn chip(facts: &Facts, looked: &Looked, target: Mac) -> (Step, Option<Way>) {
         }
     };
     let at = facts.destination.as_ref().map_or_else(String::new, place);
-    match (in_chip, wanted) {
+    match (in_fdb, wanted) {
         (Some(there), Some(wanted)) if there == wanted && facts.hold.is_some() => {
             let HeldHere { held, stuck } = facts.hold.unwrap_or_default();
             let (verdict, what, mask) = match stuck.is_empty() {
@@ -227,10 +227,10 @@ fn chip(facts: &Facts, looked: &Looked, target: Mac) -> (Step, Option<Way>) {
             };
             let mask = priorities(mask);
             let why = format!("{at} does not take frames of priority {mask}: they are {what}");
-            (step(verdict, why), in_chip)
+            (step(verdict, why), in_fdb)
         }
         (Some(there), Some(wanted)) if there == wanted => {
-            (step(Verdict::Installed, format!("the chip sends {target} to {at}")), in_chip)
+            (step(Verdict::Installed, format!("the chip sends {target} to {at}")), in_fdb)
         }
         (Some(_), Some(_)) => {
             let why = format!("the chip sends {target} elsewhere than to {at}, where it is");
@@ -238,7 +238,7 @@ fn chip(facts: &Facts, looked: &Looked, target: Mac) -> (Step, Option<Way>) {
         }
         (Some(_), None) => {
             let why = format!("the chip knows {target}, and nobody claims it any more");
-            (step(Verdict::ChipDiffers, why), in_chip)
+            (step(Verdict::ChipDiffers, why), in_fdb)
         }
         (None, Some(_)) => {
             let why = format!("the chip does not know {target}; control installs it: {at}");
@@ -333,12 +333,12 @@ pub(super) fn arrival(facts: &Facts, looked: &Looked, target: Mac) -> Vec<Step> 
         return steps.0;
     }
     let here = facts.destination.as_ref().filter(|known| known.state == State::Own);
-    let in_chip = looked.chip.get(1).copied().flatten();
+    let in_fdb = looked.fdb.get(1).copied().flatten();
     match (here, facts.destination.as_ref()) {
         (Some(known), _) => {
-            let verdict = match in_chip {
+            let verdict = match in_fdb {
                 None => Verdict::WouldInstall,
-                Some(Way::Port(port)) if port == known.port.0 => Verdict::Installed,
+                Some(Destination::Port(port)) if port == known.port.0 => Verdict::Installed,
                 Some(_) => Verdict::ChipDiffers,
             };
             let why = format!("{target} is at {}", place(known));

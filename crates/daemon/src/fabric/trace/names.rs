@@ -29,7 +29,7 @@ const PAGE: usize = 4096;
 
 /// A question about a port, with this host's names.
 #[derive(Clone, Debug)]
-pub(in crate::fabric) enum Wanted {
+pub(in crate::fabric) enum NameQuery {
     /// The sender's MAC of an IP address in a network of this name.
     Ip(String, IpAddr),
     /// Endpoints of a port of this host, in a network of this name.
@@ -69,22 +69,22 @@ pub(in crate::fabric) struct PortAnswer {
 pub(in crate::fabric) fn find(
     plan: &FabricPlan,
     plane: &Plane,
-    wanted: &Wanted,
+    wanted: &NameQuery,
 ) -> Result<Found, String> {
     match wanted {
-        Wanted::Ip(vnet, ip) => {
+        NameQuery::Ip(vnet, ip) => {
             let (_, vni) = plan.vnet_named(vnet)?;
             let macs = plane.vport_of_ip(vni, *ip).map(|vport| vport.claim.key.mac);
             Ok(Found { vni: vni.get(), macs: macs.into_iter().collect(), ..Found::default() })
         }
-        Wanted::Port(vnet, name) => {
+        NameQuery::Port(vnet, name) => {
             let (_, vni) = plan.vnet_named(vnet)?;
             let members = plan.hosts.iter().filter(|host| host.at.is_some());
             let members = members.filter(|host| host.vnets.contains(&vni));
             let others = members.map(|host| (host.host, host.name.clone())).collect();
             Ok(Found { others, ..at_port(plan, plane, vni, name) })
         }
-        Wanted::Asked(host, question) => {
+        NameQuery::Asked(host, question) => {
             let vni = Vni::new(question.vni).ok_or("it is no VNI")?;
             // A host that is not in the network learns nothing about it.
             let is_in = |known: &&crate::config::HostPlan| known.host == *host;
@@ -128,7 +128,7 @@ pub(super) fn serve(
     time: Time,
 ) -> Result<Vec<u8>, Failure> {
     let question = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
-    let found = fabric.named(Wanted::Asked(host, question), span(time.left()));
+    let found = fabric.named(NameQuery::Asked(host, question), span(time.left()));
     let found = found.map_err(|_| Failure::Refused)?;
     let macs = found.macs.iter().map(Mac::to_string).collect();
     serde_json::to_vec(&PortAnswer { here: found.is_here, macs }).map_err(|_| Failure::Refused)
@@ -144,7 +144,7 @@ pub(super) fn resolved(
     match Name::read(&question.from) {
         Name::Mac => {}
         Name::Ip(ip) => {
-            let wanted = Wanted::Ip(question.vnet.clone(), ip);
+            let wanted = NameQuery::Ip(question.vnet.clone(), ip);
             match fabric.named(wanted, span(time.left()))?.macs.first() {
                 Some(mac) => plain.from = mac.to_string(),
                 None => return Ok(Err(format!("nobody is known to have {ip}"))),
@@ -192,7 +192,7 @@ fn at(
     port: &str,
     time: Time,
 ) -> Result<(String, bool), String> {
-    let wanted = Wanted::Port(vnet.to_owned(), port.to_owned());
+    let wanted = NameQuery::Port(vnet.to_owned(), port.to_owned());
     let found = fabric.named(wanted, span(time.left()))?;
     let is_own = host.is_none_or(|host| host == fabric.name());
     if is_own && found.is_here {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use sluice_api::fabric::{Answer, Question};
 
 use super::*;
-use crate::fabric::certificates::{Wanted, make};
+use crate::fabric::certificates::{CertificateRequest, make};
 use crate::fabric::tests::{
     Folder, Hand, certificates, connected, free_port, member, plan, start_at, wait_for,
 };
@@ -21,12 +21,12 @@ fn row(fabric: &Fabric, kind: CertificateKind) -> CertificateRow {
 }
 
 fn renew(folder: &Path, host: &str, days: i32) {
-    make(&Wanted { folder, hosts: &[host.to_owned()], days, replace: true }).unwrap();
+    make(&CertificateRequest { folder, hosts: &[host.to_owned()], days, replace: true }).unwrap();
 }
 
 /// A certificate of 30 days, day by day.
 #[test]
-fn days_left_follow_the_clock_and_the_end_is_told_of_thirty_days_before() {
+fn certificate_days_left_follow_clock_and_flag_ending() {
     let folder = Folder::new("trust-days");
     renew(&folder, "h1", 30);
     let hand = Hand::now();
@@ -61,7 +61,7 @@ impl rustls::time_provider::TimeProvider for Never {
 }
 
 #[test]
-fn host_with_an_expired_certificate_runs_alone_until_there_is_another_one() {
+fn host_with_expired_certificate_isolated_until_renewal() {
     let folder = Folder::new("trust-expired");
     certificates(&folder, &["h1", "h2"]);
     let (port, hand) = (free_port(), Hand::now());
@@ -96,7 +96,7 @@ fn host_with_an_expired_certificate_runs_alone_until_there_is_another_one() {
 }
 
 #[test]
-fn unusable_file_is_refused_with_its_reason_and_the_old_certificate_stays() {
+fn unusable_certificate_file_refused_old_one_kept() {
     let folder = Folder::new("trust-broken");
     certificates(&folder, &["h1", "h2"]);
     let (port, hand) = (free_port(), Hand::now());
@@ -141,7 +141,7 @@ fn authorities_follow_each_other_in_one_file() {
 }
 
 #[test]
-fn files_are_taken_when_they_are_the_same_at_two_looks() {
+fn certificate_files_loaded_after_two_equal_looks() {
     let stamp = |key: u64, certificate: u64| {
         [None, Some((1, certificate, 0, 0, 0)), Some((1, key, 0, 0, 0))]
     };
@@ -163,7 +163,7 @@ fn files_are_taken_when_they_are_the_same_at_two_looks() {
 }
 
 #[test]
-fn warnings_come_at_first_once_a_day_and_after_the_clock_was_set_back() {
+fn certificate_warning_repeats_daily_and_after_clock_reset() {
     let mut daily = Daily::default();
     let due = [(0, true), (1, false), (DAY - 1, false), (DAY, true), (DAY + 5, false), (7, true)];
     for (now, is_due) in due {

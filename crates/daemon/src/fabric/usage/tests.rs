@@ -39,7 +39,7 @@ fn look(index: u16, name: &str, frames: u64) -> PortLook {
 
 fn looked() -> Looked {
     let ports = vec![look(1, "underlay", 900), look(4, "web", 7)];
-    Looked { at_ns: 5_000, chip: Vec::new(), ports, tunnels: Vec::new() }
+    Looked { at_ns: 5_000, fdb: Vec::new(), ports, tunnels: Vec::new() }
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn usage_is_that_of_its_own_port() {
 
 /// Another port may have the number of a deleted port by now.
 #[test]
-fn usage_of_a_port_that_went_is_not_anothers() {
+fn vport_usage_of_reused_port_number_unknown() {
     for (port, name) in [(4, "db"), (9, "web"), (1, "web")] {
         let mut usage = VportUsage { port, ..VportUsage::default() };
         take(&mut usage, name, looked());

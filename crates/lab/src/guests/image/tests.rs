@@ -23,7 +23,7 @@ fn read(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn an_archive_has_folders_before_their_files_and_every_byte() {
+fn cpio_archive_directories_precede_files_sizes_exact() {
     let mut bytes = Vec::new();
     let mut archive = Archive::new(&mut bytes);
     archive.file("lab", b"12345");
@@ -37,7 +37,7 @@ fn an_archive_has_folders_before_their_files_and_every_byte() {
 }
 
 #[test]
-fn an_archive_behind_a_compressed_one_begins_at_a_multiple_of_four() {
+fn cpio_archive_after_compressed_starts_four_byte_aligned() {
     for before in 1..9 {
         let mut bytes = vec![0x1f; before];
         Archive::new(&mut bytes).end();
@@ -48,7 +48,7 @@ fn an_archive_behind_a_compressed_one_begins_at_a_multiple_of_four() {
 }
 
 #[test]
-fn this_very_program_has_libraries_and_all_are_there() {
+fn current_executable_libraries_include_libc_and_all_exist() {
     let libraries = libraries(&std::env::current_exe().unwrap()).unwrap();
     assert!(libraries.iter().any(|path| path.to_string_lossy().contains("libc.so")));
     assert!(libraries.iter().all(|path| path.is_file()), "{libraries:?}");

@@ -10,7 +10,7 @@ fn numbers_have_no_needless_digits() {
 }
 
 #[test]
-fn the_ends_of_an_axis_are_the_ends_of_the_plot() {
+fn log_axis_ends_map_to_plot_ends() {
     let axis = LogAxis { low: 1.0, high: 100.0, from: 0.0, to: 200.0 };
     assert!((axis.at(1.0) - 0.0).abs() < 1e-9);
     assert!((axis.at(10.0) - 100.0).abs() < 1e-9);

@@ -18,7 +18,7 @@ fn simulated() -> Results {
 }
 
 #[test]
-fn sizes_that_both_have_are_put_beside_each_other() {
+fn lab_and_sim_compared_only_at_common_sizes() {
     let (lab, sim) = (synthetic("demo"), simulated());
     let pairs = pairs(&lab, &sim);
     let sizes: Vec<u64> = pairs.iter().map(|pair| pair.size).collect();

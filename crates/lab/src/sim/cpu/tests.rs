@@ -40,7 +40,7 @@ fn no_step_from_the_shipped_parameters_fits_better() {
 }
 
 #[test]
-fn what_the_model_was_told_is_no_prediction() {
+fn fitted_figure_not_counted_as_prediction() {
     let figure = |published, predicted, is_counted| Figure {
         table: 5,
         bytes: 64,
@@ -59,7 +59,7 @@ fn what_the_model_was_told_is_no_prediction() {
 }
 
 #[test]
-fn fragments_of_all_flows_share_a_core_under_rss_and_not_under_adaptive() {
+fn tunnel_fragments_share_core_under_rss_not_adaptive() {
     let file = shipped();
     let mut question = Question {
         rule: Rule::Rss,
@@ -81,7 +81,7 @@ fn fragments_of_all_flows_share_a_core_under_rss_and_not_under_adaptive() {
 }
 
 #[test]
-fn a_machine_of_high_priority_gets_beside_others_what_it_gets_alone() {
+fn high_priority_vm_among_others_keeps_solo_throughput() {
     let file = shipped();
     let first = |vms| {
         let question = Question {
@@ -100,7 +100,7 @@ fn a_machine_of_high_priority_gets_beside_others_what_it_gets_alone() {
 }
 
 #[test]
-fn a_core_that_is_kept_free_does_no_tunnel_work() {
+fn guarded_core_has_no_tunnel_softirq_work() {
     let file = shipped();
     let question = Question {
         rule: Rule::Adaptive,
@@ -117,7 +117,7 @@ fn a_core_that_is_kept_free_does_no_tunnel_work() {
 }
 
 #[test]
-fn a_file_that_cannot_work_says_what_to_write() {
+fn cpu_params_invalid_or_missing_error_names_fix() {
     let folder = std::env::temp_dir().join(format!("sluice-cpu-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let text = include_str!("../../../../../experiments/vs-extend/params.toml");

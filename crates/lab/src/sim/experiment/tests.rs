@@ -25,7 +25,7 @@ fn a_policy_is_two_switches_and_nothing_else() {
 }
 
 #[test]
-fn the_demo_of_the_lab_has_its_machines_and_buffers() {
+fn demo_scenario_converted_keeps_lab_vms_and_buffers() {
     let experiment = experiment("demo");
     assert_eq!(experiment.cases.len(), 20);
     for case in &experiment.cases {
@@ -48,7 +48,7 @@ fn the_demo_of_the_lab_has_its_machines_and_buffers() {
 }
 
 #[test]
-fn variants_and_sweeps_of_the_lab_are_cells_of_their_own() {
+fn lab_variants_and_sweeps_become_separate_cases() {
     let total = experiment("pa-total");
     let of = |variant: &str| total.cases.iter().filter(|case| case.variant == variant).count();
     assert_eq!((of("vm-bound"), of("vm-bound-total")), (10, 5));
@@ -76,7 +76,7 @@ fn what_the_simulator_does_not_have_is_said() {
 }
 
 #[test]
-fn a_buffer_without_headroom_is_an_error_that_names_the_keys() {
+fn buffer_below_headroom_error_names_config_keys() {
     let incast = text_of("incast").unwrap();
     let text = error(&incast.replace("buffer_kb = 150", "buffer_kb = 20"));
     assert!(text.contains("switch.buffer_kb") && text.contains("lower XOFF"), "{text}");

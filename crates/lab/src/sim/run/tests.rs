@@ -69,7 +69,7 @@ fn a_broken_promise_says_what_repeats_it() {
 }
 
 #[test]
-fn a_workload_that_does_not_end_is_a_broken_promise() {
+fn unfinished_workload_reported_as_broken_promise() {
     let mut experiment = load("incast", &few(&[Policy::ZZ], 1).overrides).unwrap();
     let case = &mut experiment.cases[0];
     case.end = sluice_base::Nanos::from_micros(500);

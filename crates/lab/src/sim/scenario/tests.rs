@@ -12,7 +12,7 @@ fn changed(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn every_shipped_scenario_is_valid_and_survives_its_text() {
+fn shipped_sim_scenarios_valid_and_roundtrip_through_toml() {
     for (name, text) in SHIPPED {
         let Any::Sim(scenario) = Any::parse(text).unwrap() else { panic!("{name}") };
         assert_eq!(scenario.sim.name, name);
@@ -23,7 +23,7 @@ fn every_shipped_scenario_is_valid_and_survives_its_text() {
 }
 
 #[test]
-fn names_of_the_simulator_and_of_the_lab_differ() {
+fn sim_scenario_names_distinct_from_lab_names() {
     for (name, _) in SHIPPED {
         assert!(LAB.iter().all(|(lab, _)| *lab != name), "{name} names two scenarios");
     }
@@ -37,7 +37,7 @@ fn every_scenario_of_the_lab_is_read() {
 }
 
 #[test]
-fn an_unknown_key_is_named_with_those_there_are() {
+fn unknown_scenario_key_error_lists_valid_ones() {
     let text = error(&changed("buffer_kb = 150", "bufer_kb = 150"));
     assert!(text.contains("bufer_kb") && text.contains("buffer_kb"), "{text}");
     let text = error(&changed("kind = \"star\"", "kind = \"ring\""));

@@ -43,7 +43,7 @@ fn swept(folder: &Folder, out: &str, threads: usize) -> (Swept, String) {
 }
 
 #[test]
-fn the_file_is_the_same_for_one_thread_and_for_two() {
+fn sweep_file_identical_with_one_or_two_threads() {
     let folder = Folder::new("threads");
     let (one, text) = swept(&folder, "one", 1);
     assert_eq!((one.run, one.broken.len(), text.lines().count()), (4, 0, 4));
@@ -72,7 +72,7 @@ fn a_sweep_gives_the_rows_of_a_run() {
 }
 
 #[test]
-fn a_policy_a_cell_gains_as_all_in_one() {
+fn sweep_gains_equal_with_policies_split_or_joined() {
     let folder = Folder::new("policies");
     let gains = |out: &str, policies: &str| {
         let text = SMALL.replace("[[\"LL\", \"ZZ\"]]", policies);
@@ -92,7 +92,7 @@ fn a_policy_a_cell_gains_as_all_in_one() {
 }
 
 #[test]
-fn a_page_says_once_what_all_cells_share_and_puts_policies_side_by_side() {
+fn sweep_page_common_values_once_policies_grouped() {
     let folder = Folder::new("page");
     let pages = ["[[\"LL\", \"ZZ\"]]", "[[\"LL\"], [\"ZZ\"]]"].map(|policies| {
         let text = SMALL.replace("[[\"LL\", \"ZZ\"]]", policies);

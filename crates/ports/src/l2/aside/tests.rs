@@ -11,7 +11,7 @@ fn priority(nth: u64) -> Priority {
 /// Each frame comes out of its priority once, in order, and a frame without room is counted;
 /// against one list per priority.
 #[test]
-fn each_priority_is_a_queue_with_room_of_its_own() {
+fn aside_priorities_have_separate_fifo_and_byte_limit() {
     for seed in 0..50 {
         let mut rng = Prng::new(seed);
         let bytes_max = 20_000 + rng.below(300_000);
@@ -53,7 +53,7 @@ fn each_priority_is_a_queue_with_room_of_its_own() {
             assert_eq!(store.waiting(), PriorityMask(waiting));
         }
         store.clear(&mut room);
-        let Aside { frames, bytes, .. } = room.amount();
+        let HeldBack { frames, bytes, .. } = room.amount();
         assert_eq!((frames, bytes, room.used), (0, 0, [0; 8]), "all of it is given back");
     }
 }
@@ -80,7 +80,7 @@ fn those_that_are_open_are_served_in_turn() {
 
 /// The smallest frame costs 84 bytes on the wire, the unit of the room here.
 #[test]
-fn room_for_a_headroom_holds_it_in_the_smallest_frames() {
+fn aside_room_holds_headroom_of_smallest_frames() {
     let headroom = 84 * 1_000;
     let (mut room, mut store) = (Room::new(headroom), Store::default());
     for _ in 0..headroom / 84 {

@@ -31,14 +31,14 @@ impl Pauses {
     }
 
     /// Adds a port without requests.
-    pub(super) fn add(&mut self, lane: usize) {
-        self.asked.resize(self.asked.len().max(lane + 1), PriorityMask::NONE);
-        self.asked[lane] = PriorityMask::NONE;
+    pub(super) fn add(&mut self, vlan: usize) {
+        self.asked.resize(self.asked.len().max(vlan + 1), PriorityMask::NONE);
+        self.asked[vlan] = PriorityMask::NONE;
     }
 
     /// Removes a port and its requests; returns the message to send.
-    pub(super) fn remove(&mut self, lane: usize) -> Option<Message> {
-        let asked = std::mem::replace(&mut self.asked[lane], PriorityMask::NONE);
+    pub(super) fn remove(&mut self, vlan: usize) -> Option<Message> {
+        let asked = std::mem::replace(&mut self.asked[vlan], PriorityMask::NONE);
         message(asked.without(self.wanted()), PriorityMask::NONE)
     }
 
@@ -49,16 +49,16 @@ impl Pauses {
 
     /// Applies a port's message `said`; returns the message for the wire. A repetition changes
     /// nothing.
-    pub(super) fn merge(&mut self, lane: usize, said: &Message) -> Option<Message> {
+    pub(super) fn merge(&mut self, vlan: usize, said: &Message) -> Option<Message> {
         let Message::Pfc { enabled, quanta } = *said else { return Some(*said) };
         for priority in Priority::all().filter(|p| enabled.contains(*p)) {
             if quanta[priority.index()] > 0 {
-                self.asked[lane].insert(priority);
+                self.asked[vlan].insert(priority);
             } else {
-                self.asked[lane].remove(priority);
+                self.asked[vlan].remove(priority);
             }
         }
-        let asks = enabled.and(self.asked[lane]);
+        let asks = enabled.and(self.asked[vlan]);
         let wanted = self.wanted();
         // A pause repeats all of them, so that one port's repetition serves all.
         let on = if asks.is_empty() { asks } else { wanted };

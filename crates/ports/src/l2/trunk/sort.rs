@@ -30,9 +30,9 @@ pub(super) fn is_tag(ethertype: u16) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// One port.
-    Lane {
-        /// The port's lane.
-        lane: usize,
+    Vlan {
+        /// Index of the VLAN port.
+        vlan: usize,
         /// The tag as the switch gets it.
         tag: VlanTag,
         /// True if the tag is removed.
@@ -42,12 +42,12 @@ pub(super) enum Place {
     Everyone(Mac, mac_control::Message),
 }
 
-/// Lane of each VLAN.
+/// Index of the port of each VLAN.
 #[derive(Debug)]
 pub(super) struct Sorter {
     by_vid: Box<[Option<u16>]>,
     untagged: Option<usize>,
-    /// Lane of frames without a port, if no port has the untagged frames.
+    /// Index of the port that gets frames of no port, if none has the untagged frames.
     stray: usize,
 }
 
@@ -56,26 +56,26 @@ impl Sorter {
         Self { by_vid: vec![None; VIDS].into_boxed_slice(), untagged: None, stray: 0 }
     }
 
-    pub(super) fn add(&mut self, lane: usize, vlan: Vlan) {
+    pub(super) fn add(&mut self, state: usize, vlan: Vlan) {
         if let Vlan::Tagged(vid) | Vlan::Native(vid) = vlan {
             assert!(vid != vlan::VID_NONE && vid <= vlan::VID_MAX, "{vid} is no VLAN");
             let place = &mut self.by_vid[usize::from(vid)];
             assert!(place.is_none(), "VLAN {vid} has a port");
-            *place = Some(u16::try_from(lane).expect("fewer ports than VLANs"));
+            *place = Some(u16::try_from(state).expect("fewer ports than VLANs"));
         }
         if let Vlan::Access | Vlan::Native(_) = vlan {
             assert!(self.untagged.is_none(), "the untagged frames have a port");
-            self.untagged = Some(lane);
+            self.untagged = Some(state);
         }
-        self.stray = self.stray.min(lane);
+        self.stray = self.stray.min(state);
     }
 
-    /// Removes a closed lane; `left` is another one, if there is any.
-    pub(super) fn remove(&mut self, lane: usize, vlan: Vlan, left: Option<usize>) {
+    /// Removes a closed VLAN port; `left` is another one, if there is any.
+    pub(super) fn remove(&mut self, state: usize, vlan: Vlan, left: Option<usize>) {
         if let Vlan::Tagged(vid) | Vlan::Native(vid) = vlan {
             self.by_vid[usize::from(vid)] = None;
         }
-        self.untagged = self.untagged.filter(|untagged| *untagged != lane);
+        self.untagged = self.untagged.filter(|untagged| *untagged != state);
         self.stray = left.unwrap_or(0);
     }
 
@@ -92,12 +92,12 @@ impl Sorter {
             return self.nobodys(VlanTag::NotAllowed);
         }
         let vid = vlan::vid_of(tci);
-        let lane = match vid {
+        let vlan = match vid {
             vlan::VID_NONE => self.untagged,
             _ => self.by_vid[usize::from(vid)].map(usize::from),
         };
-        match lane {
-            Some(lane) => Place::Lane { lane, tag: VlanTag::TakenOff(tci), tagless: true },
+        match vlan {
+            Some(vlan) => Place::Vlan { vlan, tag: VlanTag::TakenOff(tci), tagless: true },
             None => self.nobodys(VlanTag::NotAllowed),
         }
     }
@@ -110,13 +110,13 @@ impl Sorter {
             };
         }
         match self.untagged {
-            Some(lane) => Place::Lane { lane, tag: VlanTag::AsIs, tagless: false },
+            Some(vlan) => Place::Vlan { vlan, tag: VlanTag::AsIs, tagless: false },
             None => self.nobodys(VlanTag::NotAllowed),
         }
     }
 
     fn nobodys(&self, tag: VlanTag) -> Place {
-        Place::Lane { lane: self.untagged.unwrap_or(self.stray), tag, tagless: false }
+        Place::Vlan { vlan: self.untagged.unwrap_or(self.stray), tag, tagless: false }
     }
 }
 

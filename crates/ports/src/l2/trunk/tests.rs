@@ -16,12 +16,12 @@ fn frame(rest: &[u8]) -> Vec<u8> {
 
 fn sorter(vlans: &[Vlan]) -> Sorter {
     let mut sorter = Sorter::new();
-    vlans.iter().enumerate().for_each(|(lane, vlan)| sorter.add(lane, *vlan));
+    vlans.iter().enumerate().for_each(|(state, vlan)| sorter.add(state, *vlan));
     sorter
 }
 
-fn to(lane: usize, tag: VlanTag) -> Place {
-    Place::Lane { lane, tag, tagless: matches!(tag, VlanTag::TakenOff(_)) }
+fn to(vlan: usize, tag: VlanTag) -> Place {
+    Place::Vlan { vlan, tag, tagless: matches!(tag, VlanTag::TakenOff(_)) }
 }
 
 const REFUSED: VlanTag = VlanTag::NotAllowed;
@@ -86,7 +86,7 @@ fn every_tag_at_every_kind_of_device() {
 }
 
 #[test]
-fn flow_control_is_everybodys_and_what_is_broken_is_counted() {
+fn trunk_pfc_reaches_all_ports_truncated_reaches_first() {
     let trunk = sorter(&[Vlan::Tagged(10), Vlan::Tagged(20)]);
     let source = Mac([2, 0, 0, 0, 0, 9]);
     let mut bytes = [0; 60];
@@ -120,7 +120,7 @@ fn a_reserved_number_is_no_vlan() {
 }
 
 #[test]
-fn a_tag_of_its_own_is_seen_wherever_the_header_ends() {
+fn egress_vlan_tag_detected_at_any_header_split() {
     let mut pool = Pool::new(crate::PoolConfig { slots: 1, slot_size: 256, populate: false });
     let pool = pool.as_mut().unwrap();
     for (ethertype, expected) in [([0x81, 0], true), ([0x88, 0xa8], true), ([8, 0], false)] {
@@ -163,13 +163,13 @@ fn tell(paused: &mut PriorityMask, message: Option<Message>) {
 fn the_wire_pauses_what_any_port_asks_for() {
     for seed in 0..200 {
         let mut rng = Prng::new(seed);
-        let lanes = 1 + usize::try_from(rng.below(4)).unwrap();
+        let vlans = 1 + usize::try_from(rng.below(4)).unwrap();
         let pausable = PriorityMask(u8::try_from(rng.below(256)).unwrap());
         let mut pauses = Pauses::new(pausable);
-        (0..lanes).for_each(|lane| pauses.add(lane));
-        let (mut asked, mut held, mut wire) = (vec![0_u8; lanes], 0, PriorityMask::NONE);
+        (0..vlans).for_each(|vlan| pauses.add(vlan));
+        let (mut asked, mut held, mut wire) = (vec![0_u8; vlans], 0, PriorityMask::NONE);
         for step in 0..100 {
-            let lane = usize::try_from(rng.below(lanes as u64)).unwrap();
+            let vlan = usize::try_from(rng.below(vlans as u64)).unwrap();
             match rng.below(8) {
                 0 | 1 => {
                     held = u8::try_from(rng.below(256)).unwrap();
@@ -177,17 +177,17 @@ fn the_wire_pauses_what_any_port_asks_for() {
                     held &= pausable.0;
                 }
                 2 => {
-                    asked[lane] = 0;
-                    tell(&mut wire, pauses.remove(lane));
-                    pauses.add(lane);
+                    asked[vlan] = 0;
+                    tell(&mut wire, pauses.remove(vlan));
+                    pauses.add(vlan);
                 }
                 _ => {
                     let enabled = u8::try_from(rng.below(256)).unwrap();
                     let on = enabled & u8::try_from(rng.below(256)).unwrap();
-                    asked[lane] = asked[lane] & !enabled | on;
+                    asked[vlan] = asked[vlan] & !enabled | on;
                     let quanta = std::array::from_fn(|p| u16::from(on >> p & 1) * 77);
                     let said = Message::Pfc { enabled: PriorityMask(enabled), quanta };
-                    let message = pauses.merge(lane, &said);
+                    let message = pauses.merge(vlan, &said);
                     if on != 0 {
                         // This alone pauses again the priorities whose pause had run out.
                         wire = PriorityMask::NONE;

@@ -249,7 +249,7 @@ proptest! {
 }
 
 #[test]
-fn as_many_matches_as_may_be_are_one_program() {
+fn selector_program_with_max_matches_accepted_by_kernel() {
     // The kernel's limit is 4,096 instructions.
     let longest = "vni=42,mac=02:00:00:00:00:09,ip=fd00::8/125,proto=tcp,port=443";
     let flows = vec![longest.parse().unwrap(); crate::udp::HIGH_MATCHES_MAX];
@@ -267,7 +267,7 @@ fn as_many_matches_as_may_be_are_one_program() {
 }
 
 #[test]
-fn no_table_has_a_longer_program_than_the_one_that_is_tried() {
+fn selector_program_of_any_table_within_probed_length() {
     let high = HighFlows::new(&["vni=42".parse().unwrap()]).unwrap();
     let most = program(&unlike(), &high).len();
     let mut prng = sluice_base::Prng::new(9);
@@ -282,7 +282,7 @@ fn no_table_has_a_longer_program_than_the_one_that_is_tried() {
 }
 
 #[test]
-fn a_group_has_four_low_buckets_and_a_high_one() {
+fn bucket_group_has_four_low_and_one_high() {
     for group in 0..GROUPS {
         let all: Vec<u16> = (0..BUCKETS).filter(|b| group_of(*b) == group).collect();
         let first = group * 4;

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use vhost::vhost_user::{BackendReqHandler, Result};
 
 use super::{Device, LOG_ALL, Vring, cloned};
-use crate::handed::Handed;
+use crate::handed::PortHandover;
 use crate::vhost_user::memory::{Layout, Memory};
 use crate::vhost_user::ring::Place;
 use crate::vhost_user::session::Region;
@@ -63,7 +63,7 @@ pub(in crate::vhost_user) fn base_of(ring: usize) -> String {
 
 impl Known {
     /// Adds the state to a hand-over.
-    pub(in crate::vhost_user) fn hand_over(&self, handed: &mut Handed) -> io::Result<()> {
+    pub(in crate::vhost_user) fn hand_over(&self, handed: &mut PortHandover) -> io::Result<()> {
         handed.number(FEATURES, self.features);
         handed.number(PROTOCOL, self.protocol);
         handed.number(RINGS, self.rings.len() as u64);
@@ -99,7 +99,7 @@ impl Known {
     }
 
     /// Takes the state out of a hand-over; `None` if something is missing.
-    pub(in crate::vhost_user) fn take_up(handed: &mut Handed) -> Option<Self> {
+    pub(in crate::vhost_user) fn take_up(handed: &mut PortHandover) -> Option<Self> {
         let numbers = std::mem::take(&mut handed.numbers);
         let number = |name: &str| numbers.get(name).copied();
         let mut known =
@@ -201,8 +201,8 @@ pub(in crate::vhost_user) fn go_on(
     device: &Arc<Mutex<Device>>,
     (features, protocol): (u64, u64),
 ) -> io::Result<BackendReqHandler<Mutex<Device>>> {
-    let (mut told, ours) = UnixStream::pair()?;
-    told.write_all(&agreement(features, protocol))?;
+    let (mut theirs, ours) = UnixStream::pair()?;
+    theirs.write_all(&agreement(features, protocol))?;
     let number = ours.as_raw_fd();
     let mut handler = BackendReqHandler::from_stream(ours, Arc::clone(device));
     for _ in 0..4 {

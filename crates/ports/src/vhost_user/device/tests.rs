@@ -5,11 +5,11 @@ use std::sync::mpsc::sync_channel;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::*;
-use crate::bell::Bell;
+use crate::notifier::Notifier;
 
 fn device(pairs: usize) -> Device {
     let (asks, _nobody) = sync_channel(1);
-    let driver = Driver::new(asks, Bell::new().unwrap());
+    let driver = Driver::new(asks, Notifier::new().unwrap());
     Device::new(driver, Offer { features: features(false, true, pairs), pairs, mtu: 1450 })
 }
 
@@ -21,7 +21,7 @@ fn region(at: u64) -> (VhostUserSingleMemoryRegion, File) {
 }
 
 #[test]
-fn memory_may_be_said_again_for_another_pair_and_not_otherwise() {
+fn memory_region_repeat_accepted_only_with_multiple_pairs() {
     let mut two = device(2);
     for _ in 0..2 {
         let (region, file) = region(0x10_0000);
@@ -68,7 +68,7 @@ fn a_ring_is_enabled_by_itself() {
 }
 
 #[test]
-fn an_mtu_is_offered_and_a_larger_one_refused_by_name() {
+fn mtu_feature_offered_larger_mtu_refused_by_name() {
     let mut device = device(1);
     assert_ne!(device.get_features().unwrap() & MTU, 0);
     let protocol = device.get_protocol_features().unwrap();

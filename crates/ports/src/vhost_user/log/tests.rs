@@ -22,7 +22,7 @@ fn marked(log: &DirtyLog) -> Vec<u64> {
 }
 
 #[test]
-fn every_page_that_is_touched_is_marked_and_no_other() {
+fn dirty_log_marks_exactly_touched_pages() {
     let last = 8 * SIZE - 1;
     for (at, size, pages) in [
         (0, 0, 0..0),
@@ -44,7 +44,7 @@ fn every_page_that_is_touched_is_marked_and_no_other() {
 }
 
 #[test]
-fn a_log_begins_where_it_is_said_and_covers_what_it_has_bits_for() {
+fn dirty_log_starts_at_offset_end_follows_size() {
     let file = file(MemfdFlags::ALLOW_SEALING, 2 * SIZE);
     let whole = DirtyLog::map(&file, 0, 2 * SIZE).unwrap();
     let second = DirtyLog::map(&file, SIZE, SIZE - 1).unwrap();

@@ -17,7 +17,7 @@ fn region(guest: u64, user: u64, size: u64, offset: u64) -> Layout {
 }
 
 #[test]
-fn only_what_lies_in_one_region_whole_is_mapped() {
+fn memory_access_mapped_only_within_one_region() {
     let regions = [
         (region(0, 0x7000_0000, PAGE, 0), file(PAGE)),
         (region(PAGE, 0x9000_0000, 3 * PAGE, PAGE), file(4 * PAGE)),
@@ -47,7 +47,7 @@ fn only_what_lies_in_one_region_whole_is_mapped() {
 }
 
 #[test]
-fn a_region_begins_where_it_is_said_in_its_file() {
+fn memory_region_starts_at_offset_in_file() {
     let file = file(2 * PAGE);
     let both = [
         (region(0, 0x1000_0000, 2 * PAGE, 0), file.try_clone().unwrap()),

@@ -43,7 +43,7 @@ fn pair(size: u16, event_idx: bool) -> Pair {
 }
 
 #[test]
-fn what_comes_while_the_device_falls_asleep_is_seen() {
+fn ring_buffer_published_before_arm_is_seen() {
     for event_idx in [false, true] {
         let Pair { mut driver, mut device, _memories } = pair(8, event_idx);
         for round in 0..100_000_u32 {
@@ -84,9 +84,9 @@ fn what_comes_while_the_device_sleeps_is_kicked() {
     }
 }
 
-/// A worker that rests twice before it serves, as it does while another port has more.
+/// A worker arms notifications again before it serves, as it does while another port has more.
 #[test]
-fn resting_again_says_the_same_until_it_is_served() {
+fn ring_repeated_arm_same_answer_until_served() {
     for event_idx in [false, true] {
         let Pair { mut driver, mut device, _memories } = pair(8, event_idx);
         assert_eq!(device.available(1), Ok(0));
@@ -120,7 +120,7 @@ fn an_event_is_passed_once() {
 }
 
 #[test]
-fn a_ring_that_does_not_lie_in_memory_is_none() {
+fn ring_outside_memory_or_misaligned_is_refused() {
     let shared = Arc::new(guest::Memory::new(1 << 16, guest::Pages::Small, 1).unwrap());
     let region = shared.regions()[0];
     let layout = Layout {

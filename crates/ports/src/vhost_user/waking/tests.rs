@@ -1,6 +1,7 @@
 //! Every order of a worker with its driver and a guest, as the memory model of C++11 allows it
-//! (loom). The worker's part ([`Room`]) and the driver's ([`arm`], [`Full`]) are the real ones; the
-//! guest behaves as virtio demands of a driver, and fills its ring all at once or in parts.
+//! (loom). The worker's part ([`TxBackoff`]) and the driver's ([`arm`], [`Full`]) are the real
+//! ones; the guest behaves as virtio demands of a driver, and fills its ring all at once or in
+//! parts.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU16, Ordering, fence};
@@ -8,8 +9,8 @@ use loom::thread;
 use sluice_base::Nanos;
 
 use super::*;
-use crate::port::Rest;
-use crate::room::{Room, Waits};
+use crate::port::ArmResult;
+use crate::tx_backoff::{TxBackoff, Waits};
 
 /// Time after which a driver without room is asked again while the worker is awake.
 const LOOK_AGAIN: Nanos = Nanos(1);
@@ -74,8 +75,9 @@ impl Words for Shared {
     }
 }
 
-/// One schedule: steps in which the ring is filled, number of rests of the worker before it serves
-/// the port (more than one if another port has more), and time of a turn.
+/// One schedule: steps in which the ring is filled, number of times that the worker arms
+/// notifications before it serves the port (more than one if another port has more), and time of a
+/// turn.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     event_idx: bool,
@@ -98,7 +100,7 @@ fn each_plan(fills: &[&'static [u16]], check: fn(Plan)) {
 /// A worker with one port, whose frame needs two buffers.
 struct Worker {
     now: Nanos,
-    room: Room,
+    room: TxBackoff,
     full: Full,
     /// The index at which the frame found no room.
     missed: u16,
@@ -124,20 +126,20 @@ impl Worker {
     }
 
     /// Returns true if it has to serve before it sleeps.
-    fn rest(&mut self, shared: &Shared) -> bool {
+    fn arm_notifications(&mut self, shared: &Shared) -> bool {
         if self.full.has(0) {
             let came = arm(shared, self.missed) != self.missed;
             self.full.asked(0, came);
         }
         let came = self.full.has(0) && !self.full.are_armed();
-        let answer = if came { Rest::More } else { Rest::Armed };
-        self.room.rested(answer, self.full.has(0) && self.full.are_armed())
+        let answer = if came { ArmResult::More } else { ArmResult::Armed };
+        self.room.note_armed(answer, self.full.has(0) && self.full.are_armed())
     }
 
     /// Notes an event of a descriptor.
-    fn told(&mut self) {
+    fn note_event(&mut self) {
         self.full = Full::default();
-        self.room.told();
+        self.room.note_event();
     }
 }
 
@@ -148,7 +150,7 @@ fn room_is_found(plan: Plan) {
     let guest = thread::spawn(move || plan.fills.iter().for_each(|&count| guests.fill(count)));
     let mut worker = Worker {
         now: Nanos(10),
-        room: Room::default(),
+        room: TxBackoff::default(),
         full: Full::default(),
         missed: BASE,
         sent: false,
@@ -162,14 +164,14 @@ fn room_is_found(plan: Plan) {
         turns += 1;
         assert!(turns < 10, "it does not come to rest: {plan:?}");
         worker.now = worker.now.after(plan.turn);
-        let mut again = worker.rest(&shared);
+        let mut again = worker.arm_notifications(&shared);
         for _ in 1..plan.rests {
-            let more = worker.rest(&shared);
+            let more = worker.arm_notifications(&shared);
             assert!(more || !again, "room that came is there until it is used: {plan:?}");
             again |= more;
         }
         if shared.edge.swap(false, Ordering::AcqRel) {
-            worker.told();
+            worker.note_event();
         } else if !again {
             break;
         } else {

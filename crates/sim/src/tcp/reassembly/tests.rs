@@ -49,7 +49,7 @@ fn rfc2018_examples() {
 }
 
 #[test]
-fn what_is_known_is_not_news_but_comes_first() {
+fn reassembly_duplicate_not_new_but_first_sack_block() {
     let mut held = Reassembly::default();
     assert!(held.insert(10, 20));
     assert!(held.insert(30, 40));

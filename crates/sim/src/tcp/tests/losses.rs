@@ -189,7 +189,7 @@ fn a_little_disorder_is_no_loss() {
 
 /// A path that stands still for longer than a time-out, as with priority flow control, loses
 /// nothing: with undo and time stamps the window comes back, and one segment was sent in vain.
-/// Without stamps a pause that ends long after the time-out cannot be told from a loss.
+/// Without stamps a pause that ends long after the time-out cannot be distinguished from a loss.
 #[test]
 fn a_pause_of_the_path_is_no_loss() {
     for algorithm in ALGORITHMS {

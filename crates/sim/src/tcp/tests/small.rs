@@ -57,7 +57,7 @@ fn ns3_linux_reno_window() {
 }
 
 #[test]
-fn one_acknowledgement_for_two_segments_and_a_timer_for_the_last() {
+fn delayed_ack_every_second_segment_timer_for_last() {
     let config = Config::freebsd9(Algorithm::NewReno);
     let delay = config.ack_delay;
     let mut net = Network::established(config);

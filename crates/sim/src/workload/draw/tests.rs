@@ -26,7 +26,7 @@ fn exponential_spans_have_their_mean_and_their_tail() {
 }
 
 #[test]
-fn means_are_those_that_were_published_with_the_points() {
+fn workload_size_means_match_published_values() {
     for (sizes, mean) in [
         (Sizes::WEB_SEARCH, 1_711_250),
         (Sizes::DATA_MINING, 12_659_000),

@@ -57,7 +57,7 @@ fn wrong_part_is_named() {
 
 proptest! {
     #[test]
-    fn parts_are_read_as_they_were_written_and_no_piece_of_them_is(
+    fn hold_part_round_trips_truncated_part_refused(
         all in prop::collection::vec((0..4_u32, any::<u16>(), any::<u8>(), any::<u8>()), 0..400),
     ) {
         let all: Vec<_> = all.iter().map(|&(v, m, h, s)| held(v, m.into(), h, s)).collect();

@@ -19,7 +19,7 @@ fn is_gathered(table: &BucketTable) -> bool {
 }
 
 #[test]
-fn what_is_gathered_is_of_one_worker_by_group() {
+fn bucket_gathering_one_worker_per_group_balanced() {
     for workers in 1..=7 {
         let table: BucketTable =
             std::array::from_fn(|bucket| u8::try_from(bucket % workers).unwrap());

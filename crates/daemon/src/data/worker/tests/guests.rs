@@ -145,7 +145,7 @@ impl Vms {
         self.guests.clear();
         let Body::Audit(audit) = self.running.ask(Question::Audit) else { panic!("an audit") };
         assert!(audit.closed, "{audit:?}");
-        self.running.asker.ask(Ask::Drain);
+        self.running.asker.ask(WorkerRequest::Drain);
     }
 }
 
@@ -185,7 +185,7 @@ fn guests_of_all_kinds_talk_to_each_other() {
 
 /// A queue beyond its share of the input has the rest of the turn to send the excess.
 #[test]
-fn what_leaves_in_the_turn_in_which_it_came_is_not_copied_first() {
+fn frames_forwarded_in_arrival_turn_bypass_pool() {
     const BURST: u32 = 60;
     let mut vms = plain(2);
     for round in 0..20 {
@@ -223,7 +223,7 @@ fn fill(vms: &mut Vms, from: usize, to: usize) -> u32 {
 }
 
 #[test]
-fn a_guest_that_sleeps_holds_its_sender_and_nobody_else() {
+fn blocked_guest_holds_own_sender_without_drops() {
     let mut vms = plain(3);
     let sent = fill(&mut vms, 0, 1);
     // The receiver's ring and the sender's at least.
@@ -239,7 +239,7 @@ fn a_guest_that_sleeps_holds_its_sender_and_nobody_else() {
 }
 
 #[test]
-fn completions_in_order_wait_for_a_frame_that_is_held_back_and_frames_do_not() {
+fn in_order_completions_wait_behind_held_frame() {
     let config = containers(3, 64);
     let mut vms = vms_in_order(&config, |_| GuestConfig::default(), Role::Server, true);
     // The receiver's ring, and some frames that find no room.
@@ -273,7 +273,7 @@ fn number_of(vms: &mut Vms, at: usize) -> u32 {
 }
 
 #[test]
-fn a_guest_that_stops_has_its_chains_back_and_its_frames_are_not_lost() {
+fn stopping_guest_gets_chains_back_frames_delivered() {
     let mut vms = plain(2);
     for _ in 0..20 {
         // The receiver's ring, and the frames that the pool has room for.
@@ -301,7 +301,7 @@ fn a_guest_that_stops_has_its_chains_back_and_its_frames_are_not_lost() {
 }
 
 #[test]
-fn what_the_pool_has_no_room_for_when_a_guest_stops_is_counted() {
+fn stopping_guest_frames_beyond_pool_counted_as_drops() {
     let mut vms = plain(2);
     let sent = fill(&mut vms, 0, 1);
     vms.guests[0].stop().unwrap();
@@ -319,7 +319,7 @@ fn what_the_pool_has_no_room_for_when_a_guest_stops_is_counted() {
 }
 
 #[test]
-fn a_receiver_that_stops_loses_only_what_comes_meanwhile() {
+fn stopped_receiver_loses_and_counts_only_frames_meanwhile() {
     let mut vms = plain(2);
     vms.exchange(0, 1, 100);
     vms.guests[1].stop().unwrap();
@@ -463,7 +463,7 @@ fn resize_memory(guest: &Guest, size: usize) {
 }
 
 #[test]
-fn a_guest_whose_memory_goes_away_is_stopped_by_name_and_the_others_notice_nothing() {
+fn guest_memory_gone_reported_other_guests_forward_on() {
     for waiting in [0, 20] {
         let mut vms = plain(3);
         vms.exchange(0, 1, 30);
@@ -495,7 +495,7 @@ fn a_guest_whose_memory_goes_away_is_stopped_by_name_and_the_others_notice_nothi
 }
 
 #[test]
-fn a_hostile_guest_is_stopped_by_name_and_the_others_notice_nothing() {
+fn guest_protocol_violation_reported_other_guests_forward_on() {
     for (said, misdeed) in misdeeds() {
         let mut vms = plain(3);
         vms.exchange(0, 1, 30);

@@ -76,6 +76,6 @@ impl Host {
         assert!(audit.closed, "{audit:?}");
         assert_eq!(self.guests.iter().find_map(Guest::violation), None);
         self.guests.clear();
-        self.running.asker.ask(Ask::Drain);
+        self.running.asker.ask(WorkerRequest::Drain);
     }
 }

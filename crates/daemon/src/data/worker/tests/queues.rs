@@ -75,7 +75,7 @@ impl Host {
 }
 
 #[test]
-fn a_queue_that_is_held_back_holds_no_other_of_its_guest() {
+fn blocked_queue_holds_no_other_queue_of_guest() {
     let mut host = host(&[2, 2, 2]);
     // Guest 1 takes nothing from one of its queues, each in turn.
     for (held, free) in [(1, 0), (0, 1)] {
@@ -92,7 +92,7 @@ fn a_queue_that_is_held_back_holds_no_other_of_its_guest() {
 }
 
 #[test]
-fn a_receiver_gets_what_it_has_no_queue_for_by_its_first() {
+fn receiver_with_fewer_queues_served_by_first_queue() {
     let mut host = host(&[2, 1, 2]);
     host.pass((0, 1), (1, 0), 300);
     host.pass((0, 0), (1, 0), 300);
@@ -146,7 +146,7 @@ fn a_ring_that_stops_leaves_the_others() {
 }
 
 #[test]
-fn a_queue_that_breaks_the_rules_stops_by_itself() {
+fn queue_with_invalid_descriptor_stops_alone() {
     let mut host = host(&[2, 2]);
     host.pass((0, 1), (1, 1), 100);
     let ring = host.guests[0].pair(1).sender.ring();

@@ -11,11 +11,11 @@ use super::*;
 use crate::config::{self, KernelDevices, Placed, Why, Workers};
 use crate::data::taps::Taps;
 use crate::data::worker::Load;
-use crate::data::{Askers, Idle, crossing, doors, merge};
+use crate::data::{Idle, WorkerHandles, handoff, merge, worker_channels};
 
 pub(super) struct Several {
     pub(super) probes: Vec<Probe>,
-    pub(super) askers: Askers,
+    pub(super) askers: WorkerHandles,
     pub(super) threads: Vec<JoinHandle<Ended>>,
     pub(super) placed: Workers,
     pub(super) loads: Vec<Arc<Load>>,
@@ -58,9 +58,9 @@ fn make_workers(
     let placed =
         |&worker: &usize| Placed { worker: Some(worker), why: Why::FewestPorts, moves: true };
     let workers = Workers { count, ports: owners.iter().map(placed).collect() };
-    let (askers, ends) = doors(count).unwrap();
+    let (askers, ends) = worker_channels(count).unwrap();
     let wakers: Vec<_> = askers.0.iter().map(|asker| asker.waker.clone()).collect();
-    let crossings = crossing::between(&workers, config, &wakers);
+    let crossings = handoff::between(&workers, config, &wakers);
     let memory = MemoryConfig { ring_frames, ..MemoryConfig::default() };
     let made = owners.iter().map(|_| memory::port(&memory).unwrap());
     let (ports, probes): (Vec<_>, Vec<_>) = made.unzip();
@@ -91,7 +91,7 @@ fn run_here(mut worker: Worker) -> JoinHandle<Ended> {
         let left = worker.run().unwrap();
         worker.close();
         let switch = worker.host.switch();
-        let ports = (0..worker.crossings.ports).map(PortId::from_index);
+        let ports = (0..worker.handoffs.ports).map(PortId::from_index);
         let read = ports.map(|port| switch.received(switch.input(port, 0)).frames).collect();
         let dropped = switch.audit().total(|row| row.frames.dropped);
         let has = worker.ports.iter().map(|attached| attached.id).collect();
@@ -101,7 +101,7 @@ fn run_here(mut worker: Worker) -> JoinHandle<Ended> {
 
 impl Several {
     pub(super) fn ask(&self, question: Question) -> Body {
-        let shots = self.askers.answers(|reply| Ask::Show(question, reply)).unwrap();
+        let shots = self.askers.answers(|reply| WorkerRequest::Show(question, reply)).unwrap();
         merge::snapshots(shots).unwrap().body
     }
 
@@ -133,7 +133,7 @@ impl Several {
     pub(super) fn end(self) {
         let Body::Audit(audit) = self.ask(Question::Audit) else { panic!("an audit") };
         assert!(audit.closed, "{audit:?}");
-        self.askers.ask_all(|| Ask::Drain);
+        self.askers.ask_all(|| WorkerRequest::Drain);
         for thread in self.threads {
             assert_eq!(thread.join().unwrap().left, Left::default());
         }
@@ -148,23 +148,23 @@ fn left_counts_frames_between_workers() {
     let from = &mut workers[0];
     from.ports[0].readable = true;
     let now = clock::now();
-    from.take_in(now, 0, &mut Turn::default());
+    from.receive_burst(now, 0, &mut Turn::default());
     // Resolves the address.
     _ = from.orders.serve(now, &mut from.host, &mut from.pool);
     let held = Left { resident: 3, pending: 0 };
     assert_eq!(from.left(), held, "before they go over");
     // The other worker is asked twice before its next turn: a handover relies on this.
-    assert!(from.cross_over());
+    assert!(from.send_handoffs());
     let to = &mut workers[1];
     for _ in 0..2 {
         assert_eq!(to.left(), Left { resident: 0, pending: 3 }, "nobody's switch has them");
     }
-    assert!(to.cross_in());
+    assert!(to.receive_handoffs());
     assert_eq!(to.left(), held, "taken");
 }
 
 #[test]
-fn frames_cross_in_order_and_none_is_lost() {
+fn frames_handed_off_in_order_none_lost() {
     let running = start(&containers(4, 64), &[0, 1, 2, 1], 64);
     let count = 5_000;
     let (mut sent, mut seen) = ([0; 4], [[0; 4]; 4]);
@@ -193,7 +193,7 @@ fn frames_cross_in_order_and_none_is_lost() {
 }
 
 #[test]
-fn a_worker_that_sleeps_is_woken_by_what_crosses() {
+fn sleeping_worker_woken_by_handed_off_frame() {
     let running = start(&containers(2, 64), &[0, 1], 64);
     let mut times = Vec::new();
     for number in 0..200 {
@@ -205,12 +205,12 @@ fn a_worker_that_sleeps_is_woken_by_what_crosses() {
     }
     times.sort();
     // Without a wake-up it would sleep for an hour, or until another event.
-    at_most("woken by what crosses, median of 200", times[100], Duration::from_millis(20));
+    at_most("woken by a frame handed off, median of 200", times[100], Duration::from_millis(20));
     running.end();
 }
 
 #[test]
-fn a_receiver_that_sleeps_holds_its_sender_in_another_worker_and_nobody_else() {
+fn blocked_receiver_holds_only_its_sender_across_workers() {
     let running = start(&containers(4, 64), &[0, 1, 1, 0], 64);
     // Nobody reads at port 1: its sender is held in the end.
     let held = running.fill(0, 1);
@@ -247,7 +247,7 @@ fn a_broadcast_reaches_the_ports_of_all_workers() {
 }
 
 #[test]
-fn stopping_delivers_what_is_on_its_way_between_workers() {
+fn drain_delivers_frames_handed_off_between_workers() {
     let running = start(&containers(2, 64), &[0, 1], 2_048);
     let mut sent = 0;
     while sent < 1_000 && running.send(0, 1, sent) {
@@ -255,7 +255,7 @@ fn stopping_delivers_what_is_on_its_way_between_workers() {
     }
     // Frames that were read are delivered; the others stay in the sender's ring.
     std::thread::sleep(Duration::from_millis(2));
-    running.askers.ask_all(|| Ask::Drain);
+    running.askers.ask_all(|| WorkerRequest::Drain);
     let Several { probes, threads, .. } = running;
     for thread in threads {
         assert_eq!(thread.join().unwrap().left, Left::default());
@@ -269,7 +269,7 @@ fn stopping_delivers_what_is_on_its_way_between_workers() {
 }
 
 #[test]
-fn the_table_of_placement_and_the_times_tell_of_every_worker() {
+fn worker_and_port_queries_cover_every_worker() {
     let running = start(&containers(3, 64), &[0, 1, 2], 64);
     let Body::Worker(times) = running.ask(Question::Worker) else { panic!("times") };
     assert_eq!(times.len(), 3);
@@ -329,9 +329,10 @@ impl Several {
 }
 
 #[test]
-fn a_guest_that_goes_while_another_worker_has_its_frames_has_them_back_at_once() {
+fn leaving_guest_buffers_returned_at_once_across_workers() {
     let (running, mut guests, _dir) = guests(&[0, 1]);
-    // Guest 1 takes nothing, so that the last frames of guest 0 wait at worker 1, as borrows.
+    // Guest 1 takes nothing, so that the last frames of guest 0 wait at worker 1, referenced
+    // remotely.
     let waiting = 10;
     let taken = u32::from(GuestConfig::default().ring_size);
     let sent = taken + waiting;
@@ -366,7 +367,7 @@ fn a_guest_that_goes_while_another_worker_has_its_frames_has_them_back_at_once()
 /// A guest goes under full load, again and again, while each guest reads the other's memory through
 /// another worker.
 #[test]
-fn guests_that_come_and_go_under_load_disturb_no_other_worker() {
+fn guests_reconnecting_under_load_disturb_no_other_worker() {
     let (running, mut guests, dir) = guests(&[0, 1, 1]);
     let mut number = 0;
     let mut last = None;

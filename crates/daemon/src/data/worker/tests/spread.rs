@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
-use sluice_api::placement::{Stamp, Stamped};
+use sluice_api::placement::{PolicyVersion, Stamped};
 use sluice_api::show::PlacementRow;
 use sluice_base::Prng;
 use sluice_placement::Mode;
@@ -23,10 +23,10 @@ use crate::config::{self, KernelDevices};
 use crate::data::cpus::Cpus;
 use crate::data::placing::high::gathering;
 use crate::data::placing::{self, Change, Mover, Shown};
-use crate::data::policy::Wanted;
+use crate::data::policy::PolicyWatch;
 use crate::data::taps::Taps;
 use crate::data::worker::Part;
-use crate::data::{Askers, Idle, merge};
+use crate::data::{Idle, WorkerHandles, merge};
 
 const VNI: u32 = 42;
 const SENDERS: usize = 2;
@@ -37,7 +37,7 @@ const WINDOW_MAX: u32 = 6;
 const MOVES: usize = BUCKETS as usize;
 
 struct Spread {
-    askers: Askers,
+    askers: WorkerHandles,
     threads: Vec<JoinHandle<Left>>,
     guests: Vec<Guest>,
     /// Parts of the workers; a test that moves buckets takes them.
@@ -168,7 +168,7 @@ impl Flows {
 
 impl Spread {
     fn ask(&self, question: Question) -> Body {
-        let shots = self.askers.answers(|reply| Ask::Show(question, reply)).unwrap();
+        let shots = self.askers.answers(|reply| WorkerRequest::Show(question, reply)).unwrap();
         merge::snapshots(shots).unwrap().body
     }
 
@@ -229,7 +229,7 @@ impl Spread {
     }
 
     fn end(self) {
-        self.askers.ask_all(|| Ask::Drain);
+        self.askers.ask_all(|| WorkerRequest::Drain);
         for thread in self.threads {
             assert_eq!(thread.join().unwrap(), Left::default());
         }
@@ -281,7 +281,7 @@ fn move_about(mut mover: Mover, gauges: &[Arc<Gauges>]) -> (usize, usize) {
 }
 
 #[test]
-fn buckets_that_move_under_load_lose_and_reorder_nothing() {
+fn buckets_moving_under_load_keep_frames_and_order() {
     if !Selector::can_change() {
         eprintln!("skipped: no `membarrier` for all CPUs");
         return;
@@ -326,7 +326,7 @@ fn all_leave(gauges: &Gauges) -> bool {
 }
 
 #[test]
-fn flows_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
+fn flows_leave_worker_with_pinned_vcpu() {
     if !Selector::can_change() {
         return;
     }
@@ -334,7 +334,7 @@ fn flows_leave_a_worker_whose_cpu_runs_a_virtual_machine() {
     let mut spread = start_spread();
     let parts = std::mem::take(&mut spread.parts);
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
-    let wanted = Wanted::of("h1", Mode::Adaptive);
+    let wanted = PolicyWatch::of("h1", Mode::Adaptive);
     let placed = placing::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
     assert_eq!(shown(&placed), [0, 1].map(|worker| (worker, 128, "by hash".to_owned())));
     let gauges = Arc::clone(&spread.gauges[0]);
@@ -389,7 +389,7 @@ fn choose_about(mut mover: Mover, gauges: &[Arc<Gauges>]) -> usize {
 }
 
 #[test]
-fn other_flows_of_high_priority_under_load_lose_and_reorder_nothing() {
+fn high_priority_matches_changed_keep_frames_and_order() {
     if !Selector::can_change() {
         eprintln!("skipped: no `membarrier` for all CPUs");
         return;
@@ -439,13 +439,14 @@ fn comes_to(gauges: &[Arc<Gauges>], expected: [[bool; 2]; 2]) -> Result<(), [[u6
 }
 
 #[test]
-fn flows_of_high_priority_have_a_worker_to_themselves() {
+fn high_priority_flows_get_dedicated_worker() {
     if !Selector::can_change() {
         return;
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let (parts, wanted) = (std::mem::take(&mut spread.parts), Wanted::of("h1", Mode::Adaptive));
+    let (parts, wanted) =
+        (std::mem::take(&mut spread.parts), PolicyWatch::of("h1", Mode::Adaptive));
     let (cpus, askers) = (Cpus::new(&[Some(2), Some(3)], Some(&[])), &spread.askers);
     let placed = placing::follow("underlay", wanted.clone(), cpus, parts, askers).unwrap();
     let gauges = spread.gauges.clone();
@@ -472,13 +473,14 @@ fn flows_of_high_priority_have_a_worker_to_themselves() {
 }
 
 #[test]
-fn a_policy_is_followed_when_all_of_it_holds() {
+fn policy_version_shown_only_after_full_application() {
     if !Selector::can_change() {
         return;
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let (parts, wanted) = (std::mem::take(&mut spread.parts), Wanted::of("h1", Mode::Adaptive));
+    let (parts, wanted) =
+        (std::mem::take(&mut spread.parts), PolicyWatch::of("h1", Mode::Adaptive));
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
     let placed = placing::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
     wanted.set(policy(1, &format!("high = [\"vni={VNI}\"]")));
@@ -503,12 +505,12 @@ fn here(rows: &[(u16, usize, String)], worker: u16) -> usize {
 
 /// Makes a policy for the host of the test.
 fn policy(version: u64, text: &str) -> Stamped {
-    let stamp = Stamp { version, ..Stamp::default() };
+    let stamp = PolicyVersion { version, ..PolicyVersion::default() };
     Stamped { stamp, policy: toml::from_str(text).unwrap() }
 }
 
 #[test]
-fn flows_leave_an_excluded_worker_and_come_back_when_they_may() {
+fn flows_leave_excluded_worker_and_return_once_allowed() {
     if !Selector::can_change() {
         return;
     }
@@ -516,7 +518,7 @@ fn flows_leave_an_excluded_worker_and_come_back_when_they_may() {
     let mut spread = start_spread();
     let parts = std::mem::take(&mut spread.parts);
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
-    let wanted = Wanted::of("h1", Mode::Rss);
+    let wanted = PolicyWatch::of("h1", Mode::Rss);
     let placed = placing::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
     let follows = |policy: Stamped| {
         let (until, stamp) = (Instant::now() + PATIENCE, policy.stamp);
@@ -556,13 +558,13 @@ fn flows_leave_an_excluded_worker_and_come_back_when_they_may() {
 }
 
 /// Ends all other threads when dropped, even on a panic.
-struct Stop<'a>(&'a Flows, Askers);
+struct Stop<'a>(&'a Flows, WorkerHandles);
 
 impl Drop for Stop<'_> {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Release);
         if std::thread::panicking() {
-            self.1.ask_all(|| Ask::Drain);
+            self.1.ask_all(|| WorkerRequest::Drain);
         }
     }
 }

@@ -80,7 +80,7 @@ impl Host {
 }
 
 #[test]
-fn frames_of_a_machine_leave_in_vxlan_and_those_of_the_peer_come_out_of_it() {
+fn memory_underlay_encapsulates_and_decapsulates_vxlan() {
     let mut host = host("ZZ");
     for (number, bytes) in [(1, 64), (2, 65), (3, 178), (4, 179), (5, 700), (6, 1450), (7, 1464)] {
         let out = numbered(NEAR, FAR, bytes, number);
@@ -99,7 +99,7 @@ fn frames_of_a_machine_leave_in_vxlan_and_those_of_the_peer_come_out_of_it() {
 }
 
 #[test]
-fn an_underlay_in_memory_holds_frames_back_both_ways() {
+fn memory_underlay_blocked_receiver_holds_sender_both_directions() {
     let mut host = host("ZZ");
     // The peer takes nothing: the machine is held. Then the machine takes nothing.
     let out = |number| numbered(NEAR, FAR, 200, number);
@@ -119,7 +119,7 @@ fn an_underlay_in_memory_holds_frames_back_both_ways() {
 }
 
 #[test]
-fn where_the_physical_network_may_drop_so_does_an_underlay_in_memory() {
+fn memory_underlay_policy_zl_full_input_drops() {
     let mut host = host("ZL");
     let until = Instant::now() + PATIENCE;
     let outer = |number| vxlan(PEER, OWN, VNI, &numbered(FAR, NEAR, 200, number));

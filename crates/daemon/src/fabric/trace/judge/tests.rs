@@ -86,7 +86,7 @@ impl Case {
         };
         let looked = Looked {
             at_ns: 0,
-            chip: vec![Some(Way::Port(0)), Some(Way::Tunnel(0))],
+            fdb: vec![Some(Destination::Port(0)), Some(Destination::Tunnel(0))],
             ports: vec![port(0), port(1), port(2)],
             tunnels: vec![TunnelLook { index: 0, row, decap_frames: Some(3) }],
         };
@@ -97,7 +97,7 @@ impl Case {
     fn local() -> Self {
         let mut case = Self::new();
         case.facts.destination = Some(claimed(B, State::Own, 1));
-        case.looked.chip[1] = Some(Way::Port(1));
+        case.looked.fdb[1] = Some(Destination::Port(1));
         case
     }
 
@@ -193,17 +193,17 @@ fn each_fact_at_the_sender_has_its_verdict() {
         ("a group", |c| c.facts.frame.to = To::Mac(Mac::BROADCAST), "learned port_up group"),
         (
             "a miss",
-            |c| c.looked.chip[1] = None,
+            |c| c.looked.fdb[1] = None,
             "learned port_up would_install tunnel_up lossless ->",
         ),
         (
             "nobody",
-            |c| (c.looked.chip[1], c.facts.destination, c.facts.peer) = (None, None, None),
+            |c| (c.looked.fdb[1], c.facts.destination, c.facts.peer) = (None, None, None),
             "learned port_up destination_unknown",
         ),
         (
             "it has moved",
-            |c| c.looked.chip[1] = Some(Way::Port(1)),
+            |c| c.looked.fdb[1] = Some(Destination::Port(1)),
             "learned port_up chip_differs tunnel_up lossless ->",
         ),
         (
@@ -251,7 +251,7 @@ fn each_fact_at_the_sender_has_its_verdict() {
 }
 
 #[test]
-fn a_receiver_at_the_same_host_needs_no_tunnel() {
+fn trace_local_receiver_decided_without_tunnel() {
     assert_eq!(Case::local().source(), "learned port_up installed delivered");
     let rows: [Row; 4] = [
         ("down", |c| c.looked.ports[1].up = Some(false), "learned port_up installed port_down"),
@@ -260,7 +260,7 @@ fn a_receiver_at_the_same_host_needs_no_tunnel() {
             "the sender's port",
             |c| {
                 c.facts.destination = Some(claimed(B, State::Own, 0));
-                c.looked.chip[1] = Some(Way::Port(0));
+                c.looked.fdb[1] = Some(Destination::Port(0));
             },
             "learned port_up installed same_port",
         ),
@@ -275,7 +275,7 @@ fn a_receiver_at_the_same_host_needs_no_tunnel() {
 
 /// An open path is reported as open, together with the losses of its ports.
 #[test]
-fn losses_of_the_ports_on_the_way_are_told() {
+fn trace_reports_port_losses_along_path() {
     let lost = |frames| {
         let counter = "ring.drops".to_owned();
         vec![LossRow { port: "p".to_owned(), counter, frames, ago_ns: 3_000_000_000 }]
@@ -305,7 +305,7 @@ fn each_fact_at_the_receiver_has_its_verdict() {
             "accepted split_horizon",
         ),
         ("nobody", |c| c.facts.destination = None, "accepted destination_unknown"),
-        ("a miss", |c| c.looked.chip[1] = None, "accepted would_install delivered"),
+        ("a miss", |c| c.looked.fdb[1] = None, "accepted would_install delivered"),
         ("down", |c| c.looked.ports[1].up = Some(false), "accepted installed port_down"),
         ("blocked", |c| c.looked.ports[1].blocked = true, "accepted installed blocked"),
     ];
@@ -317,7 +317,7 @@ fn each_fact_at_the_receiver_has_its_verdict() {
 }
 
 #[test]
-fn the_counters_of_the_very_entries_are_told() {
+fn trace_reports_counters_of_entries_on_path() {
     let mut case = Case::new();
     case.looked.ports[0].row.rx_frames = 11;
     case.looked.ports[0].drops = [(1, 2), (3, 4)]

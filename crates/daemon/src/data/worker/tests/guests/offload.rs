@@ -103,7 +103,7 @@ impl Vms {
 }
 
 #[test]
-fn unfinished_frames_pass_as_they_are_between_guests_that_finish_them() {
+fn offload_frames_pass_unmodified_to_capable_guest() {
     let mut vms = vms_of(&[EVERYTHING; 2]);
     for frame in all_kinds() {
         vms.leave(&frame);
@@ -116,7 +116,7 @@ fn unfinished_frames_pass_as_they_are_between_guests_that_finish_them() {
 }
 
 #[test]
-fn what_a_receiver_does_not_take_is_done_for_it() {
+fn missing_guest_offload_checksummed_or_segmented_by_switch() {
     let lacks = [
         feature::TAKES,
         feature::GUEST_TSO4,
@@ -152,7 +152,7 @@ fn what_a_receiver_does_not_take_is_done_for_it() {
 }
 
 #[test]
-fn a_super_frame_that_fits_into_no_buffers_comes_in_segments() {
+fn super_frame_larger_than_guest_buffer_is_segmented() {
     let features = EVERYTHING & !feature::MRG_RXBUF;
     let mut vms = vms_of(&[EVERYTHING, features]);
     for frame in all_kinds() {
@@ -187,7 +187,7 @@ fn segments_wait_one_by_one_for_a_receiver() {
 
 /// The sender's memory goes away when a part of its first frame was sent.
 #[test]
-fn the_rest_of_a_super_frame_is_sent_out_of_the_pool() {
+fn partly_sent_super_frame_rest_sent_from_pool() {
     for takes in [0, feature::TAKES] {
         let of = |n| GuestConfig {
             ring_size: if n == 1 { 32 } else { 256 },
@@ -223,7 +223,7 @@ fn the_rest_of_a_super_frame_is_sent_out_of_the_pool() {
 }
 
 #[test]
-fn a_super_frame_for_all_reaches_each_as_it_can() {
+fn broadcast_super_frame_fits_offloads_of_each_receiver() {
     let mut vms = vms_of(&[EVERYTHING, EVERYTHING, EVERYTHING & !feature::TAKES]);
     let all = [[0xff; 6], mac(0).0];
     for each in [None, Some(1_000)] {
@@ -269,7 +269,7 @@ fn leave_scattered(vms: &mut Vms, frame: &Unfinished, piece: usize) {
 }
 
 #[test]
-fn unfinished_frames_in_any_number_of_pieces_are_whole() {
+fn scattered_offload_frames_of_any_chunk_size_complete() {
     for piece in [60_000, 4_096, 3_000, 1_000, 200] {
         let mut vms = vms_of(&[EVERYTHING; 2]);
         let frame = unfinished(Carries::Tcp6, 50_000, Some(1_200));
@@ -289,7 +289,7 @@ fn unfinished_frames_in_any_number_of_pieces_are_whole() {
 
 /// Invalid headers of a guest's frames, and their outcomes.
 #[test]
-fn nonsense_in_a_header_ends_its_frame_and_nothing_else() {
+fn invalid_virtio_net_header_refuses_only_its_frame() {
     let good = unfinished(Carries::Tcp4, 5_000, Some(1_000));
     let spoiled: [fn(&mut [u8; 12]); 9] = [
         |header| header[0] = 0,

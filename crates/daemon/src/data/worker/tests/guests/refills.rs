@@ -54,7 +54,7 @@ impl Pauses {
 }
 
 #[test]
-fn a_guest_that_refills_all_at_once_is_never_forgotten() {
+fn guest_bulk_ring_refill_always_resumes_delivery() {
     for seed in 0..schedules() {
         let mut prng = Prng::new(seed);
         let configs = [guest(&mut prng), guest(&mut prng)];

@@ -12,7 +12,7 @@ fn says(shown: &Shown, wanted: &str) {
 }
 
 #[test]
-fn where_the_kernel_refuses_another_program_all_goes_on_as_before() {
+fn kernel_refuses_bucket_program_flows_forward_unchanged() {
     if !Selector::can_change() {
         return;
     }
@@ -37,8 +37,13 @@ fn where_the_kernel_refuses_another_program_all_goes_on_as_before() {
     assert_eq!((mover.table, mover.high.len()), (before, 0));
     parts[0].selector = Some(mover.into_selector());
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
-    let placed =
-        placing::follow("underlay", Wanted::of("h1", Mode::Adaptive), cpus, parts, &spread.askers);
+    let placed = placing::follow(
+        "underlay",
+        PolicyWatch::of("h1", Mode::Adaptive),
+        cpus,
+        parts,
+        &spread.askers,
+    );
     let placed = placed.unwrap();
     spread.under_load(|| says(&placed, "flows stay where they are: the kernel refuses"));
     assert!(spread.seen(0) > 100 && spread.seen(1) > 100, "both get frames");
@@ -47,7 +52,7 @@ fn where_the_kernel_refuses_another_program_all_goes_on_as_before() {
 }
 
 #[test]
-fn what_the_kernel_refuses_after_all_was_gathered_holds_nothing_else_up() {
+fn kernel_refusal_after_gathering_leaves_nothing_pending() {
     if !Selector::can_change() {
         return;
     }
@@ -65,7 +70,7 @@ fn what_the_kernel_refuses_after_all_was_gathered_holds_nothing_else_up() {
     selector.lock().unwrap();
     parts[0].selector = Some((selector, table));
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
-    let wanted = Wanted::of("h1", Mode::Adaptive);
+    let wanted = PolicyWatch::of("h1", Mode::Adaptive);
     wanted.set(policy(1, &format!("high = [\"vni={VNI}\"]")));
     let placed = placing::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
     spread.under_load(|| {

@@ -1,0 +1,69 @@
+//! `sluice port`: adds ports to a running host, and deletes them.
+
+use std::io::Write as _;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sluice_api::port::{Added, Deleted, NewPort};
+
+use crate::client::show::{HostSelector, connect, enveloped, socket};
+use crate::ipc::protocol::{self, Request};
+
+/// Adds a port and prints its properties.
+///
+/// # Errors
+/// If no host answers, or it cannot be added, with the remedy.
+pub fn add(whom: &HostSelector, new: NewPort, json: bool) -> anyhow::Result<()> {
+    let added: Added = ask(whom, &Request::Add(Box::new(new)))?;
+    let words = || {
+        let place = added.netns.as_deref().unwrap_or("this host");
+        let ips: String = added.ips.iter().map(|ip| format!(" {ip}")).collect();
+        let who = match &added.mac {
+            Some(mac) => format!("bound to {mac}{ips}{}", also(&added)),
+            None => "who is behind it is learned".to_owned(),
+        };
+        format!("port {} of {}: device {} in {place}, {who}", added.name, added.vnet, added.device)
+    };
+    print(whom, &added, json, words)
+}
+
+/// Formats the addresses that a port may share.
+fn also(added: &Added) -> String {
+    let allowed: Vec<String> = added.allowed.iter().map(ToString::to_string).collect();
+    if allowed.is_empty() { String::new() } else { format!("; allowed: {}", allowed.join(" ")) }
+}
+
+/// Deletes a port that was added.
+///
+/// # Errors
+/// If no host answers, or there is no such port.
+pub fn delete(whom: &HostSelector, name: &str, json: bool) -> anyhow::Result<()> {
+    let deleted: Deleted = ask(whom, &Request::Del(name.to_owned()))?;
+    print(whom, &deleted, json, || match deleted.frames {
+        0 => format!("port {} is gone", deleted.name),
+        frames => format!("port {} is gone; {frames} frames ended with it", deleted.name),
+    })
+}
+
+fn ask<T: DeserializeOwned>(whom: &HostSelector, request: &Request) -> anyhow::Result<T> {
+    let socket = socket(whom)?;
+    // The kernel needs a moment for devices; control itself has a time limit.
+    let line = protocol::ask(connect(&socket)?, request)
+        .with_context(|| format!("{} did not answer", socket.display()))?;
+    protocol::expect(&line)
+}
+
+fn print(
+    whom: &HostSelector,
+    answer: &impl Serialize,
+    json: bool,
+    words: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    let line = match json {
+        true => enveloped(&socket(whom)?, &serde_json::to_string(answer)?),
+        false => words() + "\n",
+    };
+    std::io::stdout().write_all(line.as_bytes())?;
+    Ok(())
+}

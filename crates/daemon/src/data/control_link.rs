@@ -1,0 +1,332 @@
+//! The worker's end of the connection to control ([`crate::ipc::channel`]): commands are carried
+//! out between two turns, and the switch's notices are written.
+//!
+//! While control is not attached, or does not read, the switch continues with its forwarding table
+//! (FDB): a full connection is left alone, and notices wait in the switch, which bounds them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+
+use sluice_base::{DropReason, Nanos, PortId, PriorityMask, VnetId};
+use sluice_host::Host;
+use sluice_ports::{FrameBuf, Pool};
+use sluice_switch::{
+    Command, Counter, Destination, Notice, PuntCause, PuntFrom, Switch, Target, Used,
+};
+
+use super::too_big::TooBig;
+use crate::ipc::channel::{self, Cause, Event, Pipe, Senders};
+use crate::sys::log::say;
+use crate::sys::poller::Poller;
+
+/// Index of the connection in the poller: no port has it.
+pub(super) const CONTROL: usize = 1 << 32;
+/// Reads from the connection in a turn.
+const READS_MAX: usize = 4;
+/// Frames that are flooded in a turn. The others wait, so that ports take the copies meanwhile:
+/// each port may hold only a limited number.
+const FLOODS_MAX: u32 = 16;
+/// Time between two scans for used entries, each of a part of the forwarding table.
+const USED_EVERY: Nanos = Nanos::from_millis(100);
+/// Size of that part: the largest table is scanned within ten seconds.
+const USED_PLACES: u32 = 1 << 13;
+/// Time between two checks of all receivers without a notice of the switch: a receiver may be
+/// isolated without one.
+const RECEIVERS_EVERY: Nanos = Nanos::from_millis(100);
+/// Time between two checks while the connection is full, and the switch's notices are not read.
+const RECEIVERS_EVERY_FULL: Nanos = Nanos::from_millis(1);
+
+/// Counters of control's actions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Commands that the switch refused, for instance because the port has just gone.
+    pub(super) refused: u64,
+    /// Frames of control that found no room.
+    pub(super) unsent: u64,
+}
+
+/// The connection, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct ControlLink {
+    pipe: Option<Pipe>,
+    ready: bool,
+    /// True if commands were read that are not carried out yet.
+    behind: bool,
+    used_at: Nanos,
+    receivers: Receivers,
+    too_big: TooBig,
+    pub(super) counts: Counts,
+}
+
+impl ControlLink {
+    /// Attaches control: it receives the contents of the forwarding table, and then the events. An
+    /// earlier connection is replaced.
+    pub(super) fn attach(
+        &mut self,
+        now: Nanos,
+        stream: UnixStream,
+        host: &mut Host<FrameBuf>,
+        poller: &Poller,
+    ) -> io::Result<()> {
+        self.detach(now, host);
+        let mut pipe = Pipe::new(stream)?;
+        poller.add(CONTROL, pipe.as_fd(), true)?;
+        poller.set(CONTROL, pipe.as_fd(), true, true)?;
+        for (vnet, mac, to) in host.switch().macs() {
+            Event::Found { vnet, mac, to }.write(pipe.out());
+        }
+        for flow in host.switch().decap_flows() {
+            Event::Decap { vnet: flow.vnet, tunnel: flow.tunnel }.write(pipe.out());
+        }
+        Event::All.write(pipe.out());
+        (self.pipe, self.ready, self.used_at) = (Some(pipe), true, now);
+        self.behind = false;
+        self.receivers = Receivers::default();
+        command(now, host.switch_mut(), Command::Control { attached: true }, &mut self.counts);
+        Ok(())
+    }
+
+    /// Notes an event of the poller for the connection.
+    pub(super) const fn wake(&mut self) {
+        self.ready = true;
+    }
+
+    /// Carries out control's commands, and passes on the switch's notices. Returns the amount of
+    /// work done.
+    pub(super) fn serve(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
+        let done = self.exchange(now, host, pool);
+        self.too_big.answer(now, host.switch_mut(), pool);
+        done
+    }
+
+    fn exchange(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
+        let too_big = &mut self.too_big;
+        let Some(pipe) = &mut self.pipe else {
+            return host.resolve(now, |_, notice| too_big.note(notice));
+        };
+        let mut done = 0;
+        let counts = &mut self.counts;
+        let (mut read, mut floods) = (Ok(()), 0);
+        for _ in 0..READS_MAX {
+            if !(self.ready || self.behind) || floods == FLOODS_MAX {
+                break;
+            }
+            let fill = if self.behind { Ok(self.ready) } else { pipe.fill() };
+            self.behind = false;
+            read = fill.map(|more| self.ready = more).and_then(|()| {
+                let taken = pipe.take(|bytes| {
+                    let Some((received, size)) = channel::Command::read(bytes)? else {
+                        return Ok(None);
+                    };
+                    if matches!(received, channel::Command::Flood { .. }) {
+                        if floods == FLOODS_MAX {
+                            self.behind = true;
+                            return Ok(None);
+                        }
+                        floods += 1;
+                    }
+                    apply(now, &received, host.switch_mut(), pool, counts);
+                    done += 1;
+                    Ok(Some(size))
+                });
+                taken.map_err(io::Error::other)
+            });
+            if read.is_err() {
+                break;
+            }
+        }
+        if !pipe.is_full() {
+            done += host.resolve(now, |switch, notice| {
+                too_big.note(notice);
+                if let Some(event) = event_of(switch, notice) {
+                    event.write(pipe.out());
+                } else if matches!(notice, Notice::Receiver { .. }) {
+                    self.receivers.look_at = now;
+                }
+            });
+            if now >= self.used_at {
+                self.used_at = now.after(USED_EVERY);
+                host.switch_mut().used_since(USED_PLACES, |vnet, mac, _: Used| {
+                    Event::Used { vnet, mac }.write(pipe.out());
+                });
+            }
+        }
+        self.receivers.tell(now, host.switch(), pipe);
+        if let Err(error) = read.and_then(|()| pipe.flush()) {
+            say!(warn: "control is gone ({error}); what is known stays");
+            self.detach(now, host);
+        }
+        done
+    }
+
+    /// Returns the time of the next action that needs no event.
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.pipe
+            .as_ref()
+            .map(|_| if self.ready || self.behind { Nanos::ZERO } else { self.used_at })
+    }
+
+    fn detach(&mut self, now: Nanos, host: &mut Host<FrameBuf>) {
+        // The descriptor leaves the poller when it is closed.
+        if self.pipe.take().is_some() {
+            let off = Command::Control { attached: false };
+            command(now, host.switch_mut(), off, &mut self.counts);
+        }
+    }
+}
+
+/// Receivers that do not take frames. Their current state is compared with the state last reported,
+/// so that nothing is lost when the connection is full.
+#[derive(Debug, Default)]
+struct Receivers {
+    look_at: Nanos,
+    /// Records last reported, of receivers with a problem.
+    reported: BTreeMap<PortId, Vec<u8>>,
+    tunnels: Vec<u8>,
+}
+
+impl Receivers {
+    /// Reports receivers whose state has changed, ahead of all waiting events.
+    fn tell(&mut self, now: Nanos, switch: &Switch<FrameBuf>, pipe: &mut Pipe) {
+        if now < self.look_at || pipe.is_crammed() {
+            return;
+        }
+        let pace = if pipe.is_full() { RECEIVERS_EVERY_FULL } else { RECEIVERS_EVERY };
+        self.look_at = now.after(pace);
+        let mut isolated: BTreeMap<PortId, PriorityMask> = BTreeMap::new();
+        for state in switch.isolated() {
+            isolated.entry(state.port).or_default().insert(state.priority);
+        }
+        let known: BTreeSet<PortId> =
+            self.reported.keys().chain(isolated.keys()).copied().collect();
+        for port in known {
+            let isolated = isolated.get(&port).copied().unwrap_or_default();
+            let state = switch.receiver(port);
+            let senders = Senders::write(switch.senders(port), &mut self.tunnels);
+            let (held, stuck) = (state.held, state.stuck);
+            let mut record = Vec::new();
+            Event::Receiver { port, isolated, held, stuck, senders }.write(&mut record);
+            if self.reported.get(&port) == Some(&record) {
+                continue;
+            }
+            pipe.put_ahead(&record);
+            if isolated.is_empty() && held.is_empty() {
+                self.reported.remove(&port);
+            } else {
+                self.reported.insert(port, record);
+            }
+        }
+    }
+}
+
+fn command(now: Nanos, switch: &mut Switch<FrameBuf>, command: Command, counts: &mut Counts) {
+    counts.refused += u64::from(switch.command(now, command).is_err());
+}
+
+fn apply(
+    now: Nanos,
+    received: &channel::Command<'_>,
+    switch: &mut Switch<FrameBuf>,
+    pool: &mut Pool,
+    counts: &mut Counts,
+) {
+    let wanted = match *received {
+        channel::Command::Install { vnet, mac, to } => Command::Install { vnet, mac, to },
+        channel::Command::Remove { vnet, mac } => Command::Remove { vnet, mac },
+        channel::Command::Reject { vnet, mac } => Command::Reject { vnet, mac },
+        channel::Command::ForgetDecap { vnet, tunnel } => Command::ForgetDecap { vnet, tunnel },
+        channel::Command::Hold { vnet, mac, tunnel, held, stuck } => {
+            Command::Hold { vnet, mac, tunnel, held, stuck }
+        }
+        channel::Command::Send { vnet, to, frame } => {
+            let to = match to {
+                Destination::Port(port) => Target::Port(port),
+                Destination::Tunnel(tunnel) => Target::Tunnel(vnet, tunnel),
+            };
+            send(now, frame, to, switch, pool, counts);
+            return;
+        }
+        channel::Command::Flood { vnet, from, frame } => {
+            flood(now, (vnet, from), frame, switch, pool, counts);
+            return;
+        }
+        channel::Command::Unbind { port, mac, ip: None } => Command::Unbind { port, mac },
+        channel::Command::Unbind { port, mac, ip: Some(ip) } => Command::UnbindIp { port, mac, ip },
+        channel::Command::Refuse { port, reason, frames, bytes } => {
+            Command::Refuse { port, reason, sum: Counter { frames, bytes } }
+        }
+    };
+    command(now, switch, wanted, counts);
+}
+
+fn send(
+    now: Nanos,
+    frame: &[u8],
+    to: Target,
+    switch: &mut Switch<FrameBuf>,
+    pool: &mut Pool,
+    counts: &mut Counts,
+) {
+    let fits = frame.len() <= usize::from(pool.slot_size());
+    let Some(mut slot) = fits.then(|| pool.take()).flatten() else {
+        counts.unsent += 1;
+        return;
+    };
+    slot.bytes_mut()[..frame.len()].copy_from_slice(frame);
+    if let Err(buf) = switch.inject(now, slot.freeze(0, frame.len()), to) {
+        pool.give_back(buf);
+        counts.unsent += 1;
+    }
+}
+
+/// Floods a frame of an ingress port or tunnel. Without room the frame is dropped, and counted.
+fn flood(
+    now: Nanos,
+    (vnet, from): (VnetId, Destination),
+    frame: &[u8],
+    switch: &mut Switch<FrameBuf>,
+    pool: &mut Pool,
+    counts: &mut Counts,
+) {
+    let Some(mut slot) = pool.take() else {
+        if let Destination::Port(port) = from {
+            let sum = Counter { frames: 1, bytes: frame.len() as u64 };
+            let refuse = Command::Refuse { port, reason: DropReason::PuntLimit, sum };
+            command(now, switch, refuse, counts);
+        }
+        return;
+    };
+    slot.bytes_mut()[..frame.len()].copy_from_slice(frame);
+    if let Err(buf) = switch.flood(vnet, from, slot.freeze(0, frame.len())) {
+        pool.give_back(buf);
+    }
+}
+
+/// Converts a notice into an event for control.
+fn event_of<'a>(switch: &Switch<FrameBuf>, notice: &'a Notice) -> Option<Event<'a>> {
+    let source = |from| match from {
+        // Frames that control itself sent are not punted.
+        PuntFrom::Input(input) => switch.port_of(input).map(Destination::Port),
+        PuntFrom::Tunnel(tunnel) => Some(Destination::Tunnel(tunnel)),
+    };
+    Some(match notice {
+        Notice::Miss { vnet, from, head, .. } => {
+            let head = head.as_slice();
+            Event::Punt { cause: Cause::Miss, vnet: *vnet, from: source(*from)?, head }
+        }
+        Notice::Punt { cause, vnet, from, head } => {
+            let cause = match cause {
+                PuntCause::NewSource => Cause::NewSource,
+                PuntCause::Moved => Cause::Moved,
+                PuntCause::Arp => Cause::Arp,
+                PuntCause::Nd => Cause::Nd,
+                PuntCause::Snooped => Cause::Snooped,
+            };
+            Event::Punt { cause, vnet: *vnet, from: source(*from)?, head: head.as_slice() }
+        }
+        Notice::Decap { vnet, tunnel } => Event::Decap { vnet: *vnet, tunnel: *tunnel },
+        _ => return None,
+    })
+}

@@ -1,0 +1,172 @@
+//! Port migration: another switch of the host reads and writes a port from now on.
+//!
+//! ```text
+//!   the switch that had it           the switch that gets it          all others
+//!   hold: its inputs are not read    hold: no frames go to it         hold: the same
+//!   is_clear ─────────────────────── remote_refs_to is 0 ──────────── remote_refs_to is 0
+//!   export_port ─── MigratedPort ──▶ import_port
+//!   hands over to it                 reads and writes it              hand over to the new one
+//! ```
+//!
+//! **No loss.** Frames go between switches by handoff ([`Switch::hand_over`]) only. Frames that
+//! wait for the port in the switch that exports it stay there and are handed over from then on, as
+//! remote references. Frames that wait for the port in the switch that imports it are offered to
+//! its driver.
+//!
+//! **No reordering.** Take two frames of a pair, of which the first came in before the second.
+//! *From the port:* the first frame has left the switch that had the port, and all switches that
+//! held it remotely, before another switch reads the port; so it left before the second came in.
+//! *To the port:* both came in at one switch, as their sender's port is another one, and stand
+//! there in one queue. If both are handed off to the same switch, or neither is, the queue keeps
+//! their order. If the first was handed off and the second is not, the switch is the one that gets
+//! the port, and all its remote references are back: the first has left. If the first was not
+//! handed off and the second is, the switch is the one that had the port, and it sent the first
+//! itself, to the driver that takes the second. If both are handed off, to different switches, all
+//! references of the one are back before the other gets any.
+//!
+//! A remote reference that was [revoked](Switch::revoke) is back, but its frame has not left: the
+//! frame waits as a copy in the queue of the port, in the switch that has the port. So no port
+//! migrates while frames from other switches wait for it; once all references are back, these are
+//! just such copies. A copy of a frame *from* the port may stay behind: it waits in the queue of
+//! another port, which does not migrate before the copy has left, and the second frame is queued
+//! behind it.
+//!
+//! **Audits close.** When a port is exported, all frames that came in at its inputs have ended, so
+//! its counters balance. They are added to those of the other switch, and the audit of each switch
+//! closes before and after.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use sluice_base::{Buf, PortId, Priority};
+
+use crate::inspect::{Counter, Marks};
+use crate::ledger::PortCounters;
+use crate::shaper::Shaper;
+use crate::sources::Watch;
+use crate::switch::Switch;
+
+/// State that migrates with a port: its counters, its rate, and the machines bound to it.
+#[derive(Debug)]
+#[must_use = "a port that is dropped here is nobody's"]
+pub struct MigratedPort {
+    shaper: Shaper,
+    restrained: bool,
+    watch: Watch,
+    inputs: Vec<InputState>,
+    sent: [Counter; Priority::COUNT],
+    queued: Marks,
+}
+
+/// Counters and high-water marks of an input.
+#[derive(Debug)]
+struct InputState {
+    held: Marks,
+    books: PortCounters,
+}
+
+impl<B: Buf> Switch<B> {
+    /// Returns true if all frames that came in at a port have ended, its driver has all its handles
+    /// back, and no frame from another switch waits for the port.
+    #[must_use]
+    pub fn is_clear(&self, port: PortId) -> bool {
+        let is_done = self.inputs_of(port).all(|input| {
+            self.inputs[usize::from(input)].unreclaimed == 0 && self.ledger.has_ended_all(input)
+        });
+        is_done && !self.awaits_handoff(port)
+    }
+
+    /// Returns true if a frame from another switch waits for a port.
+    fn awaits_handoff(&self, port: PortId) -> bool {
+        let group = self.ports[port.index()].group as usize;
+        let is_remote = |slot: u32| self.is_handoff(self.slots.get(slot).input);
+        // Every queue of a movable port stands in a ring, as its queue group has no rate.
+        let some = |priority: Priority| {
+            let ring = self.classes[self.class_of(port.index(), priority.index())].ring;
+            let mut leaves = self.queues.ring(ring).map(|leaf| self.queues.get(leaf).list);
+            leaves.any(|list| self.slots.walk(list).any(is_remote))
+        };
+        self.groups[group].frames > 0 && Priority::all().any(some)
+    }
+
+    fn inputs_of(&self, port: PortId) -> core::ops::Range<u16> {
+        let port = &self.ports[port.index()];
+        port.first_input..port.first_input + u16::from(port.queues)
+    }
+
+    /// Returns true if [`Self::export_port`] may be called: the port is here, and
+    /// [clear](Self::is_clear).
+    #[must_use]
+    pub fn may_export_port(&self, port: PortId) -> bool {
+        let p = &self.ports[port.index()];
+        let is_movable = self.remote_refs.is_movable(port);
+        is_movable && !p.elsewhere && !p.detached && self.is_clear(port)
+    }
+
+    /// Exports a port: another switch reads and writes it from now on. Frames that wait for it may
+    /// be handed over.
+    ///
+    /// # Panics
+    /// If it [may not be exported](Self::may_export_port).
+    pub fn export_port(&mut self, port: PortId) -> MigratedPort {
+        assert!(self.may_export_port(port), "frames of a port that moves are in the switch");
+        let at = port.index();
+        let inputs = self.inputs_of(port).map(|input| self.take_input(input)).collect();
+        let sent = core::array::from_fn(|priority| {
+            let class = self.class_of(at, priority);
+            let sent = mem::take(&mut self.classes[class].sent);
+            self.remote_refs.add_beside(class, sent.frames);
+            sent
+        });
+        let group = self.ports[at].group as usize;
+        let p = &mut self.ports[at];
+        p.elsewhere = true;
+        MigratedPort {
+            shaper: mem::replace(&mut p.shaper, Shaper::new(None)),
+            restrained: mem::take(&mut p.restrained),
+            watch: self.sources.give(at),
+            inputs,
+            sent,
+            queued: mem::take(&mut self.groups[group].marks),
+        }
+    }
+
+    fn take_input(&mut self, input: u16) -> InputState {
+        let held = mem::take(&mut self.inputs[usize::from(input)].marks);
+        InputState { held, books: self.ledger.export(input) }
+    }
+
+    /// Imports a port that another switch exported: frames that wait for it are offered to its
+    /// driver, and its inputs are read here.
+    ///
+    /// # Panics
+    /// If it is here already, or there are [remote references](Self::remote_refs_to) to its frames.
+    pub fn import_port(&mut self, port: PortId, its: MigratedPort) {
+        let at = port.index();
+        assert!(self.ports[at].elsewhere, "the port is here already");
+        assert!(self.remote_refs_to(port) == 0, "frames that were lent would be overtaken");
+        let MigratedPort { shaper, restrained, watch, inputs, sent, queued } = its;
+        let p = &mut self.ports[at];
+        (p.elsewhere, p.shaper, p.restrained) = (false, shaper, restrained);
+        self.sources.take(at, watch);
+        let group = self.ports[at].group as usize;
+        self.groups[group].marks.rise_to(queued);
+        for (priority, sent) in sent.into_iter().enumerate() {
+            let class = self.class_of(at, priority);
+            self.classes[class].sent.add_all(sent);
+            self.remote_refs.take_beside(class, sent.frames);
+        }
+        for (input, state) in self.inputs_of(port).zip(inputs) {
+            self.add_input(input, state);
+        }
+        self.sources_changed();
+    }
+
+    fn add_input(&mut self, input: u16, state: InputState) {
+        self.inputs[usize::from(input)].marks.rise_to(state.held);
+        self.ledger.import(input, state.books);
+    }
+}
+
+#[cfg(test)]
+mod tests;
