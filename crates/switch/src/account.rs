@@ -213,11 +213,8 @@ impl<B> Switch<B> {
 
     #[cold]
     fn end_copy(&mut self, index: u32) {
-        let body = self.slots.get(index).shared;
-        self.slots.leave(1);
-        self.slots.give_back(index);
-        self.slots.get_mut(body).shared -= 1;
-        if self.slots.get(body).shared == 0 {
+        let body = self.slots.end_copy(index);
+        if !self.slots.has_copies(body) {
             self.pool.push_ended(&mut self.slots, body);
         }
     }

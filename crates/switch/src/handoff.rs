@@ -192,7 +192,7 @@ impl<B: Buf> Switch<B> {
         }
         let mut copied = None;
         if slot.owner == BufferOwner::Copy {
-            let body = self.slots.get(slot.shared).buf.as_ref();
+            let body = self.slots.body_of(slot).buf.as_ref();
             let body = body.expect("copies wait no longer than their body has its handle");
             let Some(buf) = taker.copy(body) else { return false };
             copied = Some(buf);
@@ -350,7 +350,7 @@ impl<B: Buf> Switch<B> {
         self.ledger.receive(input.0, priority.get(), Counter::of(buf.size()));
         let index = self.new_slot(input.0, &arrival, BufferOwner::Output, buf);
         let slot = self.slots.get_mut(index);
-        slot.shared = remote.0;
+        slot.set_remote_number(remote.0);
         (slot.sent, slot.sent_bytes) = sent;
         let group = match to {
             Destination::Port(port) => self.ports[port.index()].group,
@@ -384,7 +384,7 @@ impl<B: Buf> Switch<B> {
         if index == NIL {
             return None;
         }
-        let remote = RemoteRef(self.slots.get(index).shared);
+        let remote = RemoteRef(self.slots.get(index).remote_number());
         self.reclaim_one(input).map(|buf| (buf, remote))
     }
 

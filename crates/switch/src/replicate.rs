@@ -95,7 +95,7 @@ impl<B: Buf> Switch<B> {
         for _ in 1..receivers {
             self.ledger.copy(input, priority, Counter::of(bytes));
         }
-        self.slots.get_mut(body).shared = 0;
+        self.slots.begin_copies(body);
         self.pool.add_body();
         for at in 0..self.vnets[vnet].members.len() {
             let port = self.vnets[vnet].members[at];
@@ -111,7 +111,7 @@ impl<B: Buf> Switch<B> {
                 self.copy_to(body, group);
             }
         }
-        if self.slots.get(body).shared == 0 {
+        if !self.slots.has_copies(body) {
             self.pool.push_ended(&mut self.slots, body);
         }
     }
@@ -143,9 +143,7 @@ impl<B: Buf> Switch<B> {
         copy.ecn = ecn;
         copy.segments = segments;
         (copy.sent, copy.sent_bytes) = (0, 0);
-        copy.owner = BufferOwner::Copy;
-        copy.shared = body;
-        self.slots.get_mut(body).shared += 1;
+        self.slots.add_copy(index, body);
         self.enqueue(index, group);
     }
 }

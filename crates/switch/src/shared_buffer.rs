@@ -183,8 +183,8 @@ impl<B: Buf> Switch<B> {
         copy: &mut impl FnMut(B, u32) -> Result<B, B>,
     ) -> bool {
         let slot = self.slots.get_mut(at);
-        let (shared, bytes) = (slot.shared, slot.bytes);
-        let copied = copy(slot.buf.take().expect("a waiting frame has its handle"), shared);
+        let (number, bytes) = (slot.remote_number(), slot.bytes);
+        let copied = copy(slot.buf.take().expect("a waiting frame has its handle"), number);
         let moved = copied.is_ok();
         slot.buf = Some(copied.unwrap_or_else(|same| same));
         if moved {

@@ -37,9 +37,9 @@ pub(crate) struct Slot<B> {
     pub(crate) buf: Option<B>,
     pub(crate) next: u32,
     pub(crate) bytes: u32,
-    /// For [`BufferOwner::Copy`], the slot that owns the handle; for that slot, the number of its
-    /// copies; for a remote reference to a frame of another switch, its number there.
-    pub(crate) shared: u32,
+    /// A second number, by the role of the slot: the body of a copy, the number of copies of a
+    /// body, or the number of a handed-off frame in the switch that it belongs to.
+    link: u32,
     pub(crate) input: u16,
     pub(crate) source: u16,
     pub(crate) vnet: u16,
@@ -77,6 +77,21 @@ impl<B> Slot<B> {
     #[inline]
     pub(crate) const fn segments_left(&self) -> u16 {
         self.segments - self.sent
+    }
+
+    /// Makes the slot a copy, which has no handle of its own.
+    const fn become_copy_of(&mut self, body: u32) {
+        (self.owner, self.link) = (BufferOwner::Copy, body);
+    }
+
+    /// Returns the number of a handed-off frame in the switch that it belongs to.
+    pub(crate) const fn remote_number(&self) -> u32 {
+        self.link
+    }
+
+    /// Sets the number of a handed-off frame in the switch that it belongs to.
+    pub(crate) const fn set_remote_number(&mut self, number: u32) {
+        self.link = number;
     }
 }
 
@@ -117,7 +132,7 @@ impl<B> Slots<B> {
                 buf: None,
                 next: if at + 1 == count { NIL } else { at + 1 },
                 bytes: 0,
-                shared: NIL,
+                link: NIL,
                 input: 0,
                 source: 0,
                 vnet: 0,
@@ -134,6 +149,38 @@ impl<B> Slots<B> {
             .collect();
         let free = if count == 0 { NIL } else { 0 };
         Self { slots, free, free_count: count, excess: 0, reserved }
+    }
+
+    /// Returns the slot that has the handle of a frame: the body of a copy, or the slot itself.
+    #[inline]
+    pub(crate) fn body_of<'a>(&'a self, slot: &'a Slot<B>) -> &'a Slot<B> {
+        if slot.owner == BufferOwner::Copy { self.get(slot.link) } else { slot }
+    }
+
+    /// Begins to count the copies of a body.
+    pub(crate) fn begin_copies(&mut self, body: u32) {
+        self.get_mut(body).link = 0;
+    }
+
+    /// Makes a slot a copy of a body.
+    pub(crate) fn add_copy(&mut self, index: u32, body: u32) {
+        self.get_mut(index).become_copy_of(body);
+        self.get_mut(body).link += 1;
+    }
+
+    /// Returns true if a body has copies.
+    pub(crate) fn has_copies(&self, body: u32) -> bool {
+        self.get(body).link > 0
+    }
+
+    /// Gives a copy back. Returns its body.
+    pub(crate) fn end_copy(&mut self, index: u32) -> u32 {
+        debug_assert!(self.get(index).owner == BufferOwner::Copy, "only copies have a body");
+        let body = self.get(index).link;
+        self.leave(1);
+        self.give_back(index);
+        self.get_mut(body).link -= 1;
+        body
     }
 
     /// Changes the number of slots that an input uses beyond its own.

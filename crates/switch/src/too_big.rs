@@ -80,8 +80,7 @@ impl<B: Buf> Switch<B> {
     #[cold]
     pub(crate) fn tell_too_big(&mut self, now: Nanos, slot: u32, group: u32) {
         let s = self.slots.get(slot);
-        let body =
-            if s.owner == crate::slots::BufferOwner::Copy { self.slots.get(s.shared) } else { s };
+        let body = self.slots.body_of(s);
         let (input, vnet, strip) = (s.input, s.vnet, usize::from(s.strip));
         let head = body.buf.as_ref().and_then(|buf| buf.head().get(strip..)).map(Head::copy_of);
         if let Some(head) = head {

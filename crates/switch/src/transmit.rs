@@ -316,7 +316,7 @@ impl<B: Buf> Switch<B> {
         header: &'a mut [u8; HEADER_SIZE_MAX],
     ) -> Result<Egress<'a, B>, DropReason> {
         let slot = self.slots.get(turn.slot);
-        let body = if slot.owner == BufferOwner::Copy { self.slots.get(slot.shared) } else { slot };
+        let body = self.slots.body_of(slot);
         let buf = body.buf.as_ref().expect("a queued frame has its handle, or its body has");
         let priority = Priority::from_low_bits(slot.priority);
         // One segment has to fit.
@@ -422,7 +422,7 @@ impl<B: Buf> Switch<B> {
             debug_assert!(false, "a driver took more segments than there are, or all of them");
             return self.taken(now, turn, size);
         }
-        let body = if slot.owner == BufferOwner::Copy { self.slots.get(slot.shared) } else { slot };
+        let body = self.slots.body_of(slot);
         let each = body.buf.as_ref().expect("as when it was offered").segment_size();
         let inner = each * u32::from(count);
         let outer = match self.groups[turn.group as usize].kind {
