@@ -70,9 +70,12 @@ use crate::sys::poller::{Poller, Waker};
 use crate::sys::privileges;
 use crate::sys::run_dir::{self, Role};
 use crate::sys::seccomp;
+use crate::sys::threads::spawn;
 
 /// Questions that may wait for the worker.
 const ASKS_MAX: usize = 16;
+/// Time between two looks for containers that are gone.
+const CONTAINERS_EVERY: Duration = Duration::from_millis(500);
 /// Longest time for a worker's answer. A worker reads questions once per turn; if it does not, it
 /// is stuck or the machine is.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
@@ -307,6 +310,13 @@ impl Idle {
         let next_hops = next_hops::follow(&plan, askers.clone())?;
         underlay::follow(&plan, taps, guard.clone(), askers.clone())?;
         cables::follow(&plan, askers.clone())?;
+        let containers = Arc::clone(taps);
+        spawn("containers", move || {
+            loop {
+                std::thread::sleep(CONTAINERS_EVERY);
+                containers.follow_containers();
+            }
+        })?;
         let socket = plan.run_dir.join(run_dir::DATA_SOCKET);
         let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
         let wanted = PolicyWatch::new(&plan);
@@ -498,15 +508,6 @@ fn drain_on_signals(askers: &WorkerHandles) -> anyhow::Result<()> {
             askers.ask_all(|| WorkerRequest::Drain);
         }
     })
-}
-
-/// Starts a thread that lasts as long as the process.
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-        .with_context(|| format!("cannot start the thread `{name}`"))?;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -458,6 +458,14 @@ pub(crate) fn tap_persist(tun: BorrowedFd<'_>) -> io::Result<()> {
         .map(drop)
 }
 
+/// Sets the carrier of an attached TAP.
+pub(crate) fn tap_carrier(tun: BorrowedFd<'_>, is_on: bool) -> io::Result<()> {
+    let carrier = c_int::from(is_on);
+    // SAFETY: the kernel reads one `int` behind the pointer, which lives until the call returns.
+    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETCARRIER, &raw const carrier) })
+        .map(drop)
+}
+
 /// The network namespace in which the device of an attached TAP lies now.
 pub(crate) fn tap_netns(tun: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: this request takes nothing and returns a descriptor.

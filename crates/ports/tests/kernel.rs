@@ -4,13 +4,14 @@
 mod support;
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Mac, Nanos, Priority, PriorityMask};
 use sluice_ports::l2::{KernelShare, L2Config, L2Port};
 use sluice_ports::neigh::{Neighbours, NextHop};
-use sluice_ports::tap::{TapConfig, TapPort};
+use sluice_ports::tap::{TapConfig, TapPort, abandoned};
 use sluice_ports::udp::{UdpConfig, UdpPort};
 use sluice_ports::{Amount, Lossless, OpenError, Port};
 use sluice_switch::{Classifier, Sink as _, Taken, Trust, Window};
@@ -701,6 +702,44 @@ fn a_tap_whose_namespace_went_is_an_error() {
     let error = port.read(OPEN, 1, &mut pool, &mut batch).unwrap_err();
     assert!(support::is_gone(&error), "{error}");
     assert_eq!(pool.used(), 0);
+}
+
+/// The TAP of a container keeps the namespace alive that the container has left.
+#[test]
+fn tap_abandoned_without_namespace_name_and_process() {
+    if !can_have_namespaces("tap_abandoned_without_namespace_name_and_process") {
+        return;
+    }
+    let cable = Cable::new();
+    let name = path(&cable.left);
+    let config = TapConfig { netns: Some(name.clone()), ..TapConfig::new("t0", 1500) };
+    let port = TapPort::open(&config).unwrap();
+    let tap = port.poll_fds()[0].fd.try_clone_to_owned().unwrap();
+    let is_abandoned = || abandoned::is_abandoned(tap.as_fd(), &name).unwrap();
+    let has_carrier = || {
+        let output = Command::new("ip").args(["-n", &cable.left, "link", "show", "t0"]).output();
+        !String::from_utf8_lossy(&output.unwrap().stdout).contains("NO-CARRIER")
+    };
+
+    assert!(!is_abandoned(), "it has its name");
+    for is_on in [false, true] {
+        abandoned::set_carrier(tap.as_fd(), is_on).unwrap();
+        assert_eq!(has_carrier(), is_on);
+    }
+
+    let sleeper = ["netns", "exec", &cable.left, "sleep", "60"];
+    let mut sleeper = Command::new("ip").args(sleeper).spawn().unwrap();
+    let comm = format!("/proc/{}/comm", sleeper.id());
+    assert!(eventually(|| std::fs::read_to_string(&comm).is_ok_and(|comm| comm == "sleep\n")));
+    run(&format!("ip netns del {}", cable.left));
+    let lives = !is_abandoned();
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert!(lives, "a process is in it");
+    assert!(is_abandoned());
+
+    run(&format!("ip netns add {}", cable.left));
+    assert!(is_abandoned(), "the name is that of another namespace");
 }
 
 #[test]

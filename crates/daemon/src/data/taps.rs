@@ -8,16 +8,17 @@
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_ports::tap::{KeptTap, TapConfig, TapPort};
+use sluice_ports::tap::{KeptTap, TapConfig, TapPort, abandoned};
 use sluice_ports::udp::{UdpConfig, UdpPort};
 use sluice_ports::{OpenError, PortHandover};
 
 use crate::config::Plan;
 use crate::sys::descriptors::Named;
+use crate::sys::log::say;
 use crate::sys::taps::{self, Record};
 
 /// TAPs, by port.
@@ -41,6 +42,8 @@ struct Held {
     is_open: bool,
     /// True if this process made the TAP.
     is_new: bool,
+    /// Carrier as this process set it: none for a TAP whose container is gone.
+    carrier: Option<bool>,
 }
 
 impl Taps {
@@ -49,7 +52,8 @@ impl Taps {
         let mut kept: BTreeMap<String, OwnedFd> = kept.into_iter().collect();
         let held = |record: Record| {
             let file = kept.remove(&record.port);
-            (record.port.clone(), Held { record, file, is_open: false, is_new: false })
+            let held = Held { record, file, is_open: false, is_new: false, carrier: None };
+            (held.record.port.clone(), held)
         };
         let held = taps::read(&plan.run_dir).into_iter().map(held).collect();
         let host = plan.config.host.name.clone();
@@ -123,7 +127,9 @@ impl Taps {
         let record = Record::new(port, config, kept.index, kept.is_own);
         taps::write(&self.run_dir, &record).map_err(failed("write down that it is there"))?;
         let (opened, file) = kept.keep().map_err(failed("keep it"))?;
-        held.insert(port.to_owned(), Held { record, file: Some(file), is_open: true, is_new });
+        let file = Some(file);
+        let opened_anew = Held { record, file, is_open: true, is_new, carrier: None };
+        held.insert(port.to_owned(), opened_anew);
         Ok(opened)
     }
 
@@ -168,6 +174,30 @@ impl Taps {
         let beside = sockets.iter().filter(|_| ports.is_empty());
         let beside = beside.filter_map(|(name, file)| Some((name.clone(), file.try_clone().ok()?)));
         wanted.filter_map(copy).chain(beside).collect()
+    }
+
+    /// Takes the carrier of each TAP whose container is gone, and gives it back when the name of
+    /// the container's namespace is back.
+    pub(super) fn follow_containers(&self) {
+        for (port, held) in self.held().iter_mut() {
+            let (Some(name), Some(file)) = (&held.record.netns, &held.file) else { continue };
+            // A device that is gone has no container to follow.
+            let Ok(is_abandoned) = abandoned::is_abandoned(file.as_fd(), name) else { continue };
+            let before = held.carrier.replace(!is_abandoned);
+            if before == held.carrier {
+                continue;
+            }
+            let name = name.display();
+            match (abandoned::set_carrier(file.as_fd(), !is_abandoned), is_abandoned) {
+                (Ok(()), true) => say!(
+                    warn: "port {port}: {name} is gone and nobody lives in its namespace: its \
+                           card has no carrier; `sluice port del {port}` ends it"
+                ),
+                (Ok(()), false) if before.is_some() => say!("port {port}: {name} is there again"),
+                (Ok(()), false) => {}
+                (Err(error), _) => say!(warn: "port {port}: cannot set the carrier: {error}"),
+            }
+        }
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {

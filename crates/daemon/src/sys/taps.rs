@@ -33,7 +33,8 @@ pub(crate) struct Record {
     /// True if the device is deleted with its port.
     pub(crate) is_own: bool,
     device: String,
-    netns: Option<PathBuf>,
+    /// Name of the namespace, if it is not the host's.
+    pub(crate) netns: Option<PathBuf>,
     mtu: u16,
     mac: Option<String>,
     addresses: Vec<(IpAddr, u8)>,

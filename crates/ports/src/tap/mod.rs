@@ -22,6 +22,7 @@
 //! One read takes one frame, straight into a slot, and one write sends one, gathered from header
 //! and slot; so nothing is ever staged.
 
+pub mod abandoned;
 mod driver;
 mod kept;
 mod look;
