@@ -5,7 +5,7 @@
 //!            ◀── back ──────                 their handles, when B is done with them
 //! ```
 //!
-//! There is a pair of rings for each two workers and direction. Both have room for all remote
+//! Each two workers have a pair of rings for each direction. Both rings have room for all remote
 //! references that may be outstanding
 //! ([`HandoffConfig::remote_refs_max`](sluice_switch::HandoffConfig::remote_refs_max)), so no ring
 //! is ever full. No frame waits behind one for another port: the switch bounds the remote
@@ -21,7 +21,7 @@
 //! once. It names the input, wakes the other worker, and waits. The other worker first takes in the
 //! frames on their way, then copies the waiting ones of that input into its own pool, and returns
 //! the handles to their owner. Frames of other inputs stay as they are: they would be lost if the
-//! pool has no room. A worker that waits for its handles serves the revocations of others
+//! pool had no room. A worker that waits for its handles serves the revocations of others
 //! meanwhile, so that two workers that revoke handles from each other both continue.
 
 use std::sync::Arc;

@@ -12,7 +12,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_ports::tap::{KeptTap, TapConfig, TapPort, abandoned};
+use sluice_ports::tap::abandoned::{self, Inhabited};
+use sluice_ports::tap::{KeptTap, TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
 use sluice_ports::{OpenError, PortHandover};
 
@@ -42,8 +43,52 @@ struct Held {
     is_open: bool,
     /// True if this process made the TAP.
     is_new: bool,
-    /// Carrier as this process set it: none for a TAP whose container is gone.
-    carrier: Option<bool>,
+    /// State of the container behind it.
+    container: Container,
+}
+
+impl Held {
+    /// Notes the outcome of a look for the container.
+    fn see_container(&mut self, port: &str, is_found: bool) {
+        let next = match (self.container, is_found) {
+            (_, true) => Container::There,
+            (Container::There, false) => Container::Missed,
+            (Container::Missed | Container::Gone, false) => Container::Gone,
+        };
+        let (was_gone, is_gone) = (self.container == Container::Gone, next == Container::Gone);
+        if was_gone != is_gone && !self.set_carrier(port, !is_gone) {
+            // The next look tries again.
+            return;
+        }
+        self.container = next;
+    }
+
+    /// Returns false if the carrier could not be set.
+    fn set_carrier(&self, port: &str, is_on: bool) -> bool {
+        let Some(file) = &self.file else { return true };
+        match abandoned::set_carrier(file.as_fd(), is_on) {
+            Ok(()) if is_on => say!("port {port}: somebody is in its namespace again"),
+            Ok(()) => say!(
+                warn: "port {port}: the name of its namespace is gone, and nobody is left inside: \
+                       its card has no carrier"
+            ),
+            Err(error) => {
+                say!(debug: "port {port}: cannot set the carrier: {error}");
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// State of the container behind a TAP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Container {
+    There,
+    /// Not found at the last look: a process may have begun while it went on.
+    Missed,
+    /// Not found twice in a row: its card has no carrier.
+    Gone,
 }
 
 impl Taps {
@@ -52,7 +97,8 @@ impl Taps {
         let mut kept: BTreeMap<String, OwnedFd> = kept.into_iter().collect();
         let held = |record: Record| {
             let file = kept.remove(&record.port);
-            let held = Held { record, file, is_open: false, is_new: false, carrier: None };
+            let held =
+                Held { record, file, is_open: false, is_new: false, container: Container::There };
             (held.record.port.clone(), held)
         };
         let held = taps::read(&plan.run_dir).into_iter().map(held).collect();
@@ -128,7 +174,7 @@ impl Taps {
         taps::write(&self.run_dir, &record).map_err(failed("write down that it is there"))?;
         let (opened, file) = kept.keep().map_err(failed("keep it"))?;
         let file = Some(file);
-        let opened_anew = Held { record, file, is_open: true, is_new, carrier: None };
+        let opened_anew = Held { record, file, is_open: true, is_new, container: Container::There };
         held.insert(port.to_owned(), opened_anew);
         Ok(opened)
     }
@@ -176,28 +222,33 @@ impl Taps {
         wanted.filter_map(copy).chain(beside).collect()
     }
 
-    /// Takes the carrier of each TAP whose container is gone, and gives it back when the name of
-    /// the container's namespace is back.
+    /// Takes the carrier of each own TAP whose container is gone, and gives it back when somebody
+    /// lives in its namespace again. `/proc` is read only if a namespace has lost its name.
     pub(super) fn follow_containers(&self) {
-        for (port, held) in self.held().iter_mut() {
-            let (Some(name), Some(file)) = (&held.record.netns, &held.file) else { continue };
-            // A device that is gone has no container to follow.
-            let Ok(is_abandoned) = abandoned::is_abandoned(file.as_fd(), name) else { continue };
-            let before = held.carrier.replace(!is_abandoned);
-            if before == held.carrier {
-                continue;
-            }
-            let name = name.display();
-            match (abandoned::set_carrier(file.as_fd(), !is_abandoned), is_abandoned) {
-                (Ok(()), true) => say!(
-                    warn: "port {port}: {name} is gone and nobody lives in its namespace: its \
-                           card has no carrier; `sluice port del {port}` ends it"
-                ),
-                (Ok(()), false) if before.is_some() => say!("port {port}: {name} is there again"),
-                (Ok(()), false) => {}
-                (Err(error), _) => say!(warn: "port {port}: cannot set the carrier: {error}"),
-            }
+        let nameless = self.nameless();
+        let is_watched = |held: &Held| held.container != Container::There;
+        if nameless.is_empty() && !self.held().values().any(is_watched) {
+            return;
         }
+        let inhabited = if nameless.is_empty() { None } else { Inhabited::look() };
+        for (port, held) in self.held().iter_mut() {
+            let namespace = nameless.get(port);
+            let is_found = namespace.is_none_or(|namespace| {
+                inhabited.as_ref().is_none_or(|all| all.contains(*namespace))
+            });
+            held.see_container(port, is_found);
+        }
+    }
+
+    /// Returns the namespaces of own TAPs whose names lead elsewhere, by port.
+    fn nameless(&self) -> BTreeMap<String, u64> {
+        let look = |(port, held): (&String, &Held)| {
+            let (name, file) = (held.record.netns.as_ref()?, held.file.as_ref()?);
+            // A device that is gone has no container to follow.
+            let namespace = abandoned::nameless(file.as_fd(), name).ok()??;
+            held.record.is_own.then(|| (port.clone(), namespace))
+        };
+        self.held().iter().filter_map(look).collect()
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeMap<String, Held>> {

@@ -1,5 +1,5 @@
 //! A data worker: one thread that owns a switch and the ports that it serves: every port of the
-//! host, unless there are several workers (`cross.rs`).
+//! host, unless there are several workers (`worker/handoff.rs`).
 //!
 //! [`Worker::run`] is the whole loop. A turn goes once over the ports: what the switch promises to
 //! take is read and received, what waits is offered to the drivers, and what ended goes back to
@@ -305,7 +305,8 @@ impl Worker {
         attached.port.receive_control(&mut |frame| switch.hear(now, input, frame)) > 0
     }
 
-    /// Window, copy to the shared buffer, read, receive. Returns whether the queue may have more.
+    /// Takes frames of a queue: window, copy to the shared buffer, read, receive. Returns true if
+    /// the queue may have more.
     fn take_queue(&mut self, now: Nanos, index: usize, queue: u8, turn: &mut Turn) -> bool {
         let attached = &mut self.ports[index];
         let input = attached.input(queue);

@@ -21,8 +21,8 @@
 //! *Order*: a frame of the bucket that B reads came to the host after every one that A reads, or
 //! beside it on another CPU, since the kernel chose its socket by the newer program. It is handed
 //! over in step 4. By then every frame that A read has left through the driver through which the
-//! later one will leave, or has ended, or (a remote reference that was revoked) stands in the
-//! queue behind which the later one will be put, for the port of that queue stays where it is until
+//! later one will leave, or has ended, or (if its remote reference was revoked) stands in the queue
+//! in which the later one will be put behind it, for the port of that queue stays where it is until
 //! the frame has left. The list keeps the order in which B read, and nothing is read while a frame
 //! that may go is in it. A frame that comes to A after step 2 would be late; there is none
 //! ([`Selector::set`]).

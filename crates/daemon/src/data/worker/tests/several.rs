@@ -331,8 +331,8 @@ impl Several {
 #[test]
 fn leaving_guest_buffers_returned_at_once_across_workers() {
     let (running, mut guests, _dir) = guests(&[0, 1]);
-    // Guest 1 takes nothing, so that the last frames of guest 0 wait at worker 1, referenced
-    // remotely.
+    // Guest 1 takes nothing, so that the last frames of guest 0 wait at worker 1 as remote
+    // references.
     let waiting = 10;
     let taken = u32::from(GuestConfig::default().ring_size);
     let sent = taken + waiting;
