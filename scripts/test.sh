@@ -99,9 +99,9 @@ step_fuzz() {
         name=$(basename "$source" .rs)
         all+=("$name")
         mkdir -p "fuzz/corpus/$name" "fuzz/seeds/$name"
-        if [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; then
+        while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
             wait -n || true
-        fi
+        done
         fuzz_one "$name" >"$logs/fuzz-$name.log" 2>&1 &
         pids+=($!)
     done
@@ -147,25 +147,38 @@ live_alone() {
         # shellcheck disable=SC2053 # LIVE may be a pattern.
         [[ $name == ${LIVE:-live*} && " ${all[*]} " != *" $name "* ]] || continue
         all+=("$name")
+    done
+    case ${#all[@]} in
+    0)
+        echo "error: no test of crates/*/tests has the name $LIVE"
+        return 1
+        ;;
+    # One alone is seen as it runs.
+    1)
+        live_one "${all[0]}" || status=1
+        all=()
+        ;;
+    esac
+    for name in "${all[@]}"; do
         if [[ " $live_heavy " == *" $name "* ]]; then
-            live_one "$name" >"$logs/$name.log" 2>&1 || status=1
+            live_one "$name" >"$logs/live-$name.log" 2>&1 || status=1
         else
             light+=("$name")
         fi
     done
     # The others wait for most of their time: two at a time.
     for name in "${light[@]}"; do
-        if [ "$(jobs -rp | wc -l)" -ge 2 ]; then
+        while [ "$(jobs -rp | wc -l)" -ge 2 ]; do
             wait -n || true
-        fi
-        live_one "$name" >"$logs/$name.log" 2>&1 &
+        done
+        live_one "$name" >"$logs/live-$name.log" 2>&1 &
         pids+=($!)
     done
     for pid in "${pids[@]}"; do
         wait "$pid" || status=1
     done
     for name in "${all[@]}"; do
-        cat "$logs/$name.log"
+        cat "$logs/live-$name.log"
     done
     left=$(ip netns list)
     if [ -n "$left" ]; then

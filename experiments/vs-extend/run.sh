@@ -38,7 +38,7 @@ for part in "${parts[@]}"; do
     cost) bench placement ;;
     bucket)
         SLUICE_MOVE_SECONDS=60 cargo test --package sluice-daemon --lib \
-            -- buckets_that_move_under_load --nocapture
+            -- buckets_moving_under_load --nocapture
         cargo build --package sluice
         SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer \
             -- --include-ignored --nocapture every_millisecond
