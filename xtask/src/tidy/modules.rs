@@ -29,12 +29,20 @@ const TLS: [&str; 3] = ["rcgen", "rustls", "x509_parser"];
 
 /// The parts, from the bottom up. Production code only: tests may use any part.
 const PARTS: &[Part] = &[
-    part("sys", &[], &["sluice_switch", "sluice_control", "rustls", "rcgen"]),
-    part("ipc", &["sys"], &["sluice_switch", "sluice_control", "rustls", "rcgen"]),
+    part("sys", &[], &["sluice_switch", "sluice_control", "rcgen", "rustls", "x509_parser"]),
+    part("ipc", &["sys"], &["sluice_switch", "sluice_control", "rcgen", "rustls", "x509_parser"]),
     part(
         "client",
         &["sys", "ipc"],
-        &["sluice_switch", "sluice_control", "sluice_host", "sluice_ports"],
+        &[
+            "sluice_switch",
+            "sluice_control",
+            "sluice_host",
+            "sluice_ports",
+            "rcgen",
+            "rustls",
+            "x509_parser",
+        ],
     ),
     part("config", &["sys"], &TLS),
     part("data", &["sys", "ipc", "config"], &TLS),
@@ -73,6 +81,11 @@ pub(super) fn check(files: &[RustFile]) -> Findings {
                     ));
                 }
             }
+            if let Some(form) = hidden_form(&file.path, line) {
+                problems.push(format!(
+                    "{at}: `{form}` hides which part is meant: write `use crate::PART::…;`"
+                ));
+            }
             for name in part.without.iter().filter(|name| names_crate(line, name)) {
                 problems.push(format!(
                     "{at}: `{}` names the crate `{name}`, which it may not: move the code to a \
@@ -91,6 +104,19 @@ fn part_of(path: &Path) -> Option<String> {
     let inside = path.strip_prefix(CRATE).ok()?;
     let first = inside.components().next()?.as_os_str().to_str()?;
     Some(first.strip_suffix(".rs").unwrap_or(first).to_owned())
+}
+
+/// Returns a form of a path that this check cannot follow: a group of parts, or `super` in a file
+/// of the crate's root.
+fn hidden_form(path: &Path, line: &str) -> Option<&'static str> {
+    let is_root = path.strip_prefix(CRATE).is_ok_and(|inside| inside.components().count() == 1);
+    if line.contains("crate::{") {
+        Some("crate::{")
+    } else if is_root && line.contains("super::") {
+        Some("super::")
+    } else {
+        None
+    }
 }
 
 fn is_part(name: &str) -> bool {
@@ -137,6 +163,10 @@ mod tests {
             problems("crates/daemon/src/control.rs", "fn f() { sluice_ports::tap::x(); }\n");
         assert!(found[0].contains("names the crate `sluice_ports`"), "{found:?}");
         assert!(problems("crates/daemon/src/other.rs", "")[0].contains("no part"));
+        let grouped = "use crate::{data, sys};\n";
+        assert!(problems("crates/daemon/src/client/show.rs", grouped)[0].contains("hides"));
+        assert!(problems("crates/daemon/src/client.rs", "use super::data;\n")[0].contains("hides"));
+        assert!(problems("crates/daemon/src/client/show.rs", "use super::Row;\n").is_empty());
     }
 
     #[test]
