@@ -14,7 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libfuzzer_sys::fuzz_target;
 use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 use sluice_control::directory::PortRule;
-use sluice_control::plane::{Command, Config, Kind, Plane, PuntFrom, Location};
+use sluice_control::plane::{Command, Config, Kind, Location, Plane, PuntFrom};
 use sluice_control::punt::Cause;
 use sluice_control::vport::{Ips, Key, Origin};
 use sluice_fuzz::Source;

@@ -14,9 +14,9 @@ use sluice_base::{
     VlanTag, VnetId, Vni,
 };
 use sluice_switch::{
-    FdbConfig, ClassConfig, Command, ControlConfig, HandoffConfig, Destination, Egress,
-    InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
-    Switch, SwitchConfig, Tags, Taken, Target, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    ClassConfig, Command, ControlConfig, Destination, Egress, FdbConfig, HandoffConfig, InputFull,
+    Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, Switch,
+    SwitchConfig, Tags, Taken, Target, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 use sluice_wire::{EtherType, ethernet, ipv4, udp, vxlan};
 

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   receiver's host                                  sender's host
-//!   data ── a port is to be held ──> Teller ── state ──> Keeper ── hold these ──> data
-//!                                      ^                   │
-//!                                      └──── answered ─────┘
+//!   data ── a port is to be held ──> requester ── state ──> responder ── hold these ──> data
+//!                                        ^                      │
+//!                                        └────── answered ──────┘
 //! ```
 //!
 //! **Aim.** Every [`HoldResponder`] concerned has the state of the [`HoldRequester`] one message
@@ -17,9 +17,10 @@
 //! does not name are released. Messages are numbered by the incarnation of their sender and a
 //! sequence in it. A message that is not above the last one is ignored, on any connection.
 //!
-//! **Leases.** A teller repeats its state every [`RENEW_EVERY`], and repeats messages that were not
-//! answered. A keeper that hears nothing for [`LEASE`], or loses the session, releases its holds.
-//! It renews the holds of its data process every [`RENEW_EVERY`], which has a lease of its own.
+//! **Leases.** A requester repeats its state every [`RENEW_EVERY`], and repeats messages that were
+//! not answered. A responder that hears nothing for [`LEASE`], or loses the session, releases its
+//! holds. The data process has a lease of its own, which the responder renews every
+//! [`RENEW_EVERY`].
 //!
 //! Pure: no clock, no socket. The caller decides which endpoints are meant, and if a host may speak
 //! for them.
@@ -32,7 +33,7 @@ use sluice_base::{Nanos, PriorityMask};
 pub use self::keeper::{Counts, Entry, HoldCommand, HoldResponder, Turn};
 pub use self::teller::{Answered, HoldRequester, Port};
 
-/// Period in which a teller repeats its state.
+/// Period in which a requester repeats its state.
 pub const RENEW_EVERY: Nanos = Nanos::from_millis(500);
 /// Time without a renewal after which a hold ends.
 pub const LEASE: Nanos = Nanos::from_millis(2_000);

@@ -1,6 +1,6 @@
 //! Lists of cores as the kernel writes them: `0-3,8`.
 
-/// Maximum number of a core, above any machine's: a longer list is a mistake.
+/// Highest number of a core, above that of any machine: a higher one is a mistake.
 const CORE_MAX: u16 = 4095;
 
 /// Error of a list of cores.
@@ -9,7 +9,7 @@ pub enum ListError {
     /// A part that is no number.
     #[error("{0:?} is no core: write lists as 0-3,8")]
     NoCore(String),
-    /// A part that ends before it begins, or too far away.
+    /// A part that ends before it begins, or above the highest number.
     #[error("{0:?}: from the lower to the higher core, {CORE_MAX} at most")]
     Range(String),
 }

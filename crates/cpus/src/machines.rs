@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::cpu_list;
 
-/// Maximum of cores in the affinity of a vCPU that counts as pinned.
+/// Maximum number of cores in the affinity of a pinned vCPU.
 const PINNED_TO_MAX: usize = 1;
 
 /// A vCPU's thread and the core to which it is pinned.
@@ -21,13 +21,13 @@ pub struct Vcpu {
     pub core: u16,
 }
 
-/// The cores to which vCPUs are pinned.
+/// Returns the cores to which vCPUs are pinned.
 #[must_use]
 pub fn pinned_cores() -> BTreeSet<u16> {
     pinned().iter().map(|vcpu| vcpu.core).collect()
 }
 
-/// The pinned vCPUs. Threads that end during the scan are left out.
+/// Returns the pinned vCPUs. Threads that end during the scan are left out.
 #[must_use]
 pub fn pinned() -> BTreeSet<Vcpu> {
     look(Path::new("/proc"))

@@ -23,7 +23,8 @@ pub fn of_cpu(cpu: u16) -> CpuEntry {
     look(Path::new("/sys/devices/system/cpu"), cpu)
 }
 
-/// NUMA node of a network device; `None` if it is virtual, or the machine does not tell.
+/// Returns the NUMA node of a network device; `None` if it is virtual, or the machine does not
+/// tell.
 #[must_use]
 pub fn node_of_device(device: &str) -> Option<u16> {
     node_of(&Path::new("/sys/class/net").join(device))

@@ -42,7 +42,8 @@ pub struct EntryState {
     pub since: u32,
     /// Core to which the machine that receives it is pinned, if known.
     pub receiver: Option<CoreIndex>,
-    /// True if it starved its own machine on the machine's core, and there is an overflow since.
+    /// True if it starved its own machine on the machine's core, and there has been an overflow
+    /// since.
     pub(crate) starved_own: bool,
     /// True if the load is a guess: nothing was measured yet.
     pub(crate) is_guess: bool,

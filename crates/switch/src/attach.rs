@@ -75,7 +75,7 @@ pub enum PortState {
     Detached,
 }
 
-/// Spare ports by port: limits of a port that may attach there.
+/// The place of each port of the port table: the limits of a port that may attach there.
 #[derive(Debug)]
 pub(crate) struct SparePorts(Box<[SparePort]>);
 
@@ -105,7 +105,7 @@ impl SparePort {
 }
 
 impl SparePorts {
-    /// Returns a spare port in the place of each port of the configuration.
+    /// Returns a place for each port of the configuration, with the limits of that port.
     pub(crate) fn new(config: &SwitchConfig, now: Nanos) -> Self {
         let spare_port = |port: &PortConfig| SparePort {
             is_access: matches!(port.role, PortRole::Access { .. }),

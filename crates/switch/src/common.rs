@@ -159,8 +159,8 @@ impl<B> Class<B> {
         self.ring == NIL && self.common.is_empty()
     }
 
-    /// Returns the number of frames that its common queue takes before it holds `max`. Zero
-    /// while a source has a queue of its own, whose frames would be overtaken.
+    /// Returns the number of frames that its common queue takes before it holds `max`. Zero while a
+    /// source has a queue of its own, whose frames would be overtaken.
     #[inline]
     pub(crate) const fn common_room(&self, max: CommonMax) -> u32 {
         if self.ring == NIL { max.0.saturating_sub(self.common.len()) } else { 0 }

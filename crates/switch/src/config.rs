@@ -40,7 +40,7 @@ pub struct SwitchConfig {
     /// Limits and bindings for a control plane.
     pub control: ControlConfig,
     /// Spare ports for ports that attach while the switch runs; `None`: a new port can only take
-    /// the spare port of one that was detached.
+    /// the place of one that was detached.
     pub spare: Option<SpareConfig>,
     /// Ports shared with other switches of the same host.
     pub handoff: HandoffConfig,

@@ -4,7 +4,7 @@ use sluice_base::Priority;
 
 use crate::config::SwitchConfig;
 
-/// The two maps.
+/// Both maps of a configuration, ready for a lookup.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Dscp {

@@ -8,8 +8,8 @@ use crate::inspect::FdbState;
 use crate::mac_table::{Inserted, MacTable, Used};
 use crate::numbers::Numbers;
 
-/// The tables. The part of the forwarding table that a lookup reads stands beside the tables in
-/// front of it; all behind that part is rarely touched.
+/// The tables, in the order in which a frame needs them. The part of the forwarding table that a
+/// lookup reads stands beside the tables in front of it; all behind that part is rarely touched.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Fdb {

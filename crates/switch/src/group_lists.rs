@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use crate::build::unresolved_groups;
 use crate::config::SwitchConfig;
 
-/// The lists. Every turn reads whether the first three are empty.
+/// Queue groups by the event that they wait for. Every turn reads whether the first three lists are
+/// empty.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct GroupLists {

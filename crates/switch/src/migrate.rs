@@ -140,7 +140,7 @@ impl<B: Buf> Switch<B> {
     /// driver, and its inputs are read here.
     ///
     /// # Panics
-    /// If it is here already, or there are [remote references](Self::remote_refs_to) to its frames.
+    /// If it is here already, or frames for it have [remote references](Self::remote_refs_to).
     pub fn import_port(&mut self, port: PortId, its: MigratedPort) {
         let at = port.index();
         assert!(self.ports[at].elsewhere, "the port is here already");

@@ -30,7 +30,8 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Migrates buffers as [`Self::migrate_buffers`], but only queues of the sources that
-    /// `is_meant` selects. `copy` also gets [`Slot::shared`](crate::slots::Slot::shared).
+    /// `is_meant` selects. `copy` also gets the number that the frame has in the switch that handed
+    /// it off, if one did.
     pub(crate) fn migrate_queues(
         &mut self,
         input: InputId,

@@ -11,7 +11,7 @@ use crate::inspect::Marks;
 use crate::place::{Held, Partition};
 use crate::slots::{NIL, Slots};
 
-/// The pool.
+/// State of the host pool.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Pool {

@@ -19,12 +19,12 @@
 //! too.
 //!
 //! **Taken frames are accounted for.** A frame is `consumed` when it is taken. Control answers it
-//! in the target's name, floods it as if it had just come in ([`Command::Flood`] and
-//! [`Switch::flood`]: `injected` at the same input, no second charge), or drops it with a reason
-//! ([`Command::Refuse`]). Frames that still wait to be read when control detaches end under
-//! `stopped`. Router discovery (RFC 4861 clause 6) and redirects (clause 8) are never taken:
-//! control does not decide about them. No limit of control drops a frame of the data path; only the
-//! budget of broadcasts does, which each port has for itself.
+//! in the target's name, floods it as if it had just come in ([`Switch::flood`]: `injected` at the
+//! same input, no second charge), or drops it with a reason ([`Command::Refuse`]). Frames that
+//! still wait to be read when control detaches end under `stopped`. Router discovery (RFC 4861
+//! clause 6) and redirects (clause 8) are never taken: control does not decide about them. No limit
+//! of control drops a frame of the data path; only the budget of broadcasts does, which each port
+//! has for itself.
 //!
 //! **Fail static.** Punts happen while control is attached ([`Command::Control`]) and at no other
 //! time. Without it ARP is flooded like any broadcast, and no event waits without a reader.
@@ -34,7 +34,6 @@
 //! beyond that are counted as suppressed. Misses have a queue of their own.
 //!
 //! [`Command::Control`]: crate::Command::Control
-//! [`Command::Flood`]: crate::Switch::flood
 //! [`Command::Refuse`]: crate::Command::Refuse
 
 use alloc::boxed::Box;
@@ -138,7 +137,7 @@ impl Control {
         !self.misses.is_empty()
     }
 
-    /// Returns the next miss.
+    /// Takes the oldest miss out of the queue.
     #[inline]
     pub(crate) fn next_miss(&mut self) -> Option<Notice> {
         self.misses.pop_front()

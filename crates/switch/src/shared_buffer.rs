@@ -158,7 +158,8 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Moves a frame of a queue from its input's memory into the pool. Returns false if the pool
-    /// has no room. `copy` also gets [`Slot::shared`](crate::slots::Slot::shared).
+    /// has no room. `copy` also gets the number that the frame has in the switch that handed it
+    /// off, if one did.
     pub(crate) fn move_to_pool(
         &mut self,
         at: u32,

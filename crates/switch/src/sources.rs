@@ -90,7 +90,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     fn new(port: &PortConfig) -> Self {
-        // Reserves room for bindings in any case: the next port of the spare port may be bound.
+        // Reserves room for bindings in any case: the next port in this place may be bound.
         let binds = port.sources == Sources::Bound || matches!(port.role, PortRole::Access { .. });
         let bound = Vec::with_capacity(if binds { BOUND_MACS_MAX } else { 0 });
         let allowed = Vec::with_capacity(if binds { ALLOWED_MAX } else { 0 });

@@ -508,8 +508,7 @@ fn full_remote_output_without_shared_buffer_closes_window() {
 #[test]
 fn full_remote_outputs_leave_input_window_open() {
     let mut shards = Shards::new(&small(true), &[0, 0, 1, 1, 1, 1, 1], 2, 1);
-    // Three ports whose drivers take nothing have as many frames with a remote reference as each
-    // may have.
+    // Each of three ports whose drivers take nothing has as many remote references as it may have.
     for to in [2, 3, 4] {
         for _ in 0..REFS_MAX {
             assert!(shards.read(0, mac(to), 0, 60));

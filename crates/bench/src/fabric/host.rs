@@ -306,7 +306,7 @@ impl Talk {
         self.0.get_mut().write_all(b"{\"show\":\"mac\"}\n")?;
         let mut line = String::new();
         self.0.read_line(&mut line)?;
-        let answer: show::Answer = serde_json::from_str(&line).context("what the chip holds")?;
+        let answer: show::Answer = serde_json::from_str(&line).context("what the FDB holds")?;
         match answer.body {
             show::Body::Mac(rows) => Ok(rows.len()),
             other => bail!("no addresses: {other:?}"),

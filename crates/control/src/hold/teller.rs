@@ -47,12 +47,12 @@ struct Peer {
 /// End of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The question was none of the teller's.
+    /// The question was none of the requester's.
     NotAsked,
-    /// The question was the teller's.
+    /// The question was the requester's.
     Done,
-    /// The question was the teller's, and the host's version knows no holds: the host is not asked
-    /// again in this session.
+    /// The question was the requester's, and the host's version knows no holds: the host is not
+    /// asked again in this session.
     Deaf,
 }
 

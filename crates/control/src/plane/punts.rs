@@ -312,7 +312,7 @@ impl Plane {
     }
 
     /// Forwards a question or probe to the endpoint that has the address, which answers it itself.
-    /// False if there is no room for it, or no location to send it to.
+    /// Returns false if there is no room for it, or no location to send it to.
     fn take_to_endpoint(
         &mut self,
         punt: &Punt<'_>,

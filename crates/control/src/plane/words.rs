@@ -24,7 +24,7 @@ macro_rules! words {
 
 words! { End {
     Idle = "not used for its life",
-    Evicted = "the chip is full, and it was used least recently",
+    Evicted = "the FDB is full, and it was used least recently",
     Moved = "the endpoint is elsewhere",
     Withdrawn = "nobody claims the endpoint any more",
     Removed = "no longer configured",
@@ -33,7 +33,7 @@ words! { End {
 words! { Full {
     Claims = "the vport table: no more endpoints are known",
     Wanted = "what waits for an endpoint that nobody claims yet",
-    Flows = "the flows of the chip: the least recently used one went (`chip_flows`)",
+    Flows = "the flows of the FDB: the least recently used one went (`chip_flows`)",
     Commands = "orders that wait for the data process",
     Foreign = "endpoints of foreign hosts: the one not heard of for longest went",
 } }

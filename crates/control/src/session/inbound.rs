@@ -36,7 +36,7 @@ enum State {
 /// The receiving direction of a session. It outlives connections.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    /// Owner of these vports: the host of the connection, for any content of its messages.
+    /// Owner of these vports: the host of the connection, whatever its messages say.
     owner: HostId,
     /// The latest incarnation of the peer that was heard of.
     incarnation: u64,

@@ -715,7 +715,7 @@ impl World {
             self.ask(*from, *to);
             self.ask(*from, *to);
         }
-        // An answer may miss a full forwarding table (FDB) a few times.
+        // An answer may miss a few times in a full forwarding table (FDB).
         self.run_for(millis(500));
         for (from, to) in &asks {
             let (asker, target) = (self.vms[*from], self.vms[*to]);

@@ -16,12 +16,12 @@ use super::workers::Workers;
 /// Highest number of a member. Numbers above it are for hosts that are no members.
 pub(super) const ID_MAX: u16 = 0x7fff;
 
-/// Place of a TAP.
+/// Namespace and device of a TAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TapPlace {
     /// Namespace, if it is not the host's.
     pub(crate) netns: Option<PathBuf>,
-    /// The device.
+    /// Name of the device.
     pub(crate) device: String,
 }
 

@@ -1,5 +1,5 @@
 //! The grid: one small topology under each policy and load. Some hosts answer one asker at once,
-//! a question after the other.
+//! one question after the other.
 //!
 //! Answers meet in two places: in the physical switch before the asker's host, and in the queue to
 //! the asker's VM, which takes fewer bits per second than the link carries. The light load fits

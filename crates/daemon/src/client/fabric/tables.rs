@@ -94,8 +94,8 @@ fn vports(rows: &[VportRow]) -> String {
 fn one(vport: &Vport) -> String {
     let mut text = vports(std::slice::from_ref(&vport.best));
     treated(vport, &mut text);
-    let fdb = vport.fdb.as_deref().map_or("not in the chip".to_owned(), |to| format!("to {to}"));
-    _ = writeln!(text, "\nchip: {fdb}");
+    let fdb = vport.fdb.as_deref().map_or("not in the FDB".to_owned(), |to| format!("to {to}"));
+    _ = writeln!(text, "\nFDB: {fdb}");
     if let Some(ns) = vport.frozen_ns {
         let thaw = format!("`sluice vport thaw {}` ends it", vport.best.mac);
         _ = writeln!(text, "frozen for {} more: it is at two places at once; {thaw}", span(ns));

@@ -230,18 +230,18 @@ fn fdb(facts: &Facts, looked: &Looked, target: Mac) -> (Step, Option<Destination
             (step(verdict, why), in_fdb)
         }
         (Some(there), Some(wanted)) if there == wanted => {
-            (step(Verdict::Installed, format!("the chip sends {target} to {at}")), in_fdb)
+            (step(Verdict::Installed, format!("the FDB sends {target} to {at}")), in_fdb)
         }
         (Some(_), Some(_)) => {
-            let why = format!("the chip sends {target} elsewhere than to {at}, where it is");
+            let why = format!("the FDB sends {target} elsewhere than to {at}, where it is");
             (step(Verdict::ChipDiffers, why), wanted)
         }
         (Some(_), None) => {
-            let why = format!("the chip knows {target}, and nobody claims it any more");
+            let why = format!("the FDB knows {target}, and nobody claims it any more");
             (step(Verdict::ChipDiffers, why), in_fdb)
         }
         (None, Some(_)) => {
-            let why = format!("the chip does not know {target}; control installs it: {at}");
+            let why = format!("the FDB does not know {target}; control installs it: {at}");
             (step(Verdict::WouldInstall, why), wanted)
         }
         (None, None) => {
