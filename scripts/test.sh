@@ -78,6 +78,13 @@ step_unit() {
     return "$failed"
 }
 
+# Waits until fewer than so many background jobs run.
+wait_for_row() {
+    while [ "$(jobs -rp | wc -l)" -ge "$1" ]; do
+        wait -n || true
+    done
+}
+
 # With the output of each in a file, since several run at the same time.
 fuzz_one() {
     echo "fuzz target $1"
@@ -99,9 +106,7 @@ step_fuzz() {
         name=$(basename "$source" .rs)
         all+=("$name")
         mkdir -p "fuzz/corpus/$name" "fuzz/seeds/$name"
-        while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
-            wait -n || true
-        done
+        wait_for_row "$(nproc)"
         fuzz_one "$name" >"$logs/fuzz-$name.log" 2>&1 &
         pids+=($!)
     done
@@ -168,9 +173,7 @@ live_alone() {
     done
     # The others wait for most of their time: two at a time.
     for name in "${light[@]}"; do
-        while [ "$(jobs -rp | wc -l)" -ge 2 ]; do
-            wait -n || true
-        done
+        wait_for_row 2
         live_one "$name" >"$logs/live-$name.log" 2>&1 &
         pids+=($!)
     done
