@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use super::{Findings, RustFile};
+use crate::rust_source::has_word;
 
 /// Folder of the crate whose parts are kept apart.
 const CRATE: &str = "crates/daemon/src/";
@@ -86,7 +87,7 @@ pub(super) fn check(files: &[RustFile]) -> Findings {
                     "{at}: `{form}` hides which part is meant: write `use crate::PART::…;`"
                 ));
             }
-            for name in part.without.iter().filter(|name| names_crate(line, name)) {
+            for name in part.without.iter().filter(|name| has_word(line, name)) {
                 problems.push(format!(
                     "{at}: `{}` names the crate `{name}`, which it may not: move the code to a \
                      part that may",
@@ -132,15 +133,6 @@ fn used_parts(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns true if a line names a crate in a path.
-fn names_crate(line: &str, name: &str) -> bool {
-    line.match_indices(name).any(|(at, _)| {
-        let before = line[..at].chars().next_back();
-        let whole = before.is_none_or(|c| !(c.is_alphanumeric() || c == '_'));
-        whole && line[at + name.len()..].starts_with("::")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,7 +174,9 @@ mod tests {
     #[test]
     fn names_are_whole() {
         assert_eq!(used_parts("crate::data::x, crate::sys;").collect::<Vec<_>>(), ["data", "sys"]);
-        assert!(names_crate("use rustls::x;", "rustls"));
-        assert!(!names_crate("use my_rustls::x; // rustls", "rustls"));
+        let data = "crates/daemon/src/data.rs";
+        assert!(problems(data, "use rustls::x;\n")[0].contains("`rustls`"));
+        assert!(problems(data, "use rustls as keys;\n")[0].contains("`rustls`"));
+        assert!(problems(data, "use my_rustls::x; // rustls\n").is_empty());
     }
 }
