@@ -23,8 +23,9 @@
 //! `outbound`). A host that has nothing else to send sends `Alive`; a peer that is silent for too
 //! long counts as hung. With [`Timing::DEFAULT`] that is detected within 0.3 s.
 //!
-//! Time may jump. If it goes back, the session's time stands still. A jump forwards passes at once,
-//! which may take a connection down and nothing more.
+//! Time may jump. If it goes back, the session's time stands still. A jump forwards passes at once;
+//! little of it counts as the peer's silence, since it may be a pause of this process or its
+//! machine.
 
 mod convert;
 mod error;
@@ -181,6 +182,8 @@ pub struct Session {
     since: Nanos,
     said_at: Nanos,
     heard_at: Nanos,
+    /// Time of the last call that came with a time.
+    looked_at: Nanos,
     /// Time of the next attempt to connect; `None` while an attempt is under way, or if the peer
     /// connects.
     retry_at: Option<Nanos>,
@@ -207,6 +210,7 @@ impl Session {
             since: Nanos::ZERO,
             said_at: Nanos::ZERO,
             heard_at: Nanos::ZERO,
+            looked_at: Nanos::ZERO,
             retry_at: (config.own < config.peer).then_some(Nanos::ZERO),
             retry_wait: config.timing.retry_min,
             inbound: Inbound::new(config.peer, &config.timing),
@@ -224,7 +228,7 @@ impl Session {
         }
         let now = self.clock.at(now);
         (self.phase, self.hello_owed, self.retry_at) = (Phase::Greeting, true, None);
-        (self.since, self.said_at, self.heard_at) = (now, now, now);
+        (self.since, self.said_at, self.heard_at, self.looked_at) = (now, now, now, now);
         self.inbound.cut();
     }
 
@@ -294,7 +298,7 @@ impl Session {
         publisher: &mut Publisher,
         replica: &mut R,
     ) -> Result<(), Error> {
-        let inside = self.clock.at(now);
+        let inside = self.look(now);
         let taken = match self.phase {
             Phase::Idle | Phase::Closing(_) => return Ok(()),
             Phase::Greeting => self.greeted(inside, message, publisher),
@@ -389,7 +393,7 @@ impl Session {
         budget: usize,
         out: &mut Vec<u8>,
     ) -> usize {
-        let now = self.clock.at(now);
+        let now = self.look(now);
         let size_before = out.len();
         let left = |out: &Vec<u8>| budget - (out.len() - size_before);
         if self.phase == Phase::Idle || budget < SMALL_SIZE_MAX {
@@ -450,9 +454,21 @@ impl Session {
         }
     }
 
+    /// Moves to `now` of the caller's clock and returns the session's time. The caller comes at
+    /// least every [`Timing::alive_after`] while there is a connection. Of a longer pause no more
+    /// counts as the peer's silence: this process did not run, and the peer, which may share the
+    /// processors, perhaps did not either.
+    fn look(&mut self, now: Nanos) -> Nanos {
+        let now = self.clock.at(now);
+        let before = core::mem::replace(&mut self.looked_at, now);
+        let pause = Nanos(now.since(before).0.saturating_sub(self.config.timing.alive_after.0));
+        self.heard_at = self.heard_at.after(pause).min(now);
+        now
+    }
+
     /// Returns the action that is due. Call this at [`Self::deadline`], and as often as you like.
     pub fn tick(&mut self, now: Nanos) -> Due {
-        let now = self.clock.at(now);
+        let now = self.look(now);
         if self.phase == Phase::Idle {
             if self.retry_at.is_some_and(|at| at <= now) {
                 self.retry_at = None;
@@ -477,10 +493,10 @@ impl Session {
             Phase::Idle => self.retry_at,
             Phase::Closing(_) => Some(Nanos::ZERO),
             Phase::Greeting | Phase::Up if self.hello_owed => Some(Nanos::ZERO),
-            Phase::Greeting => Some(self.heard_at.after(timing.silence_max)),
+            Phase::Greeting => Some(self.silence_due()),
             Phase::Up if self.inbound.ack_owed() => Some(Nanos::ZERO),
             Phase::Up => {
-                let silence = self.heard_at.after(timing.silence_max);
+                let silence = self.silence_due();
                 let alive = self.said_at.after(timing.alive_after);
                 let data = self.outbound.deadline(publisher, timing.flight_bytes_max);
                 let talk = self.rpc.frame_size(self.clock.latest()).map(|_| Nanos::ZERO);
@@ -495,12 +511,19 @@ impl Session {
     /// earlier. Wait for this time as long as the connection takes no bytes.
     #[must_use]
     pub fn tick_at(&self) -> Option<Nanos> {
-        let silence = self.heard_at.after(self.config.timing.silence_max);
+        let silence = self.silence_due();
         let at = match self.phase {
             Phase::Idle => self.retry_at,
             _ => Some(self.rpc.expires_at().map_or(silence, |at| at.min(silence))),
         };
         at.map(|at| self.clock.outside(at))
+    }
+
+    /// Returns the time at which the peer counts as hung, or at which its silence is to be looked
+    /// at before.
+    fn silence_due(&self) -> Nanos {
+        let timing = &self.config.timing;
+        self.heard_at.after(timing.silence_max).min(self.looked_at.after(timing.alive_after))
     }
 
     /// Notes that the replica has lost the peer's claims: the next connection begins with a

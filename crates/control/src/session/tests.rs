@@ -263,9 +263,16 @@ fn every_message_in_every_state() {
 #[test]
 fn every_other_event_in_every_state() {
     let tick = |side: &mut Side, millis, due| {
-        side.now = T0.after(Nanos::from_millis(millis));
-        let due = if side.session.phase == Phase::Idle { Due::Connect } else { due };
-        assert_eq!(side.session.tick(side.now), due);
+        // No look is later than a session asks for.
+        let looks = (80..millis).step_by(80).chain([millis]);
+        let dues: Vec<Due> = looks
+            .map(|at| {
+                side.now = T0.after(Nanos::from_millis(at));
+                side.session.tick(side.now)
+            })
+            .collect();
+        let is_idle = dues[0] == Due::Connect;
+        assert_eq!(dues.last(), Some(if is_idle { &Due::Nothing } else { &due }));
         Ok(())
     };
     let disconnected = |side: &mut Side| {
@@ -383,12 +390,33 @@ fn silence_is_broken_and_noticed() {
     assert_eq!(side.session.deadline(&side.publisher), Some(side.now), "there is more to say");
     assert_eq!(side.sent(), [2]);
     // A clock that goes back stands still.
-    side.now = millis(0);
-    assert_eq!(side.session.tick(side.now), Due::Nothing);
-    side.now = millis(169);
-    assert_eq!(side.session.tick(side.now), Due::Nothing, "249 ms, the jump left out");
+    for at in [0, 80, 160, 169] {
+        side.now = millis(at);
+        assert_eq!(side.session.tick(side.now), Due::Nothing, "249 ms, the jump left out");
+    }
     side.now = millis(170);
     assert_eq!(side.session.tick(side.now), Due::Hung);
+}
+
+#[test]
+fn session_after_pause_of_own_process_stays_up() {
+    let after = |at: Nanos, ms| at.after(Nanos::from_millis(ms));
+    let mut side = side("whole");
+    for look in 1..=6 {
+        // The whole machine stood still: the peer could not speak either.
+        side.now = after(side.now, 3_000);
+        assert_eq!(side.session.tick(side.now), Due::Nothing, "pause {look}");
+        assert_eq!(side.session.tick_at(), Some(after(side.now, 80)), "also while nothing is sent");
+        side.receive(&Message::Alive).unwrap();
+    }
+    // Who stays silent counts as hung also if this side always comes late.
+    let dues: Vec<Due> = (0..4)
+        .map(|_| {
+            side.now = after(side.now, 3_000);
+            side.session.tick(side.now)
+        })
+        .collect();
+    assert_eq!(dues, [Due::Nothing, Due::Nothing, Due::Nothing, Due::Hung]);
 }
 
 #[test]
