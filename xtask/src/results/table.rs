@@ -110,6 +110,10 @@ const BESIDE: &[Measure] = &[
     measure("table.find", "1/s", &["entries", "hosts", "vnets", "by"]),
     measure("table.bytes", "bytes", TABLE),
     measure("table.stop", "ns", TABLE),
+    measure("learn.resent", "frames", FABRIC_RATE),
+    measure("learn.fdb", "entries", FABRIC_RATE),
+    measure("resync.withdrawn", "vports", FABRIC_RATE),
+    measure("hung_detected.false_alarms", "count", &["hosts", "load_s", "sent"]),
     // sim.json
     measure("hops_rate.ratio", "ratio", &["workload", "pfc", "overlay", "hosts", "over", "bound"]),
     measure("hops_rate.memory", "bytes", &["workload", "pfc", "overlay", "hosts", "bound"]),

@@ -34,7 +34,13 @@ pub(super) fn rows(plan: &Plan, frr: Option<&mut Frr>) -> anyhow::Result<Vec<Row
 }
 
 fn row(measure: &str, subject: &str, unit: &str, values: Vec<f64>, peers: usize) -> Row {
-    Row::new(measure, subject, unit, values).with("vports", COUNT).with("peers", peers)
+    Row::new(measure, subject, unit, values).with("entries", COUNT).with("peers", peers)
+}
+
+/// A row of times of the one receiver's resync.
+fn resync_row(subject: &str, since: &str, values: Vec<f64>) -> Row {
+    let row = Row::new("resync", subject, "s", values).with("entries", COUNT).with("hosts", 2);
+    row.with("percentile", 50).with("since", since)
 }
 
 fn ours(plan: &Plan, peers: usize) -> anyhow::Result<Vec<Row>> {
@@ -60,7 +66,7 @@ fn ours(plan: &Plan, peers: usize) -> anyhow::Result<Vec<Row>> {
         |since, values| row("bulk_vports", "sluice", "1/s", values, peers).with("since", since);
     let mut rows = vec![bulk("connected", rates), bulk("woken", woken)];
     if peers == 1 {
-        let resync = |since, values| row("resync", "sluice", "s", values, 1).with("since", since);
+        let resync = |since, values| resync_row("sluice", since, values);
         rows.push(resync("connected", resyncs));
         rows.push(resync("killed", restarts));
         rows.push(row("resync.withdrawn", "sluice", "vports", withdrawn, 1));
@@ -146,7 +152,7 @@ fn theirs(plan: &Plan, frr: &mut Frr) -> anyhow::Result<Vec<Row>> {
     }
     Ok(vec![
         row("bulk_vports", "frr", "1/s", rates, 1),
-        row("resync", "frr", "s", resyncs, 1).with("since", "reset"),
+        resync_row("frr", "reset", resyncs),
         row("resync.withdrawn", "frr", "vports", withdrawn, 1),
     ])
 }

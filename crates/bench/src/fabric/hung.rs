@@ -43,9 +43,13 @@ pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec
             theirs.extend(without_peer(frr.hangs()).map(|time| time.as_secs_f64()));
         }
     }
-    let mut rows = vec![Row::new("hung_detected", "sluice", "s", ours)];
+    let row = |subject, hosts: usize, values| {
+        let row = Row::new("hung_detected", subject, "s", values).with("percentile", 50);
+        row.with("hosts", hosts).with("entries", 0)
+    };
+    let mut rows = vec![row("sluice", hosts.all.len(), ours)];
     if !theirs.is_empty() {
-        rows.push(Row::new("hung_detected", "frr", "s", theirs));
+        rows.push(row("frr", 2, theirs));
     }
     if !plan.load.is_zero() {
         rows.push(false_alarms(plan, &hosts)?);
@@ -79,7 +83,7 @@ fn false_alarms(plan: &Plan, hosts: &Hosts) -> anyhow::Result<Row> {
         let all = |row: &sluice_api::fabric::MemberRow| row.connected && row.stale_ns.is_none();
         wait_for("all are connected after the load", || Ok(host.members()?.iter().all(all)))?;
     }
-    let row = Row::new("hung_detected.false_alarms", "sluice", "alarms", vec![alarms]);
+    let row = Row::new("hung_detected.false_alarms", "sluice", "count", vec![alarms]);
     Ok(row.with("load_s", plan.load.as_secs()).with("hosts", hosts.all.len()).with("sent", sent))
 }
 

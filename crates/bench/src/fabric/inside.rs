@@ -73,14 +73,15 @@ pub(super) fn rows(rounds: usize) -> anyhow::Result<Vec<Row>> {
         alone.push(installs()?);
         joined.push(misses()?);
     }
+    let punts = Row::new("punts", "sluice", "1/s", punts).with("answered", "ARP");
+    let punts = punts.with("ports", PORTS).with("entries", ENTRIES).with("peers", 0);
     let install = |of, values| {
-        Row::new("chip_install", "sluice", "1/s", values).with("entries", ENTRIES).with("of", of)
+        Row::new("chip_install", "sluice", "1/s", values)
+            .with("entries", ENTRIES)
+            .with("peers", 0)
+            .with("of", of)
     };
-    Ok(vec![
-        Row::new("punts", "sluice", "1/s", punts).with("answered", "ARP").with("ports", PORTS),
-        install("the switch alone", alone),
-        install("a miss: plane and switch", joined),
-    ])
+    Ok(vec![punts, install("the switch alone", alone), install("a miss: plane and switch", joined)])
 }
 
 /// Takes all commands and events out of the plane; `each` gets the commands.

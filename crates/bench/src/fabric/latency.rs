@@ -51,13 +51,12 @@ pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec
     let (mut tap_a, mut tap_b) = (a.sender()?, b.sender()?);
     let (mut watch_a, mut watch_b) = (a.watch()?, b.watch()?);
     let mut prng = Prng::new(1);
-    let millis = |time: Duration| time.as_secs_f64() * 1e3;
     let [mut ours, mut ours_moved, mut theirs, mut theirs_moved] = [const { Vec::new() }; 4];
     for number in 0..plan.samples {
         rest(&mut prng);
-        ours.push(millis(sample(&mut tap_a, &mut watch_b, "vport-added", number)?));
+        ours.push(sample(&mut tap_a, &mut watch_b, "vport-added", number)?.as_secs_f64());
         rest(&mut prng);
-        ours_moved.push(millis(sample(&mut tap_b, &mut watch_a, "vport-moved", number)?));
+        ours_moved.push(sample(&mut tap_b, &mut watch_a, "vport-moved", number)?.as_secs_f64());
         if let Some(peer) = frr.take() {
             rest(&mut prng);
             let both = peer.appears(number).and_then(|appeared| {
@@ -66,8 +65,8 @@ pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec
             });
             // A peer that fails once is not asked again.
             if let Some((appeared, moved)) = without_peer(both) {
-                theirs.push(millis(appeared));
-                theirs_moved.push(millis(moved));
+                theirs.push(appeared.as_secs_f64());
+                theirs_moved.push(moved.as_secs_f64());
                 frr = Some(peer);
             }
         }
@@ -80,8 +79,13 @@ pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec
         ("mac_moved", "frr", theirs_moved),
     ] {
         if !values.is_empty() {
+            let row = |percentile: u32, values| {
+                let row = Row::new(measure, subject, "s", values).with("percentile", percentile);
+                row.with("hosts", 2).with("entries", plan.samples)
+            };
+            // The median of all samples is their 50th percentile.
             let p99 = percentile(&values, 99);
-            rows.push(Row::new(measure, subject, "ms", values).with("p99", p99));
+            rows.extend([row(50, values), row(99, vec![p99])]);
         }
     }
     Ok(rows)

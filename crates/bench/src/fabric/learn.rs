@@ -53,13 +53,14 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     let settings = SETTINGS.replace('\n', ", ");
     let row = |measure, unit, values| {
         Row::new(measure, "sluice", unit, values)
-            .with("vports", COUNT)
+            .with("entries", COUNT)
+            .with("peers", 1)
             .with("settings", settings.clone())
     };
     Ok(vec![
         row("learn", "1/s", rates),
         row("learn.resent", "frames", resent),
-        row("learn.chip", "entries", fdb),
+        row("learn.fdb", "entries", fdb),
     ])
 }
 
