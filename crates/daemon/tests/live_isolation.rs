@@ -164,7 +164,7 @@ fn assert_drops(scene: &Scene, draw: &Draw) {
     }
     let may: &[&str] = match draw.culprit {
         Culprit::Guest if draw.scene.hold == "1s" => &["receiver_stuck"],
-        Culprit::CardDown => &["receiver_stuck", "device_refused"],
+        Culprit::CardDown => &["receiver_stuck", "refused"],
         _ => &[],
     };
     for reason in lost.iter().flat_map(|sums| sums.keys()) {

@@ -53,7 +53,6 @@ use crate::slots::NIL;
 use crate::surface::{Notice, QueueGroupKind, ReceiverState};
 use crate::switch::Switch;
 
-use self::cable::Cable;
 pub(crate) use self::record::Record;
 
 /// Checks of the queues per `patience` while a shared resource is pressed.
@@ -83,8 +82,8 @@ struct Watch {
     over_since: Nanos,
     /// Frames that had left at that moment.
     over_sent: u64,
-    /// Amounts of the output at that moment.
-    cable: Cable,
+    /// Time for which the neighbour had paused it by then.
+    over_paused: Nanos,
 }
 
 /// Part of the shared resources that a (port, priority) holds.
@@ -269,18 +268,18 @@ impl<B: Buf> Switch<B> {
             watch.over_since = Nanos::MAX;
         }
         if claim.over && watch.over_since == Nanos::MAX {
-            let cable = self.cable(now, at, priority);
-            (watch.over_since, watch.over_sent, watch.cable) = (now, sent, cable);
+            let paused = self.paused_time(now, at, priority);
+            (watch.over_since, watch.over_sent, watch.over_paused) = (now, sent, paused);
         }
         let is_beyond_hold =
             self.ports[at].hold[priority.index()].is_over(now.since(watch.moved_at));
         let mut isolates = is_beyond_hold;
         if claim.over && now.since(watch.over_since) >= patience {
             let (span, left) = (now.since(watch.over_since), sent.wrapping_sub(watch.over_sent));
-            let cable = self.cable(now, at, priority);
+            let paused = self.paused_time(now, at, priority);
             let is_slow = u64::from(claim.frames) >= left;
-            isolates |= is_slow && !self.is_overloaded(at, span, left, watch.cable, cable);
-            (watch.over_since, watch.over_sent, watch.cable) = (now, sent, cable);
+            isolates |= is_slow && !self.is_overloaded(span, left, paused.since(watch.over_paused));
+            (watch.over_since, watch.over_sent, watch.over_paused) = (now, sent, paused);
         }
         self.isolation.watches[class] = watch;
         if isolates {
@@ -437,13 +436,13 @@ impl<B: Buf> Switch<B> {
     }
 
     fn records_of(&self, port: PortId) -> impl Iterator<Item = &Record> + '_ {
-        let used = self.isolation.records.iter().filter(|record| record.is_used());
+        let used = self.isolation.records.iter().filter(|record| record.is_isolating());
         used.filter(move |record| record.port == port.0)
     }
 
     /// Returns the isolated receivers, for inspection.
     pub fn isolated(&self) -> impl Iterator<Item = crate::inspect::IsolatedState> + '_ {
-        self.isolation.records.iter().filter(|record| record.is_used()).map(Record::state)
+        self.isolation.records.iter().filter(|record| record.is_isolating()).map(Record::state)
     }
 
     /// Returns the number of times that a receiver was isolated, was free again, was beyond its

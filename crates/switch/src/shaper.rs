@@ -6,7 +6,6 @@
 use sluice_base::Nanos;
 
 use crate::config::RateLimit;
-use crate::inspect::Counter;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shaper {
@@ -58,13 +57,6 @@ impl Shaper {
     #[inline]
     pub(crate) fn is_ready(&self, now: Nanos) -> bool {
         self.next <= now
-    }
-
-    /// Time that so much takes at the limit; `None` without one.
-    pub(crate) fn time_of(&self, sent: Counter) -> Option<Nanos> {
-        let bytes = u128::from(sent.bytes) + u128::from(sent.frames) * u128::from(self.overhead);
-        let nanos = (u128::from(self.nanos_per_byte) * bytes) >> 20;
-        self.is_limited().then(|| Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
     }
 
     /// Pays for a frame of `bytes`.

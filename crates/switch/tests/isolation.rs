@@ -548,6 +548,8 @@ struct Incast {
     sent: usize,
     /// Frames that the receiver's driver takes in a step.
     takes: u32,
+    /// Frames that each sender gives in a step.
+    gives: usize,
 }
 
 impl Incast {
@@ -570,14 +572,14 @@ impl Incast {
         let mut world = World::new(&config, 1);
         (0..3).for_each(|port| world.at_port(address(0, port), port.into()));
         world.log();
-        Self { world, sent: 0, takes: if has_rate { u32::MAX } else { 6 } }
+        Self { world, sent: 0, takes: if has_rate { u32::MAX } else { 6 }, gives: 12 }
     }
 
     fn step(&mut self) {
         self.world.now = self.world.now.after(STEP);
         for host in 1..3 {
             if !self.world.switch.pause_state(self.world.now, port_of(host), priority()).pausing {
-                let bufs = (0..12).map(|_| self.world.tenant(host, &to(0))).collect();
+                let bufs = (0..self.gives).map(|_| self.world.tenant(host, &to(0))).collect();
                 self.world.receive(InputId::from_index(host), bufs);
             }
         }
@@ -643,4 +645,24 @@ fn overloaded_cable_without_rate_isolated_only_when_stopped() {
     incast.takes = 0;
     incast.run(2 * FOUND_MAX.0 / 1_000_000);
     assert_eq!(incast.isolated(), 1, "nothing leaves");
+}
+
+#[test]
+fn cable_isolated_for_pauses_free_when_they_end() {
+    let mut incast = Incast::new(true);
+    incast.run(200);
+    let mut quanta = [0; 8];
+    quanta[usize::from(PAUSED)] = u16::MAX;
+    while incast.isolated() == 0 {
+        incast.world.hear(InputId::from_index(0), &pfc(1 << PAUSED, quanta));
+        incast.step();
+    }
+    incast.world.hear(InputId::from_index(0), &pfc(1 << PAUSED, [0; 8]));
+    // Its cable has too much to carry again: its senders are paused, and lose nothing.
+    let before = dropped(&incast.world, DropReason::ReceiverStuck);
+    incast.run(2 * PATIENCE.0 / 1_000_000);
+    assert_eq!(incast.isolated(), 0);
+    incast.run(100);
+    assert_eq!(dropped(&incast.world, DropReason::ReceiverStuck), before);
+    assert_eq!(incast.isolated(), 0);
 }

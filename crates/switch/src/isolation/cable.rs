@@ -5,52 +5,24 @@
 //! although the receiver takes all that its cable carries. The switch pauses the senders then, as
 //! 802.1Q clause 36 means it, and isolates nobody.
 
-use sluice_base::{Buf, Nanos, PortId, Priority};
+use sluice_base::{Buf, Nanos, Priority};
 
 use crate::config::PortRole;
-use crate::inspect::Counter;
 use crate::place::Port;
 use crate::switch::Switch;
 
-/// Amounts of an output since it was made.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cable {
-    /// Frames of all priorities that left.
-    sent: Counter,
-    /// Time for which the neighbour paused one priority.
-    paused: Nanos,
-}
-
 impl<B: Buf> Switch<B> {
-    /// Returns the amounts of a port's output, with the pauses of `priority`.
-    pub(super) fn cable(&self, now: Nanos, at: usize, priority: Priority) -> Cable {
-        let paused = self.ports[at].pause_in.paused_time(now, priority);
-        Cable { sent: self.sent(PortId::from_index(at)), paused }
+    /// Returns the time for which the neighbour of a port has paused a priority so far.
+    pub(super) fn paused_time(&self, now: Nanos, at: usize, priority: Priority) -> Nanos {
+        self.ports[at].pause_in.paused_time(now, priority)
     }
 
     /// True if the cable of a port has too much to carry: `left` frames of the priority left in
-    /// `span`, the port sent at half of its rate or more, and its neighbour paused the priority for
-    /// less than half of the time. Of a port without a rate, and of one that another worker serves,
-    /// it is enough that frames left.
-    pub(super) fn is_overloaded(
-        &self,
-        at: usize,
-        span: Nanos,
-        left: u64,
-        then: Cable,
-        now: Cable,
-    ) -> bool {
-        let port = &self.ports[at];
-        if left == 0 || !self.has_cables_only() {
-            return false;
-        }
-        let sent = Counter {
-            frames: now.sent.frames.wrapping_sub(then.sent.frames),
-            bytes: now.sent.bytes.wrapping_sub(then.sent.bytes),
-        };
-        let at_rate = |busy: Nanos| busy.0 >= span.0 / 2;
-        let is_at_rate = port.elsewhere || port.shaper.time_of(sent).is_none_or(at_rate);
-        is_at_rate && now.paused.since(then.paused).0 < span.0 / 2
+    /// `span`, and its neighbour paused the priority for less than half of that time, for `paused`.
+    /// The rate at which they left says nothing: a switch that waits for its processor sends slowly
+    /// to whoever takes at full rate.
+    pub(super) fn is_overloaded(&self, span: Nanos, left: u64, paused: Nanos) -> bool {
+        left > 0 && paused.0 < span.0 / 2 && self.has_cables_only()
     }
 
     /// True for a physical switch: every port of this worker can pause its sender, and there is no

@@ -37,6 +37,8 @@ pub(crate) struct Record {
     drained: u64,
     window_at: Nanos,
     window_sent: u64,
+    /// Time for which the neighbour had paused it by then.
+    window_paused: Nanos,
     /// True if senders are asked to hold its frames.
     asked: bool,
     /// True if its hold contract is over.
@@ -48,7 +50,8 @@ pub(crate) struct Record {
     /// Moment at which it was last seen above its marks.
     pressed_at: Nanos,
     pub(super) has_news: bool,
-    /// True if its port is gone and its frames in the reserve are on their way back.
+    /// True if it is isolated no more, or its port is gone, and its frames in the reserve are on
+    /// their way back.
     leaves: bool,
     /// Tunnels whose hosts send to it, a bit each.
     senders: Box<[u64]>,
@@ -67,6 +70,7 @@ impl Record {
             drained: 0,
             window_at: Nanos::ZERO,
             window_sent: 0,
+            window_paused: Nanos::ZERO,
             asked: false,
             stuck: false,
             full_since: Nanos::MAX,
@@ -82,9 +86,14 @@ impl Record {
         self.used
     }
 
+    /// Returns true if its receiver is isolated.
+    pub(crate) const fn is_isolating(&self) -> bool {
+        self.used && !self.leaves
+    }
+
     /// Returns true if senders are asked to hold its frames.
     pub(crate) const fn asks(&self) -> bool {
-        self.used && self.asked && !self.leaves
+        self.is_isolating() && self.asked
     }
 
     pub(crate) fn has_sender(&self, tunnel: TunnelId) -> bool {
@@ -120,7 +129,7 @@ impl<B: Buf> Switch<B> {
     #[cold]
     pub(super) fn isolate(&mut self, now: Nanos, at: usize, priority: Priority, moved_at: Nanos) {
         let class = self.class_of(at, priority.index());
-        let sent = self.progress(class);
+        let (sent, paused) = (self.progress(class), self.paused_time(now, at, priority));
         let Some(index) = self.isolation.records.iter().position(|record| !record.used) else {
             return;
         };
@@ -130,7 +139,7 @@ impl<B: Buf> Switch<B> {
         record.priority = priority.get();
         (record.since, record.moved_at, record.pressed_at) = (now, moved_at, now);
         (record.sent, record.window_sent, record.window_at) = (sent, sent, now);
-        (record.drained, record.held) = (0, Held::default());
+        (record.window_paused, record.drained, record.held) = (paused, 0, Held::default());
         (record.asked, record.stuck, record.overflows) = (false, false, false);
         (record.full_since, record.leaves, record.has_news) = (Nanos::MAX, false, false);
         record.senders.fill(0);
@@ -175,7 +184,9 @@ impl<B: Buf> Switch<B> {
         let claim = self.claim(at, priority);
         let has_remote_senders = self.has_remote_senders(index);
         let room = self.reserve_has_room_again(index);
+        let paused = self.paused_time(now, at, priority);
         let hold = self.ports[at].hold[priority.index()];
+        let is_overloaded = self.is_overloaded_again(now, patience, index, paused);
         let record = &mut self.isolation.records[index];
         let before = (record.asked, record.stuck);
         if sent != record.sent || !waits {
@@ -183,9 +194,13 @@ impl<B: Buf> Switch<B> {
             record.sent = sent;
             record.stuck = false;
         }
+        if is_overloaded {
+            (record.leaves, record.has_news) = (true, false);
+            return self.end_isolation(PortId::from_index(at).0, priority.get());
+        }
         if now.since(record.window_at) >= patience {
             record.drained = sent.wrapping_sub(record.window_sent);
-            (record.window_at, record.window_sent) = (now, sent);
+            (record.window_at, record.window_sent, record.window_paused) = (now, sent, paused);
         }
         record.stuck |= waits && hold.is_over(now.since(record.moved_at));
         let backlog = u64::from(claim.frames);
@@ -221,11 +236,32 @@ impl<B: Buf> Switch<B> {
         self.sweep_later();
     }
 
+    /// Returns true if the neighbour of a physical switch takes what its cable carries: the cable
+    /// was overloaded for the last `patience`, and its senders are to be paused.
+    fn is_overloaded_again(
+        &self,
+        now: Nanos,
+        patience: Nanos,
+        index: usize,
+        paused: Nanos,
+    ) -> bool {
+        let record = &self.isolation.records[index];
+        let span = now.since(record.window_at);
+        let class = self.class_of(record.port.into(), record.priority.into());
+        let left = self.progress(class).wrapping_sub(record.window_sent);
+        span >= patience && self.is_overloaded(span, left, paused.since(record.window_paused))
+    }
+
     fn free_record(&mut self, index: usize) {
         let record = &mut self.isolation.records[index];
         record.used = false;
         let (port, priority) = (record.port, record.priority);
         self.isolation.used -= 1;
+        self.end_isolation(port, priority);
+    }
+
+    /// Ends the isolation of a class whose record is free, or leaves.
+    fn end_isolation(&mut self, port: u16, priority: u8) {
         self.isolation.changes += 1;
         let class = self.class_of(port.into(), priority.into());
         self.isolation.record_of[class] = NONE;
