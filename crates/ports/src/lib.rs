@@ -28,6 +28,7 @@ pub mod l2;
 pub mod link;
 pub mod memory;
 pub mod neigh;
+mod net_header;
 pub mod netlink;
 mod netns;
 mod notifier;

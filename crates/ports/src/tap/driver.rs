@@ -1,16 +1,17 @@
 //! Port of a TAP.
 
-use std::cell::Cell;
 use std::io;
 use std::net::IpAddr;
 
-use sluice_base::{Batch, Nanos, Priority};
+use sluice_base::{Batch, Buf as _, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
+use super::incoming::{self, Came};
 use super::rings::{self, Tap, Written};
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
+use crate::net_header::{HEADER_SIZE, header_of, of_buffers};
 use crate::netns;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
@@ -36,6 +37,8 @@ pub struct TapConfig {
     pub ring_frames: u32,
     /// True if the port sets the device up; otherwise the container's owner does.
     pub up: bool,
+    /// True if the container may leave checksums and segmentation to the port.
+    pub offload: bool,
 }
 
 /// A route over the device.
@@ -65,6 +68,7 @@ impl TapConfig {
             routes: Vec::new(),
             ring_frames: Self::RING_FRAMES,
             up: true,
+            offload: true,
         }
     }
 }
@@ -85,7 +89,9 @@ pub struct TapPort {
     waits: Option<Waits>,
     patience: StuckHead,
     /// Frames larger than a slot of the pool.
-    truncated: Cell<u64>,
+    truncated: u64,
+    /// Frames that requested what cannot be done.
+    invalid_offloads: u64,
     lost: Losses,
     finisher: Finisher,
 }
@@ -114,7 +120,8 @@ impl TapPort {
             ring_frames: config.ring_frames,
             waits: None,
             patience: StuckHead::new(SIGNS_FULL),
-            truncated: Cell::new(0),
+            truncated: 0,
+            invalid_offloads: 0,
             lost: Losses::default(),
             finisher: Finisher::new(),
         }
@@ -124,10 +131,27 @@ impl TapPort {
 impl Sink<FrameBuf> for TapPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         if is_unfinished(frame) {
-            return finish(self, |own| &mut own.finisher, frame, Self::offer);
+            return self.offer_unfinished(frame);
         }
+        self.write(&of_buffers(0), frame)
+    }
+}
+
+impl TapPort {
+    /// Offers an unfinished frame: as it is, if nothing of it was sent yet.
+    #[cold]
+    fn offer_unfinished(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        let is_untouched = frame.first == 0 && frame.header.is_empty() && frame.strip == 0;
+        let takes = is_untouched && self.tap.as_ref().is_some_and(Tap::takes_offloads);
+        match frame.buf.and_then(FrameBuf::offload).filter(|_| takes) {
+            Some(left) => self.write(&header_of(left, 0), frame),
+            None => finish(self, |own| &mut own.finisher, frame, Self::offer),
+        }
+    }
+
+    fn write(&mut self, header: &[u8; HEADER_SIZE], frame: &Egress<'_, FrameBuf>) -> Taken {
         let Some(tap) = &self.tap else { return Taken::No };
-        self.waits = match tap.write(frame) {
+        self.waits = match tap.write(header, frame) {
             Written::All => {
                 self.patience.passed();
                 None
@@ -170,28 +194,18 @@ impl Port for TapPort {
         let (mut frames, mut bytes) = (0, 0);
         let mut tries = 0;
         while tries < limit && bytes < window.bytes.0 {
-            let Some(mut slot) = pool.take() else { break };
-            let size = match tap.read(slot.bytes_mut()) {
-                Ok(Some(size)) => size,
-                Ok(None) => {
-                    pool.cancel(slot);
-                    return Ok(Read { frames, more: false, aside: 0 });
+            match incoming::read(tap, pool)? {
+                Came::Frame(frame) => {
+                    bytes += u64::from(frame.size());
+                    batch.push(frame).expect("room was counted before");
+                    frames += 1;
                 }
-                Err(error) => {
-                    pool.cancel(slot);
-                    return Err(error);
-                }
-            };
-            tries += 1;
-            if size == slot.size() {
-                // The kernel truncates a frame to the slot without a report.
-                self.truncated.set(self.truncated.get() + 1);
-                pool.cancel(slot);
-                continue;
+                Came::Nothing => return Ok(Read { frames, more: false, aside: 0 }),
+                Came::NoMemory => break,
+                Came::Oversize => self.truncated += 1,
+                Came::Invalid => self.invalid_offloads += 1,
             }
-            batch.push(slot.freeze(0, size)).expect("room was counted before");
-            frames += 1;
-            bytes += size as u64;
+            tries += 1;
         }
         Ok(Read { frames, more: true, aside: 0 })
     }
@@ -227,7 +241,8 @@ impl Port for TapPort {
         if let Some(tap) = &self.tap {
             tap.counters.read(&mut rows)?;
             tap.sockets.read(&mut rows)?;
-            rows.insert("ring.truncated", self.truncated.get());
+            rows.insert("ring.truncated", self.truncated);
+            rows.insert("guest_offload", self.invalid_offloads);
         }
         Ok(rows)
     }
