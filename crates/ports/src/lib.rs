@@ -22,6 +22,7 @@ mod ebpf;
 mod error;
 mod finish;
 mod frame;
+mod gro;
 pub mod guard;
 mod handed;
 pub mod l2;

@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Buf as _};
 use sluice_ports::tap::{KeptTap, KnownTap, TapConfig, TapPort};
@@ -18,6 +19,8 @@ use sluice_switch::{Sink as _, Taken};
 use support::{Cable, OPEN, can_have_namespaces, egress, inside, path, run};
 
 const MTU: u16 = 1400;
+/// A test fails if nothing happens for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
 const ONE: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
 const OTHER: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 2);
 
@@ -53,6 +56,8 @@ fn carry(from: &mut TapPort, to: &mut TapPort, pool: &mut Pool, seen: &mut Seen)
         assert_eq!(to.offer(&egress(&[], Some(&buf))), Taken::All, "the stack takes it at once");
         pool.give_back(buf);
     }
+    to.flush().unwrap();
+    assert_eq!(to.pending().frames, 0, "the stack takes it at once");
 }
 
 /// Carries frames between two ports while `work` runs. Returns what each gave.
@@ -88,18 +93,38 @@ fn between(offload: [bool; 2], work: impl FnOnce(&Cable) + Send) -> [Seen; 2] {
     relay(&mut ports, || work(&cable))
 }
 
+/// Accepts a connection, of which no read waits for ever.
+fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false).unwrap();
+                stream.set_read_timeout(Some(PATIENCE)).unwrap();
+                return stream;
+            }
+            Err(error) => assert!(Instant::now() < until, "nobody connects: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Sends a megabyte of known bytes by TCP from the left container to the right one.
 fn transfer(cable: &Cable) {
     let bytes: Vec<u8> = (0..1 << 20).map(|at: u32| (at * 7 + at / 251).to_le_bytes()[0]).collect();
     let listener = inside(&cable.right, || TcpListener::bind((OTHER, 7)).unwrap());
     let received = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            let (mut stream, _) = listener.accept().unwrap();
+            let mut stream = accept(&listener);
             let mut received = Vec::new();
             stream.read_to_end(&mut received).unwrap();
             received
         });
-        let mut stream = inside(&cable.left, || TcpStream::connect((OTHER, 7)).unwrap());
+        let address = (OTHER, 7).into();
+        let connect = || TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+        let mut stream = inside(&cable.left, connect);
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.write_all(&bytes).unwrap();
         drop(stream);
         receiver.join().unwrap()
@@ -117,6 +142,33 @@ fn super_frames_pass_whole_between_two_containers() {
     // A container without offloads takes them: its kernel cuts them.
     let [seen, _] = between([true, false], transfer);
     assert!(seen.segments_max > 4, "{seen:?}");
+}
+
+/// Number of frames that were written to a container's card.
+fn written(namespace: &str) -> u64 {
+    let text = inside(namespace, || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap());
+    let row = text.lines().find_map(|line| line.trim().strip_prefix("t0:")).unwrap();
+    // Bytes that the container receives, then frames.
+    row.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn segments_for_a_container_are_joined() {
+    if !can_have_namespaces("segments_for_a_container_are_joined") {
+        return;
+    }
+    let segments = (1 << 20) / u64::from(MTU);
+    let [seen, _] = between([false, true], |cable| {
+        transfer(cable);
+        let written = written(&cable.right);
+        assert!(written < segments / 2, "{written} frames of {segments} segments");
+    });
+    assert_eq!(seen.segments_max, 1, "they came one by one");
+    // None are joined for one without offloads.
+    between([false, false], |cable| {
+        transfer(cable);
+        assert!(written(&cable.right) >= segments);
+    });
 }
 
 #[test]
@@ -137,7 +189,7 @@ fn datagrams_sent_together_come_apart() {
     }
     let [seen, _] = between([true, true], |cable| {
         let receiver = inside(&cable.right, || UdpSocket::bind((OTHER, 7)).unwrap());
-        receiver.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+        receiver.set_read_timeout(Some(PATIENCE)).unwrap();
         let sender = inside(&cable.left, || UdpSocket::bind((ONE, 0)).unwrap());
         let each: i32 = 1000;
         let (at, size) = (&raw const each, 4);

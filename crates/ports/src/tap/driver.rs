@@ -11,6 +11,7 @@ use super::rings::{self, Tap, Written};
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
+use crate::gro::{Gro, Joined};
 use crate::net_header::{HEADER_SIZE, header_of, of_buffers};
 use crate::netns;
 use crate::pool::Pool;
@@ -94,6 +95,8 @@ pub struct TapPort {
     invalid_offloads: u64,
     lost: Losses,
     finisher: Finisher,
+    /// Segments for the container that become super-frames.
+    gro: Gro,
 }
 
 /// Reason why `offer` returned no.
@@ -101,6 +104,30 @@ pub struct TapPort {
 enum Waits {
     ForWritable,
     ForMemory,
+}
+
+/// What follows from a write.
+enum Settled {
+    Sent,
+    Waits(Waits),
+    /// The kernel never takes it, for this error.
+    Lost(i32),
+}
+
+impl Written {
+    fn settle(self, patience: &mut StuckHead) -> Settled {
+        match self {
+            Self::All => {
+                patience.passed();
+                Settled::Sent
+            }
+            Self::WouldBlock => Settled::Waits(Waits::ForWritable),
+            // Other frames may need less.
+            Self::NoMemory(errno) if patience.is_over() => Settled::Lost(errno),
+            Self::NoMemory(_) => Settled::Waits(Waits::ForMemory),
+            Self::Refused(errno) => Settled::Lost(errno),
+        }
+    }
 }
 
 impl TapPort {
@@ -124,6 +151,7 @@ impl TapPort {
             invalid_offloads: 0,
             lost: Losses::default(),
             finisher: Finisher::new(),
+            gro: Gro::default(),
         }
     }
 }
@@ -131,7 +159,17 @@ impl TapPort {
 impl Sink<FrameBuf> for TapPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         if is_unfinished(frame) {
-            return self.offer_unfinished(frame);
+            return if self.write_joined() { self.offer_unfinished(frame) } else { Taken::No };
+        }
+        if self.tap.as_ref().is_some_and(|tap| tap.may_leave_offloads) {
+            match self.gro.join(frame) {
+                Joined::Taken => return Taken::All,
+                Joined::Apart => {}
+                Joined::Behind if !self.write_joined() => return Taken::No,
+                // Nothing waits any more.
+                Joined::Behind if self.gro.join(frame) == Joined::Taken => return Taken::All,
+                Joined::Behind => {}
+            }
         }
         self.write(&of_buffers(0), frame)
     }
@@ -151,24 +189,38 @@ impl TapPort {
 
     fn write(&mut self, header: &[u8; HEADER_SIZE], frame: &Egress<'_, FrameBuf>) -> Taken {
         let Some(tap) = &self.tap else { return Taken::No };
-        self.waits = match tap.write(header, frame) {
-            Written::All => {
-                self.patience.passed();
-                None
-            }
-            Written::WouldBlock => Some(Waits::ForWritable),
-            // Other frames may need less.
-            Written::NoMemory(errno) if self.patience.is_over() => {
+        match tap.write(header, frame).settle(&mut self.patience) {
+            Settled::Sent => self.waits = None,
+            Settled::Waits(waits) => self.waits = Some(waits),
+            Settled::Lost(errno) => {
+                self.waits = None;
                 self.lost.refuse(errno, frame.priority, frame_size(frame));
-                None
             }
-            Written::NoMemory(_) => Some(Waits::ForMemory),
-            Written::Refused(errno) => {
-                self.lost.refuse(errno, frame.priority, frame_size(frame));
-                None
-            }
-        };
+        }
         if self.waits.is_some() { Taken::No } else { Taken::All }
+    }
+
+    /// Writes the super-frames that are in the making. Returns false if the kernel does not take
+    /// all of them now.
+    fn write_joined(&mut self) -> bool {
+        let Some(tap) = &self.tap else { return true };
+        while let Some(merged) = self.gro.first() {
+            let header = merged.left.as_ref().map_or(of_buffers(0), |left| header_of(left, 0));
+            match tap.write(&header, &merged.frame()).settle(&mut self.patience) {
+                Settled::Sent => {}
+                Settled::Waits(waits) => {
+                    self.waits = Some(waits);
+                    return false;
+                }
+                Settled::Lost(errno) => {
+                    for size in merged.sizes() {
+                        self.lost.refuse(errno, merged.priority, size);
+                    }
+                }
+            }
+            self.gro.remove_first();
+        }
+        true
     }
 }
 
@@ -211,8 +263,8 @@ impl Port for TapPort {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // Nothing is staged; the switch may offer again.
         self.waits = None;
+        self.write_joined();
         Ok(())
     }
 
@@ -225,7 +277,7 @@ impl Port for TapPort {
     }
 
     fn pending(&self) -> Amount {
-        Amount::default()
+        self.gro.waiting()
     }
 
     fn lost(&self) -> &Losses {
@@ -268,6 +320,7 @@ impl Port for TapPort {
     }
 
     fn close(&mut self) -> io::Result<()> {
+        self.write_joined();
         self.tap = None;
         self.waits = None;
         Ok(())
