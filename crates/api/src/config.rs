@@ -421,8 +421,8 @@ pub struct Port {
     /// queue after the first have its priorities only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Vec<u8>>,
-    /// True if the guest may leave checksums and segmentation to the port (vhost-user), and accepts
-    /// super-frames; default true.
+    /// True if the guest or container may leave checksums and segmentation to the port (vhost-user,
+    /// tap), and accepts super-frames; default true.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub offload: bool,
     /// VLAN on that device (l2), 1 to 4094: the port takes frames with this 802.1Q tag, and adds it

@@ -16,7 +16,7 @@ use std::time::Duration;
 use sluice_api::results::{Row, median};
 
 use self::ping::Pinger;
-use self::rig::{Pair, Stream};
+use self::rig::{Pair, Stream, Streamed};
 use crate::fabric::net::{is_installed, obstacle, sweep};
 use crate::report;
 
@@ -35,6 +35,9 @@ pub(crate) struct Plan {
     /// Only with this number of hosts.
     #[arg(long)]
     hosts: Option<usize>,
+    /// Only with the offloads of containers, or only without.
+    #[arg(long)]
+    offload: Option<bool>,
     /// A line for `[host]` of the daemon's configuration, such as `pace_us = 0`.
     #[arg(long, default_value = "")]
     setting: String,
@@ -73,24 +76,37 @@ fn percentile(times: &mut [Duration], part: f64) -> f64 {
     times[at].as_secs_f64() * 1e9
 }
 
-/// Values of one subject with this number of hosts, one per round.
-struct Figures {
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup {
     subject: Subject,
     hosts: usize,
+    /// True if containers leave checksums and segmentation to their card.
+    offload: bool,
+}
+
+/// Numbers of TCP flows at a time.
+const STREAMS: [usize; 2] = [1, 8];
+
+/// Values of one setup, one per round.
+struct Figures {
+    setup: Setup,
     idle: [Vec<f64>; 2],
     beside: [Vec<f64>; 2],
-    rate: Vec<f64>,
-    cores_per_gbit: Vec<f64>,
+    /// By number of flows.
+    rate: [Vec<f64>; 2],
+    cores_per_gbit: [Vec<f64>; 2],
 }
 
 impl Figures {
-    fn new(subject: Subject, hosts: usize) -> Self {
+    fn new(setup: Setup) -> Self {
         let (idle, beside) = Default::default();
-        Self { subject, hosts, idle, beside, rate: Vec::new(), cores_per_gbit: Vec::new() }
+        let (rate, cores_per_gbit) = Default::default();
+        Self { setup, idle, beside, rate, cores_per_gbit }
     }
 
     fn round(&mut self, plan: &Plan) -> anyhow::Result<()> {
-        let pair = Pair::new(self.subject, self.hosts, &plan.setting)?;
+        let pair = Pair::new(self.setup, &plan.setting)?;
         let mut pinger = Pinger::new(&pair.containers[0], Pair::ADDRESSES[1])?;
         // ARP and learning are done after these.
         for _ in 0..10 {
@@ -108,30 +124,38 @@ impl Figures {
             Ok(())
         };
         keep(&mut self.idle, plan.pings, PING_PAUSE)?;
-        let stream = Stream::start(&pair, plan.seconds)?;
+        let stream = Stream::start(&pair, STREAMS[0], plan.seconds)?;
         std::thread::sleep(Duration::from_secs(1));
         let pings = usize::try_from(plan.seconds)?.saturating_sub(2).max(1) * 10;
         keep(&mut self.beside, pings, Duration::from_millis(50))?;
-        let streamed = stream.end(&pair)?;
-        self.rate.push(streamed.bits_per_s);
-        self.cores_per_gbit.push(streamed.cores / (streamed.bits_per_s / 1e9));
+        self.streamed(0, &stream.end(&pair)?);
+        let streams = Stream::start(&pair, STREAMS[1], plan.seconds)?;
+        self.streamed(1, &streams.end(&pair)?);
         Ok(())
     }
 
+    fn streamed(&mut self, at: usize, streamed: &Streamed) {
+        self.rate[at].push(streamed.bits_per_s);
+        self.cores_per_gbit[at].push(streamed.cores / (streamed.bits_per_s / 1e9));
+    }
+
     fn rows(&self) -> Vec<Row> {
+        let Setup { subject, hosts, offload } = self.setup;
         let mut rows = Vec::new();
         for (load, values) in [("none", &self.idle), ("own-tcp", &self.beside)] {
             for (values, (_, name)) in values.iter().zip(PERCENTILES) {
-                let row = Row::new("ping", self.subject.name(), "ns", values.clone());
-                let row = row.with("hosts", self.hosts).with("percentile", name);
-                rows.push(row.with("load", load));
+                let row = Row::new("ping", subject.name(), "ns", values.clone());
+                let row = row.with("hosts", hosts).with("percentile", name);
+                rows.push(row.with("load", load).with("offload", offload));
             }
         }
-        let kind = if self.subject == Subject::Sluice { "tap" } else { "veth" };
-        let stream = Row::new("tcp_stream", self.subject.name(), "bit/s", self.rate.clone());
-        let stream = stream.with("hosts", self.hosts).with("streams", 1).with("offload", false);
-        let stream = stream.with("mtu", MTU).with("kind", kind).with("port_kind", kind);
-        rows.push(stream.with("cores_per_gbit", median(&self.cores_per_gbit)));
+        let kind = if subject == Subject::Sluice { "tap" } else { "veth" };
+        for (at, streams) in STREAMS.into_iter().enumerate() {
+            let row = Row::new("tcp_stream", subject.name(), "bit/s", self.rate[at].clone());
+            let row = row.with("hosts", hosts).with("streams", streams).with("offload", offload);
+            let row = row.with("mtu", MTU).with("kind", kind).with("port_kind", kind);
+            rows.push(row.with("cores_per_gbit", median(&self.cores_per_gbit[at])));
+        }
         rows
     }
 }
@@ -146,9 +170,13 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
         anyhow::bail!("nothing can be measured: {why}");
     }
     sweep();
-    let hosts = [1, 2].into_iter().filter(|hosts| plan.hosts.is_none_or(|only| only == *hosts));
-    let pairs = hosts.flat_map(|hosts| Subject::ALL.map(|subject| Figures::new(subject, hosts)));
-    let mut all: Vec<Figures> = pairs.collect();
+    let all = [false, true].into_iter().filter(|on| plan.offload.is_none_or(|only| only == *on));
+    let all = all.flat_map(|offload| [1, 2].map(|hosts| (offload, hosts)));
+    let all = all.filter(|(_, hosts)| plan.hosts.is_none_or(|only| only == *hosts));
+    let setups = all.flat_map(|(offload, hosts)| {
+        Subject::ALL.map(|subject| Figures::new(Setup { subject, hosts, offload }))
+    });
+    let mut all: Vec<Figures> = setups.collect();
     for round in 1..=plan.rounds {
         for figures in &mut all {
             figures.round(plan)?;

@@ -82,8 +82,10 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 /// A pool up to this size is taken from the kernel at once; a larger one as it is used.
 const POPULATED_BYTES_MAX: usize = 64 << 20;
 
-/// Super-frames that may be in the host pool at a time. They are rare there, and large.
-const SUPER_FRAMES: u32 = 64;
+/// Limits of the super-frames that may wait at a worker: 64 KB each, of which the kernel gives what
+/// was used once.
+const SUPER_FRAMES_MIN: u32 = 64;
+const SUPER_FRAMES_MAX: u32 = 4_096;
 
 /// Handle of other threads for a worker.
 #[derive(Clone, Debug)]
@@ -469,7 +471,7 @@ fn make_worker(
     let slots = u32::try_from(slots).context("more buffers than can be counted")?;
     let mut pool = PoolConfig::for_mtu(slots, plan.mtu_max);
     pool.populate = slots as usize * usize::from(pool.slot_size) <= POPULATED_BYTES_MAX;
-    let pool = Pool::new(pool)?.with_large(SUPER_FRAMES)?;
+    let pool = Pool::new(pool)?.with_large(slots.clamp(SUPER_FRAMES_MIN, SUPER_FRAMES_MAX))?;
     let pacing = Pacing {
         pace: Nanos::from_micros(plan.config.host.pace_us.into()),
         spin: Nanos::from_micros(plan.config.host.spin_us.into()),

@@ -24,7 +24,8 @@ use sluice_base::Buf as _;
 use self::large::{LARGE, Large};
 pub(crate) use self::large::{LARGE_FRAME_SIZE_MAX, LargeSlot};
 use crate::error::OpenError;
-use crate::frame::FrameBuf;
+use crate::frame::{FrameBuf, HEAD_SIZE, OFFLOAD_ROOM};
+use crate::offload::Offload;
 
 mod large;
 
@@ -43,8 +44,8 @@ pub struct PoolConfig {
 }
 
 impl PoolConfig {
-    /// Bytes of a frame beside its layer-3 packet: Ethernet, two tags, and slack.
-    pub const FRAME_OVERHEAD: usize = 64;
+    /// Bytes of a slot beside a frame's layer-3 packet: Ethernet, two tags, offloads, and slack.
+    pub const FRAME_OVERHEAD: usize = 64 + OFFLOAD_ROOM;
 
     /// Slots for frames of a layer-3 MTU: 2,048 bytes at least, and one cache line more if the size
     /// is a power of two, since the heads of all frames would else share a few cache sets.
@@ -281,6 +282,33 @@ impl SlotMut {
     #[must_use]
     pub fn size(&self) -> usize {
         self.size.into()
+    }
+
+    /// The bytes behind the room for offloads.
+    #[inline]
+    pub(crate) fn frame_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes_mut()[OFFLOAD_ROOM..]
+    }
+
+    /// Turns the slot into a handle of the frame in [`Self::frame_mut`].
+    #[inline]
+    pub(crate) fn freeze_frame(self, size: usize) -> FrameBuf {
+        self.freeze(OFFLOAD_ROOM, size)
+    }
+
+    /// Turns the slot into a handle of the frame in [`Self::frame_mut`], with offloads to be
+    /// performed.
+    pub(crate) fn freeze_unfinished(mut self, offload: &Offload) -> FrameBuf {
+        let size = offload.size();
+        if offload.is_super() && size < HEAD_SIZE {
+            self.frame_mut()[size..HEAD_SIZE].fill(0);
+        }
+        // SAFETY: a slot begins on a cache line and has room in front of the frame; this is its
+        // only writer.
+        unsafe { self.start.cast::<Offload>().write(*offload) };
+        let is_super = offload.is_super();
+        // SAFETY: the offloads stand there, and a head behind them.
+        unsafe { self.freeze_frame(size).unfinished(is_super) }
     }
 
     /// Turns the slot into a handle of the frame that was written at `offset`.

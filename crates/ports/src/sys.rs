@@ -2,7 +2,7 @@
 //! ioctls.
 #![allow(unsafe_code, reason = "the one place of these system calls")]
 
-use std::ffi::{c_int, c_ushort};
+use std::ffi::{c_int, c_uint, c_ushort};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use sluice_base::Mac;
 use sluice_switch::Egress;
 
-use crate::frame::{FrameBuf, PIECES_MAX};
+use crate::frame::{FrameBuf, MORE_PIECES_MAX};
+use crate::net_header::HEADER_SIZE;
 
 /// A type that the kernel may read from or write to byte by byte.
 ///
@@ -48,15 +49,18 @@ fn size_of_option<T>() -> libc::socklen_t {
     libc::socklen_t::try_from(size_of::<T>()).expect("an option is small")
 }
 
-/// Writes a frame in one call, from all its parts. The error is the kernel's number.
+/// Writes a frame in one call, from all its parts, behind `net_header`. The error is the kernel's
+/// number.
 pub(crate) fn write_gathered(
     fd: BorrowedFd<'_>,
+    net_header: &[u8],
     frame: &Egress<'_, FrameBuf>,
 ) -> Result<(), c_int> {
     let part = |at: *const u8, size| libc::iovec { iov_base: at.cast_mut().cast(), iov_len: size };
-    let mut parts = [part(std::ptr::null(), 0); PIECES_MAX + 2];
-    parts[0] = part(frame.header.as_ptr(), frame.header.len());
-    let mut count = 1;
+    let mut parts = [part(std::ptr::null(), 0); MORE_PIECES_MAX + 3];
+    parts[0] = part(net_header.as_ptr(), net_header.len());
+    parts[1] = part(frame.header.as_ptr(), frame.header.len());
+    let mut count = 2;
     if let Some(buf) = frame.buf {
         buf.each_part(frame.strip.into(), |at, size| {
             parts[count] = part(at, size);
@@ -398,10 +402,11 @@ impl DeviceRequest {
         self.call(fd, libc::SIOCSIFFLAGS).map(drop)
     }
 
-    /// Attaches `tun` to the TAP of this name, making it if there is none.
+    /// Attaches `tun` to the TAP of this name, making it if there is none. Frames have a
+    /// [`net_header`](crate::net_header) in front.
     pub(crate) fn attach_tap(mut self, tun: BorrowedFd<'_>) -> io::Result<()> {
-        #[expect(clippy::cast_possible_truncation, reason = "0x1002")]
-        let flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+        #[expect(clippy::cast_possible_truncation, reason = "0x5002")]
+        let flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
         self.0.ifr_ifru.ifru_flags = flags;
         self.call(tun, libc::TUNSETIFF).map(drop)
     }
@@ -435,6 +440,8 @@ pub(crate) struct TapState {
     pub(crate) name: String,
     /// True if it outlives its descriptors.
     pub(crate) is_persistent: bool,
+    /// True if frames have a [`net_header`](crate::net_header) in front.
+    pub(crate) has_net_header: bool,
 }
 
 /// Returns the state of an attached TAP; an error if its device is gone.
@@ -448,6 +455,7 @@ pub(crate) fn tap_state(tun: BorrowedFd<'_>) -> io::Result<TapState> {
     Ok(TapState {
         name: String::from_utf8_lossy(&name.collect::<Vec<u8>>()).into_owned(),
         is_persistent: flags & libc::IFF_PERSIST != 0,
+        has_net_header: flags & libc::IFF_VNET_HDR != 0,
     })
 }
 
@@ -474,11 +482,37 @@ pub(crate) fn tap_netns(tun: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Switches the offloads of an attached TAP off: each read gives one finished wire frame.
-pub(crate) fn tap_without_offloads(tun: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: this request takes a number, no pointer.
-    check(unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, 0 as libc::c_ulong) })
+/// Sets size and byte order of the header in front of frames of an attached TAP.
+pub(crate) fn tap_net_header(tun: BorrowedFd<'_>) -> io::Result<()> {
+    let size = c_int::try_from(HEADER_SIZE).expect("a few bytes");
+    let is_little_endian: c_int = 1;
+    let set = |request, value: *const c_int| {
+        // SAFETY: the kernel reads one `int` behind the pointer, which lives until the call
+        // returns.
+        check(unsafe { libc::ioctl(tun.as_raw_fd(), request, value) }).map(drop)
+    };
+    set(libc::TUNSETVNETHDRSZ, &raw const size)?;
+    set(libc::TUNSETVNETLE, &raw const is_little_endian)
+}
+
+/// Sets the offloads that the kernel may leave to the reader of an attached TAP: open checksums,
+/// and the segmentation of TCP and, since Linux 6.2, of UDP; or none of them, so that each read
+/// gives one finished wire frame.
+pub(crate) fn tap_offloads(tun: BorrowedFd<'_>, are_on: bool) -> io::Result<()> {
+    const TCP: c_uint =
+        libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    const UDP: c_uint = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+    let set = |flags: c_uint| {
+        // SAFETY: this request takes a number, no pointer.
+        check(unsafe {
+            libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(flags))
+        })
         .map(drop)
+    };
+    if !are_on {
+        return set(0);
+    }
+    set(TCP | UDP).or_else(|_older| set(TCP))
 }
 
 /// Replaces a descriptor that another owner has by a duplicate of `by`.

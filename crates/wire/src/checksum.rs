@@ -35,6 +35,22 @@ pub fn over_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, message: &[u8]) -> 
     !fold(addresses + size + u64::from(protocol) + sum(message))
 }
 
+/// Returns the sum of the pseudo-header of an IPv4 packet whose payload has `size` bytes (RFC 9293
+/// section 3.1). A checksum field that holds it is finished by the checksum of the payload.
+#[must_use]
+pub fn pseudo_ipv4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, size: u16) -> u16 {
+    let addresses = sum(&src.octets()) + sum(&dst.octets());
+    fold(addresses + u64::from(size) + u64::from(protocol))
+}
+
+/// Returns the sum of the pseudo-header of an IPv6 packet whose payload has `size` bytes (RFC 8200
+/// section 8.1). A checksum field that holds it is finished by the checksum of the payload.
+#[must_use]
+pub fn pseudo_ipv6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, size: u16) -> u16 {
+    let addresses = sum(&src.octets()) + sum(&dst.octets());
+    fold(addresses + u64::from(size) + u64::from(protocol))
+}
+
 /// Returns the sum of `bytes` with all its carries, to be folded.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {

@@ -9,9 +9,9 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
 
-use super::{MTU, Subject};
+use super::{MTU, Setup, Subject};
 use crate::fabric::host::program;
-use crate::fabric::net::{Net, Netns, cable, signal, wait_for};
+use crate::fabric::net::{Net, Netns, cable, signal, veth_pair, wait_for};
 
 /// Two containers that can reach each other. Daemons end before their namespaces.
 pub(super) struct Pair {
@@ -25,24 +25,25 @@ impl Pair {
     pub(super) const ADDRESSES: [Ipv4Addr; 2] =
         [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
 
-    pub(super) fn new(subject: Subject, hosts: usize, setting: &str) -> anyhow::Result<Self> {
+    pub(super) fn new(setup: Setup, setting: &str) -> anyhow::Result<Self> {
+        let Setup { subject, hosts, offload } = setup;
         let mut net = Net::new(subject.name())?;
         let containers = [net.netns("c1")?, net.netns("c2")?];
         let spaces = (1..=hosts).map(|host| net.netns(&format!("h{host}")));
         let spaces: Vec<Netns> = spaces.collect::<anyhow::Result<_>>()?;
         if let [one, other] = &spaces[..] {
-            cable((one, "up0"), (other, "up0"))?;
+            wire(setup, (one, "up0"), (other, "up0"))?;
         }
         let mut pair = Self { containers, daemons: Vec::new(), data: Vec::new(), net };
         match subject {
-            Subject::Bridge => pair.bridge(&spaces)?,
-            Subject::Sluice => pair.daemons(&spaces, setting)?,
+            Subject::Bridge => pair.bridge(setup, &spaces)?,
+            Subject::Sluice => pair.daemons(offload, &spaces, setting)?,
         }
         Ok(pair)
     }
 
     /// Makes a bridge on each host; together they are one network.
-    fn bridge(&self, spaces: &[Netns]) -> anyhow::Result<()> {
+    fn bridge(&self, setup: Setup, spaces: &[Netns]) -> anyhow::Result<()> {
         for space in spaces {
             space.ip("link add br0 type bridge")?;
             space.ip("link set br0 up")?;
@@ -53,7 +54,7 @@ impl Pair {
         for (index, container) in self.containers.iter().enumerate() {
             let space = &spaces[index.min(spaces.len() - 1)];
             let there = format!("to{index}");
-            cable((container, "eth0"), (space, &there))?;
+            wire(setup, (container, "eth0"), (space, &there))?;
             space.ip(&format!("link set {there} master br0"))?;
             container.ip(&format!("link set eth0 mtu {MTU}"))?;
             container.ip(&format!("addr add {}/24 dev eth0", Self::ADDRESSES[index]))?;
@@ -61,7 +62,7 @@ impl Pair {
         Ok(())
     }
 
-    fn daemons(&mut self, spaces: &[Netns], setting: &str) -> anyhow::Result<()> {
+    fn daemons(&mut self, offload: bool, spaces: &[Netns], setting: &str) -> anyhow::Result<()> {
         let program = program()?;
         for (index, space) in spaces.iter().enumerate() {
             let dir = self.net.dir().join(format!("h{}", index + 1));
@@ -69,7 +70,8 @@ impl Pair {
             if spaces.len() > 1 {
                 space.ip(&format!("addr add 192.0.2.{}/24 dev up0", index + 1))?;
             }
-            fs::write(dir.join("host.toml"), self.config(index, spaces.len(), &dir, setting))?;
+            let config = self.config(offload, index, spaces.len(), &dir, setting);
+            fs::write(dir.join("host.toml"), config)?;
             let log = File::create(dir.join("log"))?;
             let mut command = space.command(&program);
             command.args(["daemon", "--config"]).arg(dir.join("host.toml"));
@@ -85,7 +87,14 @@ impl Pair {
     }
 
     /// Returns the configuration file of a host.
-    fn config(&self, index: usize, hosts: usize, dir: &Path, setting: &str) -> String {
+    fn config(
+        &self,
+        offload: bool,
+        index: usize,
+        hosts: usize,
+        dir: &Path,
+        setting: &str,
+    ) -> String {
         let mut text = format!(
             "[host]\nname = \"h{}\"\nrun_dir = \"{}\"\npolicy = \"ZZ\"\n{setting}\n",
             index + 1,
@@ -113,7 +122,7 @@ impl Pair {
             }
             text += &format!(
                 "[[port]]\nname = \"c{at}\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"eth0\"\n\
-                 netns = \"{}\"\nmac = \"{}\"\n",
+                 netns = \"{}\"\nmac = \"{}\"\noffload = {offload}\n",
                 container.path().display(),
                 mac(at)
             );
@@ -146,6 +155,11 @@ impl Drop for Pair {
     }
 }
 
+/// A cable of the peer's, or between hosts: with the kernel's offloads, or without.
+fn wire(setup: Setup, left: (&Netns, &str), right: (&Netns, &str)) -> anyhow::Result<()> {
+    if setup.offload { veth_pair(left, right).map(drop) } else { cable(left, right) }
+}
+
 fn answers(program: &Path, dir: &Path) -> anyhow::Result<bool> {
     let mut command = Command::new(program);
     let output = command.args(["show", "ports", "--run-dir"]).arg(dir).output()?;
@@ -168,7 +182,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn start(pair: &Pair, seconds: u64) -> anyhow::Result<Self> {
+    pub(super) fn start(pair: &Pair, streams: usize, seconds: u64) -> anyhow::Result<Self> {
         let iperf = Path::new("iperf3");
         let mut server = pair.containers[1].command(iperf);
         let server = server.args(["-s", "-1"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -178,7 +192,8 @@ impl Stream {
         })?;
         let data_before = pair.data_time()?;
         let mut client = pair.containers[0].command(iperf);
-        client.args(["-c", &Pair::ADDRESSES[1].to_string(), "-J", "-t", &seconds.to_string()]);
+        client.args(["-c", &Pair::ADDRESSES[1].to_string(), "-J"]);
+        client.args(["-t", &seconds.to_string(), "-P", &streams.to_string()]);
         let client = client.stdout(Stdio::piped()).spawn()?;
         Ok(Self { server, client, began: Instant::now(), data_before })
     }

@@ -200,15 +200,28 @@ impl Netns {
 /// # Errors
 /// If the kernel refuses.
 pub(crate) fn cable(left: (&Netns, &str), right: (&Netns, &str)) -> anyhow::Result<()> {
+    for (netns, device) in veth_pair(left, right)? {
+        netns.run(&format!("ethtool -K {device} tx off tso off gso off gro off"))?;
+    }
+    Ok(())
+}
+
+/// Makes a pair of veth devices between two namespaces, both up, with the kernel's offloads.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(crate) fn veth_pair<'a>(
+    left: (&'a Netns, &'a str),
+    right: (&'a Netns, &'a str),
+) -> anyhow::Result<[(&'a Netns, &'a str); 2]> {
     run(&format!(
         "ip link add {} netns {} type veth peer name {} netns {}",
         left.1, left.0.0, right.1, right.0.0
     ))?;
     for (netns, device) in [left, right] {
-        netns.run(&format!("ethtool -K {device} tx off tso off gso off gro off"))?;
         netns.ip(&format!("link set {device} up"))?;
     }
-    Ok(())
+    Ok([left, right])
 }
 
 /// Sends a signal to a process that was started here.

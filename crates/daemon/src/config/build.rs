@@ -390,6 +390,7 @@ impl Builder<'_> {
                     routes: Vec::new(),
                     addresses: Vec::new(),
                     ring_frames: port.ring_frames,
+                    offload: port.offload,
                     mtu,
                 };
                 (attachment, virtual_lacks)

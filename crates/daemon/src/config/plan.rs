@@ -79,6 +79,8 @@ pub enum Attachment {
         routes: Vec<TapRoute>,
         /// Size of the ring, if not the default.
         ring_frames: Option<u32>,
+        /// True if checksums and segmentation may be left to the port.
+        offload: bool,
         /// The layer-3 MTU.
         mtu: u16,
     },

@@ -44,13 +44,14 @@ pub(super) fn open(
     plan: &PortPlan,
 ) -> Result<Box<dyn Port>, AttachError> {
     let opened: Result<Box<dyn Port>, OpenError> = match &plan.attachment {
-        Attachment::Tap { device, netns, mac, addresses, routes, ring_frames, mtu } => {
+        Attachment::Tap { device, netns, mac, addresses, routes, ring_frames, offload, mtu } => {
             let mut config = TapConfig::new(device, *mtu);
             config.netns.clone_from(netns);
             config.mac = *mac;
             config.addresses.clone_from(addresses);
             config.routes.clone_from(routes);
             config.ring_frames = ring_frames.unwrap_or(TapConfig::RING_FRAMES);
+            config.offload = *offload;
             taps.open(&plan.name, &config).map(|port| Box::new(port) as _)
         }
         Attachment::VhostUser { socket, client, mtu, in_order, queues, offload } => {

@@ -39,6 +39,9 @@ pub(crate) struct Record {
     mac: Option<String>,
     addresses: Vec<(IpAddr, u8)>,
     ring_frames: u32,
+    /// An earlier release gave no offloads.
+    #[serde(default)]
+    offload: bool,
 }
 
 impl Record {
@@ -53,6 +56,7 @@ impl Record {
             mac: config.mac.map(|mac| mac.to_string()),
             addresses: config.addresses.clone(),
             ring_frames: config.ring_frames,
+            offload: config.offload,
         }
     }
 
@@ -63,6 +67,7 @@ impl Record {
         given.mac = self.mac.as_ref().and_then(|mac| mac.parse().ok());
         given.addresses.clone_from(&self.addresses);
         given.ring_frames = self.ring_frames;
+        given.offload = self.offload;
         KnownTap { index: self.index, is_own: self.is_own, given, file }
     }
 }

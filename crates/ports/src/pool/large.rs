@@ -4,8 +4,9 @@
 //!   | offloads: 64 bytes | frame ............ | unused |
 //! ```
 //!
-//! Such copies are rare: a super-frame lies in its guest's memory, and is copied only if it waits
-//! for a stopped receiver, goes to a group, or lies in too many pieces.
+//! Super-frames of a TAP are read into them. One of a guest lies in the guest's memory, and is copied
+//! only if it waits for a stopped receiver, goes to a group, or lies in too many pieces. Pages of a
+//! slot that was never used take no memory.
 #![allow(unsafe_code, reason = "as the pool's own slots")]
 
 use std::ptr::NonNull;
@@ -29,6 +30,8 @@ pub(super) struct Large {
     base: NonNull<u8>,
     count: u32,
     free: Vec<u32>,
+    /// True for slots that are out.
+    out: Box<[bool]>,
 }
 
 // SAFETY: as for `Pool`.
@@ -47,11 +50,17 @@ impl Large {
             source: errno.into(),
         })?;
         let base = NonNull::new(base.cast()).expect("a mapping is never at zero");
-        Ok(Self { base, count, free: (0..count).rev().collect() })
+        Ok(Self {
+            base,
+            count,
+            free: (0..count).rev().collect(),
+            out: vec![false; count as usize].into(),
+        })
     }
 
     pub(super) fn take(&mut self) -> Option<LargeSlot> {
         let slot = self.free.pop()?;
+        self.out[slot as usize] = true;
         // SAFETY: the number is below the count.
         let start = unsafe { self.base.add(slot as usize * SLOT_SIZE) };
         Some(LargeSlot { start, slot: slot | LARGE })
@@ -61,7 +70,8 @@ impl Large {
     pub(super) fn put(&mut self, slot: u32) {
         let slot = slot & !LARGE;
         assert!(slot < self.count, "a handle of another pool was given back");
-        assert!(!self.free.contains(&slot), "a handle came back twice");
+        let was_out = std::mem::take(&mut self.out[slot as usize]);
+        assert!(was_out, "a handle came back twice");
         self.free.push(slot);
     }
 

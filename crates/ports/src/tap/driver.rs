@@ -1,16 +1,18 @@
 //! Port of a TAP.
 
-use std::cell::Cell;
 use std::io;
 use std::net::IpAddr;
 
-use sluice_base::{Batch, Nanos, Priority};
+use sluice_base::{Batch, Buf as _, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
+use super::incoming::{self, Came};
 use super::rings::{self, Tap, Written};
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
+use crate::gro::{Gro, Joined};
+use crate::net_header::{HEADER_SIZE, header_of, of_buffers};
 use crate::netns;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
@@ -36,6 +38,8 @@ pub struct TapConfig {
     pub ring_frames: u32,
     /// True if the port sets the device up; otherwise the container's owner does.
     pub up: bool,
+    /// True if the container may leave checksums and segmentation to the port.
+    pub offload: bool,
 }
 
 /// A route over the device.
@@ -65,6 +69,7 @@ impl TapConfig {
             routes: Vec::new(),
             ring_frames: Self::RING_FRAMES,
             up: true,
+            offload: true,
         }
     }
 }
@@ -85,9 +90,13 @@ pub struct TapPort {
     waits: Option<Waits>,
     patience: StuckHead,
     /// Frames larger than a slot of the pool.
-    truncated: Cell<u64>,
+    truncated: u64,
+    /// Frames that requested what cannot be done.
+    invalid_offloads: u64,
     lost: Losses,
     finisher: Finisher,
+    /// Segments for the container that become super-frames.
+    gro: Gro,
 }
 
 /// Reason why `offer` returned no.
@@ -95,6 +104,30 @@ pub struct TapPort {
 enum Waits {
     ForWritable,
     ForMemory,
+}
+
+/// What follows from a write.
+enum Settled {
+    Sent,
+    Waits(Waits),
+    /// The kernel never takes it, for this error.
+    Lost(i32),
+}
+
+impl Written {
+    fn settle(self, patience: &mut StuckHead) -> Settled {
+        match self {
+            Self::All => {
+                patience.passed();
+                Settled::Sent
+            }
+            Self::WouldBlock => Settled::Waits(Waits::ForWritable),
+            // Other frames may need less.
+            Self::NoMemory(errno) if patience.is_over() => Settled::Lost(errno),
+            Self::NoMemory(_) => Settled::Waits(Waits::ForMemory),
+            Self::Refused(errno) => Settled::Lost(errno),
+        }
+    }
 }
 
 impl TapPort {
@@ -114,9 +147,11 @@ impl TapPort {
             ring_frames: config.ring_frames,
             waits: None,
             patience: StuckHead::new(SIGNS_FULL),
-            truncated: Cell::new(0),
+            truncated: 0,
+            invalid_offloads: 0,
             lost: Losses::default(),
             finisher: Finisher::new(),
+            gro: Gro::default(),
         }
     }
 }
@@ -124,27 +159,68 @@ impl TapPort {
 impl Sink<FrameBuf> for TapPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         if is_unfinished(frame) {
-            return finish(self, |own| &mut own.finisher, frame, Self::offer);
+            return if self.write_joined() { self.offer_unfinished(frame) } else { Taken::No };
         }
+        if self.tap.as_ref().is_some_and(|tap| tap.may_leave_offloads) {
+            match self.gro.join(frame) {
+                Joined::Taken => return Taken::All,
+                Joined::Apart => {}
+                Joined::Behind if !self.write_joined() => return Taken::No,
+                // Nothing waits any more.
+                Joined::Behind if self.gro.join(frame) == Joined::Taken => return Taken::All,
+                Joined::Behind => {}
+            }
+        }
+        self.write(&of_buffers(0), frame)
+    }
+}
+
+impl TapPort {
+    /// Offers an unfinished frame: as it is, if nothing of it was sent yet.
+    #[cold]
+    fn offer_unfinished(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        let is_untouched = frame.first == 0 && frame.header.is_empty() && frame.strip == 0;
+        let takes = is_untouched && self.tap.as_ref().is_some_and(Tap::takes_offloads);
+        match frame.buf.and_then(FrameBuf::offload).filter(|_| takes) {
+            Some(left) => self.write(&header_of(left, 0), frame),
+            None => finish(self, |own| &mut own.finisher, frame, Self::offer),
+        }
+    }
+
+    fn write(&mut self, header: &[u8; HEADER_SIZE], frame: &Egress<'_, FrameBuf>) -> Taken {
         let Some(tap) = &self.tap else { return Taken::No };
-        self.waits = match tap.write(frame) {
-            Written::All => {
-                self.patience.passed();
-                None
-            }
-            Written::WouldBlock => Some(Waits::ForWritable),
-            // Other frames may need less.
-            Written::NoMemory(errno) if self.patience.is_over() => {
+        match tap.write(header, frame).settle(&mut self.patience) {
+            Settled::Sent => self.waits = None,
+            Settled::Waits(waits) => self.waits = Some(waits),
+            Settled::Lost(errno) => {
+                self.waits = None;
                 self.lost.refuse(errno, frame.priority, frame_size(frame));
-                None
             }
-            Written::NoMemory(_) => Some(Waits::ForMemory),
-            Written::Refused(errno) => {
-                self.lost.refuse(errno, frame.priority, frame_size(frame));
-                None
-            }
-        };
+        }
         if self.waits.is_some() { Taken::No } else { Taken::All }
+    }
+
+    /// Writes the super-frames that are in the making. Returns false if the kernel does not take
+    /// all of them now.
+    fn write_joined(&mut self) -> bool {
+        let Some(tap) = &self.tap else { return true };
+        while let Some(merged) = self.gro.first() {
+            let header = merged.left.as_ref().map_or(of_buffers(0), |left| header_of(left, 0));
+            match tap.write(&header, &merged.frame()).settle(&mut self.patience) {
+                Settled::Sent => {}
+                Settled::Waits(waits) => {
+                    self.waits = Some(waits);
+                    return false;
+                }
+                Settled::Lost(errno) => {
+                    for size in merged.sizes() {
+                        self.lost.refuse(errno, merged.priority, size);
+                    }
+                }
+            }
+            self.gro.remove_first();
+        }
+        true
     }
 }
 
@@ -170,35 +246,25 @@ impl Port for TapPort {
         let (mut frames, mut bytes) = (0, 0);
         let mut tries = 0;
         while tries < limit && bytes < window.bytes.0 {
-            let Some(mut slot) = pool.take() else { break };
-            let size = match tap.read(slot.bytes_mut()) {
-                Ok(Some(size)) => size,
-                Ok(None) => {
-                    pool.cancel(slot);
-                    return Ok(Read { frames, more: false, aside: 0 });
+            match incoming::read(tap, pool)? {
+                Came::Frame(frame) => {
+                    bytes += u64::from(frame.size());
+                    batch.push(frame).expect("room was counted before");
+                    frames += 1;
                 }
-                Err(error) => {
-                    pool.cancel(slot);
-                    return Err(error);
-                }
-            };
-            tries += 1;
-            if size == slot.size() {
-                // The kernel truncates a frame to the slot without a report.
-                self.truncated.set(self.truncated.get() + 1);
-                pool.cancel(slot);
-                continue;
+                Came::Nothing => return Ok(Read { frames, more: false, aside: 0 }),
+                Came::NoMemory => break,
+                Came::Oversize => self.truncated += 1,
+                Came::Invalid => self.invalid_offloads += 1,
             }
-            batch.push(slot.freeze(0, size)).expect("room was counted before");
-            frames += 1;
-            bytes += size as u64;
+            tries += 1;
         }
         Ok(Read { frames, more: true, aside: 0 })
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // Nothing is staged; the switch may offer again.
         self.waits = None;
+        self.write_joined();
         Ok(())
     }
 
@@ -211,7 +277,7 @@ impl Port for TapPort {
     }
 
     fn pending(&self) -> Amount {
-        Amount::default()
+        self.gro.waiting()
     }
 
     fn lost(&self) -> &Losses {
@@ -227,7 +293,8 @@ impl Port for TapPort {
         if let Some(tap) = &self.tap {
             tap.counters.read(&mut rows)?;
             tap.sockets.read(&mut rows)?;
-            rows.insert("ring.truncated", self.truncated.get());
+            rows.insert("ring.truncated", self.truncated);
+            rows.insert("guest_offload", self.invalid_offloads);
         }
         Ok(rows)
     }
@@ -253,6 +320,7 @@ impl Port for TapPort {
     }
 
     fn close(&mut self) -> io::Result<()> {
+        self.write_joined();
         self.tap = None;
         self.waits = None;
         Ok(())

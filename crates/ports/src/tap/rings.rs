@@ -1,7 +1,7 @@
 //! The TAP itself: an open file, and the device behind it.
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -11,14 +11,20 @@ use sluice_switch::Egress;
 use crate::device::{DeviceCounters, ioctl_socket};
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
+use crate::net_header::HEADER_SIZE;
 use crate::netlink::Netlink;
 use crate::sockets::SocketCounters;
-use crate::sys::{DeviceRequest, tap_without_offloads, write_gathered};
+use crate::sys::{DeviceRequest, tap_net_header, tap_offloads, tap_state, write_gathered};
 
 /// Resources of an open TAP.
 #[derive(Debug)]
 pub(super) struct Tap {
     file: OwnedFd,
+    /// True if frames have a [`net_header`](crate::net_header) in front. An earlier release made
+    /// TAPs without.
+    has_net_header: bool,
+    /// True if a frame that is read may have offloads to be performed.
+    pub(super) may_leave_offloads: bool,
     pub(super) counters: DeviceCounters,
     pub(super) sockets: SocketCounters,
     pub(super) index: u32,
@@ -44,7 +50,6 @@ pub(super) fn attach(name: &str) -> Result<OwnedFd, OpenError> {
         .map_err(device("open /dev/net/tun for it"))?
         .into();
     request.attach_tap(file.as_fd()).map_err(device("attach to it as a TAP"))?;
-    tap_without_offloads(file.as_fd()).map_err(device("switch its offloads off"))?;
     Ok(file)
 }
 
@@ -94,10 +99,28 @@ pub(super) fn set_up(
                 .map_err(device("give it its route"))?;
         }
     }
+    let has_net_header =
+        tap_state(file.as_fd()).map_err(device("ask for its state"))?.has_net_header;
+    if has_net_header {
+        tap_net_header(file.as_fd()).map_err(device("set the header of its frames"))?;
+    }
+    let may_leave_offloads = has_net_header && config.offload;
+    // Setting them undoes what its owner has chosen since.
+    let were_given = given.map(|given| has_net_header && given.offload);
+    if were_given != Some(may_leave_offloads) {
+        tap_offloads(file.as_fd(), may_leave_offloads).map_err(device("set its offloads"))?;
+    }
     let counters = DeviceCounters::new(index).map_err(device("read its counters"))?;
     let sockets =
         SocketCounters::new().map_err(device("read the counters of sockets behind it"))?;
-    Ok(Tap { file, counters, sockets, index })
+    Ok(Tap { file, has_net_header, may_leave_offloads, counters, sockets, index })
+}
+
+/// A frame that was read.
+pub(super) struct Found {
+    /// Its header; zeros without one.
+    pub(super) header: [u8; HEADER_SIZE],
+    pub(super) size: usize,
 }
 
 /// Result of a write.
@@ -117,11 +140,20 @@ impl Tap {
         self.file.as_fd()
     }
 
-    /// Reads one frame; `None` if there is none.
-    pub(super) fn read(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
+    /// Reads one frame into `first` and what lies behind it; `None` if there is none.
+    pub(super) fn read(&self, first: &mut [u8], rest: &mut [u8]) -> io::Result<Option<Found>> {
+        let mut header = [0; HEADER_SIZE];
+        let header_size = if self.has_net_header { HEADER_SIZE } else { 0 };
         loop {
-            match rustix::io::read(&self.file, &mut *into) {
-                Ok(size) => return Ok(Some(size)),
+            let mut parts = [
+                IoSliceMut::new(&mut header[..header_size]),
+                IoSliceMut::new(&mut *first),
+                IoSliceMut::new(&mut *rest),
+            ];
+            match rustix::io::readv(&self.file, &mut parts) {
+                Ok(size) => {
+                    return Ok(size.checked_sub(header_size).map(|size| Found { header, size }));
+                }
                 Err(rustix::io::Errno::AGAIN) => return Ok(None),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -129,10 +161,20 @@ impl Tap {
         }
     }
 
-    /// Writes one frame, gathered.
-    pub(super) fn write(&self, frame: &Egress<'_, FrameBuf>) -> Written {
+    /// Returns true if the kernel takes frames with offloads to be performed.
+    pub(super) const fn takes_offloads(&self) -> bool {
+        self.has_net_header
+    }
+
+    /// Writes one frame, gathered, with a header in front if this TAP has them.
+    pub(super) fn write(
+        &self,
+        header: &[u8; HEADER_SIZE],
+        frame: &Egress<'_, FrameBuf>,
+    ) -> Written {
+        let header = if self.has_net_header { &header[..] } else { &[] };
         loop {
-            match write_gathered(self.file.as_fd(), frame) {
+            match write_gathered(self.file.as_fd(), header, frame) {
                 Ok(()) => return Written::All,
                 Err(libc::EAGAIN) => return Written::WouldBlock,
                 Err(libc::EINTR) => {}

@@ -22,9 +22,9 @@ use vhost::vhost_user::{Error, GpuBackend, Result, VhostUserBackendReqHandlerMut
 
 use super::log::{DirtyLog, Logging};
 use super::memory::{Layout, Memory};
-use super::offload;
 use super::ring::{Place, SIZE_MAX};
 use super::session::{Change, Driver, Region, Setup};
+use crate::net_header;
 
 /// Feature bits (virtio 1.2 sections 5.1.3 and 6, and vhost-user).
 pub(super) const MRG_RXBUF: u64 = 1 << 15;
@@ -63,7 +63,7 @@ const MQ: u64 = 1 << 22;
 /// Features of a device with this number of queue pairs.
 pub(super) const fn features(in_order: bool, offload: bool, pairs: usize) -> u64 {
     let order = if in_order { IN_ORDER } else { 0 };
-    let offload = if offload { offload::OFFERED } else { 0 };
+    let offload = if offload { net_header::OFFERED } else { 0 };
     let queues = if pairs > 1 { MQ } else { 0 };
     FEATURES | order | offload | queues
 }

@@ -1,28 +1,9 @@
-//! The header in front of every frame in a virtqueue (virtio 1.2 section 5.1.6), and copies out of
-//! and into pieces of a guest's memory.
+//! Copies of frames, with the header in front of them, out of pieces of a guest's memory.
 
 use std::ptr::NonNull;
 
-use super::offload::NEEDS_CSUM;
 use super::ring::{Chain, Fault};
-
-/// Size of the header with `num_buffers`, as `VIRTIO_F_VERSION_1` demands.
-pub(super) const HEADER_SIZE: usize = 12;
-/// Offsets of `gso_type` and `num_buffers`; `flags` come first.
-const GSO_TYPE: usize = 1;
-pub(super) const NUM_BUFFERS: usize = 10;
-
-/// Returns true if a frame is unfinished: it needs a checksum, or has to be cut into segments.
-pub(super) const fn asks_for_offload(header: &[u8; HEADER_SIZE]) -> bool {
-    header[0] & NEEDS_CSUM != 0 || header[GSO_TYPE] != 0
-}
-
-/// Makes the header of a finished frame for a guest, over `count` of its buffers.
-pub(super) fn of_buffers(count: u16) -> [u8; HEADER_SIZE] {
-    let mut header = [0; HEADER_SIZE];
-    header[NUM_BUFFERS..].copy_from_slice(&count.to_le_bytes());
-    header
-}
+use crate::net_header::{HEADER_SIZE, asks_for_offload};
 
 /// Copies from the front of a piece until either is used up, and shortens the piece. Returns the
 /// size.

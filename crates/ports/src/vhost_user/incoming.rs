@@ -16,15 +16,15 @@ use std::sync::Arc;
 use sluice_base::Batch;
 use sluice_switch::Window;
 
-use super::header::{self, HEADER_SIZE};
+use super::header;
 use super::log::Logging;
 use super::memory::Memory;
-use super::offload;
 use super::order::InOrder;
 use super::records::Records;
 use super::ring::{Chain, Desc, Fault, LOOK_AHEAD, Ring};
 use crate::bytes::{copy_short, will_read};
 use crate::frame::{FrameBuf, HEAD_SIZE, PIECES_MAX, PLAIN_SIZE_MAX, Piece, Record};
+use crate::net_header::{self, HEADER_SIZE};
 use crate::pool::Pool;
 use crate::port::{Amount, Read};
 
@@ -75,7 +75,7 @@ impl Incoming {
         in_order: bool,
         agreed: u64,
     ) -> Self {
-        let records = Records::new(ring.size(), offload::may_leave(agreed));
+        let records = Records::new(ring.size(), net_header::may_leave(agreed));
         let order = in_order.then(|| InOrder::new(ring.size()));
         Self { ring, memory, records, order, number, agreed, refused: Refused::default() }
     }
@@ -306,7 +306,7 @@ fn look_at_whole(
         copy_short(frame, record.head.as_mut_ptr(), head_size);
         frame.add(head_size)
     };
-    if header::asks_for_offload(&net_header) {
+    if net_header::asks_for_offload(&net_header) {
         return Ok(Found::Unfinished);
     }
     record.count = u8::from(size > HEAD_SIZE);
@@ -341,7 +341,7 @@ fn look(
         }
         let Some(piece) = record.pieces.get_mut(usize::from(record.count)) else {
             debug_assert_eq!(usize::from(record.count), PIECES_MAX);
-            let is_finished = !header::asks_for_offload(&net_header);
+            let is_finished = !net_header::asks_for_offload(&net_header);
             return Ok(if is_finished { Found::Scattered } else { Found::Unfinished });
         };
         *piece = Piece { at: at.as_ptr(), size: left };
@@ -351,7 +351,7 @@ fn look(
     if header_size < HEADER_SIZE {
         return Err(Fault::Short(head));
     }
-    if header::asks_for_offload(&net_header) {
+    if net_header::asks_for_offload(&net_header) {
         return Ok(Found::Unfinished);
     }
     if size > FRAME_SIZE_MAX {

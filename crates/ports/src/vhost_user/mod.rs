@@ -33,7 +33,6 @@ mod header;
 mod incoming;
 mod log;
 mod memory;
-mod offload;
 mod offload_rx;
 mod order;
 mod outgoing;

@@ -3,11 +3,11 @@
 //! They have a path of their own, so that the usual one needs only one check for them. Their chain
 //! is read anew from its beginning, and only values read here count.
 
-use super::header::{HEADER_SIZE, copy_all, copy_piece};
+use super::header::{copy_all, copy_piece};
 use super::incoming::{Incoming, Taken};
-use super::offload::ask_of;
 use super::ring::{Chain, Fault};
 use crate::frame::{HEAD_SIZE, MORE_PIECES_MAX, More, PLAIN_SIZE_MAX, Piece, Record};
+use crate::net_header::{self, HEADER_SIZE, ask_of};
 use crate::offload::Offload;
 use crate::pool::{LARGE_FRAME_SIZE_MAX, Pool};
 
@@ -31,7 +31,7 @@ impl Incoming {
     ) -> Result<Option<Taken>, Fault> {
         let agreed = self.agreed;
         let mut chain = Chain::new(&self.ring, &self.memory, head, 0);
-        if !super::offload::may_leave(agreed) {
+        if !net_header::may_leave(agreed) {
             // Walk to its end: a chain without one is a fault.
             while chain.next()?.is_some() {}
             return Ok(Some(self.refuse_offload(head)));

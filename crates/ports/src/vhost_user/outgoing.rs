@@ -11,13 +11,12 @@ use std::sync::Arc;
 use sluice_switch::Egress;
 
 use super::device::MRG_RXBUF;
-use super::header::{HEADER_SIZE, of_buffers};
 use super::log::{DirtyLog, Logging};
 use super::memory::Memory;
-use super::offload;
 use super::ring::{Chain, Fault, LOOK_AHEAD, Ring, WRITE};
 use crate::bytes::{copy_short, will_write};
 use crate::frame::{FrameBuf, frame_size};
+use crate::net_header::{self, HEADER_SIZE, of_buffers};
 use crate::offload::Offload;
 
 /// Maximum of pieces of a guest's memory for one frame: a jumbo frame in the smallest buffers that
@@ -105,7 +104,7 @@ impl Outgoing {
 
     /// Returns true if the guest performs the offloads of a frame.
     pub(super) fn takes(&self, left: &Offload) -> bool {
-        offload::takes(self.agreed, left)
+        net_header::takes(self.agreed, left)
     }
 
     /// Writes a frame with the offloads `left`, of which nothing was sent yet.
@@ -122,7 +121,7 @@ impl Outgoing {
         let chains_max = if left.is_super() { self.ring.size() / 2 } else { u16::MAX };
         let placed = self.find(HEADER_SIZE + frame_size(frame), chains_max)?;
         match placed {
-            Placed::Written => self.fill(frame, |buffers| offload::header_of(left, buffers)),
+            Placed::Written => self.fill(frame, |buffers| net_header::header_of(left, buffers)),
             Placed::NoRoom => self.missed = Some(self.ring.seen()),
             Placed::TooLarge => {}
         }

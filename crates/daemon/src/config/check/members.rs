@@ -45,6 +45,9 @@ impl Check<'_> {
                 self.device_name(&at("device"), &port.device);
                 self.no_socket(index);
             }
+            if port.kind == PortKind::L2 {
+                self.no_offload(index);
+            }
             self.known(&at("vnet"), "vnet", &port.vnet);
             if port.priority > 7 {
                 self.problem(

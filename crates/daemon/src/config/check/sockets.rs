@@ -74,6 +74,17 @@ impl<'c> Check<'c> {
         }
     }
 
+    /// Checks that a port for a virtual machine or a container only leaves offloads.
+    pub(super) fn no_offload(&mut self, index: usize) {
+        if !self.config.ports[index].offload {
+            self.problem(
+                &[Key("port"), At(index), Key("offload")],
+                "only a port for a virtual machine or a container has this",
+                "Take it out, or use `kind = \"vhost-user\"` or `kind = \"tap\"`.",
+            );
+        }
+    }
+
     /// Checks that only a port for a virtual machine has a socket.
     pub(super) fn no_socket(&mut self, index: usize) {
         let port = &self.config.ports[index];
@@ -83,7 +94,6 @@ impl<'c> Check<'c> {
             ("client", port.client),
             ("in_order", port.in_order),
             ("queues", !port.queues.is_empty()),
-            ("offload", !port.offload),
         ];
         for (key, there) in keys {
             if there {

@@ -1,7 +1,6 @@
-//! Offloads in the terms of virtio: features, and the header in front of a frame (virtio 1.2
-//! sections 5.1.3 and 5.1.6; segmentation of UDP is of 1.3).
+//! The header in front of a frame of a virtqueue or a TAP, and the offloads that it requests: the
+//! features and the terms of virtio (1.2 sections 5.1.3 and 5.1.6; segmentation of UDP is of 1.3).
 
-use super::header::{HEADER_SIZE, NUM_BUFFERS};
 use crate::offload::{InvalidOffload, Kind, Offload, OffloadRequest};
 
 const CSUM: u64 = 1;
@@ -16,8 +15,14 @@ const GUEST_USO4: u64 = 1 << 54;
 const GUEST_USO6: u64 = 1 << 55;
 const HOST_USO: u64 = 1 << 56;
 
+/// Size of the header with `num_buffers`, as `VIRTIO_F_VERSION_1` demands.
+pub(crate) const HEADER_SIZE: usize = 12;
+/// Offsets of `gso_type` and `num_buffers`; `flags` come first.
+const GSO_TYPE: usize = 1;
+pub(crate) const NUM_BUFFERS: usize = 10;
+
 /// Offered features: offloads that guests may leave to the port, and offloads left to guests.
-pub(super) const OFFERED: u64 = CSUM
+pub(crate) const OFFERED: u64 = CSUM
     | GUEST_CSUM
     | GUEST_TSO4
     | GUEST_TSO6
@@ -30,15 +35,27 @@ pub(super) const OFFERED: u64 = CSUM
     | HOST_USO;
 
 /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`.
-pub(super) const NEEDS_CSUM: u8 = 1;
+const NEEDS_CSUM: u8 = 1;
 /// `VIRTIO_NET_HDR_GSO_*`.
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
+/// Returns true if a frame is unfinished: it needs a checksum, or has to be cut into segments.
+pub(crate) const fn asks_for_offload(header: &[u8; HEADER_SIZE]) -> bool {
+    header[0] & NEEDS_CSUM != 0 || header[GSO_TYPE] != 0
+}
+
+/// Makes the header of a finished frame, over `count` of its receiver's buffers.
+pub(crate) fn of_buffers(count: u16) -> [u8; HEADER_SIZE] {
+    let mut header = [0; HEADER_SIZE];
+    header[NUM_BUFFERS..].copy_from_slice(&count.to_le_bytes());
+    header
+}
+
 /// Returns true if a guest may leave any offload to the port.
-pub(super) const fn may_leave(agreed: u64) -> bool {
+pub(crate) const fn may_leave(agreed: u64) -> bool {
     agreed & CSUM != 0
 }
 
@@ -46,7 +63,7 @@ pub(super) const fn may_leave(agreed: u64) -> bool {
 ///
 /// # Errors
 /// It was not negotiated, or makes no sense.
-pub(super) fn ask_of(
+pub(crate) fn ask_of(
     header: &[u8; HEADER_SIZE],
     agreed: u64,
 ) -> Result<OffloadRequest, InvalidOffload> {
@@ -76,7 +93,7 @@ pub(super) fn ask_of(
 }
 
 /// Returns true if these offloads may be left to a guest.
-pub(super) fn takes(agreed: u64, left: &Offload) -> bool {
+pub(crate) fn takes(agreed: u64, left: &Offload) -> bool {
     let cut = match left.ask().cut {
         None => 0,
         Some((Kind::Tcp4, _)) => GUEST_TSO4,
@@ -89,8 +106,8 @@ pub(super) fn takes(agreed: u64, left: &Offload) -> bool {
     agreed & needed == needed
 }
 
-/// Makes the header of a frame with offloads left to the guest, over `buffers` of its buffers.
-pub(super) fn header_of(left: &Offload, buffers: u16) -> [u8; HEADER_SIZE] {
+/// Makes the header of a frame with offloads left to its receiver, over `buffers` of its buffers.
+pub(crate) fn header_of(left: &Offload, buffers: u16) -> [u8; HEADER_SIZE] {
     let ask = left.ask();
     let mut header = [0; HEADER_SIZE];
     header[0] = NEEDS_CSUM;
