@@ -5,8 +5,8 @@
 //!   worker-N        the others, if there are; frames are handed off between them (handoff.rs)
 //!   server          data.sock: questions of control (server.rs)
 //!   next-hops       netlink: next hops to the other hosts (next_hops.rs)
-//!   placement       flows of a shared underlay, by worker (placing.rs)
-//!   homes           ports, by worker (port_balancer.rs)
+//!   placement       flows of a shared underlay, by worker (rebalancer/buckets.rs)
+//!   homes           ports, by worker (rebalancer/ports.rs)
 //!                         │ bounded channel, then an edge on an eventfd
 //!                         └──────────────▶ the workers, between two turns
 //! ```
@@ -25,11 +25,10 @@ mod look;
 mod losses;
 mod merge;
 mod next_hops;
-mod placing;
 mod policy;
-mod port_balancer;
 mod ports;
 mod predecessor;
+mod rebalancer;
 mod server;
 mod sleep_flag;
 mod snapshot;
@@ -105,9 +104,14 @@ impl WorkerHandle {
         &self,
         question: impl FnOnce(SyncSender<T>) -> WorkerRequest,
     ) -> Result<T, String> {
+        self.request(question).recv_timeout(ANSWER_WAIT).map_err(|_| silence())
+    }
+
+    /// Asks. Returns the channel through which the answer comes.
+    fn request<T>(&self, question: impl FnOnce(SyncSender<T>) -> WorkerRequest) -> Receiver<T> {
         let (reply, answer) = sync_channel(1);
         self.ask(question(reply));
-        answer.recv_timeout(ANSWER_WAIT).map_err(|_| silence())
+        answer
     }
 }
 
@@ -169,15 +173,7 @@ impl WorkerHandles {
         question: impl Fn(SyncSender<T>) -> WorkerRequest,
     ) -> Result<Vec<T>, String> {
         let until = Instant::now() + ANSWER_WAIT;
-        let asked: Vec<Receiver<T>> = self
-            .0
-            .iter()
-            .map(|asker| {
-                let (reply, answer) = sync_channel(1);
-                asker.ask(question(reply));
-                answer
-            })
-            .collect();
+        let asked: Vec<Receiver<T>> = self.0.iter().map(|asker| asker.request(&question)).collect();
         let wait = |answer: Receiver<T>| {
             let left = until.saturating_duration_since(Instant::now());
             answer.recv_timeout(left).map_err(|_| silence())
@@ -325,9 +321,9 @@ impl Idle {
         // A host with one worker has nothing to count, and ports can be added to it.
         let several = workers.len() > 1;
         let counted = workers.iter_mut().filter(|_| several);
-        let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
+        let meters = counted.map(|worker| worker.meter(plan.ports.len())).collect();
         let balancer =
-            port_balancer::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
+            rebalancer::ports::follow(&plan.workers, wanted.clone(), cpus_known, meters, &askers)?;
         let names = answer::Names::new(&plan, started, (buckets, balancer), wanted, guard);
         let ports = plan.ports.len();
         let named = |port: &PortPlan| (port.name.clone(), port.vnet.clone());
@@ -358,11 +354,12 @@ fn follow_placement(
     workers: &mut [Worker],
     (wanted, cpus): (&PolicyWatch, &Cpus),
     askers: &WorkerHandles,
-) -> anyhow::Result<placing::Shown> {
-    let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
+) -> anyhow::Result<rebalancer::buckets::Shown> {
+    let ports = plan.ports.len();
+    let parts: Vec<Part> = workers.iter_mut().filter_map(|worker| worker.part(ports)).collect();
     let shared = plan.workers.ports.iter().position(|placed| placed.worker.is_none());
     let port = shared.map_or("", |at| plan.ports[at].name.as_str());
-    placing::follow(port, wanted.clone(), cpus.clone(), parts, askers)
+    rebalancer::buckets::follow(port, wanted.clone(), cpus.clone(), parts, askers)
 }
 
 /// The worker's end: descriptors, and questions.

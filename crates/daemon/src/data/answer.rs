@@ -20,9 +20,8 @@ use super::guard::Guard;
 use super::look;
 use super::losses::Ledger;
 use super::next_hops::NextHops;
-use super::placing::Shown;
 use super::policy::PolicyWatch;
-use super::port_balancer;
+use super::rebalancer::{buckets, ports};
 use super::snapshot::{self, PortShot, Snapshot};
 use super::worker::{Known, Times};
 use crate::config::{Plan, PortPlan};
@@ -38,8 +37,8 @@ pub(super) struct Names {
     /// counters can be read until then.
     ports: Mutex<BTreeMap<PortId, PortNames>>,
     placement: Vec<PlacementRow>,
-    buckets: Shown,
-    balancer: port_balancer::Shown,
+    buckets: buckets::Shown,
+    balancer: ports::Shown,
     wanted: PolicyWatch,
     losses: Ledger,
     worker_cpus: Vec<Option<u32>>,
@@ -71,7 +70,7 @@ impl Names {
     pub(super) fn new(
         plan: &Plan,
         started: Nanos,
-        (buckets, balancer): (Shown, port_balancer::Shown),
+        (buckets, balancer): (buckets::Shown, ports::Shown),
         wanted: PolicyWatch,
         guard: Guard,
     ) -> Self {
@@ -241,7 +240,7 @@ impl Names {
         let of = |(at, row): (usize, &PlacementRow)| {
             let parts = buckets.rows.iter().filter(|part| part.port == row.port).cloned();
             let mut row = row.clone();
-            if let Some((worker, why)) = ports.moved.get(&PortId::from_index(at)) {
+            if let Some((worker, why)) = ports.rows.get(&PortId::from_index(at)) {
                 row.worker = Some(u16::try_from(*worker).unwrap_or(u16::MAX));
                 row.cpu = self.worker_cpus.get(*worker).copied().flatten();
                 row.why.clone_from(why);

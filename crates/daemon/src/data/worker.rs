@@ -25,6 +25,7 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
@@ -36,8 +37,9 @@ use self::attach::hand_back;
 use self::ending::Ending;
 pub(super) use self::ending::{Known, Left, YieldStep};
 use self::isolated::Isolated;
+pub(super) use self::meter::Meter;
 use self::migration::Migration;
-pub(super) use self::migration::{Load, MigrationStep};
+pub(super) use self::migration::MigrationStep;
 use self::pace::Pace;
 use self::spin::Spin;
 use self::spread::Spread;
@@ -183,6 +185,8 @@ pub(super) struct Worker {
     watch: Stopwatch,
     /// Kind of the last turn.
     spent: Spent,
+    /// Counters for the rebalancer, if there is one.
+    meter: Option<Arc<Meter>>,
     /// The underlay that it shares with other workers.
     spread: Option<Spread>,
     /// Of ports that move.
@@ -234,6 +238,7 @@ impl Worker {
             collected: Nanos::ZERO,
             watch: Stopwatch::new(clock::now()),
             spent: Spent::Looking,
+            meter: None,
             spread: None,
             migration: Migration::default(),
             isolated: Isolated::default(),
@@ -276,8 +281,9 @@ impl Worker {
             if self.asked {
                 turn.worked |= self.answer(now);
             }
-            self.tell_of(turn.frames);
-            self.publish_load();
+            self.publish(turn.frames);
+            self.tell_of_port();
+            self.tell_of_buckets();
             self.isolated.tell(&self.host, &self.ports);
             if let Some(left) = self.has_drained(now, turn.worked) {
                 return Ok(left);
@@ -571,6 +577,7 @@ mod attach;
 mod ending;
 mod handoff;
 mod isolated;
+mod meter;
 mod migration;
 mod pace;
 mod spin;

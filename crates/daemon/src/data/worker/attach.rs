@@ -66,7 +66,7 @@ impl Worker {
             tells_apart,
             has_carrier: true,
             held: false,
-            moved: self.migration.moved(id),
+            moved: self.moved_before(id),
         });
     }
 

@@ -21,9 +21,9 @@ use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices};
 use crate::data::cpus::Cpus;
-use crate::data::placing::high::gathering;
-use crate::data::placing::{self, Change, Mover, Shown};
 use crate::data::policy::PolicyWatch;
+use crate::data::rebalancer::buckets::high::gathering;
+use crate::data::rebalancer::buckets::{self, Change, Mover, Shown};
 use crate::data::taps::Taps;
 use crate::data::worker::Part;
 use crate::data::{Idle, WorkerHandles, merge};
@@ -84,8 +84,8 @@ fn start_spread() -> Spread {
     let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
     let mut idle = Idle::new(&plan).unwrap();
     idle.open(&plan, &Taps::new(&plan, Vec::new())).unwrap();
-    let Idle { askers, mut workers, .. } = idle;
-    let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
+    let (Idle { askers, mut workers, .. }, ports) = (idle, plan.ports.len());
+    let parts: Vec<Part> = workers.iter_mut().filter_map(|worker| worker.part(ports)).collect();
     let gauges = parts.iter().map(|part| Arc::clone(&part.gauges)).collect();
     let run = |mut worker: Worker| {
         std::thread::spawn(move || {
@@ -335,7 +335,7 @@ fn flows_leave_worker_with_pinned_vcpu() {
     let parts = std::mem::take(&mut spread.parts);
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
     let wanted = PolicyWatch::of("h1", Mode::Adaptive);
-    let placed = placing::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
+    let placed = buckets::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
     assert_eq!(shown(&placed), [0, 1].map(|worker| (worker, 128, "by hash".to_owned())));
     let gauges = Arc::clone(&spread.gauges[0]);
     let all_left = spread.under_load(|| all_leave(&gauges));
@@ -448,7 +448,7 @@ fn high_priority_flows_get_dedicated_worker() {
     let (parts, wanted) =
         (std::mem::take(&mut spread.parts), PolicyWatch::of("h1", Mode::Adaptive));
     let (cpus, askers) = (Cpus::new(&[Some(2), Some(3)], Some(&[])), &spread.askers);
-    let placed = placing::follow("underlay", wanted.clone(), cpus, parts, askers).unwrap();
+    let placed = buckets::follow("underlay", wanted.clone(), cpus, parts, askers).unwrap();
     let gauges = spread.gauges.clone();
     let (half, all) = (format!("\"mac={}\"", mac(0)), format!("\"vni={VNI}\""));
     // No CPU runs a virtual machine: the first worker is the one for flows of high priority.
@@ -482,7 +482,7 @@ fn policy_version_shown_only_after_full_application() {
     let (parts, wanted) =
         (std::mem::take(&mut spread.parts), PolicyWatch::of("h1", Mode::Adaptive));
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
-    let placed = placing::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
+    let placed = buckets::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
     wanted.set(policy(1, &format!("high = [\"vni={VNI}\"]")));
     let until = Instant::now() + PATIENCE;
     loop {
@@ -519,7 +519,7 @@ fn flows_leave_excluded_worker_and_return_once_allowed() {
     let parts = std::mem::take(&mut spread.parts);
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
     let wanted = PolicyWatch::of("h1", Mode::Rss);
-    let placed = placing::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
+    let placed = buckets::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
     let follows = |policy: Stamped| {
         let (until, stamp) = (Instant::now() + PATIENCE, policy.stamp);
         wanted.set(policy);

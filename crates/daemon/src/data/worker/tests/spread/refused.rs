@@ -37,7 +37,7 @@ fn kernel_refuses_bucket_program_flows_forward_unchanged() {
     assert_eq!((mover.table, mover.high.len()), (before, 0));
     parts[0].selector = Some(mover.into_selector());
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
-    let placed = placing::follow(
+    let placed = buckets::follow(
         "underlay",
         PolicyWatch::of("h1", Mode::Adaptive),
         cpus,
@@ -72,7 +72,7 @@ fn kernel_refusal_after_gathering_leaves_nothing_pending() {
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
     let wanted = PolicyWatch::of("h1", Mode::Adaptive);
     wanted.set(policy(1, &format!("high = [\"vni={VNI}\"]")));
-    let placed = placing::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
+    let placed = buckets::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
     spread.under_load(|| {
         says(&placed, "flows of high priority are those of before: the kernel refuses");
         // Flows are still to leave the CPU of a virtual machine, which the kernel refuses, too.
