@@ -16,6 +16,7 @@
 //! shared with the kernel, and system calls that no safe wrapper has.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod buckets;
 mod bytes;
 pub mod device;
 mod ebpf;

@@ -39,10 +39,10 @@ use std::os::fd::BorrowedFd;
 use sluice_base::{Batch, Nanos, Priority, PriorityMask};
 use sluice_switch::{Classifier, Sink, Window};
 
+use crate::buckets::Buckets;
 use crate::frame::FrameBuf;
 use crate::handed::PortHandover;
 use crate::pool::Pool;
-use crate::udp::Buckets;
 
 /// A descriptor to wait on, edge-triggered.
 #[derive(Clone, Copy, Debug)]

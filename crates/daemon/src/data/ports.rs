@@ -104,7 +104,7 @@ impl Ports {
             asker.answer(|reply| WorkerRequest::Del(*id, reply))?;
             added.remove(&name);
         }
-        let port = attach::open(&mut attach::Trunks::new(), &self.taps, &wanted.plan)
+        let port = attach::open(&mut attach::Shared::default(), &self.taps, &wanted.plan)
             .map_err(|error| error.to_string())?;
         let (config, bound) = (wanted.switch.clone(), wanted.bound.clone());
         let mut coming = Box::new(PendingPort { name: name.clone(), port, config, bound });

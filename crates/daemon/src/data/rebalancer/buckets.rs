@@ -6,7 +6,7 @@
 //!                      round: hold, set, leave, release ▼
 //! ```
 //!
-//! `sluice_ports::udp` explains the four steps. They need no more than that each waits for the one
+//! `sluice_ports::buckets` explains the four steps. They need no more than that each waits for the one
 //! before.
 //!
 //! **A bucket with a standing queue does not move.** A bucket may go when its frames under way
@@ -26,13 +26,13 @@ use sluice_api::placement::{PlaceStatus, PolicyVersion};
 use sluice_api::show::{BucketsRow, PlacementRow};
 use sluice_base::Nanos;
 use sluice_placement::{Config, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Share};
-use sluice_ports::udp::{
-    BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, SelectError, Selector, is_high,
-};
+use sluice_ports::buckets::{BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, is_high};
+use sluice_ports::udp::{SelectError, Selector};
 
 use self::high::{Progress, Quiet};
 use super::{Decisions, Movable, Rebalancer, Sample, Showing, Stopped, growth};
 use crate::data::WorkerHandles;
+use crate::data::attach::SharedSelector;
 use crate::data::cpus::{Cpus, core_of};
 use crate::data::policy::{HostPolicy, PolicyWatch};
 use crate::data::worker::{Part, Step, WorkerRequest};
@@ -82,16 +82,13 @@ pub(in crate::data) struct Mover {
 }
 
 impl Mover {
-    pub(in crate::data) fn new(
-        askers: WorkerHandles,
-        (selector, table): (Selector, BucketTable),
-    ) -> Self {
+    pub(in crate::data) fn new(askers: WorkerHandles, (selector, table): SharedSelector) -> Self {
         *askers.settled() = table.to_vec();
         Self { askers, selector, table, high: HighFlows::default() }
     }
 
     #[cfg(test)]
-    pub(in crate::data) fn into_selector(self) -> (Selector, BucketTable) {
+    pub(in crate::data) fn into_selector(self) -> SharedSelector {
         (self.selector, self.table)
     }
 
@@ -116,7 +113,7 @@ impl Mover {
     }
 
     /// Moves buckets. No worker both receives and gives buckets. The steps are those of
-    /// `sluice_ports::udp`. If the kernel refuses, nothing has moved, and nothing is held.
+    /// `sluice_ports::buckets`. If the kernel refuses, nothing has moved, and nothing is held.
     pub(in crate::data) fn round(&mut self, changes: &[Change]) -> Result<(), End> {
         let askers = self.askers.clone();
         let mut settled = askers.settled();
@@ -224,12 +221,11 @@ pub(in crate::data) fn follow(
     port: &str,
     wanted: PolicyWatch,
     cpus: Cpus,
-    parts: Vec<Part>,
+    (selector, parts): (Option<SharedSelector>, Vec<Part>),
     askers: &WorkerHandles,
 ) -> anyhow::Result<Shown> {
-    let Some(movable) = MovableBuckets::new(port, parts, askers) else {
-        return Ok(Shown::default());
-    };
+    let Some(selector) = selector else { return Ok(Shown::default()) };
+    let movable = MovableBuckets::new(port, parts, Mover::new(askers.clone(), selector));
     let rebalancer = Rebalancer::new(movable, wanted, cpus)?;
     let shown = Arc::clone(&rebalancer.shown);
     if !Selector::can_change() {
@@ -313,13 +309,11 @@ impl Movable for MovableBuckets {
 }
 
 impl MovableBuckets {
-    /// Takes the parts of all workers. `None`: there is no shared underlay.
-    fn new(port: &str, mut parts: Vec<Part>, askers: &WorkerHandles) -> Option<Self> {
-        let selector = parts.first_mut().and_then(|part| part.selector.take());
-        parts.iter_mut().for_each(|part| part.selector = None);
-        Some(Self {
+    /// Takes the parts of all workers.
+    fn new(port: &str, parts: Vec<Part>, mover: Mover) -> Self {
+        Self {
             port: port.to_owned(),
-            mover: Mover::new(askers.clone(), selector?),
+            mover,
             last: Last::new(parts.len()),
             parts,
             came: [0; BUCKETS as usize],
@@ -329,7 +323,7 @@ impl MovableBuckets {
             settled: PolicyVersion::default(),
             refused: None,
             refused_high: None,
-        })
+        }
     }
 
     /// Makes a round of moves if there is anything to move.

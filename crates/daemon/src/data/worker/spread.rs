@@ -1,10 +1,10 @@
 //! The worker's part in an underlay that it shares with others: the steps of moving a bucket of
-//! flows (`sluice_ports::udp::Buckets`), which are taken between two turns.
+//! flows (`sluice_ports::buckets`), which are taken between two turns.
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use sluice_ports::udp::{BucketSet, BucketTable, Buckets, Gauges, HighFlows, Selector};
+use sluice_ports::buckets::{BucketSet, Buckets, Gauges, HighFlows};
 use sluice_ports::{FrameBuf, Port};
 
 use super::{Attached, Meter, Worker};
@@ -26,8 +26,6 @@ pub(in crate::data) enum Step {
 pub(in crate::data) struct Part {
     pub(in crate::data) gauges: Arc<Gauges>,
     pub(in crate::data) meter: Arc<Meter>,
-    /// Program that distributes datagrams to the workers.
-    pub(in crate::data) selector: Option<(Selector, BucketTable)>,
 }
 
 /// A shared underlay.
@@ -70,7 +68,7 @@ impl Worker {
         let meter = self.meter(ports);
         let buckets = self.ports[at].port.buckets()?;
         self.spread = Some(Spread { at, leaving: None });
-        Some(Part { gauges: buckets.gauges(), meter, selector: buckets.take_selector() })
+        Some(Part { gauges: buckets.gauges(), meter })
     }
 
     /// Answers for buckets that have left.

@@ -2,7 +2,7 @@
 //!
 //! Another selection puts flows into other buckets. So first the buckets of each group are brought
 //! to one worker, by ordinary rounds. Then the selection is changed, by which no flow changes its
-//! worker (`sluice_ports::udp` explains why that keeps the order). Then placement continues: it
+//! worker (`sluice_ports::buckets` explains why that keeps the order). Then placement continues: it
 //! moves the low buckets back where they were, and high ones apart.
 //!
 //! A bucket whose receiver does not read cannot go, so the others of its group come to its worker.
@@ -14,10 +14,10 @@ use std::cmp::Reverse;
 use sluice_api::show::PlacementRow;
 use sluice_base::Priority;
 use sluice_placement::{Config, CoreIndex, EntryId, Mode};
-use sluice_ports::udp::{
-    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, SelectError, Selector, group_of,
-    is_high,
+use sluice_ports::buckets::{
+    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, group_of, is_high,
 };
+use sluice_ports::udp::{SelectError, Selector};
 
 use super::{Change, End, MovableBuckets, is_due, refuse};
 use crate::data::rebalancer::{Decisions, Movable as _};
