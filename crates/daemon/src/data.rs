@@ -29,6 +29,7 @@ mod policy;
 mod ports;
 mod predecessor;
 mod rebalancer;
+mod registry;
 mod server;
 mod sleep_flag;
 mod snapshot;
@@ -328,12 +329,15 @@ impl Idle {
         let meters = counted.map(|worker| worker.meter(plan.ports.len())).collect();
         let balancer =
             rebalancer::ports::follow(&plan.workers, wanted.clone(), cpus_known, meters, &askers)?;
-        let names = answer::Names::new(&plan, started, (buckets, balancer), wanted, guard);
+        let registry = registry::Ports::new(&plan);
+        let known = (started, registry.clone());
+        let names = answer::Names::new(&plan, known, (buckets, balancer), wanted, guard);
         let ports = plan.ports.len();
         let named = |port: &PortPlan| (port.name.clone(), port.vnet.clone());
         let names_of_ports: Vec<_> = plan.ports.iter().map(named).collect();
         let run_dir = plan.run_dir.clone();
-        let server = server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
+        let known = (Arc::clone(taps), registry);
+        let server = server::serve(listener, plan, known, names, next_hops, askers)?;
         for (name, vnet) in names_of_ports {
             say!("port {name} of {vnet}: open");
         }
