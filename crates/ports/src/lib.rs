@@ -50,6 +50,6 @@ pub use handed::PortHandover;
 pub use pool::{Pool, PoolConfig, SlotMut};
 pub use port::{
     Amount, ArmResult, Counters, HeldBack, Losses, Lossless, PollFd, Port, PortRequest, Queues,
-    Read, Ring,
+    Read, Ring, SharedRings,
 };
 pub use tx_backoff::{TxBackoff, Waits};

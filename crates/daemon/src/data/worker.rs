@@ -20,7 +20,7 @@
 //! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
 //! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
 //! collects it. Notifications are armed before a sleep and the queues checked once more
-//! ([`Port::arm_notifications`]); frames found then are served as after an event of a descriptor. A
+//! ([`SharedRings::arm_notifications`]); frames found then are served as after an event of a descriptor. A
 //! thread that asks a question puts it into the channel first and makes the edge afterwards.
 
 use std::io;
@@ -117,11 +117,11 @@ pub(super) struct Attached {
     input: InputId,
     pub(super) queues: u8,
     batch: usize,
-    /// Its queues are memory, and may be looked at at any time.
+    /// Its queues are shared rings, and may be looked at at any time.
     is_memory: bool,
     /// True if the kernel may have frames.
     readable: bool,
-    /// True if a descriptor had an event since [`Port::handle_events`].
+    /// True if a descriptor had an event since [`SharedRings::handle_events`].
     has_events: bool,
     /// Room in the driver.
     pub(super) room: TxBackoff,
@@ -362,7 +362,9 @@ impl Worker {
     #[cold]
     fn handle_events(&mut self, index: usize) {
         self.ports[index].has_events = false;
-        while let PortRequest::Handles(queue) = self.ports[index].port.handle_events() {
+        while let Some(rings) = self.ports[index].port.shared_rings()
+            && let PortRequest::Handles(queue) = rings.handle_events()
+        {
             let attached = &mut self.ports[index];
             let (switch, input) = (self.host.switch_mut(), attached.input(queue));
             let (port, pool) = (&mut attached.port, &mut self.pool);
@@ -490,7 +492,8 @@ impl Worker {
                 let is_open = |queue: &u8| switch.window(attached.input(*queue)).frames > 0;
                 (0..attached.queues).filter(is_open).for_each(|queue| reads.insert(queue));
             }
-            let answer = attached.port.arm_notifications(reads);
+            let Some(rings) = attached.port.shared_rings() else { continue };
+            let answer = rings.arm_notifications(reads);
             if attached.room.note_armed(answer, attached.port.wants_write()) {
                 attached.tell();
                 more = true;
