@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, ensure};
 use sluice_base::{Batch, InputId, Nanos, PortId};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port as _};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port as _, SharedRings as _};
 use sluice_switch::{Command, Destination, Switch};
 use sluice_testkit::guest::{Guest, GuestConfig, Pages};
 use sluice_testkit::load::frame::{End, plain};

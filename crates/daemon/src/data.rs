@@ -5,8 +5,8 @@
 //!   worker-N        the others, if there are; frames are handed off between them (handoff.rs)
 //!   server          data.sock: questions of control (server.rs)
 //!   next-hops       netlink: next hops to the other hosts (next_hops.rs)
-//!   placement       flows of a shared underlay, by worker (placing.rs)
-//!   homes           ports, by worker (port_balancer.rs)
+//!   placement       flows of a shared underlay, by worker (rebalancer/buckets.rs)
+//!   homes           ports, by worker (rebalancer/ports.rs)
 //!                         │ bounded channel, then an edge on an eventfd
 //!                         └──────────────▶ the workers, between two turns
 //! ```
@@ -25,11 +25,11 @@ mod look;
 mod losses;
 mod merge;
 mod next_hops;
-mod placing;
 mod policy;
-mod port_balancer;
 mod ports;
 mod predecessor;
+mod rebalancer;
+mod registry;
 mod server;
 mod sleep_flag;
 mod snapshot;
@@ -52,9 +52,10 @@ use anyhow::Context as _;
 use rustix::thread::CpuSet;
 use sluice_base::{Nanos, PortId};
 use sluice_host::Host;
-use sluice_ports::udp::HELD_MAX;
+use sluice_ports::buckets::HELD_MAX;
 use sluice_ports::{Pool, PoolConfig};
 
+use self::attach::SharedSelector;
 use self::cpus::Cpus;
 use self::guard::Guard;
 use self::policy::PolicyWatch;
@@ -107,9 +108,14 @@ impl WorkerHandle {
         &self,
         question: impl FnOnce(SyncSender<T>) -> WorkerRequest,
     ) -> Result<T, String> {
+        self.request(question).recv_timeout(ANSWER_WAIT).map_err(|_| silence())
+    }
+
+    /// Asks. Returns the channel through which the answer comes.
+    fn request<T>(&self, question: impl FnOnce(SyncSender<T>) -> WorkerRequest) -> Receiver<T> {
         let (reply, answer) = sync_channel(1);
         self.ask(question(reply));
-        answer.recv_timeout(ANSWER_WAIT).map_err(|_| silence())
+        answer
     }
 }
 
@@ -171,15 +177,7 @@ impl WorkerHandles {
         question: impl Fn(SyncSender<T>) -> WorkerRequest,
     ) -> Result<Vec<T>, String> {
         let until = Instant::now() + ANSWER_WAIT;
-        let asked: Vec<Receiver<T>> = self
-            .0
-            .iter()
-            .map(|asker| {
-                let (reply, answer) = sync_channel(1);
-                asker.ask(question(reply));
-                answer
-            })
-            .collect();
+        let asked: Vec<Receiver<T>> = self.0.iter().map(|asker| asker.request(&question)).collect();
         let wait = |answer: Receiver<T>| {
             let left = until.saturating_duration_since(Instant::now());
             answer.recv_timeout(left).map_err(|_| silence())
@@ -274,6 +272,8 @@ struct Idle {
     workers: Vec<Worker>,
     /// Ports to give to their workers.
     ports: Vec<Vec<Opened>>,
+    /// Selector of the workers' sockets, if they share an underlay.
+    selector: Option<SharedSelector>,
 }
 
 impl Idle {
@@ -283,12 +283,12 @@ impl Idle {
         let make = |(at, (poller, asks))| make_worker(plan, at, poller, asks, started);
         let workers = ends.into_iter().enumerate().map(make).collect::<anyhow::Result<_>>()?;
         let ports = (0..plan.workers.count).map(|_| Vec::new()).collect();
-        Ok(Self { started, askers, workers, ports })
+        Ok(Self { started, askers, workers, ports, selector: None })
     }
 
     /// Opens all ports. If one cannot be opened, the ports before it stay open.
     fn open(&mut self, plan: &Plan, taps: &Taps) -> anyhow::Result<()> {
-        open_ports(plan, taps, &mut self.ports)?;
+        self.selector = open_ports(plan, taps, &mut self.ports)?;
         let wakers: Vec<Waker> = self.askers.0.iter().map(|asker| asker.waker.clone()).collect();
         let crossings = handoff::between(&plan.workers, &plan.switch, &wakers);
         let workers = self.workers.iter_mut().zip(&mut self.ports).zip(crossings);
@@ -307,7 +307,7 @@ impl Idle {
         (taps, guard): (&Arc<Taps>, Guard),
         successor: Option<Successor>,
     ) -> anyhow::Result<ExitCode> {
-        let Self { started, askers, workers, .. } = self;
+        let Self { started, askers, workers, selector, .. } = self;
         let (started, askers) = (*started, askers.clone());
         let next_hops = next_hops::follow(&plan, askers.clone())?;
         underlay::follow(&plan, taps, guard.clone(), askers.clone())?;
@@ -323,19 +323,23 @@ impl Idle {
         let cpus: Vec<Option<u32>> = (0..workers.len()).map(|at| cpu_of(&plan, at)).collect();
         let wanted = PolicyWatch::new(&plan);
         let cpus_known = Cpus::new(&cpus, plan.config.host.vcpu_cpus.as_deref());
-        let buckets = follow_placement(&plan, workers, (&wanted, &cpus_known), &askers)?;
+        let shared = (workers.as_mut_slice(), selector.take());
+        let buckets = follow_placement(&plan, shared, (&wanted, &cpus_known), &askers)?;
         // A host with one worker has nothing to count, and ports can be added to it.
         let several = workers.len() > 1;
         let counted = workers.iter_mut().filter(|_| several);
-        let loads = counted.map(|worker| worker.load(plan.ports.len())).collect();
+        let meters = counted.map(|worker| worker.meter(plan.ports.len())).collect();
         let balancer =
-            port_balancer::follow(&plan.workers, wanted.clone(), cpus_known, loads, &askers)?;
-        let names = answer::Names::new(&plan, started, (buckets, balancer), wanted, guard);
+            rebalancer::ports::follow(&plan.workers, wanted.clone(), cpus_known, meters, &askers)?;
+        let registry = registry::Ports::new(&plan);
+        let known = (started, registry.clone());
+        let names = answer::Names::new(&plan, known, (buckets, balancer), wanted, guard);
         let ports = plan.ports.len();
         let named = |port: &PortPlan| (port.name.clone(), port.vnet.clone());
         let names_of_ports: Vec<_> = plan.ports.iter().map(named).collect();
         let run_dir = plan.run_dir.clone();
-        let server = server::serve(listener, plan, Arc::clone(taps), names, next_hops, askers)?;
+        let known = (Arc::clone(taps), registry);
+        let server = server::serve(listener, plan, known, names, next_hops, askers)?;
         for (name, vnet) in names_of_ports {
             say!("port {name} of {vnet}: open");
         }
@@ -357,14 +361,15 @@ impl Idle {
 /// Lets the placement assign flows of the underlay to workers, if they share it.
 fn follow_placement(
     plan: &Plan,
-    workers: &mut [Worker],
+    (workers, selector): (&mut [Worker], Option<SharedSelector>),
     (wanted, cpus): (&PolicyWatch, &Cpus),
     askers: &WorkerHandles,
-) -> anyhow::Result<placing::Shown> {
-    let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
+) -> anyhow::Result<rebalancer::buckets::Shown> {
+    let ports = plan.ports.len();
+    let parts: Vec<Part> = workers.iter_mut().filter_map(|worker| worker.part(ports)).collect();
     let shared = plan.workers.ports.iter().position(|placed| placed.worker.is_none());
     let port = shared.map_or("", |at| plan.ports[at].name.as_str());
-    placing::follow(port, wanted.clone(), cpus.clone(), parts, askers)
+    rebalancer::buckets::follow(port, wanted.clone(), cpus.clone(), (selector, parts), askers)
 }
 
 /// The worker's end: descriptors, and questions.
@@ -434,18 +439,22 @@ fn cpu_of(plan: &Plan, worker: usize) -> Option<u32> {
     host.worker_cpus.get(worker).copied().or(host.worker_cpu.filter(|_| worker == 0))
 }
 
-/// Opens the ports of a plan, by worker.
-fn open_ports(plan: &Plan, taps: &Taps, ports: &mut [Vec<Opened>]) -> anyhow::Result<()> {
-    let mut trunks = attach::Trunks::new();
+/// Opens the ports of a plan, by worker. Returns the selector of a port that all of them share.
+fn open_ports(
+    plan: &Plan,
+    taps: &Taps,
+    ports: &mut [Vec<Opened>],
+) -> anyhow::Result<Option<SharedSelector>> {
+    let mut shared = attach::Shared::default();
     for (at, (port, placed)) in plan.ports.iter().zip(&plan.workers.ports).enumerate() {
         // A port that all workers share has a part at each, in their order.
         let (first, last) = placed.worker.map_or((0, ports.len() - 1), |worker| (worker, worker));
         for own in &mut ports[first..=last] {
-            let opened = attach::open(&mut trunks, taps, port)?;
+            let opened = attach::open(&mut shared, taps, port)?;
             own.push((PortId::from_index(at), port.name.clone(), opened));
         }
     }
-    Ok(())
+    Ok(shared.into_selector())
 }
 
 /// Makes a worker without ports.

@@ -160,6 +160,7 @@ impl Fabric {
         };
         let mut member = Member {
             plan: plan.clone(),
+            ports: ports::Ports::default(),
             plane: Plane::new(&config, seed, started),
             started,
             incarnations,

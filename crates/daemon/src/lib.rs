@@ -19,6 +19,7 @@ pub mod control;
 pub mod data;
 pub mod fabric;
 pub mod ipc;
+mod registry;
 pub mod sys;
 
 pub use check::check;

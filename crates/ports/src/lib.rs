@@ -16,6 +16,7 @@
 //! shared with the kernel, and system calls that no safe wrapper has.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod buckets;
 mod bytes;
 pub mod device;
 mod ebpf;
@@ -51,6 +52,6 @@ pub use handed::PortHandover;
 pub use pool::{Pool, PoolConfig, SlotMut};
 pub use port::{
     Amount, ArmResult, Counters, HeldBack, Losses, Lossless, PollFd, Port, PortRequest, Queues,
-    Read, Ring,
+    Read, Ring, SharedRings,
 };
 pub use tx_backoff::{TxBackoff, Waits};

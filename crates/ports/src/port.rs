@@ -16,8 +16,8 @@
 //! In the other direction, frames that stay staged make [`Port::wants_write`] true until the kernel
 //! can take more (an edge), or give a time in [`Port::retry_after`] if the kernel sends no event.
 //!
-//! **Before a sleep** the loop calls [`Port::arm_notifications`], which arms notifications and then
-//! looks once more. Its answer is level-triggered: it compares the queues with what was *served*,
+//! **Before a sleep** the loop calls [`SharedRings::arm_notifications`] of a port that has such
+//! rings, which arms notifications and then looks once more. Its answer is level-triggered: it compares the queues with what was *served*,
 //! that is with the frames that were read and with the index at which an offer found no room, and
 //! never with what an earlier `arm_notifications` saw. So it may be called any number of times
 //! before the port is served, and gives the same answer, or [`ArmResult::More`] if more came. The
@@ -39,10 +39,10 @@ use std::os::fd::BorrowedFd;
 use sluice_base::{Batch, Nanos, Priority, PriorityMask};
 use sluice_switch::{Classifier, Sink, Window};
 
+use crate::buckets::Buckets;
 use crate::frame::FrameBuf;
 use crate::handed::PortHandover;
 use crate::pool::Pool;
-use crate::udp::Buckets;
 
 /// A descriptor to wait on, edge-triggered.
 #[derive(Clone, Copy, Debug)]
@@ -197,12 +197,9 @@ pub enum PortRequest {
     Handles(u8),
 }
 
-/// Result of [`Port::arm_notifications`].
+/// Result of [`SharedRings::arm_notifications`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArmResult {
-    /// Nothing changes: descriptors signal everything, or [`Port::retry_after`] gives the time to
-    /// look.
-    AlwaysOn,
     /// Everything was served. From now on a descriptor signals frames and room.
     Armed,
     /// There are frames or room that were not served.
@@ -238,7 +235,7 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// stops when they reach `window.bytes` (the last one may exceed it). Without a free slot in
     /// `pool` or room in `batch` it reads nothing and returns `more: true`.
     ///
-    /// A port that [tells priorities apart](Self::separates_priorities) hands over no frame of
+    /// A port that [tells priorities apart](Self::classify_by) hands over no frame of
     /// `window.closed`, and sets aside the frames that block others. Order is kept within each
     /// priority. Any other port is given [`Window::of_any`].
     ///
@@ -282,13 +279,10 @@ pub trait Port: Sink<FrameBuf> + Send {
         0
     }
 
-    /// Sets the rule that gives a frame its priority.
-    fn classify_by(&mut self, classifier: &Classifier) {
+    /// Sets the rule that gives a frame its priority. Returns true if the port reads priorities
+    /// apart by it, and honours `window.closed`.
+    fn classify_by(&mut self, classifier: &Classifier) -> bool {
         let _ = classifier;
-    }
-
-    /// Returns true if it reads priorities apart and honours `window.closed`.
-    fn separates_priorities(&self) -> bool {
         false
     }
 
@@ -312,27 +306,14 @@ pub trait Port: Sink<FrameBuf> + Send {
         Ok(None)
     }
 
-    /// Handles events of [`Self::poll_fds`] other than frames and room.
-    fn handle_events(&mut self) -> PortRequest {
-        PortRequest::Nothing
-    }
-
     /// The flow buckets of its input, if it is one of several ports at an address.
     fn buckets(&mut self) -> Option<&mut Buckets> {
         None
     }
 
-    /// Returns true if its queues are memory, so that inspecting them is no system call.
-    fn is_memory(&self) -> bool {
-        false
-    }
-
-    /// Arms notifications for frames in these queues and for room, and looks once more. Called
-    /// before a sleep, with the queues that the loop would read if they had frames. The module's
-    /// page has the contract of both sides.
-    fn arm_notifications(&mut self, reads: Queues) -> ArmResult {
-        let _ = reads;
-        ArmResult::AlwaysOn
+    /// Its queues, if they are rings in memory that it shares with its peer.
+    fn shared_rings(&mut self) -> Option<&mut dyn SharedRings> {
+        None
     }
 
     /// Takes back handles of frames that ended.
@@ -425,6 +406,18 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// # Errors
     /// The kernel's error. The port is closed all the same.
     fn close(&mut self) -> io::Result<()>;
+}
+
+/// Queues of a port that are rings in its peer's memory: inspecting them is no system call, and
+/// frames lie there until their handles are back.
+pub trait SharedRings {
+    /// Handles events of [`Port::poll_fds`] other than frames and room.
+    fn handle_events(&mut self) -> PortRequest;
+
+    /// Arms notifications for frames in these queues and for room, and looks once more. Called
+    /// before a sleep, with the queues that the loop would read if they had frames. The module's
+    /// page has the contract of both sides.
+    fn arm_notifications(&mut self, reads: Queues) -> ArmResult;
 }
 
 impl Sink<FrameBuf> for Box<dyn Port> {

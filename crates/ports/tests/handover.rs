@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, SharedRings as _};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::guest::{Guest, GuestConfig, connect};
 use support::attended;

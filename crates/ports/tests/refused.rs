@@ -9,7 +9,7 @@ use sluice_base::{Mac, Priority};
 use sluice_ports::l2::{KernelShare, L2Config, L2Port};
 use sluice_ports::udp::{UdpConfig, UdpPort};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{Amount, Port, PortRequest};
+use sluice_ports::{Amount, Port, PortRequest, SharedRings as _};
 use sluice_switch::{Egress, Sink as _, Taken};
 use sluice_testkit::guest::{Cut, Guest, GuestConfig, Shape, connect};
 use support::{

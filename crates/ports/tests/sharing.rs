@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Buf as _, ByteCount, Mac, PriorityMask};
-use sluice_ports::udp::{
-    BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, Selector, UdpConfig, UdpPort,
-    group_of, is_high,
+use sluice_ports::buckets::{
+    BUCKETS, BucketSet, BucketTable, HELD_MAX, HighFlows, LOW_BUCKETS, group_of, is_high,
 };
+use sluice_ports::udp::{Selector, UdpConfig, UdpPort};
 use sluice_ports::{Pool, PoolConfig, Port as _};
 use sluice_switch::Window;
 
@@ -144,7 +144,7 @@ impl Sharers {
     }
 
     fn selector(&mut self) -> (Selector, BucketTable) {
-        self.ports[0].buckets().unwrap().take_selector().unwrap()
+        self.ports[0].take_selector().unwrap()
     }
 
     fn has_left(&mut self, at: usize) -> bool {
@@ -303,7 +303,7 @@ fn full_held_list_leaves_datagrams_in_socket() {
     let set = BucketSet::from_iter([bucket(pair, 0)]);
     sharers.ports[1].buckets().unwrap().hold(&set);
     let kept = |sharers: &mut Sharers| sharers.ports[1].buckets().unwrap().kept();
-    let count = sluice_ports::udp::HELD_MAX + 100;
+    let count = HELD_MAX + 100;
     for number in 0..count {
         sender.send_to(&datagram(pair, 0, u32::try_from(number).unwrap()), sharers.to).unwrap();
         if number % 50 == 49 {
@@ -313,10 +313,7 @@ fn full_held_list_leaves_datagrams_in_socket() {
     for _ in 0..10 {
         assert_eq!(sharers.read(1), []);
     }
-    assert!(
-        (sluice_ports::udp::HELD_MAX - 31..=sluice_ports::udp::HELD_MAX)
-            .contains(&kept(&mut sharers))
-    );
+    assert!((HELD_MAX - 31..=HELD_MAX).contains(&kept(&mut sharers)));
     sharers.ports[1].buckets().unwrap().release(&set);
     let came = sharers.read_all(1, count);
     let numbers: Vec<u32> = came.into_iter().map(|(.., number)| number).collect();

@@ -46,8 +46,9 @@ const PARTS: &[Part] = &[
         ],
     ),
     part("config", &["sys"], &TLS),
-    part("data", &["sys", "ipc", "config"], &TLS),
-    part("fabric", &["sys", "ipc", "config"], &["sluice_switch", "sluice_host"]),
+    part("registry", &[], &["sluice_switch", "sluice_control", "rcgen", "rustls", "x509_parser"]),
+    part("data", &["sys", "ipc", "config", "registry"], &TLS),
+    part("fabric", &["sys", "ipc", "config", "registry"], &["sluice_switch", "sluice_host"]),
     part(
         "control",
         &["sys", "ipc", "config", "fabric"],

@@ -1,12 +1,9 @@
 //! Formats snapshots: numbers of ports, networks and tunnels become the names of the configuration.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::{Mutex, MutexGuard};
 
 use sluice_api::config::Policy;
 use sluice_api::placement::{Followed, Stamped};
-use sluice_api::port::AllowedIp;
 use sluice_api::show::{
     Answer, Audit, AuditRow, Balance, Body, DropRow, Isolation, LossRow, MacRow, PauseRow,
     PlacementRow, PortRow, QueueRow, TunnelRow, VERSION, WorkerTimes, losses_text,
@@ -20,12 +17,12 @@ use super::guard::Guard;
 use super::look;
 use super::losses::Ledger;
 use super::next_hops::NextHops;
-use super::placing::Shown;
 use super::policy::PolicyWatch;
-use super::port_balancer;
+use super::rebalancer::{buckets, ports};
+use super::registry::{Port, Ports};
 use super::snapshot::{self, PortShot, Snapshot};
 use super::worker::{Known, Times};
-use crate::config::{Plan, PortPlan};
+use crate::config::Plan;
 use crate::ipc::handover::{At, KnownState};
 
 /// The names of a host.
@@ -34,12 +31,10 @@ pub(super) struct Names {
     host: String,
     policy: Policy,
     started: Nanos,
-    /// Names by port number. The names of a deleted port stay until its number is reused, since its
-    /// counters can be read until then.
-    ports: Mutex<BTreeMap<PortId, PortNames>>,
+    ports: Ports,
     placement: Vec<PlacementRow>,
-    buckets: Shown,
-    balancer: port_balancer::Shown,
+    buckets: buckets::Shown,
+    balancer: ports::Shown,
     wanted: PolicyWatch,
     losses: Ledger,
     worker_cpus: Vec<Option<u32>>,
@@ -48,30 +43,11 @@ pub(super) struct Names {
     guard: Guard,
 }
 
-#[derive(Clone, Debug)]
-struct PortNames {
-    name: String,
-    vnet: String,
-    policy_lacks: Option<&'static str>,
-    allowed: Vec<AllowedIp>,
-}
-
-impl PortNames {
-    fn of(port: &PortPlan) -> Self {
-        Self {
-            name: port.name.clone(),
-            vnet: port.vnet.clone(),
-            policy_lacks: port.policy_lacks,
-            allowed: port.allowed.clone(),
-        }
-    }
-}
-
 impl Names {
     pub(super) fn new(
         plan: &Plan,
-        started: Nanos,
-        (buckets, balancer): (Shown, port_balancer::Shown),
+        (started, ports): (Nanos, Ports),
+        (buckets, balancer): (buckets::Shown, ports::Shown),
         wanted: PolicyWatch,
         guard: Guard,
     ) -> Self {
@@ -80,7 +56,7 @@ impl Names {
             host: config.host.name.clone(),
             policy: config.host.policy,
             started,
-            ports: Mutex::new(port_names(plan)),
+            ports,
             placement: placement(plan),
             buckets,
             balancer,
@@ -115,15 +91,10 @@ impl Names {
         all
     }
 
-    /// Returns the name of a port, if there is such a port.
-    pub(super) fn port_name(&self, id: PortId) -> Option<String> {
-        Some(self.ports().get(&id)?.name.clone())
-    }
-
     /// Returns an address with the names of its network and destination.
     pub(super) fn known(&self, (vnet, mac, to): Known) -> Option<KnownState> {
         let at = match to {
-            Destination::Port(port) => At::Port(self.port_name(port)?),
+            Destination::Port(port) => At::Port(self.ports.name(port)?),
             Destination::Tunnel(tunnel) => At::Peer(self.peers.get(tunnel.index())?.0.clone()),
         };
         let vnet = self.vnets.get(vnet.index())?.clone();
@@ -135,9 +106,9 @@ impl Names {
         let vnet = self.vnets.iter().position(|name| *name == known.vnet)?;
         let to = match &known.at {
             At::Port(name) => {
-                let ports = self.ports();
-                let (id, _) = ports.iter().find(|(_, port)| port.name == *name)?;
-                Destination::Port(*id)
+                let ports = self.ports.lock();
+                let (id, _) = ports.named(name)?;
+                Destination::Port(id)
             }
             At::Peer(name) => {
                 let at = self.peers.iter().position(|(peer, _)| peer == name)?;
@@ -145,20 +116,6 @@ impl Names {
             }
         };
         Some((VnetId::from_index(vnet), known.mac.parse().ok()?, to))
-    }
-
-    /// Adds the names of a port.
-    pub(super) fn add(&self, id: PortId, port: &PortPlan) {
-        self.ports().insert(id, PortNames::of(port));
-    }
-
-    fn ports(&self) -> MutexGuard<'_, BTreeMap<PortId, PortNames>> {
-        self.ports.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Returns the numbers of all ports that may be there.
-    pub(super) fn port_ids(&self) -> Vec<PortId> {
-        self.ports().keys().copied().collect()
     }
 
     /// Notes the counters of these ports, and returns their losses.
@@ -177,9 +134,9 @@ impl Names {
         let at_ns = shot.at.since(self.started).0;
         let body = match shot.body {
             snapshot::Body::Ports(rows) => {
-                let ports = self.ports();
+                let ports = self.ports.lock();
                 let rows = rows.into_iter().filter_map(|row| {
-                    let names = ports.get(&row.id)?;
+                    let names = ports.get(row.id)?;
                     let losses = self.losses.note(shot.at, &names.name, &row);
                     Some(port_row(row, names, losses))
                 });
@@ -241,7 +198,7 @@ impl Names {
         let of = |(at, row): (usize, &PlacementRow)| {
             let parts = buckets.rows.iter().filter(|part| part.port == row.port).cloned();
             let mut row = row.clone();
-            if let Some((worker, why)) = ports.moved.get(&PortId::from_index(at)) {
+            if let Some((worker, why)) = ports.rows.get(&PortId::from_index(at)) {
                 row.worker = Some(u16::try_from(*worker).unwrap_or(u16::MAX));
                 row.cpu = self.worker_cpus.get(*worker).copied().flatten();
                 row.why.clone_from(why);
@@ -252,7 +209,7 @@ impl Names {
     }
 
     fn port(&self, port: PortId) -> String {
-        self.ports().get(&port).map_or_else(|| port.to_string(), |names| names.name.clone())
+        self.ports.name(port).unwrap_or_else(|| port.to_string())
     }
 
     fn peer(&self, tunnel: TunnelId) -> String {
@@ -281,9 +238,9 @@ impl Names {
 
     /// Formats the state on one frame's path.
     pub(super) fn looked(&self, seen: look::Seen, next_hops: &NextHops) -> Looked {
-        let known = self.ports().clone();
+        let known = self.ports.lock().clone();
         let ports = seen.ports.into_iter().filter_map(|port| {
-            let names = known.get(&port.id)?;
+            let names = known.get(port.id)?;
             let losses = self.losses.note(seen.at, &names.name, &port.shot);
             Some(PortLook {
                 index: port.id.0,
@@ -394,19 +351,6 @@ fn placement(plan: &Plan) -> Vec<PlacementRow> {
     rows.collect()
 }
 
-/// Returns the names of ports; with several workers, also the names of the links between them.
-fn port_names(plan: &Plan) -> BTreeMap<PortId, PortNames> {
-    let ports = plan.ports.iter().map(PortNames::of);
-    let links = if plan.workers.count > 1 { plan.workers.count } else { 0 };
-    let links = (0..links).map(|worker| PortNames {
-        name: format!("from worker {worker}"),
-        vnet: String::new(),
-        policy_lacks: None,
-        allowed: Vec::new(),
-    });
-    ports.chain(links).enumerate().map(|(at, names)| (PortId::from_index(at), names)).collect()
-}
-
 fn tunnel_row(row: &TunnelCounters, peer: &str, vtep: Ipv4Addr, next_hop: String) -> TunnelRow {
     TunnelRow {
         peer: peer.to_owned(),
@@ -432,7 +376,7 @@ fn balance(sum: sluice_switch::Balance) -> Balance {
     }
 }
 
-fn port_row(shot: PortShot, names: &PortNames, losses: Vec<LossRow>) -> PortRow {
+fn port_row(shot: PortShot, names: &Port, losses: Vec<LossRow>) -> PortRow {
     let frames = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let state = shot.state;
     let lossless = lossless(&shot, &names.vnet, names.policy_lacks, &losses);

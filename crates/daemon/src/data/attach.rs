@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use sluice_base::PriorityMask;
+use sluice_ports::buckets::BucketTable;
 use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk};
 use sluice_ports::tap::TapConfig;
-use sluice_ports::udp::UdpConfig;
+use sluice_ports::udp::{Selector, UdpConfig};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
 use sluice_ports::{OpenError, Port};
 
@@ -20,26 +21,38 @@ pub(super) struct AttachError {
     source: OpenError,
 }
 
-/// Devices that several ports may share, by name.
-pub(super) type Trunks = BTreeMap<String, Trunk>;
+/// Selector of the workers' sockets at one address, and its table.
+pub(super) type SharedSelector = (Selector, BucketTable);
 
-/// Returns the device of a port, opened if this is its first one.
-fn trunk(
-    trunks: &mut Trunks,
-    config: &L2Config,
-    pausable: PriorityMask,
-) -> Result<Trunk, OpenError> {
-    if let Some(trunk) = trunks.get(&config.device) {
-        return Ok(trunk.clone());
-    }
-    let trunk = Trunk::open(config, pausable)?;
-    trunks.insert(config.device.clone(), trunk.clone());
-    Ok(trunk)
+/// What several ports may share.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Open devices, by name.
+    trunks: BTreeMap<String, Trunk>,
+    /// Selector of the first port of several at one address.
+    selector: Option<SharedSelector>,
 }
 
-/// Opens one port. `trunks` holds the devices that are open already.
+impl Shared {
+    /// Returns the device of a port, opened if this is its first one.
+    fn trunk(&mut self, config: &L2Config, pausable: PriorityMask) -> Result<Trunk, OpenError> {
+        if let Some(trunk) = self.trunks.get(&config.device) {
+            return Ok(trunk.clone());
+        }
+        let trunk = Trunk::open(config, pausable)?;
+        self.trunks.insert(config.device.clone(), trunk.clone());
+        Ok(trunk)
+    }
+
+    /// Returns the selector of ports at one address, if there were several.
+    pub(super) fn into_selector(self) -> Option<SharedSelector> {
+        self.selector
+    }
+}
+
+/// Opens one port. `shared` has what the ports before it opened.
 pub(super) fn open(
-    trunks: &mut Trunks,
+    shared: &mut Shared,
     taps: &Taps,
     plan: &PortPlan,
 ) -> Result<Box<dyn Port>, AttachError> {
@@ -80,7 +93,8 @@ pub(super) fn open(
             config.ring_bytes = *ring_bytes;
             config.ring_memory_bytes_max = RING_MEMORY_BYTES_MAX;
             config.kernel = KernelShare::Nothing;
-            trunk(trunks, &config, *pausable)
+            shared
+                .trunk(&config, *pausable)
                 .and_then(|trunk| trunk.port(*vlan))
                 .map(|port| Box::new(port) as _)
         }
@@ -89,7 +103,10 @@ pub(super) fn open(
             config.device = Some(device.clone());
             config.sharers = *sharers;
             config.receive_buffer_bytes = usize::try_from(*receive_bytes).unwrap_or(usize::MAX);
-            taps.open_udp(&plan.name, &config).map(|port| Box::new(port) as _)
+            taps.open_udp(&plan.name, &config).map(|mut port| {
+                shared.selector = shared.selector.take().or(port.take_selector());
+                Box::new(port) as _
+            })
         }
     };
     opened.map_err(|source| AttachError { port: plan.name.clone(), source })

@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use rtrb::{Consumer, Producer, RingBuffer};
 use sluice_base::{InputId, PortId};
-use sluice_ports::udp::Buckets;
+use sluice_ports::buckets::Buckets;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Handoff, HandoffSink, RemoteRef, SwitchConfig};
 

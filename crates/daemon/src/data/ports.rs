@@ -9,7 +9,6 @@
 //! table entries only. One port at a time comes or goes. Control remembers the ports that were
 //! added, and adds them again after a restart of this process.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ use sluice_base::PortId;
 use sluice_ports::Port;
 use sluice_switch::{AttachError, PortConfig};
 
-use super::answer::Names;
+use super::registry::Ports;
 use super::taps::Taps;
 use super::worker::WorkerRequest;
 use super::{WorkerHandle, attach};
@@ -52,29 +51,23 @@ impl From<String> for Refused {
     }
 }
 
-/// The ports that were added, by name.
-type Added = BTreeMap<String, (NewPort, PortId)>;
-
 /// Adds and deletes ports.
-pub(super) struct Ports {
+pub(super) struct Changes {
     plan: Plan,
     taps: Arc<Taps>,
-    added: Mutex<Added>,
+    ports: Ports,
+    /// Held while a port is added or deleted: one at a time.
+    turn: Mutex<()>,
 }
 
-impl Ports {
-    pub(super) const fn new(plan: Plan, taps: Arc<Taps>) -> Self {
-        Self { plan, taps, added: Mutex::new(BTreeMap::new()) }
+impl Changes {
+    pub(super) const fn new(plan: Plan, taps: Arc<Taps>, ports: Ports) -> Self {
+        Self { plan, taps, ports, turn: Mutex::new(()) }
     }
 
     /// Adds a port. A port that is there already, with its device, is reported again.
-    pub(super) fn add(
-        &self,
-        names: &Names,
-        asker: &WorkerHandle,
-        new: &NewPort,
-    ) -> Result<port::Added, String> {
-        self.add_or_leave(names, asker, new).map_err(|refused| {
+    pub(super) fn add(&self, asker: &WorkerHandle, new: &NewPort) -> Result<port::Added, String> {
+        self.add_or_leave(asker, new).map_err(|refused| {
             if refused.is_open {
                 self.taps.delete(new.name.as_deref().unwrap_or_default());
             }
@@ -86,28 +79,27 @@ impl Ports {
     /// added.
     pub(super) fn add_or_leave(
         &self,
-        names: &Names,
         asker: &WorkerHandle,
         new: &NewPort,
     ) -> Result<port::Added, Refused> {
-        let mut added = self.added();
+        let _turn = self.turn();
         let name = new.name.clone().unwrap_or_default();
         let wanted = config::plan_port(&self.plan, &[], new)?;
-        if let Some((known, id)) = added.get(&name) {
-            if asker.answer(|reply| WorkerRequest::IsOpen(*id, reply))? {
-                if known != new {
+        if let Some((id, known)) = self.ports.added(&name) {
+            if asker.answer(|reply| WorkerRequest::IsOpen(id, reply))? {
+                if known != *new {
                     return Err(format!("there is another port `{name}`; delete it first").into());
                 }
-                return Ok(config::added_answer(new, &wanted, *id));
+                return Ok(config::added_answer(new, &wanted, id));
             }
             // The device went away; open it anew.
-            asker.answer(|reply| WorkerRequest::Del(*id, reply))?;
-            added.remove(&name);
+            asker.answer(|reply| WorkerRequest::Del(id, reply))?;
+            self.ports.delete(id);
         }
-        let port = attach::open(&mut attach::Trunks::new(), &self.taps, &wanted.plan)
+        let port = attach::open(&mut attach::Shared::default(), &self.taps, &wanted.plan)
             .map_err(|error| error.to_string())?;
         let (config, bound) = (wanted.switch.clone(), wanted.bound.clone());
-        let mut coming = Box::new(PendingPort { name: name.clone(), port, config, bound });
+        let mut coming = Box::new(PendingPort { name, port, config, bound });
         let until = Instant::now() + PLACE_WAIT;
         let id = loop {
             match asker.answer(|reply| WorkerRequest::Add(coming, reply))? {
@@ -117,51 +109,43 @@ impl Ports {
             }
             std::thread::sleep(PLACE_RETRY);
         };
-        names.add(id, &wanted.plan);
-        added.insert(name, (new.clone(), id));
+        self.ports.add(id, &wanted.plan, new);
         Ok(config::added_answer(new, &wanted, id))
     }
 
     /// Returns the ports that were added, in the order of their numbers.
     pub(super) fn list(&self) -> Vec<NewPort> {
-        let added = self.added();
-        let mut list: Vec<&(NewPort, PortId)> = added.values().collect();
-        list.sort_unstable_by_key(|(_, id)| *id);
-        list.into_iter().map(|(new, _)| new.clone()).collect()
+        let _turn = self.turn();
+        self.ports.all_added()
     }
 
     /// Deletes the added ports that control does not know, and the remains of an earlier process.
     pub(super) fn tidy(&self, asker: &WorkerHandle, known: &[String]) -> Result<Done, String> {
-        let mut added = self.added();
-        let others: Vec<String> =
-            added.keys().filter(|name| !known.contains(name)).cloned().collect();
-        for name in others {
-            self.delete_one(&mut added, asker, &name)?;
+        let _turn = self.turn();
+        for name in self.ports.unwanted(known) {
+            self.delete_one(asker, &name)?;
         }
         self.taps.tidy();
         Ok(Done {})
     }
 
-    fn added(&self) -> MutexGuard<'_, Added> {
-        self.added.lock().unwrap_or_else(PoisonError::into_inner)
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Deletes a port that was added, with its device.
     pub(super) fn delete(&self, asker: &WorkerHandle, name: &str) -> Result<Deleted, String> {
-        self.delete_one(&mut self.added(), asker, name)
+        let _turn = self.turn();
+        self.delete_one(asker, name)
     }
 
-    fn delete_one(
-        &self,
-        added: &mut Added,
-        asker: &WorkerHandle,
-        name: &str,
-    ) -> Result<Deleted, String> {
-        let (_, id) = added.get(name).ok_or_else(|| format!("no port `{name}` was added"))?;
-        let frames = asker.answer(|reply| WorkerRequest::Del(*id, reply))?;
+    fn delete_one(&self, asker: &WorkerHandle, name: &str) -> Result<Deleted, String> {
+        let added = self.ports.added(name);
+        let (id, _) = added.ok_or_else(|| format!("no port `{name}` was added"))?;
+        let frames = asker.answer(|reply| WorkerRequest::Del(id, reply))?;
         // The kernel takes time to delete a device; no worker waits for it.
         self.taps.delete(name);
-        added.remove(name);
+        self.ports.delete(id);
         Ok(Deleted { name: name.to_owned(), frames })
     }
 }

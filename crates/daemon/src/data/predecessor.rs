@@ -113,13 +113,13 @@ impl Server {
             left += frozen.left;
             for (id, mut handed) in frozen.ports {
                 handed.bytes = if handed.is_shared() { table.to_vec() } else { Vec::new() };
-                ports.extend(self.names.port_name(id).map(|name| (name, handed)));
+                ports.extend(self.ports.name(id).map(|name| (name, handed)));
             }
             known.extend(frozen.known.into_iter().filter_map(|known| self.names.known(known)));
         }
         known.sort_unstable();
         known.dedup();
-        let added = self.ports.list();
+        let added = self.changes.list();
         let state = State { stopped_ns: stopped.0, added, known, ..State::default() };
         let ports: Vec<(String, PortHandover)> = ports;
         Ok((left, handover::pack(state, self.taps.tap_descriptors(), ports)?))

@@ -11,7 +11,8 @@ use sluice_base::PortId;
 use super::answer::Names;
 use super::look::StateQuery;
 use super::next_hops::NextHops;
-use super::ports::Ports;
+use super::ports::Changes;
+use super::registry::Ports;
 use super::taps::Taps;
 use super::worker::{Known, WorkerRequest, YieldStep};
 use super::{WorkerHandle, WorkerHandles, losses, merge, spawn};
@@ -24,6 +25,7 @@ use crate::sys::descriptors;
 pub(super) struct Server {
     pub(super) names: Names,
     pub(super) ports: Ports,
+    pub(super) changes: Changes,
     pub(super) taps: Arc<Taps>,
     next_hops: NextHops,
     fingerprint: Fingerprint,
@@ -34,16 +36,18 @@ pub(super) struct Server {
 pub(super) fn serve(
     listener: UnixListener,
     plan: Plan,
-    taps: Arc<Taps>,
+    (taps, ports): (Arc<Taps>, Ports),
     names: Names,
     next_hops: NextHops,
     askers: WorkerHandles,
 ) -> anyhow::Result<Arc<Server>> {
     let fingerprint = plan.fingerprint;
-    let ports = Ports::new(plan, Arc::clone(&taps));
-    let server = Arc::new(Server { names, ports, taps, next_hops, fingerprint, askers });
-    let (known, answering) = (Arc::clone(&server), Arc::clone(&server));
-    losses::watch(server.names.ledger(), server.askers.clone(), move || known.names.port_ids())?;
+    let changes = Changes::new(plan, Arc::clone(&taps), ports.clone());
+    let server =
+        Server { names, ports: ports.clone(), changes, taps, next_hops, fingerprint, askers };
+    let server = Arc::new(server);
+    let answering = Arc::clone(&server);
+    losses::watch(server.names.ledger(), server.askers.clone(), move || ports.ids())?;
     spawn("server", move || {
         // Control keeps a connection open to see this process end, so there is no time limit.
         serve::connections(&listener, None, move |stream, reader| {
@@ -79,18 +83,18 @@ impl Server {
                 }
                 Ok(Some(Request::Show(question))) => protocol::reply(stream, self.show(question)),
                 Ok(Some(Request::Add(new))) => {
-                    let added = self.ports.add(&self.names, self.askers.first(), &new);
+                    let added = self.changes.add(self.askers.first(), &new);
                     protocol::reply(stream, added)
                 }
                 Ok(Some(Request::Del(name))) => {
-                    let deleted = self.ports.delete(self.askers.first(), &name);
+                    let deleted = self.changes.delete(self.askers.first(), &name);
                     protocol::reply(stream, deleted)
                 }
                 Ok(Some(Request::Lend(ports))) => {
                     descriptors::send(stream, &self.taps.descriptors(&ports))
                 }
                 Ok(Some(Request::Tidy(known))) => {
-                    let tidied = self.ports.tidy(self.askers.first(), &known);
+                    let tidied = self.changes.tidy(self.askers.first(), &known);
                     protocol::reply(stream, tidied)
                 }
                 Ok(Some(Request::Pulse)) => {
@@ -121,7 +125,7 @@ impl Server {
     pub(super) fn restore(&self, state: &State) -> Result<(), String> {
         for new in &state.added {
             // The device still belongs to the other process as long as this one may fail.
-            let added = self.ports.add_or_leave(&self.names, self.askers.first(), new);
+            let added = self.changes.add_or_leave(self.askers.first(), new);
             if let Err(refused) = added {
                 let name = new.name.as_deref().unwrap_or_default();
                 return Err(format!("port {name}: {}", refused.error));
@@ -160,7 +164,7 @@ impl Server {
         let shot = merge::snapshots(shots).ok_or("there is no worker")?;
         let mut answer = self.names.answer(shot, &self.next_hops);
         if matches!(question, Question::Drops | Question::Audit) {
-            let shots = losses::shots(&self.askers, &self.names.port_ids())?;
+            let shots = losses::shots(&self.askers, &self.ports.ids())?;
             answer.outside = self.names.losses(&shots);
         }
         Ok(answer)

@@ -169,7 +169,7 @@ impl Followed {
         if !self.is_l2 {
             return;
         }
-        match attach::open(&mut attach::Trunks::new(), &self.taps, &self.plan) {
+        match attach::open(&mut attach::Shared::default(), &self.taps, &self.plan) {
             Ok(port) => {
                 // An l2 underlay belongs to one worker, which alone takes it.
                 let mut port = Some(port);

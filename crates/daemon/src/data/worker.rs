@@ -20,11 +20,12 @@
 //! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
 //! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
 //! collects it. Notifications are armed before a sleep and the queues checked once more
-//! ([`Port::arm_notifications`]); frames found then are served as after an event of a descriptor. A
+//! ([`SharedRings::arm_notifications`]); frames found then are served as after an event of a descriptor. A
 //! thread that asks a question puts it into the channel first and makes the edge afterwards.
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
@@ -36,8 +37,9 @@ use self::attach::hand_back;
 use self::ending::Ending;
 pub(super) use self::ending::{Known, Left, YieldStep};
 use self::isolated::Isolated;
+pub(super) use self::meter::Meter;
 use self::migration::Migration;
-pub(super) use self::migration::{Load, MigrationStep};
+pub(super) use self::migration::MigrationStep;
 use self::pace::Pace;
 use self::spin::Spin;
 use self::spread::Spread;
@@ -115,11 +117,11 @@ pub(super) struct Attached {
     input: InputId,
     pub(super) queues: u8,
     batch: usize,
-    /// Its queues are memory, and may be looked at at any time.
+    /// Its queues are shared rings, and may be looked at at any time.
     is_memory: bool,
     /// True if the kernel may have frames.
     readable: bool,
-    /// True if a descriptor had an event since [`Port::handle_events`].
+    /// True if a descriptor had an event since [`SharedRings::handle_events`].
     has_events: bool,
     /// Room in the driver.
     pub(super) room: TxBackoff,
@@ -183,6 +185,8 @@ pub(super) struct Worker {
     watch: Stopwatch,
     /// Kind of the last turn.
     spent: Spent,
+    /// Counters for the rebalancer, if there is one.
+    meter: Option<Arc<Meter>>,
     /// The underlay that it shares with other workers.
     spread: Option<Spread>,
     /// Of ports that move.
@@ -234,6 +238,7 @@ impl Worker {
             collected: Nanos::ZERO,
             watch: Stopwatch::new(clock::now()),
             spent: Spent::Looking,
+            meter: None,
             spread: None,
             migration: Migration::default(),
             isolated: Isolated::default(),
@@ -276,8 +281,9 @@ impl Worker {
             if self.asked {
                 turn.worked |= self.answer(now);
             }
-            self.tell_of(turn.frames);
-            self.publish_load();
+            self.publish(turn.frames);
+            self.tell_of_port();
+            self.tell_of_buckets();
             self.isolated.tell(&self.host, &self.ports);
             if let Some(left) = self.has_drained(now, turn.worked) {
                 return Ok(left);
@@ -356,7 +362,9 @@ impl Worker {
     #[cold]
     fn handle_events(&mut self, index: usize) {
         self.ports[index].has_events = false;
-        while let PortRequest::Handles(queue) = self.ports[index].port.handle_events() {
+        while let Some(rings) = self.ports[index].port.shared_rings()
+            && let PortRequest::Handles(queue) = rings.handle_events()
+        {
             let attached = &mut self.ports[index];
             let (switch, input) = (self.host.switch_mut(), attached.input(queue));
             let (port, pool) = (&mut attached.port, &mut self.pool);
@@ -484,7 +492,8 @@ impl Worker {
                 let is_open = |queue: &u8| switch.window(attached.input(*queue)).frames > 0;
                 (0..attached.queues).filter(is_open).for_each(|queue| reads.insert(queue));
             }
-            let answer = attached.port.arm_notifications(reads);
+            let Some(rings) = attached.port.shared_rings() else { continue };
+            let answer = rings.arm_notifications(reads);
             if attached.room.note_armed(answer, attached.port.wants_write()) {
                 attached.tell();
                 more = true;
@@ -571,6 +580,7 @@ mod attach;
 mod ending;
 mod handoff;
 mod isolated;
+mod meter;
 mod migration;
 mod pace;
 mod spin;

@@ -15,6 +15,7 @@ use sluice_control::rpc::{self, Wrong};
 use sluice_control::table;
 use sluice_control::vport::{Key, Origin, Precedence};
 
+use super::ports::Ports;
 use crate::config::FabricPlan;
 use crate::sys::log::Level;
 
@@ -26,6 +27,7 @@ const PAGE: usize = 4096;
 /// Answers questions about a plane.
 pub(super) struct Answers<'a> {
     plan: &'a FabricPlan,
+    ports: &'a Ports,
     plane: &'a Plane,
     now: Nanos,
 }
@@ -63,8 +65,13 @@ pub(super) const fn level(event: &Event) -> Level {
 }
 
 impl<'a> Answers<'a> {
-    pub(super) const fn new(plan: &'a FabricPlan, plane: &'a Plane, now: Nanos) -> Self {
-        Self { plan, plane, now }
+    pub(super) const fn new(
+        plan: &'a FabricPlan,
+        ports: &'a Ports,
+        plane: &'a Plane,
+        now: Nanos,
+    ) -> Self {
+        Self { plan, ports, plane, now }
     }
 
     /// Returns the answer, or the reason why there is none.
@@ -96,8 +103,8 @@ impl<'a> Answers<'a> {
     }
 
     fn port(&self, host: HostId, port: PortId) -> String {
-        let own = (host == self.plan.own).then(|| self.plan.ports.get(&port)).flatten();
-        own.map_or_else(|| port.to_string(), |port| port.name.clone())
+        let own = (host == self.plan.own).then(|| self.ports.get(port)).flatten();
+        own.map_or_else(|| port.to_string(), |port| port.local.name.clone())
     }
 
     /// Returns the networks that are asked for.
@@ -176,13 +183,12 @@ impl<'a> Answers<'a> {
         let key = self.find(vnet, endpoint)?;
         let info = self.plane.vport(key).ok_or("it has just gone")?;
         let port = info.vport.claim.port;
-        let own = (info.vport.owner == self.plan.own).then(|| self.plan.ports.get(&port)).flatten();
+        let own = (info.vport.owner == self.plan.own).then(|| self.ports.get(port)).flatten();
         Ok(Vport {
-            policy: own.map(|local| local.policy.clone()),
-            usage: own.map(|local| {
-                let bound = self.plan.bound.iter().filter(|bound| bound.port == port).count();
-                let endpoints = match local.is_bound {
-                    true => u32::try_from(bound).unwrap_or(u32::MAX),
+            policy: own.map(|own| own.local.policy.clone()),
+            usage: own.map(|own| {
+                let endpoints = match own.local.is_bound {
+                    true => u32::try_from(own.bound.len()).unwrap_or(u32::MAX),
                     false => self.plane.learned_at(port),
                 };
                 VportUsage { port: port.0, endpoints, ..VportUsage::default() }

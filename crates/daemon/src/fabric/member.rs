@@ -35,7 +35,7 @@ use super::calls::{Call, Calls};
 use super::data::Data;
 use super::identity::Identity;
 use super::incarnation::Incarnations;
-use super::ports;
+use super::ports::Ports;
 use super::rate_limiter::RateLimiter;
 use super::seal::SEAL_SIZE;
 use super::taps::Taps;
@@ -98,6 +98,8 @@ pub(super) enum MemberRequest {
 /// The thread's state.
 pub(super) struct Member {
     pub(super) plan: FabricPlan,
+    /// Ports of this host: those of the plan, and those that were added.
+    pub(super) ports: Ports,
     pub(super) plane: Plane,
     pub(super) started: Nanos,
     pub(super) incarnations: Incarnations,
@@ -131,21 +133,12 @@ impl Member {
         for (vni, _) in &self.plan.vnets {
             self.plane.add_vnet(*vni);
         }
-        for (&id, port) in &self.plan.ports {
-            ports::add(&self.plan, &mut self.plane, now, id, port);
-            if let Some(tap) = &port.tap {
-                self.taps.add(id, tap);
-            }
-        }
+        self.add_planned(now);
         for host in &self.plan.hosts {
             let kind = if host.at.is_some() { Kind::Member } else { Kind::Foreign };
             self.plane.add_host(now, host.host, &host.vnets, kind);
         }
-        for bound in &self.plan.bound {
-            if let Err(error) = ports::bind(&mut self.plane, now, bound) {
-                say!(warn: "{}: {error}", bound.mac);
-            }
-        }
+        self.bind_planned(now);
         Ok(())
     }
 
@@ -327,8 +320,8 @@ impl Member {
             if self.watchers.is_empty() && !is_for_the_log {
                 continue;
             }
-            let row =
-                Answers::new(&self.plan, &self.plane, clock::now()).event(&event, self.started);
+            let row = Answers::new(&self.plan, &self.ports, &self.plane, clock::now())
+                .event(&event, self.started);
             if is_for_the_log {
                 log::line(level, format_args!("{} {}", row.event, row.what));
             }
@@ -366,18 +359,26 @@ impl Member {
         while let Ok(ask) = self.asks.try_recv() {
             match ask {
                 MemberRequest::Question(question, reply) => {
-                    let answers = Answers::new(&self.plan, &self.plane, now);
+                    let answers = Answers::new(&self.plan, &self.ports, &self.plane, now);
                     // The thread that asked may be gone.
                     _ = reply.try_send(answers.answer(&question));
                 }
                 MemberRequest::Facts(wanted, reply) => {
-                    _ = reply.try_send(trace::facts(&self.plan, &self.plane, &wanted));
+                    _ = reply.try_send(trace::facts(
+                        &self.plan,
+                        (&self.ports, &self.plane),
+                        &wanted,
+                    ));
                 }
                 MemberRequest::Named(wanted, reply) => {
-                    _ = reply.try_send(trace::find(&self.plan, &self.plane, &wanted));
+                    _ = reply.try_send(trace::find(
+                        &self.plan,
+                        (&self.ports, &self.plane),
+                        &wanted,
+                    ));
                 }
                 MemberRequest::Thaw(named, reply) => {
-                    let answers = Answers::new(&self.plan, &self.plane, now);
+                    let answers = Answers::new(&self.plan, &self.ports, &self.plane, now);
                     let key = answers.find(named.vnet.as_deref(), &named.endpoint);
                     _ = reply.try_send(key.map(|key| (key, self.plane.thaw(now, key))));
                 }
@@ -394,7 +395,7 @@ impl Member {
                 MemberRequest::Attach(run_dir) => self.attach(now, &run_dir),
                 MemberRequest::AddPort(port, reply) => {
                     let (id, port, bound) = *port;
-                    _ = reply.try_send(self.add_port(now, id, port, bound.as_ref()));
+                    _ = reply.try_send(self.add_port(now, id, port, bound));
                 }
                 MemberRequest::Identity(identity) => self.wires.show(*identity),
                 MemberRequest::Link(port, is_up) => self.plane.port_link(now, port, is_up),

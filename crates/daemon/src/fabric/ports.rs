@@ -6,26 +6,69 @@ use sluice_control::plane::{BindError, Plane};
 use sluice_control::vport::Key;
 
 use super::member::Member;
-use crate::config::{Bound, FabricPlan, LocalPort};
+use crate::config::{Bound, LocalPort};
+use crate::registry::{Entry, Registry};
+use crate::sys::log::say;
 
-/// Adds a port to the plane.
-pub(super) fn add(plan: &FabricPlan, plane: &mut Plane, now: Nanos, id: PortId, port: &LocalPort) {
-    let Some(vni) = plan.vni(port.vnet) else { return };
-    let rule = match port.is_bound {
-        true => PortRule::Bound,
-        false => PortRule::Learn { quota: plan.learn_max, sticky: false },
-    };
-    plane.add_port(now, id, vni, rule);
-    plane.allow(id, &port.allowed);
+/// A port that the plane has.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) local: LocalPort,
+    /// Endpoints that are bound to it.
+    pub(super) bound: Vec<Bound>,
 }
 
-/// Binds an endpoint.
-pub(super) fn bind(plane: &mut Plane, now: Nanos, bound: &Bound) -> Result<(), BindError> {
+impl Entry for Port {
+    fn name(&self) -> &str {
+        &self.local.name
+    }
+}
+
+/// The ports that the plane has.
+pub(super) type Ports = Registry<Port>;
+
+/// Binds an endpoint in the plane.
+fn bind(plane: &mut Plane, now: Nanos, bound: &Bound) -> Result<(), BindError> {
     let key = Key { vni: bound.vni, mac: bound.mac };
     plane.take(now, bound.port, key, bound.ips.iter().copied().collect(), bound.taken)
 }
 
 impl Member {
+    /// Adds the ports of the configuration.
+    pub(super) fn add_planned(&mut self, now: Nanos) {
+        for (id, port) in self.plan.ports.clone() {
+            self.insert_port(now, id, port);
+        }
+    }
+
+    /// Binds the endpoints of the configuration.
+    pub(super) fn bind_planned(&mut self, now: Nanos) {
+        for bound in &self.plan.bound {
+            if let Err(error) = bind(&mut self.plane, now, bound) {
+                say!(warn: "{}: {error}", bound.mac);
+            }
+            if let Some(port) = self.ports.get_mut(bound.port) {
+                port.bound.push(bound.clone());
+            }
+        }
+    }
+
+    /// Adds a port whose name and number no other one has.
+    fn insert_port(&mut self, now: Nanos, id: PortId, local: LocalPort) {
+        if let Some(vni) = self.plan.vni(local.vnet) {
+            let rule = match local.is_bound {
+                true => PortRule::Bound,
+                false => PortRule::Learn { quota: self.plan.learn_max, sticky: false },
+            };
+            self.plane.add_port(now, id, vni, rule);
+            self.plane.allow(id, &local.allowed);
+        }
+        if let Some(tap) = &local.tap {
+            self.taps.add(id, tap);
+        }
+        self.ports.insert(id, Port { local, bound: Vec::new() });
+    }
+
     /// Adds a port. An earlier port of its name, or of its number after its device went away, is
     /// gone. A port that is known unchanged is left alone, as after a restart of data that gave it
     /// the same number.
@@ -33,34 +76,33 @@ impl Member {
         &mut self,
         now: Nanos,
         id: PortId,
-        port: LocalPort,
-        bound: Option<&Bound>,
+        local: LocalPort,
+        bound: Option<Bound>,
     ) -> Result<(), String> {
-        if self.plan.ports.get(&id) != Some(&port) {
-            self.del_port(now, &port.name);
-            if self.plan.ports.remove(&id).is_some() {
-                self.plane.remove_port(now, id);
-            }
-            add(&self.plan, &mut self.plane, now, id, &port);
-            if let Some(tap) = &port.tap {
-                self.taps.add(id, tap);
-            }
-            self.plan.ports.insert(id, port);
+        if self.ports.get(id).is_none_or(|known| known.local != local) {
+            self.del_port(now, &local.name);
+            self.remove_port(now, id);
+            self.insert_port(now, id, local);
         }
-        self.plan.bound.retain(|known| known.port != id);
+        if let Some(port) = self.ports.get_mut(id) {
+            port.bound = bound.iter().cloned().collect();
+        }
         let Some(bound) = bound else { return Ok(()) };
-        self.plan.bound.push(bound.clone());
-        bind(&mut self.plane, now, bound)
+        bind(&mut self.plane, now, &bound)
             .map_err(|error| format!("{} cannot be bound: {error}", bound.mac))
     }
 
     /// Deletes the port of this name.
     pub(super) fn del_port(&mut self, now: Nanos, name: &str) {
-        let known = self.plan.ports.iter().find(|(_, port)| port.name == name);
-        if let Some(id) = known.map(|(id, _)| *id) {
-            self.plan.ports.remove(&id);
+        if let Some((id, _)) = self.ports.named(name) {
+            self.remove_port(now, id);
+        }
+    }
+
+    /// Removes the port of this number, if there is one.
+    fn remove_port(&mut self, now: Nanos, id: PortId) {
+        if self.ports.remove(id).is_some() {
             self.taps.remove(id);
-            self.plan.bound.retain(|known| known.port != id);
             self.plane.remove_port(now, id);
         }
     }

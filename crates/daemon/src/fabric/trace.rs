@@ -35,6 +35,7 @@ use self::facts::{Claimed, Frame, LocalPort, To};
 use self::judge::Next;
 pub(super) use self::names::{Found, NameQuery as Named, find};
 use super::Fabric;
+use super::ports::Ports;
 use crate::config::FabricPlan;
 use crate::ipc::protocol::{self, Request};
 use crate::sys::clock;
@@ -71,12 +72,16 @@ impl Time {
 }
 
 /// Returns the facts of control. Runs in the fabric's thread.
-pub(super) fn facts(plan: &FabricPlan, plane: &Plane, wanted: &Query) -> Result<Facts, String> {
+pub(super) fn facts(
+    plan: &FabricPlan,
+    here: (&Ports, &Plane),
+    wanted: &Query,
+) -> Result<Facts, String> {
     match wanted {
         Query::Asked(question) => {
             let (_, vni) = plan.vnet_named(&question.vnet)?;
             let frame = Frame::read(vni, &question.from, &question.to)?;
-            Facts::gather(plan, plane, frame, question.port.as_deref())
+            Facts::gather(plan, here, frame, question.port.as_deref())
         }
         Query::Trace(host, between) => {
             let frame = read(between)?;
@@ -85,9 +90,9 @@ pub(super) fn facts(plan: &FabricPlan, plane: &Plane, wanted: &Query) -> Result<
             if !members.into_iter().any(|known| known.host == *host) {
                 return Err("it is not in the network".to_owned());
             }
-            Facts::gather(plan, plane, frame, None)
+            Facts::gather(plan, here, frame, None)
         }
-        Query::Arrival(host, between) => Facts::of_arrival(plan, plane, read(between)?, *host),
+        Query::Arrival(host, between) => Facts::of_arrival(plan, here, read(between)?, *host),
     }
 }
 

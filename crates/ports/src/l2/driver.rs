@@ -417,12 +417,9 @@ impl Port for L2Port {
         heard
     }
 
-    fn classify_by(&mut self, classifier: &Classifier) {
+    fn classify_by(&mut self, classifier: &Classifier) -> bool {
         self.classifier = Some(classifier.clone());
-    }
-
-    fn separates_priorities(&self) -> bool {
-        self.classifier.is_some()
+        true
     }
 
     fn aside(&self) -> HeldBack {

@@ -444,13 +444,10 @@ impl Port for VlanPort {
         1
     }
 
-    fn classify_by(&mut self, classifier: &Classifier) {
+    fn classify_by(&mut self, classifier: &Classifier) -> bool {
         if let Some(open) = &self.open {
             lock(&open.shared).vlans[self.state].classifier = Some(classifier.clone());
         }
-    }
-
-    fn separates_priorities(&self) -> bool {
         true
     }
 

@@ -35,7 +35,6 @@ fn port_offered_again_unless_armed_for_room() {
             (again, room)
         };
         for wants_write in [false, true] {
-            assert_eq!(after(ArmResult::AlwaysOn, wants_write), (false, room));
             let (again, served) = after(ArmResult::More, wants_write);
             assert!(again && served.is_due(NOW), "{room:?}");
         }

@@ -8,9 +8,9 @@ use sluice_base::{Batch, Mac, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 use sluice_wire::{EtherType, ethernet, ipv4, udp};
 
-use super::buckets::Buckets;
 use super::rings::{Arrival, RECEIVE_COST, RECEIVE_FRAMES_MAX, Receiver, Sender, Target, path_mtu};
 use super::sharing::{Selector, bucket_of, choose_by, evenly};
+use crate::buckets::{BucketTable, Buckets};
 use crate::device::{softnet_dropped, sum_hex_column};
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
@@ -97,6 +97,8 @@ pub struct UdpPort {
     finisher: Finisher,
     /// Its buckets, if it is one of several at its address.
     buckets: Option<Box<Buckets>>,
+    /// Selector of this port and the others at the address, and its table.
+    selector: Option<(Selector, BucketTable)>,
     /// True if its socket is read no more.
     stopped: bool,
 }
@@ -169,16 +171,16 @@ impl UdpPort {
         let mut open = Open { receiver, senders, before: Counters::new() };
         open.before =
             open.counters().map_err(|source| failed(("read the kernel's counters", source)))?;
-        let selector = || Selector::of(open.receiver.socket());
+        let mut selector = None;
         if config.sharers > 1 {
             // The program of an earlier process may tell flows of high priority apart.
-            choose_by(open.receiver.socket(), &table)
+            let socket = open.receiver.socket();
+            choose_by(socket, &table)
                 .map_err(|source| failed(("choose among its sockets", source)))?;
+            let of =
+                Selector::of(socket).map_err(|source| failed(("duplicate its socket", source)))?;
+            selector = Some((of, table));
         }
-        let buckets = (config.sharers > 1)
-            .then(|| selector().map(|selector| Buckets::new(selector, table)))
-            .transpose()
-            .map_err(|source| failed(("duplicate its socket", source)))?;
         Ok(Self {
             config: config.clone(),
             open: Some(open),
@@ -190,7 +192,8 @@ impl UdpPort {
             lost: Losses::default(),
             too_large: None,
             finisher: Finisher::new(),
-            buckets: buckets.map(Box::new),
+            buckets: selector.is_some().then(|| Box::new(Buckets::new())),
+            selector,
             stopped: false,
         })
     }
@@ -201,6 +204,12 @@ impl UdpPort {
     pub fn duplicate_socket(&self) -> Option<OwnedFd> {
         let open = self.open.as_ref().filter(|_| self.buckets.is_none())?;
         open.receiver.fd().try_clone_to_owned().ok()
+    }
+
+    /// Takes the selector of this port and the others at its address, and its table. Works only
+    /// once; `None` if it is the only one.
+    pub fn take_selector(&mut self) -> Option<(Selector, BucketTable)> {
+        self.selector.take()
     }
 
     /// Wraps a socket from [`Self::duplicate_socket`] for [`Self::adopt`].
@@ -575,7 +584,7 @@ impl Port for UdpPort {
     fn close(&mut self) -> io::Result<()> {
         self.open = None;
         // The selector may have a descriptor of the socket.
-        _ = self.buckets.as_mut().and_then(|buckets| buckets.take_selector());
+        self.selector = None;
         self.waits = Waits::default();
         Ok(())
     }

@@ -16,34 +16,10 @@ use std::net::IpAddr;
 use sluice_base::{FlowMatch, IpPrefix};
 
 use super::program::{Label, Program};
+use crate::buckets::HighFlows;
 use crate::sys::bpf::*;
 
-/// Maximum of matches for flows of high priority.
-pub const HIGH_MATCHES_MAX: usize = 32;
-
-/// Flows of high priority: every flow that one of these matches covers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HighFlows(Vec<FlowMatch>);
-
 impl HighFlows {
-    /// Makes a set of matches; `None` if there are too many.
-    #[must_use]
-    pub fn new(matches: &[FlowMatch]) -> Option<Self> {
-        (matches.len() <= HIGH_MATCHES_MAX).then(|| Self(matches.to_vec()))
-    }
-
-    /// Number of matches.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Returns true if no flow is of high priority.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Returns true if a datagram is of one of these flows.
     #[inline]
     pub(super) fn contain(&self, datagram: &[u8]) -> bool {
@@ -52,7 +28,7 @@ impl HighFlows {
 
     fn any_means(&self, datagram: &[u8]) -> bool {
         let facts = Facts::of(datagram);
-        facts.is_some_and(|facts| self.0.iter().any(|flow| facts.agree(flow)))
+        facts.is_some_and(|facts| self.matches().iter().any(|flow| facts.agree(flow)))
     }
 }
 
@@ -182,7 +158,7 @@ impl HighFlows {
             return;
         }
         read_all(program);
-        for flow in &self.0 {
+        for flow in self.matches() {
             let other = program.label();
             compile_one(flow, program, other);
             program.go(high);

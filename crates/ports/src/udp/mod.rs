@@ -18,13 +18,12 @@
 //! Several threads may have a port each at one address ([`UdpConfig::sharers`]): the kernel then
 //! gives each datagram to one of them, by the addresses of the inner frame, so that the frames of a
 //! pair all come to one port, in order ([`Selector`]). A pair may move to another port while frames
-//! come ([`Buckets`]).
+//! come ([`crate::buckets`]).
 //!
 //! Limits: it can neither send nor see PFC frames. A full receive buffer drops (`socket.drops`),
 //! and so does the kernel while it resolves a neighbour (`neigh.unresolved_discards`); see
 //! [`crate::Port::lossless`].
 
-mod buckets;
 mod driver;
 mod high;
 mod program;
@@ -33,10 +32,5 @@ mod sharing;
 #[cfg(test)]
 mod tests;
 
-pub use buckets::{BucketSet, Buckets, Gauges, HELD_MAX};
 pub use driver::{UdpConfig, UdpPort, VXLAN_PORT};
-pub use high::{HIGH_MATCHES_MAX, HighFlows};
-pub use sharing::{
-    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, SelectError, Selector, group_of,
-    is_high,
-};
+pub use sharing::{SelectError, Selector};

@@ -16,51 +16,21 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use super::high::HighFlows;
 use super::program::Program;
+use crate::buckets::{BucketTable, HIGH_BUCKETS, HIGH_SHIFT, HighFlows, LOW_BUCKETS};
 use crate::sys::{self, Instruction};
-
-/// Number of buckets: the low ones first, then those of flows of high priority.
-pub const BUCKETS: u16 = LOW_BUCKETS + HIGH_BUCKETS;
-/// Number of buckets of flows that no match covers.
-pub const LOW_BUCKETS: u16 = 256;
-/// Number of buckets of flows of high priority.
-pub const HIGH_BUCKETS: u16 = 64;
-/// Number of groups of buckets: under any set of matches, the buckets of a flow are of one group.
-pub const GROUPS: u16 = HIGH_BUCKETS;
-
-/// The socket of each bucket, in the order of binding.
-pub type BucketTable = [u8; BUCKETS as usize];
 
 /// Offsets of the last four bytes of the inner destination and source address.
 const DESTINATION_AT: u32 = 8 + 2;
 const SOURCE_AT: u32 = 8 + 6 + 2;
 /// Factor of Fibonacci hashing: consecutive addresses come to different buckets.
 const FACTOR: u32 = 0x9e37_79b1;
-/// The upper eight bits of the product are the low bucket, and their upper six the high one.
+/// The upper eight bits of the product are the low bucket.
 const HASH_SHIFT: u32 = 24;
-const HIGH_SHIFT: u32 = 2;
 const _: () = assert!(LOW_BUCKETS == 1 << (u32::BITS - HASH_SHIFT));
-const _: () = assert!(HIGH_BUCKETS == LOW_BUCKETS >> HIGH_SHIFT);
 
 /// Buckets of one word in the program, each with eight bits.
 const PER_WORD: usize = 4;
-
-/// Returns the group of a bucket.
-///
-/// # Panics
-/// If there is no such bucket.
-#[must_use]
-pub fn group_of(bucket: u16) -> u16 {
-    assert!(bucket < BUCKETS, "{bucket} is no bucket");
-    if is_high(bucket) { bucket - LOW_BUCKETS } else { bucket >> HIGH_SHIFT }
-}
-
-/// Returns true if a bucket is one of flows of high priority.
-#[must_use]
-pub const fn is_high(bucket: u16) -> bool {
-    bucket >= LOW_BUCKETS
-}
 
 /// Returns the bucket of a datagram; `None` if it is too short to be a frame.
 #[inline]

@@ -2,9 +2,9 @@ use std::net::Ipv4Addr;
 
 use sluice_base::Mac;
 
-use super::buckets::RECEIVE_COST_MIN;
 use super::driver::{UdpConfig, UdpPort, target};
 use super::rings::{Receiver, control_of_tos, tos_of};
+use crate::buckets::RECEIVE_COST_MIN;
 use crate::sockets::snmp_counter;
 
 /// Outer headers with TOS 0xba, to 10.0.0.2, from port 0xc001; `tag` goes before the EtherType.

@@ -28,6 +28,7 @@ use crate::notifier::{self, Notifier};
 use crate::pool::Pool;
 use crate::port::{
     Amount, ArmResult, Counters, Losses, Lossless, PollFd, Port, PortRequest, Queues, Read,
+    SharedRings,
 };
 
 /// Number of the receive queue of a pair in vhost-user.
@@ -399,32 +400,6 @@ impl Port for VhostUserPort {
         Ok(Some(handed))
     }
 
-    fn handle_events(&mut self) -> PortRequest {
-        self.consume_events();
-        self.full = Full::default();
-        if let Some((pair, reply)) = self.stopping.take() {
-            let Some(base) = self.stop_incoming(pair) else {
-                self.stopping = Some((pair, reply));
-                return wanted(pair);
-            };
-            // The receiver of the answer may have gone away.
-            let _ = reply.send(Ok(base));
-        }
-        while let Some((change, reply)) = self.asks.as_ref().and_then(|asks| asks.try_recv().ok()) {
-            // The only change that may have to wait is a stop.
-            let ring = if let Change::Stop(ring) = &change { *ring } else { 0 };
-            match self.change(change) {
-                Some(answer) => _ = reply.send(answer),
-                None => {
-                    let pair = usize::from(ring / 2);
-                    self.stopping = Some((pair, reply));
-                    return wanted(pair);
-                }
-            }
-        }
-        PortRequest::Nothing
-    }
-
     fn read(
         &mut self,
         window: Window,
@@ -474,18 +449,8 @@ impl Port for VhostUserPort {
         }
     }
 
-    fn is_memory(&self) -> bool {
-        true
-    }
-
-    fn arm_notifications(&mut self, reads: Queues) -> ArmResult {
-        // Another port may have accessed the memory since.
-        self.look_at_memory();
-        let mut more = false;
-        for pair in 0..self.incoming.len() {
-            more |= self.arm(pair, reads.has(pair));
-        }
-        if more { ArmResult::More } else { ArmResult::Armed }
+    fn shared_rings(&mut self) -> Option<&mut dyn SharedRings> {
+        Some(self)
     }
 
     fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {
@@ -588,6 +553,44 @@ impl Port for VhostUserPort {
             }
         }
         Ok(())
+    }
+}
+
+impl SharedRings for VhostUserPort {
+    fn handle_events(&mut self) -> PortRequest {
+        self.consume_events();
+        self.full = Full::default();
+        if let Some((pair, reply)) = self.stopping.take() {
+            let Some(base) = self.stop_incoming(pair) else {
+                self.stopping = Some((pair, reply));
+                return wanted(pair);
+            };
+            // The receiver of the answer may have gone away.
+            let _ = reply.send(Ok(base));
+        }
+        while let Some((change, reply)) = self.asks.as_ref().and_then(|asks| asks.try_recv().ok()) {
+            // The only change that may have to wait is a stop.
+            let ring = if let Change::Stop(ring) = &change { *ring } else { 0 };
+            match self.change(change) {
+                Some(answer) => _ = reply.send(answer),
+                None => {
+                    let pair = usize::from(ring / 2);
+                    self.stopping = Some((pair, reply));
+                    return wanted(pair);
+                }
+            }
+        }
+        PortRequest::Nothing
+    }
+
+    fn arm_notifications(&mut self, reads: Queues) -> ArmResult {
+        // Another port may have accessed the memory since.
+        self.look_at_memory();
+        let mut more = false;
+        for pair in 0..self.incoming.len() {
+            more |= self.arm(pair, reads.has(pair));
+        }
+        if more { ArmResult::More } else { ArmResult::Armed }
     }
 }
 

@@ -16,7 +16,7 @@
 //!
 //! **Stopping.** A front end that stops a ring, or maps its memory anew, gets its reply when the
 //! guest has every chain back: the worker takes all handles of the port out of the switch
-//! ([`crate::Port::handle_events`]).
+//! ([`crate::SharedRings::handle_events`]).
 //!
 //! **Migration.** While a front end copies a guest to another host, every page that is written here
 //! is marked in a bitmap; see `log.rs`.

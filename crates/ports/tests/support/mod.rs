@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings};
 use sluice_switch::{Egress, Window};
 
 /// Returns true if namespaces can be made here; prints a message if not.
@@ -33,7 +33,7 @@ pub(crate) fn kernel_drops(test: &str, namespaces: &[&str]) -> Option<sluice_dro
 }
 
 /// Runs `work` as the other end of a port, while its worker handles the port's events.
-pub(crate) fn attended<T: Send>(port: &mut impl Port, work: impl FnOnce() -> T + Send) -> T {
+pub(crate) fn attended<T: Send>(port: &mut impl SharedRings, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let there = scope.spawn(work);
         while !there.is_finished() {

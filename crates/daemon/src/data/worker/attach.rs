@@ -44,12 +44,11 @@ impl Worker {
     /// Serves a port that is watched.
     pub(super) fn serve(&mut self, name: String, mut port: Box<dyn Port>, id: PortId) {
         let input = self.host.switch().input(id, 0);
-        port.classify_by(&self.host.switch().classifier(input));
+        let tells_apart = port.classify_by(&self.host.switch().classifier(input));
         let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
         self.positions.resize(self.positions.len().max(id.index() + 1), None);
         self.positions[id.index()] = Some(self.ports.len());
-        let (is_memory, queues, tells_apart) =
-            (port.is_memory(), port.queues(), port.separates_priorities());
+        let (is_memory, queues) = (port.shared_rings().is_some(), port.queues());
         self.ports.push(Attached {
             name,
             port,
@@ -66,7 +65,7 @@ impl Worker {
             tells_apart,
             has_carrier: true,
             held: false,
-            moved: self.migration.moved(id),
+            moved: self.moved_before(id),
         });
     }
 

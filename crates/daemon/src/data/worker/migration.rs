@@ -1,9 +1,6 @@
-//! The worker's part in port migration: the steps that [`crate::data::port_balancer`] requests,
-//! taken between two turns, and the load of its ports. `migrate.rs` of `sluice_switch` explains why
-//! no frame is lost or reordered.
+//! The worker's part in port migration: the steps that [`crate::data::rebalancer`] requests, taken
+//! between two turns. `migrate.rs` of `sluice_switch` explains why no frame is lost or reordered.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
 use sluice_base::PortId;
@@ -40,59 +37,17 @@ pub(in crate::data) enum MigrationStep {
     Resume(PortId, usize, SyncSender<()>),
 }
 
-/// Counters that a worker writes every turn that moved something, and that any thread may read.
-#[derive(Debug)]
-pub(in crate::data) struct Load {
-    busy_ns: AtomicU64,
-    /// Frames in and out, by port number.
-    moved: Box<[AtomicU64]>,
-}
-
-impl Load {
-    /// Returns the time of turns that moved something, in nanoseconds.
-    pub(in crate::data) fn busy_ns(&self) -> u64 {
-        self.busy_ns.load(Ordering::Relaxed)
-    }
-
-    /// Returns the frames in and out at a port.
-    pub(in crate::data) fn moved(&self, port: PortId) -> u64 {
-        self.moved[port.index()].load(Ordering::Relaxed)
-    }
-}
-
 /// State of port migration at a worker.
 #[derive(Default)]
 pub(super) struct Migration {
-    load: Option<Arc<Load>>,
     /// The port that is to leave, and the channel to answer when it has.
     leaving: Option<(PortId, SyncSender<()>)>,
 }
 
-impl Migration {
-    /// Returns the frames counted for a port when it was here before.
-    pub(super) fn moved(&self, port: PortId) -> u64 {
-        self.load.as_ref().map_or(0, |load| load.moved(port))
-    }
-}
-
 impl Worker {
-    /// Starts to count the frames of its ports; the host has `ports` in all.
-    pub(in crate::data) fn load(&mut self, ports: usize) -> Arc<Load> {
-        let moved = (0..ports).map(|_| AtomicU64::new(0)).collect();
-        let load = Arc::new(Load { busy_ns: AtomicU64::new(0), moved });
-        self.migration.load = Some(Arc::clone(&load));
-        load
-    }
-
-    /// Publishes the counters of this turn, and answers for a port that has left.
+    /// Answers for a port that has left.
     #[inline]
-    pub(super) fn publish_load(&mut self) {
-        if let Some(load) = &self.migration.load {
-            load.busy_ns.store(self.watch.times().busy.0, Ordering::Relaxed);
-            for attached in &self.ports {
-                load.moved[attached.id.index()].store(attached.moved, Ordering::Relaxed);
-            }
-        }
+    pub(super) fn tell_of_port(&mut self) {
         if self.migration.leaving.is_some() {
             self.answer_drained();
         }

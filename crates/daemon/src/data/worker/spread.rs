@@ -1,14 +1,13 @@
-//! The worker's part in an underlay that it shares with others: its load, and the steps of moving a
-//! bucket of flows (`sluice_ports::udp::Buckets`), which are taken between two turns.
+//! The worker's part in an underlay that it shares with others: the steps of moving a bucket of
+//! flows (`sluice_ports::buckets`), which are taken between two turns.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
-use sluice_ports::udp::{BucketSet, BucketTable, Buckets, Gauges, HighFlows, Selector};
+use sluice_ports::buckets::{BucketSet, Buckets, Gauges, HighFlows};
 use sluice_ports::{FrameBuf, Port};
 
-use super::{Attached, Worker};
+use super::{Attached, Meter, Worker};
 
 /// A step of moving buckets, or of changing the flows in them.
 #[derive(Clone, Debug)]
@@ -23,39 +22,16 @@ pub(in crate::data) enum Step {
     High(HighFlows),
 }
 
-/// Counters that a worker writes every turn and that any thread may read.
-#[derive(Debug, Default)]
-pub(in crate::data) struct Meter {
-    busy_ns: AtomicU64,
-    frames: AtomicU64,
-}
-
-impl Meter {
-    /// Returns the time of turns that moved something, in nanoseconds.
-    pub(in crate::data) fn busy_ns(&self) -> u64 {
-        self.busy_ns.load(Ordering::Relaxed)
-    }
-
-    /// Returns the frames that the worker read.
-    pub(in crate::data) fn frames(&self) -> u64 {
-        self.frames.load(Ordering::Relaxed)
-    }
-}
-
 /// Readable state of a worker's part of a shared underlay.
 pub(in crate::data) struct Part {
     pub(in crate::data) gauges: Arc<Gauges>,
     pub(in crate::data) meter: Arc<Meter>,
-    /// Program that distributes datagrams to the workers.
-    pub(in crate::data) selector: Option<(Selector, BucketTable)>,
 }
 
 /// A shared underlay.
 pub(super) struct Spread {
     /// Its position in the worker's list of ports.
     at: usize,
-    meter: Arc<Meter>,
-    read: u64,
     /// Channel to answer when all leaving frames have left.
     leaving: Option<SyncSender<()>>,
 }
@@ -86,23 +62,19 @@ impl Spread {
 }
 
 impl Worker {
-    /// Returns the worker's part of a shared underlay, if it has one.
-    pub(in crate::data) fn part(&mut self) -> Option<Part> {
+    /// Returns the worker's part of a shared underlay, if it has one. The host has `ports` in all.
+    pub(in crate::data) fn part(&mut self, ports: usize) -> Option<Part> {
         let at = self.ports.iter_mut().position(|attached| attached.port.buckets().is_some())?;
+        let meter = self.meter(ports);
         let buckets = self.ports[at].port.buckets()?;
-        let meter = Arc::new(Meter::default());
-        self.spread = Some(Spread { at, meter: Arc::clone(&meter), read: 0, leaving: None });
-        Some(Part { gauges: buckets.gauges(), meter, selector: buckets.take_selector() })
+        self.spread = Some(Spread { at, leaving: None });
+        Some(Part { gauges: buckets.gauges(), meter })
     }
 
-    /// Publishes the counters of this turn, and answers for buckets that have left.
+    /// Answers for buckets that have left.
     #[inline]
-    pub(super) fn tell_of(&mut self, frames: usize) {
-        let Some(spread) = &mut self.spread else { return };
-        spread.read += frames as u64;
-        spread.meter.frames.store(spread.read, Ordering::Relaxed);
-        spread.meter.busy_ns.store(self.watch.times().busy.0, Ordering::Relaxed);
-        if spread.leaving.is_some() {
+    pub(super) fn tell_of_buckets(&mut self) {
+        if self.spread.as_ref().is_some_and(|spread| spread.leaving.is_some()) {
             self.see_off();
         }
     }

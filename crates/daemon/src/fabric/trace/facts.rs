@@ -9,6 +9,8 @@ use sluice_control::plane::{Kind, Plane};
 use sluice_control::vport::Key;
 
 use crate::config::FabricPlan;
+use crate::fabric::ports::Ports;
+use crate::registry::Entry as _;
 
 /// Receiver of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +120,7 @@ impl Facts {
     /// Reads the facts. `port` is the ingress port of the frame, if one was named.
     pub(crate) fn gather(
         plan: &FabricPlan,
-        plane: &Plane,
+        (ports, plane): (&Ports, &Plane),
         frame: Frame,
         port: Option<&str>,
     ) -> Result<Self, String> {
@@ -130,12 +132,12 @@ impl Facts {
         };
         let destination = target.and_then(|mac| claimed(plan, plane, Key { vni: frame.vni, mac }));
         let at = match port {
-            Some(name) => Some(named_port(plan, vnet.as_ref(), name)?),
+            Some(name) => Some(named_port(ports, vnet.as_ref(), name)?),
             None => source.as_ref().filter(|one| one.state == State::Own).map(|one| one.port),
         };
         let remote = destination.as_ref().filter(|one| one.state != State::Own);
         let peer = remote.and_then(|one| peer(plan, plane, one.host, frame.vni));
-        let port = at.and_then(|id| local_port(plan, plane, id, frame));
+        let port = at.and_then(|id| local_port(plan, (ports, plane), id, frame));
         let host_name = plan.name.clone();
         let hold = target.and_then(|mac| plane.hold_of(Key { vni: frame.vni, mac }));
         let hold = hold.map(|entry| HeldHere { held: entry.held, stuck: entry.stuck });
@@ -146,11 +148,11 @@ impl Facts {
     /// Reads the facts at the host at which the frame arrives.
     pub(crate) fn of_arrival(
         plan: &FabricPlan,
-        plane: &Plane,
+        (ports, plane): (&Ports, &Plane),
         frame: Frame,
         from: HostId,
     ) -> Result<Self, String> {
-        let facts = Self::gather(plan, plane, frame, None)?;
+        let facts = Self::gather(plan, (ports, plane), frame, None)?;
         Ok(Self { peer: peer(plan, plane, from, frame.vni), port: None, ..facts })
     }
 }
@@ -164,17 +166,16 @@ fn rivals(plan: &FabricPlan, plane: &Plane, key: Key) -> Option<(String, String)
 }
 
 fn named_port(
-    plan: &FabricPlan,
+    ports: &Ports,
     vnet: Option<&(VnetId, String)>,
     name: &str,
 ) -> Result<PortId, String> {
-    let found = plan.ports.iter().find(|(_, port)| port.name == name);
-    let (&at, port) = found.ok_or_else(|| {
-        let names: Vec<&str> = plan.ports.values().map(|port| port.name.as_str()).collect();
+    let (at, port) = ports.named(name).ok_or_else(|| {
+        let names: Vec<&str> = ports.there().map(|(_, port)| port.name()).collect();
         format!("there is no port `{name}` here; there is {}", names.join(", "))
     })?;
     match vnet {
-        Some((id, _)) if *id == port.vnet => Ok(at),
+        Some((id, _)) if *id == port.local.vnet => Ok(at),
         _ => Err(format!("the port `{name}` is in another network")),
     }
 }
@@ -194,18 +195,22 @@ fn claimed(plan: &FabricPlan, plane: &Plane, key: Key) -> Option<Claimed> {
     })
 }
 
-fn local_port(plan: &FabricPlan, plane: &Plane, id: PortId, frame: Frame) -> Option<LocalPort> {
-    let port = plan.ports.get(&id)?;
-    let is_sender =
-        |one: &crate::config::Bound| (one.port, one.vni, one.mac) == (id, frame.vni, frame.from);
+fn local_port(
+    plan: &FabricPlan,
+    (ports, plane): (&Ports, &Plane),
+    id: PortId,
+    frame: Frame,
+) -> Option<LocalPort> {
+    let port = ports.get(id)?;
+    let is_sender = |one: &crate::config::Bound| (one.vni, one.mac) == (frame.vni, frame.from);
     let key = Key { vni: frame.vni, mac: frame.from };
     let is_claimed = plane.claims(key).any(|vport| vport.owner == plan.own);
     Some(LocalPort {
         id,
-        name: port.name.clone(),
-        is_bound: port.is_bound,
+        name: port.local.name.clone(),
+        is_bound: port.local.is_bound,
         // A binding that another host took over is not claimed here any more.
-        has_sender: plan.bound.iter().any(is_sender) && is_claimed,
+        has_sender: port.bound.iter().any(is_sender) && is_claimed,
         learned: plane.learned_at(id),
         learn_max: plan.learn_max,
     })

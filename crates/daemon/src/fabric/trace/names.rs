@@ -21,6 +21,7 @@ use sluice_wire::fabric::Topic;
 use super::{Question, Time, span};
 use crate::config::FabricPlan;
 use crate::fabric::Fabric;
+use crate::fabric::ports::Ports;
 
 /// Most endpoints of one port in an answer.
 const ENDPOINTS_MAX: usize = 8;
@@ -68,7 +69,7 @@ pub(in crate::fabric) struct PortAnswer {
 /// Answers in the fabric's thread.
 pub(in crate::fabric) fn find(
     plan: &FabricPlan,
-    plane: &Plane,
+    (ports, plane): (&Ports, &Plane),
     wanted: &NameQuery,
 ) -> Result<Found, String> {
     match wanted {
@@ -82,7 +83,7 @@ pub(in crate::fabric) fn find(
             let members = plan.hosts.iter().filter(|host| host.at.is_some());
             let members = members.filter(|host| host.vnets.contains(&vni));
             let others = members.map(|host| (host.host, host.name.clone())).collect();
-            Ok(Found { others, ..at_port(plan, plane, vni, name) })
+            Ok(Found { others, ..at_port(plan, (ports, plane), vni, name) })
         }
         NameQuery::Asked(host, question) => {
             let vni = Vni::new(question.vni).ok_or("it is no VNI")?;
@@ -90,22 +91,20 @@ pub(in crate::fabric) fn find(
             let is_in = |known: &&crate::config::HostPlan| known.host == *host;
             let known = plan.hosts.iter().find(is_in);
             match known.is_some_and(|known| known.vnets.contains(&vni)) {
-                true => Ok(at_port(plan, plane, vni, &question.port)),
+                true => Ok(at_port(plan, (ports, plane), vni, &question.port)),
                 false => Err("it is not in the network".to_owned()),
             }
         }
     }
 }
 
-fn at_port(plan: &FabricPlan, plane: &Plane, vni: Vni, name: &str) -> Found {
+fn at_port(plan: &FabricPlan, (ports, plane): (&Ports, &Plane), vni: Vni, name: &str) -> Found {
     let vnet = plan.vnet(vni);
-    let is_it = |port: &crate::config::LocalPort| port.name == name && Some(port.vnet) == vnet;
     let mut found = Found { vni: vni.get(), ..Found::default() };
-    let Some(id) = plan.ports.iter().find(|(_, port)| is_it(port)).map(|(id, _)| *id) else {
-        return found;
-    };
+    let at = ports.named(name).filter(|(_, port)| Some(port.local.vnet) == vnet);
+    let Some((id, port)) = at else { return found };
     found.is_here = true;
-    let bound = plan.bound.iter().filter(|bound| (bound.port, bound.vni) == (id, vni));
+    let bound = port.bound.iter().filter(|bound| bound.vni == vni);
     found.macs = bound.map(|bound| bound.mac).take(ENDPOINTS_MAX).collect();
     let mut after = None;
     while found.macs.is_empty() {

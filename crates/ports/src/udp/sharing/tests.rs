@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use sluice_base::{FlowMatch, Vni};
 
 use super::*;
+use crate::buckets::{BUCKETS, GROUPS, HIGH_MATCHES_MAX, group_of, is_high};
 
 /// Result of a program of classic BPF for a packet, according to `linux/filter.h` and
 /// `Documentation/networking/filter.rst`.
@@ -252,7 +253,7 @@ proptest! {
 fn selector_program_with_max_matches_accepted_by_kernel() {
     // The kernel's limit is 4,096 instructions.
     let longest = "vni=42,mac=02:00:00:00:00:09,ip=fd00::8/125,proto=tcp,port=443";
-    let flows = vec![longest.parse().unwrap(); crate::udp::HIGH_MATCHES_MAX];
+    let flows = vec![longest.parse().unwrap(); HIGH_MATCHES_MAX];
     let high = HighFlows::new(&flows).unwrap();
     let count = program(&unlike(), &high).len();
     assert_eq!(count, 1783, "as is written where it is asked for");

@@ -10,7 +10,7 @@ use super::several::{Ended, Several, guests_of, start};
 use super::*;
 use crate::data::cpus::Cpus;
 use crate::data::policy::PolicyWatch;
-use crate::data::port_balancer::{self, Mover, Shown};
+use crate::data::rebalancer::ports::{self, Mover, Shown};
 
 mod given_up;
 
@@ -337,9 +337,8 @@ fn busy(guests: &mut [Guest], mut is_over: impl FnMut() -> bool) -> bool {
 
 fn follow(running: &mut Several, mode: Mode, cpus: Cpus) -> (PolicyWatch, Shown) {
     let wanted = PolicyWatch::of("h1", mode);
-    let loads = std::mem::take(&mut running.loads);
-    let shown =
-        port_balancer::follow(&running.placed, wanted.clone(), cpus, loads, &running.askers);
+    let meters = std::mem::take(&mut running.meters);
+    let shown = ports::follow(&running.placed, wanted.clone(), cpus, meters, &running.askers);
     (wanted, shown.unwrap())
 }
 
@@ -352,11 +351,11 @@ fn ports_leave_worker_with_pinned_vcpu() {
     assert_eq!(before, [Some(1), Some(0), Some(0), Some(1)]);
     let (_, shown) =
         follow(&mut running, Mode::Adaptive, Cpus::new(&[Some(2), Some(3)], Some(&[2])));
-    let row = || shown.lock().unwrap().moved.get(&PortId(1)).cloned();
+    let row = || shown.lock().unwrap().rows.get(&PortId(1)).cloned();
     assert!(busy(&mut guests, || row().is_some()), "port 1 leaves");
     let (worker, why) = row().unwrap();
     assert!(worker == 1 && why.contains("pinned vCPU"), "{worker} {why}");
-    assert_eq!(shown.lock().unwrap().moved.len(), 1, "what is told where to be stays");
+    assert_eq!(shown.lock().unwrap().rows.len(), 1, "what is told where to be stays");
     running.no_drops();
     guests.clear();
     running.end();
@@ -369,7 +368,7 @@ fn by_number_nothing_moves() {
     let (_, shown) = follow(&mut running, Mode::Rss, Cpus::new(&[Some(2), Some(3)], Some(&[2])));
     let until = Instant::now() + Duration::from_millis(500);
     assert!(busy(&mut guests, || Instant::now() > until));
-    assert_eq!(shown.lock().unwrap().moved.len(), 0);
+    assert_eq!(shown.lock().unwrap().rows.len(), 0);
     guests.clear();
     running.end();
 }

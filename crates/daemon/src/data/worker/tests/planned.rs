@@ -6,7 +6,7 @@ use sluice_testkit::guest::{Guest, GuestConfig};
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices};
-use crate::data::attach::{Trunks, open};
+use crate::data::attach::{Shared, open};
 use crate::data::make_worker;
 use crate::data::taps::Taps;
 
@@ -27,7 +27,7 @@ pub(super) fn host(
     let taps = Taps::new(&plan, Vec::new());
     let running = run_worker(Vec::new(), |poller, receiver| {
         let ports = plan.ports.iter().enumerate().map(|(at, port)| {
-            let opened = open(&mut Trunks::new(), &taps, port).unwrap();
+            let opened = open(&mut Shared::default(), &taps, port).unwrap();
             (PortId::from_index(at), port.name.clone(), opened)
         });
         let mut worker = make_worker(&plan, 0, poller, receiver, clock::now()).unwrap();

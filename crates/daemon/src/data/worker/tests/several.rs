@@ -10,7 +10,7 @@ use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices, Placed, Why, Workers};
 use crate::data::taps::Taps;
-use crate::data::worker::Load;
+use crate::data::worker::Meter;
 use crate::data::{Idle, WorkerHandles, handoff, merge, worker_channels};
 
 pub(super) struct Several {
@@ -18,7 +18,7 @@ pub(super) struct Several {
     pub(super) askers: WorkerHandles,
     pub(super) threads: Vec<JoinHandle<Ended>>,
     pub(super) placed: Workers,
-    pub(super) loads: Vec<Arc<Load>>,
+    pub(super) meters: Vec<Arc<Meter>>,
 }
 
 /// State of a worker that has ended.
@@ -82,8 +82,8 @@ fn make_workers(
         worker
     });
     let made = made.collect();
-    let (threads, loads) = (Vec::new(), Vec::new());
-    (made, Several { probes, askers, threads, placed: workers, loads })
+    let (threads, meters) = (Vec::new(), Vec::new());
+    (made, Several { probes, askers, threads, placed: workers, meters })
 }
 
 fn run_here(mut worker: Worker) -> JoinHandle<Ended> {
@@ -305,12 +305,12 @@ pub(super) fn guests_of(ports: impl Iterator<Item = String>) -> (Several, Vec<Gu
     let mut idle = Idle::new(&plan).unwrap();
     idle.open(&plan, &Taps::new(&plan, Vec::new())).unwrap();
     let Idle { askers, mut workers, .. } = idle;
-    let loads = workers.iter_mut().map(|worker| worker.load(count)).collect();
+    let meters = workers.iter_mut().map(|worker| worker.meter(count)).collect();
     let threads = workers.into_iter().map(run_here).collect();
     let guest =
         |n: usize| Guest::connected(GuestConfig::default(), &dir.join(&n.to_string())).unwrap();
     let guests = (0..count).map(guest).collect();
-    (Several { probes: Vec::new(), askers, threads, placed: plan.workers, loads }, guests, dir)
+    (Several { probes: Vec::new(), askers, threads, placed: plan.workers, meters }, guests, dir)
 }
 
 impl Several {

@@ -14,16 +14,18 @@ use sluice_api::placement::{PolicyVersion, Stamped};
 use sluice_api::show::PlacementRow;
 use sluice_base::Prng;
 use sluice_placement::Mode;
-use sluice_ports::udp::{BUCKETS, Gauges, HighFlows, LOW_BUCKETS, Selector, VXLAN_PORT, is_high};
+use sluice_ports::buckets::{BUCKETS, Gauges, HighFlows, LOW_BUCKETS, is_high};
+use sluice_ports::udp::{Selector, VXLAN_PORT};
 use sluice_testkit::guest::{Guest, GuestConfig};
 
 use super::guests::Folder;
 use super::*;
 use crate::config::{self, KernelDevices};
+use crate::data::attach::SharedSelector;
 use crate::data::cpus::Cpus;
-use crate::data::placing::high::gathering;
-use crate::data::placing::{self, Change, Mover, Shown};
 use crate::data::policy::PolicyWatch;
+use crate::data::rebalancer::buckets::high::gathering;
+use crate::data::rebalancer::buckets::{self, Change, Mover, Shown};
 use crate::data::taps::Taps;
 use crate::data::worker::Part;
 use crate::data::{Idle, WorkerHandles, merge};
@@ -42,6 +44,7 @@ struct Spread {
     guests: Vec<Guest>,
     /// Parts of the workers; a test that moves buckets takes them.
     parts: Vec<Part>,
+    selector: Option<SharedSelector>,
     gauges: Vec<Arc<Gauges>>,
     own: Ipv4Addr,
     peer: Ipv4Addr,
@@ -84,8 +87,8 @@ fn start_spread() -> Spread {
     let plan = config::plan("host.toml", &text, &KernelDevices).unwrap_or_else(|r| panic!("{r}"));
     let mut idle = Idle::new(&plan).unwrap();
     idle.open(&plan, &Taps::new(&plan, Vec::new())).unwrap();
-    let Idle { askers, mut workers, .. } = idle;
-    let parts: Vec<Part> = workers.iter_mut().filter_map(Worker::part).collect();
+    let (Idle { askers, mut workers, selector, .. }, ports) = (idle, plan.ports.len());
+    let parts: Vec<Part> = workers.iter_mut().filter_map(|worker| worker.part(ports)).collect();
     let gauges = parts.iter().map(|part| Arc::clone(&part.gauges)).collect();
     let run = |mut worker: Worker| {
         std::thread::spawn(move || {
@@ -98,7 +101,14 @@ fn start_spread() -> Spread {
     let guest =
         |n: usize| Guest::connected(GuestConfig::default(), &dir.join(&n.to_string())).unwrap();
     let guests = (0..2).map(guest).collect();
-    Spread { askers, threads, guests, parts, gauges, own, peer, _dir: dir }
+    Spread { askers, threads, guests, parts, selector, gauges, own, peer, _dir: dir }
+}
+
+impl Spread {
+    /// Takes the workers' parts and the selector of their sockets.
+    fn take_parts(&mut self) -> (Option<SharedSelector>, Vec<Part>) {
+        (self.selector.take(), std::mem::take(&mut self.parts))
+    }
 }
 
 /// Returns a datagram of a flow: VXLAN and the inner frame, with its number.
@@ -288,7 +298,7 @@ fn buckets_moving_under_load_keep_frames_and_order() {
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let selector = spread.parts[0].selector.take().unwrap();
+    let selector = spread.selector.take().unwrap();
     let mover = Mover::new(spread.askers.clone(), selector);
     let gauges = spread.gauges.clone();
     let (moves, buckets) = spread.under_load(move || move_about(mover, &gauges));
@@ -332,10 +342,10 @@ fn flows_leave_worker_with_pinned_vcpu() {
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let parts = std::mem::take(&mut spread.parts);
+    let parts = spread.take_parts();
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
     let wanted = PolicyWatch::of("h1", Mode::Adaptive);
-    let placed = placing::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
+    let placed = buckets::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
     assert_eq!(shown(&placed), [0, 1].map(|worker| (worker, 128, "by hash".to_owned())));
     let gauges = Arc::clone(&spread.gauges[0]);
     let all_left = spread.under_load(|| all_leave(&gauges));
@@ -396,7 +406,7 @@ fn high_priority_matches_changed_keep_frames_and_order() {
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let selector = spread.parts[0].selector.take().unwrap();
+    let selector = spread.selector.take().unwrap();
     let mover = Mover::new(spread.askers.clone(), selector);
     let gauges = spread.gauges.clone();
     let count = spread.under_load(move || choose_about(mover, &gauges));
@@ -445,10 +455,9 @@ fn high_priority_flows_get_dedicated_worker() {
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let (parts, wanted) =
-        (std::mem::take(&mut spread.parts), PolicyWatch::of("h1", Mode::Adaptive));
+    let (parts, wanted) = (spread.take_parts(), PolicyWatch::of("h1", Mode::Adaptive));
     let (cpus, askers) = (Cpus::new(&[Some(2), Some(3)], Some(&[])), &spread.askers);
-    let placed = placing::follow("underlay", wanted.clone(), cpus, parts, askers).unwrap();
+    let placed = buckets::follow("underlay", wanted.clone(), cpus, parts, askers).unwrap();
     let gauges = spread.gauges.clone();
     let (half, all) = (format!("\"mac={}\"", mac(0)), format!("\"vni={VNI}\""));
     // No CPU runs a virtual machine: the first worker is the one for flows of high priority.
@@ -479,10 +488,9 @@ fn policy_version_shown_only_after_full_application() {
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let (parts, wanted) =
-        (std::mem::take(&mut spread.parts), PolicyWatch::of("h1", Mode::Adaptive));
+    let (parts, wanted) = (spread.take_parts(), PolicyWatch::of("h1", Mode::Adaptive));
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
-    let placed = placing::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
+    let placed = buckets::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
     wanted.set(policy(1, &format!("high = [\"vni={VNI}\"]")));
     let until = Instant::now() + PATIENCE;
     loop {
@@ -516,10 +524,10 @@ fn flows_leave_excluded_worker_and_return_once_allowed() {
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let parts = std::mem::take(&mut spread.parts);
+    let parts = spread.take_parts();
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[]));
     let wanted = PolicyWatch::of("h1", Mode::Rss);
-    let placed = placing::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
+    let placed = buckets::follow("underlay", wanted.clone(), cpus, parts, &spread.askers).unwrap();
     let follows = |policy: Stamped| {
         let (until, stamp) = (Instant::now() + PATIENCE, policy.stamp);
         wanted.set(policy);

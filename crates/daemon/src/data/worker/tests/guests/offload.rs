@@ -248,7 +248,7 @@ fn leave_scattered(vms: &mut Vms, frame: &Unfinished, piece: usize) {
     const NEXT: u16 = 1;
     let bytes = [&frame.header()[..], &frame.frame()].concat();
     let guest = &mut vms.guests[0];
-    let memory = std::sync::Arc::clone(guest.memory());
+    let memory = Arc::clone(guest.memory());
     let at = memory.allocate(bytes.len(), 64).unwrap();
     memory.bytes(at, bytes.len()).write(0, &bytes);
     let count = bytes.len().div_ceil(piece);

@@ -18,10 +18,11 @@ fn kernel_refuses_bucket_program_flows_forward_unchanged() {
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let mut parts = std::mem::take(&mut spread.parts);
-    parts[0].selector.as_ref().unwrap().0.lock().unwrap();
+    let (selector, parts) = spread.take_parts();
+    let selector = selector.unwrap();
+    selector.0.lock().unwrap();
     // First other flows of high priority are refused, and then flows that are to leave a CPU.
-    let mut mover = Mover::new(spread.askers.clone(), parts[0].selector.take().unwrap());
+    let mut mover = Mover::new(spread.askers.clone(), selector);
     let before = mover.table;
     let changes: Vec<Change> =
         (0..BUCKETS).step_by(2).map(|bucket| Change { bucket, from: 0, to: 1 }).collect();
@@ -35,9 +36,9 @@ fn kernel_refuses_bucket_program_flows_forward_unchanged() {
         }
     });
     assert_eq!((mover.table, mover.high.len()), (before, 0));
-    parts[0].selector = Some(mover.into_selector());
+    let parts = (Some(mover.into_selector()), parts);
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
-    let placed = placing::follow(
+    let placed = buckets::follow(
         "underlay",
         PolicyWatch::of("h1", Mode::Adaptive),
         cpus,
@@ -58,21 +59,21 @@ fn kernel_refusal_after_gathering_leaves_nothing_pending() {
     }
     let _alone = alone();
     let mut spread = start_spread();
-    let mut parts = std::mem::take(&mut spread.parts);
+    let (selector, parts) = spread.take_parts();
     // All buckets are gathered already when the kernel begins to refuse.
-    let mut mover = Mover::new(spread.askers.clone(), parts[0].selector.take().unwrap());
+    let mut mover = Mover::new(spread.askers.clone(), selector.unwrap());
     for from in [0, 1] {
         let mut changes = gathering(&mover.table, |_| true).unwrap();
         changes.retain(|change| change.from == from);
         mover.round(&changes).unwrap();
     }
-    let (selector, table) = mover.into_selector();
-    selector.lock().unwrap();
-    parts[0].selector = Some((selector, table));
+    let selector = mover.into_selector();
+    selector.0.lock().unwrap();
+    let parts = (Some(selector), parts);
     let cpus = Cpus::new(&[Some(2), Some(3)], Some(&[2]));
     let wanted = PolicyWatch::of("h1", Mode::Adaptive);
     wanted.set(policy(1, &format!("high = [\"vni={VNI}\"]")));
-    let placed = placing::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
+    let placed = buckets::follow("underlay", wanted, cpus, parts, &spread.askers).unwrap();
     spread.under_load(|| {
         says(&placed, "flows of high priority are those of before: the kernel refuses");
         // Flows are still to leave the CPU of a virtual machine, which the kernel refuses, too.

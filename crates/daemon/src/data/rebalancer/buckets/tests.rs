@@ -6,6 +6,8 @@ use sluice_ports::Port as _;
 use sluice_ports::udp::{UdpConfig, UdpPort};
 
 use super::*;
+use crate::data::rebalancer::apply_policy;
+use crate::data::worker::Meter;
 use crate::data::worker_channels;
 
 fn change((bucket, from, to): (u16, u8, u8)) -> Change {
@@ -31,23 +33,25 @@ fn changed_high_matches_recheck_kernel_before_buckets_move() {
     let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac([2, 0, 0, 0, 0, 1]), 1500);
     (config.port, config.sharers) = (free, 2);
-    let part = |port: &mut UdpPort| {
-        let buckets = port.buckets().unwrap();
-        Part { gauges: buckets.gauges(), meter: Arc::default(), selector: buckets.take_selector() }
+    let part = |port: &mut UdpPort| Part {
+        gauges: port.buckets().unwrap().gauges(),
+        meter: Arc::new(Meter::new(2)),
     };
     let mut ports = [0, 1].map(|_| UdpPort::open(&config).unwrap());
     let parts = ports.iter_mut().map(part).collect();
     let (askers, _ends) = worker_channels(2).unwrap();
     let (wanted, cpus) = (PolicyWatch::of("h1", Mode::Adaptive), Cpus::new(&[None; 2], Some(&[])));
-    let placing = Placing::new(wanted.clone(), cpus, parts, &askers, &Shown::default());
-    let mut placing = placing.unwrap().unwrap();
+    let mover = Mover::new(askers, ports[0].take_selector().unwrap());
+    let movable = MovableBuckets::new("underlay", parts, mover);
+    let mut rebalancer = Rebalancer::new(movable, wanted.clone(), cpus).unwrap();
+    let Rebalancer { movable, decisions, .. } = &mut rebalancer;
     for (version, high) in [(1, "vni=42"), (2, "vni=43")] {
         let stamp = PolicyVersion { version, ..PolicyVersion::default() };
         let policy = toml::from_str(&format!("high = [\"{high}\"]")).unwrap();
         wanted.set(Stamped { stamp, policy });
-        placing.apply_policy();
-        assert_eq!(placing.progress, Progress::Done, "whether the kernel takes them is not known");
-        assert!(placing.gather().unwrap().is_some(), "buckets have to move first");
-        assert_eq!(placing.progress, Progress::Gathers);
+        apply_policy(movable, decisions);
+        assert_eq!(movable.progress, Progress::Done, "whether the kernel takes them is not known");
+        assert!(movable.gather(decisions).unwrap().is_some(), "buckets have to move first");
+        assert_eq!(movable.progress, Progress::Gathers);
     }
 }

@@ -1,12 +1,13 @@
-//! Flow buckets of one of several sockets at an address (`sharing.rs`), and this port's part in
-//! moving one to another socket.
+//! Flow buckets of a port that is one of several at an address, and its part in moving one to
+//! another of them. The kernel selects the port of each frame by a table of buckets
+//! ([`Selector`](crate::udp::Selector)).
 //!
 //! Every frame that is read is counted under its bucket until its handle is back, and so is a copy
 //! that replaces it, so that it is known when no frame of a bucket is under way. The cost is a
 //! store per frame and direction, and nothing if an address has one socket.
 //!
 //! **A move** of a bucket from port A to port B delays no frame behind a later one and loses none.
-//! The thread that moves it ([`Selector`]) takes these steps, each after the one before:
+//! The thread that moves it takes these steps, each after the one before:
 //!
 //! ```text
 //!   1  B: hold       frames of the bucket that B reads stay in a list of the port
@@ -25,7 +26,7 @@
 //! in which the later one will be put behind it, for the port of that queue stays where it is until
 //! the frame has left. The list keeps the order in which B read, and nothing is read while a frame
 //! that may go is in it. A frame that comes to A after step 2 would be late; there is none
-//! ([`Selector::set`]).
+//! ([`Selector::set`](crate::udp::Selector::set)).
 //!
 //! *Contents of A's socket* in step 3 are known as a number of bytes: the socket is empty when the
 //! kernel says so, or when datagrams were read since that take up as much, each reckoned as the
@@ -56,18 +57,34 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sluice_base::{Batch, Buf as _};
+use sluice_base::{Batch, Buf as _, FlowMatch};
 use sluice_switch::Window;
 
-use super::high::HighFlows;
-use super::sharing::{BUCKETS, BucketTable, GROUPS, Selector, group_of};
 use crate::frame::FrameBuf;
 use crate::port::HeldBack;
 
+/// Number of buckets: the low ones first, then those of flows of high priority.
+pub const BUCKETS: u16 = LOW_BUCKETS + HIGH_BUCKETS;
+/// Number of buckets of flows that no match covers.
+pub const LOW_BUCKETS: u16 = 256;
+/// Number of buckets of flows of high priority.
+pub const HIGH_BUCKETS: u16 = 64;
+/// Number of groups of buckets: under any set of matches, the buckets of a flow are of one group.
+pub const GROUPS: u16 = HIGH_BUCKETS;
+
+/// The port of each bucket, in the order of opening.
+pub type BucketTable = [u8; BUCKETS as usize];
+
+/// The high bucket of a flow is the upper bits of its low one.
+pub(crate) const HIGH_SHIFT: u32 = 2;
+const _: () = assert!(HIGH_BUCKETS == LOW_BUCKETS >> HIGH_SHIFT);
+
+/// Maximum of matches for flows of high priority.
+pub const HIGH_MATCHES_MAX: usize = 32;
 /// Maximum of frames that a port keeps of buckets on hold.
 pub const HELD_MAX: usize = 2048;
 /// Minimum cost of a datagram in a receive buffer beside its bytes: the kernel's metadata.
-pub(super) const RECEIVE_COST_MIN: u64 = 512;
+pub(crate) const RECEIVE_COST_MIN: u64 = 512;
 /// Tag of a slot whose frame is counted under no bucket.
 const NO_BUCKET: u16 = u16::MAX;
 
@@ -76,6 +93,51 @@ const WORDS: usize = (BUCKETS as usize).div_ceil(64);
 /// read under an earlier set of matches.
 const TAGS: usize = (BUCKETS + GROUPS) as usize;
 const _: () = assert!(TAGS < NO_BUCKET as usize);
+
+/// Returns the group of a bucket.
+///
+/// # Panics
+/// If there is no such bucket.
+#[must_use]
+pub fn group_of(bucket: u16) -> u16 {
+    assert!(bucket < BUCKETS, "{bucket} is no bucket");
+    if is_high(bucket) { bucket - LOW_BUCKETS } else { bucket >> HIGH_SHIFT }
+}
+
+/// Returns true if a bucket is one of flows of high priority.
+#[must_use]
+pub const fn is_high(bucket: u16) -> bool {
+    bucket >= LOW_BUCKETS
+}
+
+/// Flows of high priority: every flow that one of these matches covers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HighFlows(Vec<FlowMatch>);
+
+impl HighFlows {
+    /// Makes a set of matches; `None` if there are too many.
+    #[must_use]
+    pub fn new(matches: &[FlowMatch]) -> Option<Self> {
+        (matches.len() <= HIGH_MATCHES_MAX).then(|| Self(matches.to_vec()))
+    }
+
+    /// Number of matches.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns true if no flow is of high priority.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The matches.
+    pub(crate) fn matches(&self) -> &[FlowMatch] {
+        &self.0
+    }
+}
 
 /// A set of buckets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,12 +242,10 @@ pub struct Buckets {
     /// True if a frame in `kept` may go.
     ready: bool,
     leaving: Option<Leaving>,
-    /// Selector of this port and the others, and its table.
-    selector: Option<(Selector, BucketTable)>,
 }
 
 impl Buckets {
-    pub(super) fn new(selector: Selector, table: BucketTable) -> Self {
+    pub(crate) fn new() -> Self {
         let gauges = Gauges {
             seen: std::array::from_fn(|_| AtomicU32::new(0)),
             under_way: std::array::from_fn(|_| AtomicU32::new(0)),
@@ -199,7 +259,6 @@ impl Buckets {
             aside: HeldBack::default(),
             ready: false,
             leaving: None,
-            selector: Some((selector, table)),
         }
     }
 
@@ -209,14 +268,9 @@ impl Buckets {
         Arc::clone(&self.gauges)
     }
 
-    /// Takes the selector of this port and the others, and its table. Works only once.
-    pub fn take_selector(&mut self) -> Option<(Selector, BucketTable)> {
-        self.selector.take()
-    }
-
     /// Flows of high priority.
     #[inline]
-    pub(super) const fn high(&self) -> &HighFlows {
+    pub(crate) const fn high(&self) -> &HighFlows {
         &self.high
     }
 
@@ -267,12 +321,12 @@ impl Buckets {
 
     /// Frames on hold, now and at most.
     #[must_use]
-    pub(super) const fn aside(&self) -> HeldBack {
+    pub(crate) const fn aside(&self) -> HeldBack {
         self.aside
     }
 
     /// Releases all frames, since the socket is read no more: a move has nothing to wait for.
-    pub(super) fn release_all(&mut self) {
+    pub(crate) fn release_all(&mut self) {
         self.held = BucketSet::default();
         self.ready = !self.kept.is_empty();
     }
@@ -305,7 +359,7 @@ impl Buckets {
 
     /// Notes before a read the slots of the pool, and the bytes in the socket.
     #[inline]
-    pub(super) fn reads(&mut self, slots: u32, waiting_bytes: u64) {
+    pub(crate) fn reads(&mut self, slots: u32, waiting_bytes: u64) {
         if self.tags.len() < slots as usize {
             self.tags.resize(slots as usize, NO_BUCKET);
         }
@@ -316,7 +370,7 @@ impl Buckets {
 
     /// Notes the sizes of the datagrams that were read; `empty` if there were no more.
     #[inline]
-    pub(super) fn were_read(&mut self, sizes: impl Iterator<Item = usize>, empty: bool) {
+    pub(crate) fn were_read(&mut self, sizes: impl Iterator<Item = usize>, empty: bool) {
         if let Some(Leaving { unread: Some(unread), .. }) = &mut self.leaving {
             let least: u64 = sizes.map(|size| RECEIVE_COST_MIN + size as u64).sum();
             *unread = if empty { 0 } else { unread.saturating_sub(least) };
@@ -325,7 +379,7 @@ impl Buckets {
 
     /// Counts a frame of a bucket that was read. Returns it if it may go on.
     #[inline]
-    pub(super) fn pass(&mut self, bucket: Option<u16>, buf: FrameBuf) -> Option<FrameBuf> {
+    pub(crate) fn pass(&mut self, bucket: Option<u16>, buf: FrameBuf) -> Option<FrameBuf> {
         let Some(bucket) = bucket else { return Some(buf) };
         if let Some((slot, _)) = buf.pool_slot() {
             debug_assert_eq!(self.tags[slot as usize], NO_BUCKET, "its last frame has ended");
@@ -352,13 +406,13 @@ impl Buckets {
     /// Returns true if the socket may be read: no held frame may go first, and `more` frames have
     /// room.
     #[inline]
-    pub(super) fn may_read(&self, more: usize) -> bool {
+    pub(crate) fn may_read(&self, more: usize) -> bool {
         !self.ready && self.kept.len() + more <= HELD_MAX
     }
 
     /// Hands over held frames that may go. Returns their number and bytes.
     #[inline]
-    pub(super) fn hand_over(
+    pub(crate) fn hand_over(
         &mut self,
         window: Window,
         limit: usize,

@@ -2,7 +2,7 @@
 //!
 //! Another selection puts flows into other buckets. So first the buckets of each group are brought
 //! to one worker, by ordinary rounds. Then the selection is changed, by which no flow changes its
-//! worker (`sluice_ports::udp` explains why that keeps the order). Then placement continues: it
+//! worker (`sluice_ports::buckets` explains why that keeps the order). Then placement continues: it
 //! moves the low buckets back where they were, and high ones apart.
 //!
 //! A bucket whose receiver does not read cannot go, so the others of its group come to its worker.
@@ -14,12 +14,13 @@ use std::cmp::Reverse;
 use sluice_api::show::PlacementRow;
 use sluice_base::Priority;
 use sluice_placement::{Config, CoreIndex, EntryId, Mode};
-use sluice_ports::udp::{
-    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, SelectError, Selector, group_of,
-    is_high,
+use sluice_ports::buckets::{
+    BUCKETS, BucketTable, GROUPS, HIGH_BUCKETS, LOW_BUCKETS, group_of, is_high,
 };
+use sluice_ports::udp::{SelectError, Selector};
 
-use super::{Change, End, Placing, is_due, refuse};
+use super::{Change, End, MovableBuckets, is_due, refuse};
+use crate::data::rebalancer::{Decisions, Movable as _};
 
 /// Periods without a frame after which a high bucket no longer claims a worker.
 const QUIET_PERIODS: u32 = 100;
@@ -91,13 +92,13 @@ fn most_of(all: &[(u16, u8)], groups: &[u16]) -> u8 {
     workers.max_by_key(|of| key(*of)).expect("a group has buckets")
 }
 
-impl Placing {
+impl MovableBuckets {
     /// Returns the moves that must come before the wanted selection; if there are none, applies it.
     /// `None`: placement continues.
-    pub(super) fn gather(&mut self) -> Result<Option<Vec<Change>>, End> {
+    pub(super) fn gather(&mut self, decisions: &mut Decisions) -> Result<Option<Vec<Change>>, End> {
         if self.wanted_high == self.mover.high {
             self.progress = Progress::Done;
-            self.settled = self.stamp;
+            self.settled = decisions.stamp;
             self.refused_high = None;
             return Ok(None);
         }
@@ -109,8 +110,8 @@ impl Placing {
             self.progress = Progress::Done;
             match self.mover.set_high(self.wanted_high.clone()) {
                 Ok(()) => {
-                    self.forget_high();
-                    self.settled = self.stamp;
+                    self.forget_high(decisions);
+                    self.settled = decisions.stamp;
                 }
                 // Placement continues, and buckets move apart again.
                 Err(End::Kernel(refused)) => self.refuse_high(&refused),
@@ -142,34 +143,35 @@ impl Placing {
 
     /// Forgets the high buckets: their flows have changed, and so has the meaning of their counters
     /// since the last reading.
-    fn forget_high(&mut self) {
-        self.measure();
-        if self.mode == Mode::Predetermined {
+    fn forget_high(&mut self, decisions: &mut Decisions) {
+        decisions.begin_period();
+        self.sample(decisions);
+        if decisions.mode == Mode::Predetermined {
             // All buckets get their places anew, by number.
-            self.decide_anew();
+            decisions.renew(self.settings(decisions.mode, &decisions.cpus));
         }
         for bucket in LOW_BUCKETS..BUCKETS {
-            self.placement.remove(EntryId(bucket.into()));
+            decisions.placement.remove(EntryId(bucket.into()));
         }
     }
 
     /// Places buckets that had frames for the first time: where they are, or where the mode assigns
     /// them by number. A high bucket that is quiet has no place.
-    pub(super) fn place_new_buckets(&mut self) {
+    pub(super) fn place_new_buckets(&mut self, decisions: &mut Decisions) {
         let is_used = |bucket: &u16| !(is_high(*bucket) && self.mover.high.is_empty());
         for (bucket, came) in (0..BUCKETS).zip(self.came).filter(|(bucket, _)| is_used(bucket)) {
             let (entry, priority) = (EntryId(bucket.into()), priority_of(bucket));
-            if came > 0 && self.is_by_number() {
-                self.placement.place(entry, priority);
+            if came > 0 && decisions.is_by_number() {
+                decisions.placement.place(entry, priority);
             } else if came > 0 {
                 let core = CoreIndex(self.mover.table[usize::from(bucket)].into());
-                self.placement.adopt(entry, priority, core);
+                decisions.placement.adopt(entry, priority, core);
             }
             if let Some(high) = bucket.checked_sub(LOW_BUCKETS) {
                 let quiet = &mut self.quiet[usize::from(high)];
                 *quiet = if came > 0 { 0 } else { quiet.saturating_add(1) };
                 if *quiet == QUIET_PERIODS {
-                    self.placement.remove(entry);
+                    decisions.placement.remove(entry);
                 }
             }
         }
@@ -201,12 +203,10 @@ impl Placing {
         };
         Some(PlacementRow { port: port.to_owned(), worker: None, cpu: None, why, buckets: None })
     }
-}
 
-impl Placing {
     /// Returns notes on parts of the policy that do not hold.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let mut notes = self.cpus.notes();
+    pub(super) fn notes(&self, decisions: &Decisions) -> Vec<String> {
+        let mut notes = decisions.cpus.notes();
         if self.progress == Progress::Waits {
             notes.push("other flows of high priority wait until receivers read".to_owned());
         }

@@ -1,16 +1,13 @@
-//! Assignment of a shared underlay's flows to workers: [`sluice_placement`] decides ten times a
-//! second from the workers' measurements, and this module carries out the decisions.
+//! Buckets of a shared underlay's flows, which move between workers.
 //!
 //! ```text
-//!   worker: Meter, Gauges ──▶ period: loads ──▶ Placement ──▶ wanted
-//!                                                               │ which of them may go now
-//!                              round: hold, set, leave, release ▼
+//!   worker: Meter, Gauges ──▶ loads ──▶ Placement ──▶ wanted
+//!                                                       │ which of them may go now
+//!                      round: hold, set, leave, release ▼
 //! ```
 //!
-//! A thread of its own does this, since a round waits for the kernel (tens of milliseconds), and no
-//! worker may wait for it. The thread sends questions to the workers, as `show` does. The channel
-//! orders a worker's actions before its answer, so the four steps of `sluice_ports::udp` only need
-//! each step to wait for the one before.
+//! `sluice_ports::buckets` explains the four steps. They need no more than that each waits for the one
+//! before.
 //!
 //! **A bucket with a standing queue does not move.** A bucket may go when its frames under way
 //! leave within a short time, judged by the frames that came in the last period. Otherwise a round
@@ -20,58 +17,43 @@
 //!
 //! Flows of high priority have buckets of their own (`high.rs`).
 
-pub(super) mod high;
-mod order;
+pub(in crate::data) mod high;
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{RecvError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, PoisonError};
 
-use anyhow::Context as _;
 use sluice_api::placement::{PlaceStatus, PolicyVersion};
 use sluice_api::show::{BucketsRow, PlacementRow};
 use sluice_base::Nanos;
-use sluice_placement::{CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Placement, Share};
-use sluice_ports::udp::{
-    BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, SelectError, Selector, is_high,
-};
+use sluice_placement::{Config, CoreIndex, CoreLoad, EntryId, EntryLoad, Mode, Share};
+use sluice_ports::buckets::{BUCKETS, BucketSet, BucketTable, HighFlows, LOW_BUCKETS, is_high};
+use sluice_ports::udp::{SelectError, Selector};
 
 use self::high::{Progress, Quiet};
-use super::cpus::{Cpus, core_of};
-use super::policy::PolicyWatch;
-use super::worker::{Part, Step, WorkerRequest};
-use super::{WorkerHandles, spawn};
+use super::{Decisions, Movable, Rebalancer, Sample, Showing, Stopped, growth};
+use crate::data::WorkerHandles;
+use crate::data::attach::SharedSelector;
+use crate::data::cpus::{Cpus, core_of};
+use crate::data::policy::{HostPolicy, PolicyWatch};
+use crate::data::worker::{Part, Step, WorkerRequest};
 use crate::sys::clock;
 use crate::sys::log::say;
 
-/// Time between two decisions.
-const PERIOD: Duration = Duration::from_millis(100);
 /// Most buckets that move in a round.
 const ROUND_MAX: usize = 32;
 /// Part of a period within which the frames under way of a bucket must leave for the bucket to
 /// move: about as long as the kernel takes for its part of a round.
 const LEAVES_WITHIN: u32 = 3;
 
-/// State for `show placement`.
-#[derive(Debug, Default)]
-pub(super) struct Showing {
-    /// The buckets, by worker and reason.
-    pub(super) rows: Vec<PlacementRow>,
-    /// State of the policy.
-    pub(super) place: Option<PlaceStatus>,
-    pub(super) notes: Vec<String>,
-}
-
-/// The state, shared by several threads.
-pub(super) type Shown = Arc<Mutex<Showing>>;
+/// The state for `show placement`.
+pub(in crate::data) type Shown = super::Shown<Vec<PlacementRow>>;
 
 /// A bucket that moves: from one worker to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) bucket: u16,
-    pub(super) from: u8,
-    pub(super) to: u8,
+pub(in crate::data) struct Change {
+    pub(in crate::data) bucket: u16,
+    pub(in crate::data) from: u8,
+    pub(in crate::data) to: u8,
 }
 
 /// Note for a kernel that cannot tell when a program is out of use.
@@ -81,32 +63,32 @@ const REFUSED_FOR: Nanos = Nanos::from_millis(5_000);
 
 /// Reason why a round ends early.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum End {
+pub(in crate::data) enum End {
     /// A worker is being stopped.
-    #[error("a worker has ended")]
-    Stopped(#[from] RecvError),
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// The kernel refused the change; forwarding continues as before.
     #[error("{0}")]
     Kernel(#[from] SelectError),
 }
 
 /// Carries out moves.
-pub(super) struct Mover {
+pub(in crate::data) struct Mover {
     askers: WorkerHandles,
     selector: Selector,
-    pub(super) table: BucketTable,
+    pub(in crate::data) table: BucketTable,
     /// Matches of the flows of high priority.
-    pub(super) high: HighFlows,
+    pub(in crate::data) high: HighFlows,
 }
 
 impl Mover {
-    pub(super) fn new(askers: WorkerHandles, (selector, table): (Selector, BucketTable)) -> Self {
+    pub(in crate::data) fn new(askers: WorkerHandles, (selector, table): SharedSelector) -> Self {
         *askers.settled() = table.to_vec();
         Self { askers, selector, table, high: HighFlows::default() }
     }
 
     #[cfg(test)]
-    pub(super) fn into_selector(self) -> (Selector, BucketTable) {
+    pub(in crate::data) fn into_selector(self) -> SharedSelector {
         (self.selector, self.table)
     }
 
@@ -119,21 +101,20 @@ impl Mover {
     ) -> Result<(), End> {
         let asked: Vec<_> = steps
             .map(|(worker, step)| {
-                let (reply, answer) = sync_channel(1);
-                self.askers.0[usize::from(worker)].ask(WorkerRequest::Move(step, reply));
-                (worker, answer)
+                let asker = &self.askers.0[usize::from(worker)];
+                (worker, asker.request(|reply| WorkerRequest::Move(step, reply)))
             })
             .collect();
         for (worker, answer) in asked {
-            answer.recv()?;
+            answer.recv().map_err(Stopped::from)?;
             after(worker)?;
         }
         Ok(())
     }
 
     /// Moves buckets. No worker both receives and gives buckets. The steps are those of
-    /// `sluice_ports::udp`. If the kernel refuses, nothing has moved, and nothing is held.
-    pub(super) fn round(&mut self, changes: &[Change]) -> Result<(), End> {
+    /// `sluice_ports::buckets`. If the kernel refuses, nothing has moved, and nothing is held.
+    pub(in crate::data) fn round(&mut self, changes: &[Change]) -> Result<(), End> {
         let askers = self.askers.clone();
         let mut settled = askers.settled();
         let by = |of: fn(&Change) -> u8, only: Option<u8>| {
@@ -166,7 +147,7 @@ impl Mover {
 
     /// Sets the flows of high priority. The flows of a group of buckets must be at one worker. If
     /// the kernel refuses, the previous matches remain.
-    pub(super) fn set_high(&mut self, high: HighFlows) -> Result<(), End> {
+    pub(in crate::data) fn set_high(&mut self, high: HighFlows) -> Result<(), End> {
         let askers = self.askers.clone();
         let _settled = askers.settled();
         self.tell_high(&high)?;
@@ -187,17 +168,24 @@ impl Mover {
 
 /// Counters of the workers at the last reading.
 struct Last {
-    at: Nanos,
     busy_ns: Vec<u64>,
     frames: Vec<u64>,
     seen: Vec<[u32; BUCKETS as usize]>,
 }
 
-struct Placing {
+impl Last {
+    fn new(workers: usize) -> Self {
+        let seen = vec![[0; BUCKETS as usize]; workers];
+        Self { busy_ns: vec![0; workers], frames: vec![0; workers], seen }
+    }
+}
+
+/// The buckets of a shared underlay.
+struct MovableBuckets {
+    /// Name of the underlay.
+    port: String,
     parts: Vec<Part>,
     mover: Mover,
-    placement: Placement,
-    cpus: Cpus,
     last: Last,
     /// Frames of each bucket in the last period.
     came: [u32; BUCKETS as usize],
@@ -205,15 +193,8 @@ struct Placing {
     wanted_high: HighFlows,
     progress: Progress,
     quiet: Quiet,
-    shown: Shown,
-    /// Policy that is to hold, and the one that does.
-    wanted: PolicyWatch,
-    mode: Mode,
-    stamp: PolicyVersion,
     /// The last policy that holds completely.
     settled: PolicyVersion,
-    /// Buckets that have moved.
-    moves: u64,
     /// Refusals of the kernel, and the time of the next attempt: for moves, and for other flows of
     /// high priority.
     refused: Refused,
@@ -235,125 +216,57 @@ fn refuse(refused: &mut Refused, why: String) {
     *refused = Some((why, clock::now().after(REFUSED_FOR)));
 }
 
-/// Starts the thread that follows the placement. `port` is the name of the shared underlay.
-pub(super) fn follow(
+/// Starts the thread that follows the placement, if there is a shared underlay: `port` is its name.
+pub(in crate::data) fn follow(
     port: &str,
     wanted: PolicyWatch,
     cpus: Cpus,
-    parts: Vec<Part>,
+    (selector, parts): (Option<SharedSelector>, Vec<Part>),
     askers: &WorkerHandles,
 ) -> anyhow::Result<Shown> {
-    let shown = Shown::default();
-    let placing = Placing::new(wanted, cpus, parts, askers, &shown)?;
-    let Some(mut placing) = placing else { return Ok(shown) };
-    placing.show(port);
+    let Some(selector) = selector else { return Ok(Shown::default()) };
+    let movable = MovableBuckets::new(port, parts, Mover::new(askers.clone(), selector));
+    let rebalancer = Rebalancer::new(movable, wanted, cpus)?;
+    let shown = Arc::clone(&rebalancer.shown);
     if !Selector::can_change() {
         say!("{port}: {FIXED}");
         shown.lock().unwrap_or_else(PoisonError::into_inner).notes.push(FIXED.to_owned());
         return Ok(shown);
     }
-    let port = port.to_owned();
-    spawn("placement", move || {
-        loop {
-            std::thread::sleep(PERIOD);
-            match placing.period() {
-                Ok(()) => {}
-                Err(End::Stopped(_)) => break,
-                Err(end) => {
-                    refuse(&mut placing.refused, format!("flows stay where they are: {end}"));
-                }
-            }
-            placing.show(&port);
-        }
-    })?;
+    rebalancer.start("placement")?;
     Ok(shown)
 }
 
-impl Placing {
-    /// Prepares the placement. `None`: there is no shared underlay.
-    fn new(
-        wanted: PolicyWatch,
-        cpus: Cpus,
-        mut parts: Vec<Part>,
-        askers: &WorkerHandles,
-        shown: &Shown,
-    ) -> anyhow::Result<Option<Self>> {
-        let selector = parts.first_mut().and_then(|part| part.selector.take());
-        parts.iter_mut().for_each(|part| part.selector = None);
-        let Some(selector) = selector else { return Ok(None) };
-        let (count, mode) = (parts.len(), wanted.own_mode());
-        let placement = Placement::new(high::config(mode, None), &cpus.cores());
-        let placement = placement.context("the workers cannot be placed on")?;
-        let last = Last {
-            at: clock::now(),
-            busy_ns: vec![0; count],
-            frames: vec![0; count],
-            seen: vec![[0; BUCKETS as usize]; count],
-        };
-        Ok(Some(Self {
-            parts,
-            mover: Mover::new(askers.clone(), selector),
-            placement,
-            cpus,
-            last,
-            came: [0; BUCKETS as usize],
-            wanted_high: HighFlows::default(),
-            progress: Progress::default(),
-            quiet: [0; _],
-            shown: Arc::clone(shown),
-            wanted,
-            mode,
-            stamp: PolicyVersion::default(),
-            settled: PolicyVersion::default(),
-            moves: 0,
-            refused: None,
-            refused_high: None,
-        }))
+impl Movable for MovableBuckets {
+    const KEEPS_DECISIONS: bool = true;
+    type Rows = Vec<PlacementRow>;
+
+    /// If a mode reserves a worker for flows of high priority, it is the first one that may do the
+    /// work.
+    fn settings(&self, mode: Mode, cpus: &Cpus) -> Config {
+        let reserves = mode == Mode::Predetermined && !self.mover.high.is_empty();
+        high::config(mode, reserves.then(|| core_of(cpus.first_free())))
     }
 
-    /// Decides, and makes a round of moves if there is anything to move.
-    fn period(&mut self) -> Result<(), End> {
-        self.apply_policy();
-        self.look_at_cpus();
-        let (cores, loads) = self.measure();
-        self.place_new_buckets();
-        self.placement.period(&cores, &loads, &mut Vec::new());
-        if !is_due(&self.refused) {
-            return Ok(());
+    fn adopt_policy(&mut self, policy: &HostPolicy) {
+        // A policy with too many matches was refused when it was received.
+        self.wanted_high = HighFlows::new(&policy.in_force.high).unwrap_or_default();
+        // Buckets were gathered for another selection: the kernel may not accept this one.
+        self.progress = Progress::Done;
+        // The refused moves may not be wanted any more.
+        for refused in [&mut self.refused, &mut self.refused_high] {
+            *refused = refused.take().map(|(why, _)| (why, Nanos::ZERO));
         }
-        self.apply_moves()?;
-        self.refused = None;
-        Ok(())
     }
 
-    fn apply_moves(&mut self) -> Result<(), End> {
-        let wanted = match self.gather()? {
-            Some(changes) => changes,
-            None => self.wanted().collect(),
-        };
-        let may_go = |change: &Change| self.may_leave(change.bucket);
-        let changes = one_round(wanted.into_iter().filter(may_go));
-        if changes.is_empty() {
-            return Ok(());
-        }
-        self.mover.round(&changes)?;
-        self.moves += changes.len() as u64;
-        Ok(())
-    }
-
-    /// Returns each worker's load apart from buckets since the last call, and the load of each
-    /// bucket.
-    fn measure(&mut self) -> (Vec<CoreLoad>, Vec<EntryLoad>) {
-        let now = clock::now();
-        let period_ns = now.since(self.last.at).0;
-        self.last.at = now;
+    fn sample(&mut self, decisions: &Decisions) -> Sample {
+        let period_ns = decisions.period_ns;
         self.came = [0; BUCKETS as usize];
         let mut loads = vec![EntryLoad::default(); self.came.len()];
         let mut cores = Vec::with_capacity(self.parts.len());
         for (at, part) in self.parts.iter().enumerate() {
-            let (busy_ns, frames) = (part.meter.busy_ns(), part.meter.frames());
-            let busy = busy_ns - std::mem::replace(&mut self.last.busy_ns[at], busy_ns);
-            let read = frames - std::mem::replace(&mut self.last.frames[at], frames);
+            let busy = growth(&mut self.last.busy_ns[at], part.meter.busy_ns());
+            let read = growth(&mut self.last.frames[at], part.meter.frames());
             for bucket in 0..BUCKETS {
                 let seen = part.gauges.seen(bucket);
                 let last = &mut self.last.seen[at][usize::from(bucket)];
@@ -365,7 +278,7 @@ impl Placing {
                 let decap = &mut loads[usize::from(bucket)].decap;
                 *decap = decap.plus(Share::of_period(used, period_ns));
             }
-            let (placed, _) = self.placement.load_of(core_of(at));
+            let (placed, _) = decisions.placement.load_of(core_of(at));
             let foreign = Share::of_period(busy, period_ns).minus(placed);
             // A worker is a thread like a vCPU: the scheduler keeps both from starving.
             cores.push(CoreLoad { softirq: foreign, ..CoreLoad::default() });
@@ -373,9 +286,65 @@ impl Placing {
         (cores, loads)
     }
 
+    fn place(&mut self, decisions: &mut Decisions) {
+        self.place_new_buckets(decisions);
+    }
+
+    fn execute(&mut self, decisions: &mut Decisions) -> Result<(), Stopped> {
+        if !is_due(&self.refused) {
+            return Ok(());
+        }
+        match self.apply_moves(decisions) {
+            Ok(()) => self.refused = None,
+            Err(End::Stopped(stopped)) => return Err(stopped),
+            Err(end) => refuse(&mut self.refused, format!("flows stay where they are: {end}")),
+        }
+        Ok(())
+    }
+
+    fn report(&self, decisions: &Decisions) -> Showing<Vec<PlacementRow>> {
+        let (rows, place) = (self.rows(decisions), Some(self.status(decisions)));
+        Showing { rows, place, notes: self.notes(decisions) }
+    }
+}
+
+impl MovableBuckets {
+    /// Takes the parts of all workers.
+    fn new(port: &str, parts: Vec<Part>, mover: Mover) -> Self {
+        Self {
+            port: port.to_owned(),
+            mover,
+            last: Last::new(parts.len()),
+            parts,
+            came: [0; BUCKETS as usize],
+            wanted_high: HighFlows::default(),
+            progress: Progress::default(),
+            quiet: [0; _],
+            settled: PolicyVersion::default(),
+            refused: None,
+            refused_high: None,
+        }
+    }
+
+    /// Makes a round of moves if there is anything to move.
+    fn apply_moves(&mut self, decisions: &mut Decisions) -> Result<(), End> {
+        let wanted = match self.gather(decisions)? {
+            Some(changes) => changes,
+            None => self.wanted(decisions).collect(),
+        };
+        let may_go = |change: &Change| self.may_leave(change.bucket);
+        let changes = one_round(wanted.into_iter().filter(may_go));
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.mover.round(&changes)?;
+        decisions.moves += changes.len() as u64;
+        Ok(())
+    }
+
     /// Returns the buckets that are not where they should be.
-    fn wanted(&self) -> impl Iterator<Item = Change> {
-        self.placement.entries().filter_map(|(entry, state)| {
+    fn wanted(&self, decisions: &Decisions) -> impl Iterator<Item = Change> {
+        decisions.placement.entries().filter_map(|(entry, state)| {
             let bucket = u16::try_from(entry.0).ok()?;
             let from = self.mover.table[usize::from(bucket)];
             let to = u8::try_from(state.core.0).ok()?;
@@ -389,12 +358,12 @@ impl Placing {
         under_way.saturating_mul(LEAVES_WITHIN) <= self.came[usize::from(bucket)]
     }
 
-    /// Shows which worker has which buckets, and why.
-    fn show(&self, port: &str) {
+    /// Returns which worker has which buckets, and why.
+    fn rows(&self, decisions: &Decisions) -> Vec<PlacementRow> {
         let mut rows: BTreeMap<(u8, bool, String), (Vec<u16>, Share)> = BTreeMap::new();
         let count = if self.mover.high.is_empty() { LOW_BUCKETS } else { BUCKETS };
         for (bucket, worker) in (0..count).zip(self.mover.table) {
-            let state = self.placement.entry(EntryId(bucket.into()));
+            let state = decisions.placement.entry(EntryId(bucket.into()));
             let why = match state {
                 None => "by hash".to_owned(),
                 Some(state) if state.core == CoreIndex(worker.into()) => state.why.to_string(),
@@ -405,17 +374,30 @@ impl Placing {
             *load = load.plus(state.map_or(Share::ZERO, |state| state.load.sum()));
         }
         let row = |((worker, high, why), (list, load)): ((u8, bool, String), _)| PlacementRow {
-            port: port.to_owned(),
+            port: self.port.clone(),
             worker: Some(worker.into()),
-            cpu: self.cpus.of(worker.into()),
+            cpu: decisions.cpus.of(worker.into()),
             why,
             buckets: Some(buckets_row(list, high, load)),
         };
-        let remarks = self.show_refused(port).chain(self.show_high(port));
-        let rows = remarks.chain(rows.into_iter().map(row)).collect();
-        let (place, notes) = (Some(self.place_status(port)), self.notes());
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        (shown.rows, shown.place, shown.notes) = (rows, place, notes);
+        let remarks = self.show_refused(&self.port).chain(self.show_high(&self.port));
+        remarks.chain(rows.into_iter().map(row)).collect()
+    }
+
+    /// Returns the state of the policy.
+    fn status(&self, decisions: &Decisions) -> PlaceStatus {
+        let (low, high) = self.mover.table.split_at(LOW_BUCKETS.into());
+        let status = decisions.status(&self.port, self.settled, |worker| {
+            let of_it = |part: &[u8]| {
+                let count = part.iter().filter(|of| usize::from(**of) == worker).count();
+                u32::try_from(count).unwrap_or(u32::MAX)
+            };
+            // Without flows of high priority their buckets do not count.
+            let high = if self.mover.high.is_empty() { 0 } else { of_it(high) };
+            (of_it(low) + high, high)
+        });
+        let high = u32::try_from(self.mover.high.len()).unwrap_or(u32::MAX);
+        PlaceStatus { high, ..status }
     }
 }
 
