@@ -1,5 +1,5 @@
-//! Basic types of the project: units, identifiers, priorities, drop reasons, frame handles and a
-//! seeded random number generator.
+//! Basic types of the project: units, identifiers, priorities, drop reasons, causes of punts, frame
+//! handles and a seeded random number generator.
 //!
 //! This crate cannot name a clock, a socket, a thread or the machine's randomness: time and seeds
 //! are always arguments. Everything above it shares these types, so a live switch and a simulated
@@ -14,6 +14,7 @@ mod drop_reason;
 mod flow_match;
 mod ids;
 mod prng;
+mod punt;
 mod units;
 
 pub use buf::{Batch, Buf, Full, VlanTag};
@@ -24,4 +25,5 @@ pub use ids::{
     SourceId, TunnelId, VnetId, Vni,
 };
 pub use prng::{Prng, mix};
+pub use punt::{PUNT_HEAD_SIZE_MAX, PuntCause};
 pub use units::{BitRate, ByteCount, Nanos};

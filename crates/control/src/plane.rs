@@ -70,10 +70,9 @@ use sluice_base::{HostId, IpPrefix, Nanos, PortId, Vni, mix};
 
 pub use self::bind::BindError;
 pub use self::bindings::{BindingConflicts, BoundAt};
-pub use self::punts::HEAD_SIZE_MAX;
 pub use self::surface::{
-    Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, Location, PuntFrom,
-    TunnelInfo, VportInfo,
+    Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, Location, TunnelInfo,
+    VportInfo,
 };
 
 use self::addresses::AddressConflicts;

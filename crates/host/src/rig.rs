@@ -125,7 +125,7 @@ pub fn give(
     }
     let count = batch.len();
     host.switch_mut().receive(now, input, &mut batch);
-    host.resolve(now, |_, _| {});
+    host.resolve(now, |_| {});
     count
 }
 

@@ -32,7 +32,7 @@
 use alloc::boxed::Box;
 use core::mem;
 
-use sluice_base::{Buf, ByteCount, InputId, Nanos, PortId, Priority, VnetId};
+use sluice_base::{Buf, ByteCount, Destination, Nanos, PortId, Priority, VnetId};
 
 use crate::build::{make_port, make_port_group, own_slots, priorities_of};
 use crate::common::CommonMax;
@@ -42,7 +42,7 @@ use crate::mac_table;
 use crate::place::{Full, Gate, Input};
 use crate::receive::NO_PORT;
 use crate::slots::NIL;
-use crate::surface::{Notice, PuntFrom, QueueGroupKind};
+use crate::surface::{Notice, QueueGroupKind};
 use crate::switch::Switch;
 use crate::validate;
 
@@ -258,15 +258,11 @@ impl<B: Buf> Switch<B> {
     /// read.
     fn forget_notices(&mut self, now: Nanos, port: PortId) {
         self.end_taken(Some(port));
-        let inputs = &self.inputs;
-        let is_its = |input: InputId| inputs[input.index()].port == port.0;
-        self.control.forget(port.0, is_its);
+        self.control.forget(port);
         let (fdb, groups) = (&mut self.fdb, &mut self.groups);
         self.control.retain_misses(|notice| {
-            let Notice::Miss { vnet, mac, from: PuntFrom::Input(input), .. } = notice else {
-                return true;
-            };
-            if !is_its(*input) {
+            let Notice::Miss { vnet, mac, from, .. } = notice else { return true };
+            if *from != Some(Destination::Port(port)) {
                 return true;
             }
             // Frames of other ports may wait for the same address: the miss is reported again.

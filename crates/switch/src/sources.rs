@@ -44,7 +44,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
-    Batch, Buf, DropReason, InputId, IpPrefix, Mac, Nanos, PortId, PriorityMask, VlanTag, VnetId,
+    Batch, Buf, Destination, DropReason, IpPrefix, Mac, Nanos, PortId, PriorityMask, VlanTag,
+    VnetId,
 };
 use sluice_wire::EtherType;
 
@@ -53,9 +54,7 @@ use crate::config::{ConfigError, PortConfig, PortRole, Sources, SwitchConfig, Ta
 use crate::mac_table::{self, Used};
 use crate::place::QueueGroup;
 use crate::receive::Arrival;
-use crate::surface::{
-    ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, PuntFrom, QueueGroupKind,
-};
+use crate::surface::{ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, QueueGroupKind};
 use crate::switch::Switch;
 use bound::{Bound, Speaker};
 use claims::{NO_ADDRESSES, claimed};
@@ -463,7 +462,7 @@ impl<B: Buf> Switch<B> {
             self.sources.watch[usize::from(port)].good = source;
             return;
         }
-        let from = (VnetId(vnet), PuntFrom::Input(InputId(input)));
+        let from = (VnetId(vnet), Destination::Port(PortId(port)));
         self.punt_source(port, known.is_some(), key, from, head);
     }
 

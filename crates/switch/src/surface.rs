@@ -3,8 +3,8 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
-    ByteCount, Destination, DropReason, InputId, IpPrefix, Mac, PortId, Priority, PriorityMask,
-    QueueGroupId, TunnelId, VnetId,
+    ByteCount, Destination, DropReason, IpPrefix, Mac, PUNT_HEAD_SIZE_MAX, PortId, Priority,
+    PriorityMask, PuntCause, QueueGroupId, TunnelId, VnetId,
 };
 
 use crate::inspect::Counter;
@@ -277,53 +277,6 @@ pub enum CommandError {
     NoSuchVtep(Ipv4Addr),
 }
 
-/// Reason of a punt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum PuntCause {
-    /// The forwarding table does not have the frame's source.
-    NewSource,
-    /// The forwarding table has the frame's source at another port or tunnel.
-    Moved,
-    /// ARP (RFC 826) to a group, taken out of the data path.
-    Arp,
-    /// A Neighbor Solicitation or Advertisement (RFC 4861 sections 4.3 and 4.4) to a group, taken
-    /// out of the data path.
-    Nd,
-    /// ARP or Neighbor Discovery that is forwarded as well, router discovery and redirects
-    /// included.
-    Snooped,
-}
-
-impl PuntCause {
-    /// All causes, in the order of their indices.
-    pub const ALL: [Self; 5] = [Self::NewSource, Self::Moved, Self::Arp, Self::Nd, Self::Snooped];
-    /// Number of causes.
-    pub const COUNT: usize = Self::ALL.len();
-
-    /// Returns the cause as an index below [`Self::COUNT`].
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Returns true if the frame was taken out of the data path: control answers it, floods it, or
-    /// drops it with a reason.
-    #[must_use]
-    pub const fn is_taken(self) -> bool {
-        matches!(self, Self::Arp | Self::Nd)
-    }
-}
-
-/// Place where a punted frame came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PuntFrom {
-    /// At a port.
-    Input(InputId),
-    /// Out of a tunnel.
-    Tunnel(TunnelId),
-}
-
 /// An event of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -334,8 +287,9 @@ pub enum Notice {
         vnet: VnetId,
         /// The destination.
         mac: Mac,
-        /// Place where the first waiting frame came in.
-        from: PuntFrom,
+        /// The port or tunnel that the first waiting frame came in by; `None` for a frame that
+        /// control sent.
+        from: Option<Destination>,
         /// A copy of the first bytes of that frame.
         head: Head,
     },
@@ -347,8 +301,8 @@ pub enum Notice {
         cause: PuntCause,
         /// The network.
         vnet: VnetId,
-        /// Place where the frame came in.
-        from: PuntFrom,
+        /// The port or tunnel that the frame came in by.
+        from: Destination,
         /// A copy of the frame's first bytes, from the tenant's Ethernet header on.
         head: Head,
     },
@@ -404,7 +358,7 @@ pub struct Head {
 
 impl Head {
     /// Upper bound of the bytes that it holds.
-    pub const SIZE_MAX: usize = 128;
+    pub const SIZE_MAX: usize = PUNT_HEAD_SIZE_MAX;
 
     /// Returns a copy of the first bytes of `bytes`.
     #[must_use]

@@ -16,7 +16,7 @@ use sluice_base::{
 };
 use sluice_switch::{
     Binding, Command, CommandError, Counter, DecapFlow, Destination, IsolationConfig, Limit,
-    PortConfig, PuntCause, PuntCounters, PuntFrom, Sources, SwitchConfig, Target, Used,
+    PortConfig, PuntCause, PuntCounters, Sources, SwitchConfig, Target, Used,
 };
 use sluice_wire::EtherType;
 
@@ -104,12 +104,12 @@ fn dropped(world: &World, port: u16, reason: DropReason) -> u64 {
     Priority::all().map(|p| world.switch.dropped(input, p, reason).frames).sum()
 }
 
-fn causes(world: &mut World) -> Vec<(PuntCause, PuntFrom)> {
+fn causes(world: &mut World) -> Vec<(PuntCause, Destination)> {
     world.punts().into_iter().map(|(cause, from, _)| (cause, from)).collect()
 }
 
-fn at(port: u16) -> PuntFrom {
-    PuntFrom::Input(InputId(port))
+fn at(port: u16) -> Destination {
+    Destination::Port(PortId(port))
 }
 
 fn consumed(world: &World) -> u64 {
@@ -468,7 +468,7 @@ fn bound_port_batch_keeps_order_drops_spoofed_frames() {
 #[test]
 fn foreign_tunnel_sources_are_learned_member_ones_ignored() {
     let mut world = world();
-    let from = PuntFrom::Tunnel(TunnelId(1));
+    let from = Destination::Tunnel(TunnelId(1));
     let plain = |src| Tenant::new(mac(0), src, 0, 60).bytes();
     let question = arp(Mac::BROADCAST, mac(20), IP.into());
     for (tunnel, is_reported) in [(0, false), (1, true)] {

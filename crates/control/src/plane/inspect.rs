@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PuntCause, Vni};
 
 use super::Plane;
 use super::surface::{Counts, HostInfo, Location, TunnelInfo, VportInfo};
 use crate::directory::{Places, State};
-use crate::punt::{Cause, Refused};
+use crate::punt::Refused;
 use crate::session::Session;
 use crate::table::{OwnerState, Vport};
 use crate::vport::Key;
@@ -187,7 +187,7 @@ impl Plane {
     /// # Panics
     /// If there is no such port.
     #[must_use]
-    pub fn punts_refused(&self, port: PortId, cause: Cause, why: Refused) -> u64 {
+    pub fn punts_refused(&self, port: PortId, cause: PuntCause, why: Refused) -> u64 {
         self.policer.refused(port, cause, why)
     }
 

@@ -93,21 +93,12 @@ impl Config {
     }
 }
 
-/// Location of an endpoint, as seen from this host.
+/// Location of an endpoint, or of the sender of a frame, as seen from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
     /// Out of one of its ports.
     Port(PortId),
     /// In VXLAN to another host.
-    Host(HostId),
-}
-
-/// Ingress of a punted frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PuntFrom {
-    /// At a port of this host.
-    Port(PortId),
-    /// In VXLAN from another host.
     Host(HostId),
 }
 

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, PuntCause, Vni};
 use sluice_control::directory::PortRule;
-use sluice_control::plane::{Command, Config, Event, Kind, Location, Plane, PuntFrom};
-use sluice_control::punt::Cause;
+use sluice_control::plane::{Command, Config, Event, Kind, Location, Plane};
 use sluice_control::session::{Due, Timing};
 use sluice_control::vport::Key;
 use sluice_control::{bucket::Rate, learn, mobility, punt, resolve};
@@ -45,7 +44,7 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
         ..config.punt
     };
     // The rate is so low that bursts go beyond it; their frames are flooded.
-    config.punt.cause[Cause::Arp.index()] = Rate { per_second: 2_000, burst: 12 };
+    config.punt.cause[PuntCause::Arp.index()] = Rate { per_second: 2_000, burst: 12 };
     config.resolve = resolve::Config { asks: fast, targets: 64, ..config.resolve };
     config.mobility = mobility::Limits {
         moves: 20,
@@ -70,7 +69,7 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
 struct Waiting {
     since: Nanos,
     asked: Nanos,
-    frames: Vec<(PuntFrom, Vec<u8>)>,
+    frames: Vec<(Location, Vec<u8>)>,
 }
 
 /// Counters of the frames that the switch took, by their end.
@@ -183,31 +182,31 @@ impl Host {
     }
 
     /// Takes a frame that comes in.
-    pub(crate) fn receive(&mut self, from: PuntFrom, vni: Vni, bytes: &[u8]) {
+    pub(crate) fn receive(&mut self, from: Location, vni: Vni, bytes: &[u8]) {
         let frame = ethernet::Frame::new_checked(bytes).unwrap();
         let (src, dst) = (Key { vni, mac: frame.src() }, Key { vni, mac: frame.dst() });
         let clock = self.clock;
         match from {
-            PuntFrom::Port(port) => match self.fdb.get(&src) {
+            Location::Port(port) => match self.fdb.get(&src) {
                 Some(location) if *location == Location::Port(port) => _ = self.used.insert(src),
-                Some(_) => self.plane.punt(clock, from, vni, Cause::Moved, bytes),
-                None => self.plane.punt(clock, from, vni, Cause::NewSource, bytes),
+                Some(_) => self.plane.punt(clock, from, vni, PuntCause::Moved, bytes),
+                None => self.plane.punt(clock, from, vni, PuntCause::NewSource, bytes),
             },
-            PuntFrom::Host(host) => {
+            Location::Host(host) => {
                 if !dst.mac.is_group() && self.decaps.insert((vni, host)) {
                     self.plane.decap(clock, vni, host);
                 }
             }
         }
-        let is_own = matches!(from, PuntFrom::Port(_));
+        let is_own = matches!(from, Location::Port(_));
         let is_taken = is_own && dst.mac.is_group() && frames::arp_of(bytes).is_some();
         if is_taken {
             self.books.taken += 1;
-            self.plane.punt(clock, from, vni, Cause::Arp, bytes);
+            self.plane.punt(clock, from, vni, PuntCause::Arp, bytes);
         } else if dst.mac.is_group() {
             self.flood(from, vni, bytes);
         } else if is_own && frames::arp_of(bytes).is_some() {
-            self.plane.punt(clock, from, vni, Cause::Snooped, bytes);
+            self.plane.punt(clock, from, vni, PuntCause::Snooped, bytes);
         }
         if !dst.mac.is_group() {
             // Entries that the control plane has installed for this very frame come first.
@@ -219,20 +218,20 @@ impl Host {
 
     /// Floods to the other ports of the network and, for a frame of an own port, to the other
     /// hosts.
-    fn flood(&mut self, from: PuntFrom, vni: Vni, bytes: &[u8]) {
+    fn flood(&mut self, from: Location, vni: Vni, bytes: &[u8]) {
         let others =
-            self.ports.iter().filter(|(port, of)| **of == vni && from != PuntFrom::Port(**port));
+            self.ports.iter().filter(|(port, of)| **of == vni && from != Location::Port(**port));
         self.outs.extend(others.map(|(port, _)| Out::Port(*port, vni, bytes.to_vec())));
-        if matches!(from, PuntFrom::Port(_)) {
+        if matches!(from, Location::Port(_)) {
             let hosts = self.peers.iter().map(|host| Out::Overlay(*host, vni, bytes.to_vec()));
             self.outs.extend(hosts);
         }
     }
 
-    fn forward(&mut self, from: PuntFrom, dst: Key, bytes: Vec<u8>) {
+    fn forward(&mut self, from: Location, dst: Key, bytes: Vec<u8>) {
         match (self.fdb.get(&dst).copied(), from) {
-            (Some(Location::Host(_)), PuntFrom::Host(_)) => {} // Split horizon.
-            (Some(Location::Port(port)), PuntFrom::Port(own)) if port == own => {}
+            (Some(Location::Host(_)), Location::Host(_)) => {} // Split horizon.
+            (Some(Location::Port(port)), Location::Port(own)) if port == own => {}
             (Some(location), _) => {
                 self.used.insert(dst);
                 self.send(location, dst.vni, bytes);
@@ -246,7 +245,7 @@ impl Host {
                     waiting.frames.push((from, bytes.clone()));
                 }
                 if is_new {
-                    self.plane.punt(now, from, dst.vni, Cause::Miss, &bytes);
+                    self.plane.punt(now, from, dst.vni, PuntCause::Miss, &bytes);
                 }
             }
         }
@@ -298,10 +297,6 @@ impl Host {
                 }
                 Command::Flood { vni, from, frame } => {
                     self.books.flooded += 1;
-                    let from = match from {
-                        Location::Port(port) => PuntFrom::Port(port),
-                        Location::Host(host) => PuntFrom::Host(host),
-                    };
                     self.flood(from, vni, &frame);
                 }
                 Command::Refuse { frames, bytes, .. } => {
@@ -340,7 +335,7 @@ impl Host {
             if now.since(waiting.asked) >= ASK_AGAIN {
                 waiting.asked = now;
                 let (from, head) = &waiting.frames[0];
-                self.plane.punt(now, *from, key.vni, Cause::Unresolved, head);
+                self.plane.punt(now, *from, key.vni, PuntCause::Miss, head);
             }
         }
         let mut rounds = 0;

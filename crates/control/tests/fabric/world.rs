@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Prng, Vni};
 use sluice_control::hold::Receiver;
 use sluice_control::mobility::Limits;
-use sluice_control::plane::PuntFrom;
+use sluice_control::plane::Location;
 use sluice_control::session::Error;
 use sluice_control::vport::Key;
 use sluice_wire::arp;
@@ -510,7 +510,7 @@ impl World {
             Packet::Overlay(from, to, vni, bytes) => {
                 let host = self.host(to);
                 if !host.is_down {
-                    host.receive(PuntFrom::Host(from), vni, &bytes);
+                    host.receive(Location::Host(from), vni, &bytes);
                     self.service(to);
                 }
             }
@@ -518,7 +518,7 @@ impl World {
                 let vm = self.vms[at];
                 let host = self.host(vm.host);
                 if !host.is_down {
-                    host.receive(PuntFrom::Port(vm.port), vm.key.vni, &bytes);
+                    host.receive(Location::Port(vm.port), vm.key.vni, &bytes);
                     self.service(vm.host);
                 }
             }

@@ -12,12 +12,10 @@ use std::os::unix::net::UnixStream;
 use sluice_base::{DropReason, Nanos, PortId, PriorityMask, VnetId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool};
-use sluice_switch::{
-    Command, Counter, Destination, Notice, PuntCause, PuntFrom, Switch, Target, Used,
-};
+use sluice_switch::{Command, Counter, Destination, Notice, PuntCause, Switch, Target, Used};
 
 use super::too_big::TooBig;
-use crate::ipc::channel::{self, Cause, Event, Pipe, Senders};
+use crate::ipc::channel::{self, Event, Pipe, Senders};
 use crate::sys::log::say;
 use crate::sys::poller::Poller;
 
@@ -104,7 +102,7 @@ impl ControlLink {
     fn exchange(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
         let too_big = &mut self.too_big;
         let Some(pipe) = &mut self.pipe else {
-            return host.resolve(now, |_, notice| too_big.note(notice));
+            return host.resolve(now, |notice| too_big.note(notice));
         };
         let mut done = 0;
         let counts = &mut self.counts;
@@ -138,9 +136,9 @@ impl ControlLink {
             }
         }
         if !pipe.is_full() {
-            done += host.resolve(now, |switch, notice| {
+            done += host.resolve(now, |notice| {
                 too_big.note(notice);
-                if let Some(event) = event_of(switch, notice) {
+                if let Some(event) = event_of(notice) {
                     event.write(pipe.out());
                 } else if matches!(notice, Notice::Receiver { .. }) {
                     self.receivers.look_at = now;
@@ -304,29 +302,16 @@ fn flood(
     }
 }
 
-/// Converts a notice into an event for control.
-fn event_of<'a>(switch: &Switch<FrameBuf>, notice: &'a Notice) -> Option<Event<'a>> {
-    let source = |from| match from {
-        // Frames that control itself sent are not punted.
-        PuntFrom::Input(input) => switch.port_of(input).map(Destination::Port),
-        PuntFrom::Tunnel(tunnel) => Some(Destination::Tunnel(tunnel)),
-    };
-    Some(match notice {
-        Notice::Miss { vnet, from, head, .. } => {
-            let head = head.as_slice();
-            Event::Punt { cause: Cause::Miss, vnet: *vnet, from: source(*from)?, head }
+/// Returns the event for control of a notice. Frames that control itself sent are not punted.
+fn event_of(notice: &Notice) -> Option<Event<'_>> {
+    Some(match *notice {
+        Notice::Miss { vnet, from, ref head, .. } => {
+            Event::Punt { cause: PuntCause::Miss, vnet, from: from?, head: head.as_slice() }
         }
-        Notice::Punt { cause, vnet, from, head } => {
-            let cause = match cause {
-                PuntCause::NewSource => Cause::NewSource,
-                PuntCause::Moved => Cause::Moved,
-                PuntCause::Arp => Cause::Arp,
-                PuntCause::Nd => Cause::Nd,
-                PuntCause::Snooped => Cause::Snooped,
-            };
-            Event::Punt { cause, vnet: *vnet, from: source(*from)?, head: head.as_slice() }
+        Notice::Punt { cause, vnet, from, ref head } => {
+            Event::Punt { cause, vnet, from, head: head.as_slice() }
         }
-        Notice::Decap { vnet, tunnel } => Event::Decap { vnet: *vnet, tunnel: *tunnel },
+        Notice::Decap { vnet, tunnel } => Event::Decap { vnet, tunnel },
         _ => return None,
     })
 }

@@ -11,12 +11,11 @@ use std::time::Duration;
 
 use sluice_base::{Destination, Nanos};
 use sluice_control::hold::Receiver;
-use sluice_control::plane::{self, Plane, PuntFrom};
-use sluice_control::punt;
+use sluice_control::plane::{self, Location, Plane};
 
 use super::receivers::Receivers;
 use crate::config::FabricPlan;
-use crate::ipc::channel::{Cause, Command, Event, Pipe};
+use crate::ipc::channel::{Command, Event, Pipe};
 use crate::ipc::protocol::{self, Request};
 use crate::sys::run_dir::DATA_SOCKET;
 
@@ -187,26 +186,27 @@ impl Data {
     }
 }
 
-const fn cause_of(cause: Cause) -> punt::Cause {
-    match cause {
-        Cause::Miss => punt::Cause::Miss,
-        Cause::NewSource => punt::Cause::NewSource,
-        Cause::Moved => punt::Cause::Moved,
-        Cause::Arp => punt::Cause::Arp,
-        Cause::Nd => punt::Cause::Nd,
-        Cause::Snooped => punt::Cause::Snooped,
+/// Returns the location of a destination, which the switch names by its own numbers.
+fn location(plan: &FabricPlan, at: Destination) -> Option<Location> {
+    match at {
+        Destination::Port(port) => Some(Location::Port(port)),
+        Destination::Tunnel(tunnel) => plan.host(tunnel).map(Location::Host),
+    }
+}
+
+/// Opposite of [`location`].
+fn destination(plan: &FabricPlan, at: Location) -> Option<Destination> {
+    match at {
+        Location::Port(port) => Some(Destination::Port(port)),
+        Location::Host(host) => plan.tunnel(host).map(Destination::Tunnel),
     }
 }
 
 fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
     match *event {
         Event::Punt { cause, vnet, from, head } => {
-            let from = match from {
-                Destination::Port(port) => Some(PuntFrom::Port(port)),
-                Destination::Tunnel(tunnel) => plan.host(tunnel).map(PuntFrom::Host),
-            };
-            if let (Some(vni), Some(from)) = (plan.vni(vnet), from) {
-                plane.punt(now, from, vni, cause_of(cause), head);
+            if let (Some(vni), Some(from)) = (plan.vni(vnet), location(plan, from)) {
+                plane.punt(now, from, vni, cause, head);
             }
         }
         Event::Decap { vnet, tunnel } => {
@@ -220,12 +220,8 @@ fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
             }
         }
         Event::Found { vnet, mac, to } => {
-            let location = match to {
-                Destination::Port(port) => Some(plane::Location::Port(port)),
-                Destination::Tunnel(tunnel) => plan.host(tunnel).map(plane::Location::Host),
-            };
-            if let (Some(vni), Some(location)) = (plan.vni(vnet), location) {
-                plane.adopt(now, vni, mac, location);
+            if let (Some(vni), Some(to)) = (plan.vni(vnet), location(plan, to)) {
+                plane.adopt(now, vni, mac, to);
             }
         }
         // The reports of several workers about a receiver are merged first.
@@ -234,13 +230,9 @@ fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
 }
 
 fn command_of<'a>(plan: &FabricPlan, command: &'a plane::Command) -> Option<Command<'a>> {
-    let destination = |at: plane::Location| match at {
-        plane::Location::Port(port) => Some(Destination::Port(port)),
-        plane::Location::Host(host) => plan.tunnel(host).map(Destination::Tunnel),
-    };
     Some(match command {
         plane::Command::Install { vni, mac, to } => {
-            Command::Install { vnet: plan.vnet(*vni)?, mac: *mac, to: destination(*to)? }
+            Command::Install { vnet: plan.vnet(*vni)?, mac: *mac, to: destination(plan, *to)? }
         }
         plane::Command::Remove { vni, mac } => {
             Command::Remove { vnet: plan.vnet(*vni)?, mac: *mac }
@@ -249,10 +241,10 @@ fn command_of<'a>(plan: &FabricPlan, command: &'a plane::Command) -> Option<Comm
             Command::Reject { vnet: plan.vnet(*vni)?, mac: *mac }
         }
         plane::Command::Send { vni, to, frame } => {
-            Command::Send { vnet: plan.vnet(*vni)?, to: destination(*to)?, frame }
+            Command::Send { vnet: plan.vnet(*vni)?, to: destination(plan, *to)?, frame }
         }
         plane::Command::Flood { vni, from, frame } => {
-            Command::Flood { vnet: plan.vnet(*vni)?, from: destination(*from)?, frame }
+            Command::Flood { vnet: plan.vnet(*vni)?, from: destination(plan, *from)?, frame }
         }
         plane::Command::Refuse { port, reason, frames, bytes } => {
             Command::Refuse { port: *port, reason: *reason, frames: *frames, bytes: *bytes }

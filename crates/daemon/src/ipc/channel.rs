@@ -22,7 +22,9 @@ mod pipe;
 use std::mem::size_of;
 use std::net::IpAddr;
 
-use sluice_base::{Destination, DropReason, Mac, PortId, PriorityMask, TunnelId, VnetId};
+use sluice_base::{
+    Destination, DropReason, Mac, PortId, PriorityMask, PuntCause, TunnelId, VnetId,
+};
 
 pub(crate) use pipe::Pipe;
 
@@ -35,27 +37,11 @@ const SIZE_SIZE: usize = size_of::<u16>();
 pub(crate) const SENDERS_MAX: usize = 4096;
 const _: () = assert!(SENDERS_MAX * size_of::<u16>() <= FRAME_SIZE_MAX);
 
-/// Reason why a frame is punted to control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    Miss,
-    NewSource,
-    Moved,
-    Arp,
-    Nd,
-    Snooped,
-}
-
-impl Cause {
-    const ALL: [Self; 6] =
-        [Self::Miss, Self::NewSource, Self::Moved, Self::Arp, Self::Nd, Self::Snooped];
-}
-
 /// Events that data reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event<'a> {
     /// The first bytes of a frame.
-    Punt { cause: Cause, vnet: VnetId, from: Destination, head: &'a [u8] },
+    Punt { cause: PuntCause, vnet: VnetId, from: Destination, head: &'a [u8] },
     /// The first frame of a network arrived from another host.
     Decap { vnet: VnetId, tunnel: TunnelId },
     /// An address of the forwarding table was used since it was last reported.
@@ -187,6 +173,11 @@ impl<'a> Reader<'a> {
         self.take().map(|[mask]| PriorityMask(mask))
     }
 
+    fn cause(&mut self) -> Result<PuntCause, Unreadable> {
+        let [cause] = self.take()?;
+        PuntCause::ALL.get(usize::from(cause)).copied().ok_or(Unreadable)
+    }
+
     fn reason(&mut self) -> Result<DropReason, Unreadable> {
         let [reason] = self.take()?;
         DropReason::ALL.get(usize::from(reason)).copied().ok_or(Unreadable)
@@ -267,16 +258,12 @@ impl<'a> Event<'a> {
 
     fn parse(kind: u8, body: &mut Reader<'a>) -> Result<Self, Unreadable> {
         Ok(match kind {
-            0 => {
-                let [cause] = body.take()?;
-                let cause = *Cause::ALL.get(usize::from(cause)).ok_or(Unreadable)?;
-                Self::Punt {
-                    cause,
-                    vnet: body.vnet()?,
-                    from: body.destination()?,
-                    head: body.rest(),
-                }
-            }
+            0 => Self::Punt {
+                cause: body.cause()?,
+                vnet: body.vnet()?,
+                from: body.destination()?,
+                head: body.rest(),
+            },
             1 => Self::Decap { vnet: body.vnet()?, tunnel: body.tunnel()? },
             2 => Self::Used { vnet: body.vnet()?, mac: body.mac()? },
             3 => Self::Found { vnet: body.vnet()?, mac: body.mac()?, to: body.destination()? },

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use core::net::Ipv4Addr;
 
-use sluice_base::{Batch, BitRate, DropReason, Mac, PriorityMask, Vni};
+use sluice_base::{Batch, BitRate, DropReason, InputId, Mac, PriorityMask, Vni};
 use sluice_wire::{EtherType, ethernet};
 
 use super::*;
@@ -427,7 +427,7 @@ fn pending_notices_of_detached_port_are_withdrawn() {
     assert_eq!(switch.notice(), None, "the port is gone");
     // A miss for which others wait is reported again; one for which no frame waits is not.
     switch.advance(NOW);
-    let from_other = PuntFrom::Input(InputId(0));
+    let from_other = Some(Destination::Port(PortId(0)));
     let event = switch.notice();
     assert!(
         matches!(event, Some(Notice::Miss { mac: Mac([.., 7]), from, .. }) if from == from_other),

@@ -10,8 +10,7 @@ use sluice_base::{
 };
 use sluice_switch::{
     AttachError, Command, Counter, Destination, Detached, Egress, InputFull, Notice, PortConfig,
-    PortRole, PortState, PuntCause, PuntFrom, RateLimit, Sources, Switch, SwitchConfig, Tags,
-    Taken,
+    PortRole, PortState, PuntCause, RateLimit, Sources, Switch, SwitchConfig, Tags, Taken,
 };
 use sluice_wire::{ethernet, ipv4, vxlan};
 
@@ -280,7 +279,7 @@ pub struct World {
     /// Decap flows that were reported.
     pub flows: BTreeSet<(VnetId, TunnelId)>,
     /// The punts that were read, while they are recorded.
-    pub punts: Option<Vec<(PuntCause, PuntFrom, Vec<u8>)>>,
+    pub punts: Option<Vec<(PuntCause, Destination, Vec<u8>)>>,
     /// Number of ports that attached while the switch ran.
     pub came: u64,
     /// A device never takes one of so many frames that drivers take; 0: devices take all.
@@ -420,7 +419,7 @@ impl World {
     }
 
     /// Starts to record punts, and returns those that wait and those recorded before.
-    pub fn punts(&mut self) -> Vec<(PuntCause, PuntFrom, Vec<u8>)> {
+    pub fn punts(&mut self) -> Vec<(PuntCause, Destination, Vec<u8>)> {
         self.notices();
         self.punts.replace(Vec::new()).unwrap_or_default()
     }
@@ -673,8 +672,8 @@ impl World {
                 Notice::Punt { cause, from, head, .. } => {
                     assert!(self.attached, "a punt for nobody");
                     let port = match from {
-                        PuntFrom::Input(input) => self.inputs[input.index()],
-                        PuntFrom::Tunnel(tunnel) => self.config.tunnels[tunnel.index()].port,
+                        Destination::Port(port) => port,
+                        Destination::Tunnel(tunnel) => self.config.tunnels[tunnel.index()].port,
                     };
                     *by_port.entry(port).or_insert(0) += 1;
                     if let Some(punts) = &mut self.punts {

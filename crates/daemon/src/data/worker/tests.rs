@@ -10,13 +10,13 @@ use sluice_host::inspect::Source;
 use sluice_host::rig;
 use sluice_ports::PoolConfig;
 use sluice_ports::memory::{self, MemoryConfig, Probe};
-use sluice_switch::{Destination, QueueGroupKind, RateLimit, SpareConfig, SwitchConfig};
+use sluice_switch::{Destination, PuntCause, QueueGroupKind, RateLimit, SpareConfig, SwitchConfig};
 use sluice_testkit::bound::at_most;
 
 use super::*;
 use crate::data::WorkerHandle;
 use crate::data::snapshot::Body;
-use crate::ipc::channel::{Cause, Command, Event, Pipe};
+use crate::ipc::channel::{Command, Event, Pipe};
 
 mod guests;
 mod migration;
@@ -227,7 +227,7 @@ fn worker_reports_fdb_miss_and_executes_control_commands() {
     let mut control = Control::attach(&running);
     assert!(running.probes[0].send(&frame(0, 1, 7)));
     let (from, head) = control.event(|event| match event {
-        Event::Punt { cause: Cause::Miss, from, head, .. } => Some((*from, head.to_vec())),
+        Event::Punt { cause: PuntCause::Miss, from, head, .. } => Some((*from, head.to_vec())),
         _ => None,
     });
     assert_eq!((from, &head[..]), (Destination::Port(PortId(0)), &frame(0, 1, 7)[..]));

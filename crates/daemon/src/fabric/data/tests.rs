@@ -61,12 +61,12 @@ fn fdb_commands_reach_all_workers_frames_only_owner() {
         Workers { count: 2, ports: vec![placed(Some(1)), placed(Some(0)), placed(None)] };
     let (mut data, mut streams) = attached(&folder, plan.worker_count());
     let vni = Vni::new(42).unwrap();
-    let (mac, to) = (Mac([2, 0, 0, 0, 0, 1]), plane::Location::Port(PortId(0)));
+    let (mac, to) = (Mac([2, 0, 0, 0, 0, 1]), Location::Port(PortId(0)));
     data.order(&plan, &plane::Command::Install { vni, mac, to });
     for (to, text) in [
-        (plane::Location::Port(PortId(0)), "to port 0"),
-        (plane::Location::Port(PortId(1)), "to port 1"),
-        (plane::Location::Host(HostId(2)), "to a host"),
+        (Location::Port(PortId(0)), "to port 0"),
+        (Location::Port(PortId(1)), "to port 1"),
+        (Location::Host(HostId(2)), "to a host"),
     ] {
         data.order(&plan, &plane::Command::Send { vni, to, frame: text.as_bytes().into() });
     }
@@ -91,7 +91,7 @@ fn hold_command_overtakes_queued_commands_at_every_worker() {
     plan.workers = Workers { count: 2, ports: vec![placed] };
     let (mut data, mut streams) = attached(&folder, plan.worker_count());
     let (vni, mac) = (Vni::new(42).unwrap(), Mac([2, 0, 0, 0, 0, 2]));
-    let to = plane::Location::Host(HostId(2));
+    let to = Location::Host(HostId(2));
     while !data.is_full() {
         data.order(&plan, &plane::Command::Install { vni, mac, to });
     }

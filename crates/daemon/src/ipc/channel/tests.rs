@@ -23,7 +23,7 @@ fn events() -> Vec<Event<'static>> {
     ];
     for to in TO {
         all.push(Event::Found { vnet: VNET, mac: MAC, to });
-        for cause in Cause::ALL {
+        for cause in PuntCause::ALL {
             all.push(Event::Punt { cause, vnet: VNET, from: to, head: b"a frame" });
         }
     }
