@@ -1,5 +1,5 @@
-//! Basic types of the project: units, identifiers, priorities, drop reasons, causes of punts, frame
-//! handles and a seeded random number generator.
+//! Basic types of the project: units, identifiers, priorities, drop reasons, causes of punts,
+//! commands of the control plane, frame handles and a seeded random number generator.
 //!
 //! This crate cannot name a clock, a socket, a thread or the machine's randomness: time and seeds
 //! are always arguments. Everything above it shares these types, so a live switch and a simulated
@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod buf;
+mod command;
 mod drop_reason;
 mod flow_match;
 mod ids;
@@ -18,6 +19,7 @@ mod punt;
 mod units;
 
 pub use buf::{Batch, Buf, Full, VlanTag};
+pub use command::Command;
 pub use drop_reason::{DropClass, DropReason};
 pub use flow_match::{FlowMatch, IpPrefix, ParseMatchError};
 pub use ids::{

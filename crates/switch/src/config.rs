@@ -258,7 +258,7 @@ pub struct ControlConfig {
     pub punts: u16,
     /// The machines that are bound at start.
     pub bindings: Vec<Binding>,
-    /// Prefixes that ports allow their bound machines at start ([`crate::Command::Allow`]).
+    /// Prefixes that ports allow their bound machines at start ([`crate::Switch::allow`]).
     pub allowed: Vec<(PortId, IpPrefix)>,
 }
 

@@ -26,15 +26,14 @@
 //! of control drops a frame of the data path; only the budget of broadcasts does, which each port
 //! has for itself.
 //!
-//! **Fail static.** Punts happen while control is attached ([`Command::Control`]) and at no other
+//! **Fail static.** Punts happen while control is attached ([`Switch::attach_control`]) and at no other
 //! time. Without it ARP is flooded like any broadcast, and no event waits without a reader.
 //!
 //! **Limits.** The configuration gives the size of the queue. A port has a quarter of it at most,
 //! and one event of the same source at a time, so that one port costs the others nothing; punts
 //! beyond that are counted as suppressed. Misses have a queue of their own.
 //!
-//! [`Command::Control`]: crate::Command::Control
-//! [`Command::Refuse`]: crate::Command::Refuse
+//! [`Command::Refuse`]: sluice_base::Command::Refuse
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -416,8 +415,10 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Attaches a control plane, which reads the events from now on, or detaches it.
-    pub(crate) fn attach_control(&mut self, attached: bool) {
+    /// Attaches a control plane, which reads [`Notice::Punt`] and [`Notice::Decap`] from now on, or
+    /// detaches it: then the punts that wait are discarded, and the switch floods ARP like any
+    /// broadcast. A switch starts without a control plane.
+    pub fn attach_control(&mut self, attached: bool) {
         if self.control.attached == attached {
             return;
         }

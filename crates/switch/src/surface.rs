@@ -1,13 +1,11 @@
 //! Interface types of the switch, shared by drivers, simulators and control planes.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 
 use sluice_base::{
-    ByteCount, Destination, DropReason, IpPrefix, Mac, PUNT_HEAD_SIZE_MAX, PortId, Priority,
-    PriorityMask, PuntCause, QueueGroupId, TunnelId, VnetId,
+    ByteCount, Destination, Mac, PUNT_HEAD_SIZE_MAX, PortId, Priority, PriorityMask, PuntCause,
+    QueueGroupId, TunnelId, VnetId,
 };
-
-use crate::inspect::Counter;
 
 /// Frames and bytes that the switch promises to take from an input now.
 ///
@@ -121,135 +119,7 @@ pub const ALLOWED_MAX: usize = 16;
 /// those that its port allows, if it allows some.
 pub type BoundIps = [Option<IpAddr>; BOUND_IPS_MAX];
 
-/// A command of the control plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Adds an address to the forwarding table (FDB), evicts the least recently used one if the
-    /// table is full, and releases the frames that wait for the address.
-    Install {
-        /// The network.
-        vnet: VnetId,
-        /// The address.
-        mac: Mac,
-        /// The destination of its frames.
-        to: Destination,
-    },
-    /// Removes an address from the forwarding table. Queued frames stay queued.
-    Remove {
-        /// The network.
-        vnet: VnetId,
-        /// The address.
-        mac: Mac,
-    },
-    /// Ends the frames that wait for an address, under `unresolved`.
-    Reject {
-        /// The network.
-        vnet: VnetId,
-        /// The address.
-        mac: Mac,
-    },
-    /// Sets the next hop of a tunnel; with `None` its frames wait.
-    NextHop {
-        /// The tunnel.
-        tunnel: TunnelId,
-        /// The MAC of the next hop.
-        mac: Option<Mac>,
-    },
-    /// Attaches a control plane, which reads [`Notice::Punt`] and [`Notice::Decap`], or detaches
-    /// it: then the punts that wait are discarded, and the switch floods ARP like any broadcast. A
-    /// switch starts without a control plane.
-    Control {
-        /// True to attach, false to detach.
-        attached: bool,
-    },
-    /// Binds a machine to a port of [`crate::Sources::Bound`], or gives it other addresses.
-    Bind {
-        /// The port.
-        port: PortId,
-        /// The machine.
-        mac: Mac,
-        /// The addresses that the machine may use.
-        ips: BoundIps,
-    },
-    /// Allows the bound machines of a port to use any address of this prefix as well. Machines of
-    /// other ports may have these addresses too. The permission ends with the port.
-    Allow {
-        /// The port.
-        port: PortId,
-        /// The addresses.
-        prefix: IpPrefix,
-    },
-    /// Unbinds a machine from a port: its frames end under `spoofed_mac`.
-    Unbind {
-        /// The port.
-        port: PortId,
-        /// The machine.
-        mac: Mac,
-    },
-    /// Takes an address from a machine that is bound to a port, and unbinds the machine if it has
-    /// no other one. Does nothing if the machine may have any address.
-    UnbindIp {
-        /// The port.
-        port: PortId,
-        /// The machine.
-        mac: Mac,
-        /// The address.
-        ip: IpAddr,
-    },
-    /// Holds a destination behind a tunnel here, as its host asked: frames for it of some
-    /// priorities wait in the inputs of their senders. Without any priority, releases the
-    /// destination: the frames that wait are sent in order.
-    Hold {
-        /// The network.
-        vnet: VnetId,
-        /// The destination.
-        mac: Mac,
-        /// The tunnel to its host.
-        tunnel: TunnelId,
-        /// Priorities that are held.
-        held: PriorityMask,
-        /// Held priorities whose frames end under
-        /// [`ReceiverStuck`](sluice_base::DropReason::ReceiverStuck), as the hold contract of the
-        /// receiver is over.
-        stuck: PriorityMask,
-    },
-    /// Sets the address and the MTU of an underlay's device.
-    Underlay {
-        /// The port.
-        port: PortId,
-        /// The address that frames of the underlay come from and go to.
-        mac: Mac,
-        /// The layer-3 MTU.
-        mtu: u16,
-    },
-    /// Reports the layer-3 MTU of the path to a far end, for which a frame was too large (RFC
-    /// 1191).
-    PathMtu {
-        /// The far end.
-        remote: Ipv4Addr,
-        /// The MTU.
-        mtu: u16,
-    },
-    /// Ends a decap flow. The next frame of the peer starts a new one.
-    ForgetDecap {
-        /// The network.
-        vnet: VnetId,
-        /// The peer.
-        tunnel: TunnelId,
-    },
-    /// Drops frames that were taken at a port ([`PuntCause::is_taken`]), which control neither
-    /// answered nor flooded.
-    Refuse {
-        /// The port.
-        port: PortId,
-        /// Reason of the drop.
-        reason: DropReason,
-        /// Their number and bytes.
-        sum: Counter,
-    },
-}
-
-/// A command that cannot be carried out.
+/// Reason why a command of control or a change of a port or tunnel is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -273,8 +143,6 @@ pub enum CommandError {
     TooManyAllowed(PortId),
     /// The limit of held destinations is reached ([`crate::IsolationConfig::holds`]).
     TooManyHeld,
-    /// No tunnel has this far end.
-    NoSuchVtep(Ipv4Addr),
 }
 
 /// An event of the switch.

@@ -85,6 +85,29 @@ struct Counts {
     attached: u64,
 }
 
+/// Gives a command of control, or changes a port or tunnel, which may be refused.
+fn command(switch: &mut Switch<Handle>, now: Nanos, port: PortId, rng: &mut Prng) {
+    let vnet = VnetId(u16::try_from(rng.below(3)).unwrap());
+    let mac = address(vnet.0, u8::try_from(rng.below(10)).unwrap());
+    let tunnel = TunnelId(u16::try_from(rng.below(3)).unwrap());
+    let hop = rng.chance(1, 2).then_some(mac);
+    let (to_port, to_tunnel) = (Destination::Port(port), Destination::Tunnel(tunnel));
+    _ = match rng.below(10) {
+        0 => switch.command(now, Command::Remove { vnet, mac }),
+        1 => switch.command(now, Command::Reject { vnet, mac }),
+        2 => switch.set_next_hop(now, tunnel, hop),
+        3 => switch.command(now, Command::Install { vnet, mac, to: to_tunnel }),
+        6 => {
+            switch.attach_control(rng.chance(3, 4));
+            Ok(())
+        }
+        7 => switch.bind(port, mac, [None; 4]),
+        8 => switch.command(now, Command::Unbind { port, mac, ip: None }),
+        9 => switch.command(now, Command::ForgetDecap { vnet, tunnel }),
+        _ => switch.command(now, Command::Install { vnet, mac, to: to_port }),
+    };
+}
+
 /// Takes steps of every kind.
 fn drive(
     switch: &mut Switch<Handle>,
@@ -141,26 +164,7 @@ fn drive(
                     Ok(handle)
                 });
             }
-            12 => {
-                let vnet = VnetId(u16::try_from(rng.below(3)).unwrap());
-                let mac = address(vnet.0, u8::try_from(rng.below(10)).unwrap());
-                let tunnel = TunnelId(u16::try_from(rng.below(3)).unwrap());
-                let hop = rng.chance(1, 2).then_some(mac);
-                let _ = switch.command(
-                    now,
-                    match rng.below(10) {
-                        0 => Command::Remove { vnet, mac },
-                        1 => Command::Reject { vnet, mac },
-                        2 => Command::NextHop { tunnel, mac: hop },
-                        3 => Command::Install { vnet, mac, to: Destination::Tunnel(tunnel) },
-                        6 => Command::Control { attached: rng.chance(3, 4) },
-                        7 => Command::Bind { port, mac, ips: [None; 4] },
-                        8 => Command::Unbind { port, mac },
-                        9 => Command::ForgetDecap { vnet, tunnel },
-                        _ => Command::Install { vnet, mac, to: Destination::Port(port) },
-                    },
-                );
-            }
+            12 => command(switch, now, port, &mut rng),
             13 => {
                 let to = match rng.below(3) {
                     0 => Target::Port(port),

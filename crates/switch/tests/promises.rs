@@ -450,14 +450,14 @@ fn tunnel_without_next_hop_holds_then_drops_frames() {
     }
     assert_eq!(world.transmit(PortId(1), || true), 5, "the other tunnel");
     // It comes up: all five go.
-    world.command(Command::NextHop { tunnel: TunnelId(0), mac: Some(Mac([2; 6])) });
+    world.switch.set_next_hop(world.now, TunnelId(0), Some(Mac([2; 6]))).unwrap();
     assert_eq!(world.transmit(PortId(1), || true), 5);
     // It goes down with frames in the port's ring, and stays down.
     for _ in 0..5 {
         let buf = world.tenant(0, &frame(mac(1), 0, 60));
         world.receive(InputId(0), vec![buf]);
     }
-    world.command(Command::NextHop { tunnel: TunnelId(0), mac: None });
+    world.switch.set_next_hop(world.now, TunnelId(0), None).unwrap();
     assert_eq!(world.transmit(PortId(1), || true), 0);
     world.check();
     let until = world.switch.deadline().unwrap();
@@ -482,11 +482,11 @@ fn tunnel_down_then_up_keeps_frame_order() {
     };
     send(&mut world, 1, 60..63);
     send(&mut world, 2, 90..92);
-    world.command(Command::NextHop { tunnel: TunnelId(0), mac: None });
+    world.switch.set_next_hop(world.now, TunnelId(0), None).unwrap();
     send(&mut world, 1, 63..66);
     world.check();
     assert_eq!(world.transmit(PortId(1), || true), 2, "the other tunnel");
-    world.command(Command::NextHop { tunnel: TunnelId(0), mac: Some(Mac([2; 6])) });
+    world.switch.set_next_hop(world.now, TunnelId(0), Some(Mac([2; 6]))).unwrap();
     send(&mut world, 1, 66..67);
     assert_eq!(world.transmit(PortId(1), || true), 7);
     world.reclaim_all();

@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use sluice_base::{DropReason, Nanos, PortId, PriorityMask, VnetId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool};
-use sluice_switch::{Command, Counter, Destination, Notice, PuntCause, Switch, Target, Used};
+use sluice_switch::{Command, Destination, Notice, PuntCause, Switch, Target, Used};
 
 use super::too_big::TooBig;
 use crate::ipc::channel::{self, Event, Pipe, Senders};
@@ -68,7 +68,7 @@ impl ControlLink {
         host: &mut Host<FrameBuf>,
         poller: &Poller,
     ) -> io::Result<()> {
-        self.detach(now, host);
+        self.detach(host);
         let mut pipe = Pipe::new(stream)?;
         poller.add(CONTROL, pipe.as_fd(), true)?;
         poller.set(CONTROL, pipe.as_fd(), true, true)?;
@@ -82,7 +82,7 @@ impl ControlLink {
         (self.pipe, self.ready, self.used_at) = (Some(pipe), true, now);
         self.behind = false;
         self.receivers = Receivers::default();
-        command(now, host.switch_mut(), Command::Control { attached: true }, &mut self.counts);
+        host.switch_mut().attach_control(true);
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl ControlLink {
         self.receivers.tell(now, host.switch(), pipe);
         if let Err(error) = read.and_then(|()| pipe.flush()) {
             say!(warn: "control is gone ({error}); what is known stays");
-            self.detach(now, host);
+            self.detach(host);
         }
         done
     }
@@ -166,11 +166,10 @@ impl ControlLink {
             .map(|_| if self.ready || self.behind { Nanos::ZERO } else { self.used_at })
     }
 
-    fn detach(&mut self, now: Nanos, host: &mut Host<FrameBuf>) {
+    fn detach(&mut self, host: &mut Host<FrameBuf>) {
         // The descriptor leaves the poller when it is closed.
         if self.pipe.take().is_some() {
-            let off = Command::Control { attached: false };
-            command(now, host.switch_mut(), off, &mut self.counts);
+            host.switch_mut().attach_control(false);
         }
     }
 }
@@ -230,33 +229,19 @@ fn apply(
     pool: &mut Pool,
     counts: &mut Counts,
 ) {
-    let wanted = match *received {
-        channel::Command::Install { vnet, mac, to } => Command::Install { vnet, mac, to },
-        channel::Command::Remove { vnet, mac } => Command::Remove { vnet, mac },
-        channel::Command::Reject { vnet, mac } => Command::Reject { vnet, mac },
-        channel::Command::ForgetDecap { vnet, tunnel } => Command::ForgetDecap { vnet, tunnel },
-        channel::Command::Hold { vnet, mac, tunnel, held, stuck } => {
-            Command::Hold { vnet, mac, tunnel, held, stuck }
-        }
+    match *received {
+        channel::Command::Switch(wanted) => command(now, switch, wanted, counts),
         channel::Command::Send { vnet, to, frame } => {
             let to = match to {
                 Destination::Port(port) => Target::Port(port),
                 Destination::Tunnel(tunnel) => Target::Tunnel(vnet, tunnel),
             };
             send(now, frame, to, switch, pool, counts);
-            return;
         }
         channel::Command::Flood { vnet, from, frame } => {
             flood(now, (vnet, from), frame, switch, pool, counts);
-            return;
         }
-        channel::Command::Unbind { port, mac, ip: None } => Command::Unbind { port, mac },
-        channel::Command::Unbind { port, mac, ip: Some(ip) } => Command::UnbindIp { port, mac, ip },
-        channel::Command::Refuse { port, reason, frames, bytes } => {
-            Command::Refuse { port, reason, sum: Counter { frames, bytes } }
-        }
-    };
-    command(now, switch, wanted, counts);
+    }
 }
 
 fn send(
@@ -290,8 +275,8 @@ fn flood(
 ) {
     let Some(mut slot) = pool.take() else {
         if let Destination::Port(port) = from {
-            let sum = Counter { frames: 1, bytes: frame.len() as u64 };
-            let refuse = Command::Refuse { port, reason: DropReason::PuntLimit, sum };
+            let (reason, bytes) = (DropReason::PuntLimit, frame.len() as u64);
+            let refuse = Command::Refuse { port, reason, frames: 1, bytes };
             command(now, switch, refuse, counts);
         }
         return;

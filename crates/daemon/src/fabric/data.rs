@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_base::{Destination, Nanos};
+use sluice_base::{self as base, Destination, Nanos};
 use sluice_control::hold::Receiver;
 use sluice_control::plane::{self, Location, Plane};
 
@@ -148,10 +148,10 @@ impl Data {
     /// Sends a command of the plane, if it concerns the switch.
     pub(super) fn order(&mut self, plan: &FabricPlan, command: &plane::Command) {
         let Some(command) = command_of(plan, command) else { return };
-        let is_urgent = matches!(command, Command::Hold { .. });
+        let is_urgent = matches!(command, Command::Switch(base::Command::Hold { .. }));
         let once = match command {
             Command::Send { to: once, .. } | Command::Flood { from: once, .. } => Some(once),
-            Command::Refuse { port, .. } => Some(Destination::Port(port)),
+            Command::Switch(base::Command::Refuse { port, .. }) => Some(Destination::Port(port)),
             _ => None,
         };
         if let Some(destination) = once {
@@ -229,42 +229,40 @@ fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
     }
 }
 
+/// Returns the command in the numbers of the switch, if it concerns the switch and all that it
+/// names is configured.
 fn command_of<'a>(plan: &FabricPlan, command: &'a plane::Command) -> Option<Command<'a>> {
-    Some(match command {
+    Some(Command::Switch(match *command {
         plane::Command::Install { vni, mac, to } => {
-            Command::Install { vnet: plan.vnet(*vni)?, mac: *mac, to: destination(plan, *to)? }
+            base::Command::Install { vnet: plan.vnet(vni)?, mac, to: destination(plan, to)? }
         }
-        plane::Command::Remove { vni, mac } => {
-            Command::Remove { vnet: plan.vnet(*vni)?, mac: *mac }
-        }
-        plane::Command::Reject { vni, mac } => {
-            Command::Reject { vnet: plan.vnet(*vni)?, mac: *mac }
-        }
-        plane::Command::Send { vni, to, frame } => {
-            Command::Send { vnet: plan.vnet(*vni)?, to: destination(plan, *to)?, frame }
-        }
-        plane::Command::Flood { vni, from, frame } => {
-            Command::Flood { vnet: plan.vnet(*vni)?, from: destination(plan, *from)?, frame }
-        }
+        plane::Command::Remove { vni, mac } => base::Command::Remove { vnet: plan.vnet(vni)?, mac },
+        plane::Command::Reject { vni, mac } => base::Command::Reject { vnet: plan.vnet(vni)?, mac },
         plane::Command::Refuse { port, reason, frames, bytes } => {
-            Command::Refuse { port: *port, reason: *reason, frames: *frames, bytes: *bytes }
+            base::Command::Refuse { port, reason, frames, bytes }
         }
-        plane::Command::Unbind { port, mac, ip } => {
-            Command::Unbind { port: *port, mac: *mac, ip: *ip }
-        }
+        plane::Command::Unbind { port, mac, ip } => base::Command::Unbind { port, mac, ip },
         plane::Command::ForgetDecap { vni, host } => {
-            Command::ForgetDecap { vnet: plan.vnet(*vni)?, tunnel: plan.tunnel(*host)? }
+            base::Command::ForgetDecap { vnet: plan.vnet(vni)?, tunnel: plan.tunnel(host)? }
         }
-        plane::Command::Hold { vni, mac, host, held, stuck } => Command::Hold {
-            vnet: plan.vnet(*vni)?,
-            mac: *mac,
-            tunnel: plan.tunnel(*host)?,
-            held: *held,
-            stuck: *stuck,
-        },
+        plane::Command::Hold { vni, mac, host, held, stuck } => {
+            let (vnet, tunnel) = (plan.vnet(vni)?, plan.tunnel(host)?);
+            base::Command::Hold { vnet, mac, tunnel, held, stuck }
+        }
+        plane::Command::Send { vni, to, ref frame } => {
+            return Some(Command::Send {
+                vnet: plan.vnet(vni)?,
+                to: destination(plan, to)?,
+                frame,
+            });
+        }
+        plane::Command::Flood { vni, from, ref frame } => {
+            let from = destination(plan, from)?;
+            return Some(Command::Flood { vnet: plan.vnet(vni)?, from, frame });
+        }
         // The switch has a place for every member; the state of a tunnel is only shown to people.
         plane::Command::OpenTunnel { .. } | plane::Command::CloseTunnel { .. } => return None,
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use std::mem::size_of;
 use std::net::IpAddr;
 
 use sluice_base::{
-    Destination, DropReason, Mac, PortId, PriorityMask, PuntCause, TunnelId, VnetId,
+    self as base, Destination, DropReason, Mac, PortId, PriorityMask, PuntCause, TunnelId, VnetId,
 };
 
 pub(crate) use pipe::Pipe;
@@ -85,15 +85,12 @@ impl<'a> Senders<'a> {
 /// Commands of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command<'a> {
-    Install { vnet: VnetId, mac: Mac, to: Destination },
-    Remove { vnet: VnetId, mac: Mac },
-    Reject { vnet: VnetId, mac: Mac },
+    /// A command that the switch carries out.
+    Switch(base::Command),
+    /// Sends a frame out of a port or through a tunnel.
     Send { vnet: VnetId, to: Destination, frame: &'a [u8] },
+    /// Floods a frame as if it had come in there.
     Flood { vnet: VnetId, from: Destination, frame: &'a [u8] },
-    Refuse { port: PortId, reason: DropReason, frames: u64, bytes: u64 },
-    ForgetDecap { vnet: VnetId, tunnel: TunnelId },
-    Hold { vnet: VnetId, mac: Mac, tunnel: TunnelId, held: PriorityMask, stuck: PriorityMask },
-    Unbind { port: PortId, mac: Mac, ip: Option<IpAddr> },
 }
 
 /// Error: a record that no process of this version writes.
@@ -284,32 +281,12 @@ impl<'a> Command<'a> {
     /// Appends the record to `out`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         _ = match *self {
-            Self::Install { vnet, mac, to } => {
-                Writer::new(out, 0).id(vnet.0).mac(mac).destination(to)
-            }
-            Self::Remove { vnet, mac } => Writer::new(out, 1).id(vnet.0).mac(mac),
-            Self::Reject { vnet, mac } => Writer::new(out, 2).id(vnet.0).mac(mac),
+            Self::Switch(command) => write_command(command, out),
             Self::Send { vnet, to, frame } => {
                 Writer::new(out, 3).id(vnet.0).destination(to).bytes(frame)
             }
-            Self::ForgetDecap { vnet, tunnel } => Writer::new(out, 4).id(vnet.0).id(tunnel.0),
-            Self::Hold { vnet, mac, tunnel, held, stuck } => {
-                Writer::new(out, 5).id(vnet.0).mac(mac).id(tunnel.0).mask(held).mask(stuck)
-            }
             Self::Flood { vnet, from, frame } => {
                 Writer::new(out, 6).id(vnet.0).destination(from).bytes(frame)
-            }
-            Self::Refuse { port, reason, frames, bytes } => {
-                let writer = Writer::new(out, 7).id(port.0).bytes(&[reason as u8]);
-                writer.bytes(&frames.to_le_bytes()).bytes(&bytes.to_le_bytes())
-            }
-            Self::Unbind { port, mac, ip } => {
-                let writer = Writer::new(out, 8).id(port.0).mac(mac);
-                match ip {
-                    Some(IpAddr::V4(ip)) => writer.bytes(&ip.octets()),
-                    Some(IpAddr::V6(ip)) => writer.bytes(&ip.octets()),
-                    None => writer,
-                }
             }
         };
     }
@@ -321,29 +298,63 @@ impl<'a> Command<'a> {
 
     fn parse(kind: u8, body: &mut Reader<'a>) -> Result<Self, Unreadable> {
         Ok(match kind {
-            0 => Self::Install { vnet: body.vnet()?, mac: body.mac()?, to: body.destination()? },
-            1 => Self::Remove { vnet: body.vnet()?, mac: body.mac()? },
-            2 => Self::Reject { vnet: body.vnet()?, mac: body.mac()? },
             3 => Self::Send { vnet: body.vnet()?, to: body.destination()?, frame: body.rest() },
-            4 => Self::ForgetDecap { vnet: body.vnet()?, tunnel: body.tunnel()? },
-            5 => Self::Hold {
-                vnet: body.vnet()?,
-                mac: body.mac()?,
-                tunnel: body.tunnel()?,
-                held: body.mask()?,
-                stuck: body.mask()?,
-            },
             6 => Self::Flood { vnet: body.vnet()?, from: body.destination()?, frame: body.rest() },
-            7 => Self::Refuse {
-                port: PortId(body.id()?),
-                reason: body.reason()?,
-                frames: u64::from_le_bytes(body.take()?),
-                bytes: u64::from_le_bytes(body.take()?),
-            },
-            8 => Self::Unbind { port: PortId(body.id()?), mac: body.mac()?, ip: body.ip()? },
-            _ => return Err(Unreadable),
+            _ => Self::Switch(parse_command(kind, body)?),
         })
     }
+}
+
+fn write_command(command: base::Command, out: &mut Vec<u8>) -> Writer<'_> {
+    match command {
+        base::Command::Install { vnet, mac, to } => {
+            Writer::new(out, 0).id(vnet.0).mac(mac).destination(to)
+        }
+        base::Command::Remove { vnet, mac } => Writer::new(out, 1).id(vnet.0).mac(mac),
+        base::Command::Reject { vnet, mac } => Writer::new(out, 2).id(vnet.0).mac(mac),
+        base::Command::ForgetDecap { vnet, tunnel } => Writer::new(out, 4).id(vnet.0).id(tunnel.0),
+        base::Command::Hold { vnet, mac, tunnel, held, stuck } => {
+            Writer::new(out, 5).id(vnet.0).mac(mac).id(tunnel.0).mask(held).mask(stuck)
+        }
+        base::Command::Refuse { port, reason, frames, bytes } => {
+            let writer = Writer::new(out, 7).id(port.0).bytes(&[reason as u8]);
+            writer.bytes(&frames.to_le_bytes()).bytes(&bytes.to_le_bytes())
+        }
+        base::Command::Unbind { port, mac, ip } => {
+            let writer = Writer::new(out, 8).id(port.0).mac(mac);
+            match ip {
+                Some(IpAddr::V4(ip)) => writer.bytes(&ip.octets()),
+                Some(IpAddr::V6(ip)) => writer.bytes(&ip.octets()),
+                None => writer,
+            }
+        }
+    }
+}
+
+fn parse_command(kind: u8, body: &mut Reader<'_>) -> Result<base::Command, Unreadable> {
+    Ok(match kind {
+        0 => {
+            base::Command::Install { vnet: body.vnet()?, mac: body.mac()?, to: body.destination()? }
+        }
+        1 => base::Command::Remove { vnet: body.vnet()?, mac: body.mac()? },
+        2 => base::Command::Reject { vnet: body.vnet()?, mac: body.mac()? },
+        4 => base::Command::ForgetDecap { vnet: body.vnet()?, tunnel: body.tunnel()? },
+        5 => base::Command::Hold {
+            vnet: body.vnet()?,
+            mac: body.mac()?,
+            tunnel: body.tunnel()?,
+            held: body.mask()?,
+            stuck: body.mask()?,
+        },
+        7 => base::Command::Refuse {
+            port: PortId(body.id()?),
+            reason: body.reason()?,
+            frames: u64::from_le_bytes(body.take()?),
+            bytes: u64::from_le_bytes(body.take()?),
+        },
+        8 => base::Command::Unbind { port: PortId(body.id()?), mac: body.mac()?, ip: body.ip()? },
+        _ => return Err(Unreadable),
+    })
 }
 
 #[cfg(test)]

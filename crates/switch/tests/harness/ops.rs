@@ -360,8 +360,7 @@ pub fn install(world: &mut World, rng: &mut Prng, vnet: VnetId, mac: Mac) {
 
 fn set_next_hop(world: &mut World, tunnel: usize, up: bool) {
     let mac = up.then(|| next_hop(tunnel));
-    let command = Command::NextHop { tunnel: TunnelId::from_index(tunnel), mac };
-    world.switch.command(world.now, command).unwrap();
+    world.switch.set_next_hop(world.now, TunnelId::from_index(tunnel), mac).unwrap();
 }
 
 fn control(world: &mut World, rng: &mut Prng) {
@@ -408,15 +407,15 @@ fn binding(world: &mut World, rng: &mut Prng) {
     let Some(port) = any_port(world, rng) else { return };
     let mac = source(rng, 0);
     if world.config.ports[port.index()].sources != Sources::Bound {
-        let refused = world.switch.command(world.now, Command::Bind { port, mac, ips: [None; 4] });
+        let refused = world.switch.bind(port, mac, [None; 4]);
         assert!(refused.is_err());
         return;
     }
     if rng.chance(3, 4) {
-        world.command(Command::Bind { port, mac, ips: [None; 4] });
+        world.switch.bind(port, mac, [None; 4]).unwrap();
         world.bound.insert((port, mac));
     } else {
-        world.command(Command::Unbind { port, mac });
+        world.command(Command::Unbind { port, mac, ip: None });
         world.bound.remove(&(port, mac));
     }
 }

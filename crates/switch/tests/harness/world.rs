@@ -414,7 +414,7 @@ impl World {
 
     /// Attaches or detaches a control plane.
     pub fn attach(&mut self, attached: bool) {
-        self.command(Command::Control { attached });
+        self.switch.attach_control(attached);
         self.attached = attached;
     }
 

@@ -39,10 +39,12 @@ fn commands(stream: &mut UnixStream) -> Vec<String> {
     let (mut at, mut all) = (0, Vec::new());
     while let Some((command, size)) = Command::read(&bytes[at..]).unwrap() {
         all.push(match command {
-            Command::Install { .. } => "install".to_owned(),
-            Command::Remove { .. } => "remove".to_owned(),
+            Command::Switch(base::Command::Install { .. }) => "install".to_owned(),
+            Command::Switch(base::Command::Remove { .. }) => "remove".to_owned(),
             Command::Send { frame, .. } => String::from_utf8(frame.to_vec()).unwrap(),
-            Command::Hold { held, stuck, .. } => format!("hold {} {}", held.0, stuck.0),
+            Command::Switch(base::Command::Hold { held, stuck, .. }) => {
+                format!("hold {} {}", held.0, stuck.0)
+            }
             other => panic!("{other:?}"),
         });
         at += size;
