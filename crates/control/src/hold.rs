@@ -25,13 +25,13 @@
 //! Pure: no clock, no socket. The caller decides which endpoints are meant, and if a host may speak
 //! for them.
 
-mod keeper;
-mod teller;
+mod requester;
+mod responder;
 
 use sluice_base::{Nanos, PriorityMask};
 
-pub use self::keeper::{Counts, Entry, HoldCommand, HoldResponder, Turn};
-pub use self::teller::{Answered, HoldRequester, Port};
+pub use self::requester::{Answered, HoldRequester, Port};
+pub use self::responder::{Counts, Entry, HoldCommand, HoldResponder, Turn};
 
 /// Period in which a requester repeats its state.
 pub const RENEW_EVERY: Nanos = Nanos::from_millis(500);

@@ -161,7 +161,7 @@ impl Plane {
     #[must_use]
     pub fn waiting(&self) -> (usize, usize, usize) {
         let (commands, events, datagrams) = self.outbox.waiting();
-        (commands + self.keeper.waiting(), events, datagrams)
+        (commands + self.hold_responder.waiting(), events, datagrams)
     }
 
     /// Number of wanted endpoints that no host claims.

@@ -74,8 +74,8 @@ struct Waiting {
 
 /// Counters of the frames that the switch took, by their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Books {
-    pub(crate) taken: u64,
+pub(crate) struct TakenFrames {
+    pub(crate) all: u64,
     pub(crate) answered: u64,
     pub(crate) flooded: u64,
     pub(crate) refused: u64,
@@ -114,7 +114,7 @@ pub(crate) struct Host {
     pub(crate) unbound: Vec<(PortId, Mac, Option<IpAddr>)>,
     peers: Vec<HostId>,
     ports: BTreeMap<PortId, Vni>,
-    pub(crate) books: Books,
+    pub(crate) taken_frames: TakenFrames,
     waiting: BTreeMap<Key, Waiting>,
     used: BTreeSet<Key>,
     polled: Nanos,
@@ -142,7 +142,7 @@ impl Host {
             unbound: Vec::new(),
             peers: Vec::new(),
             ports: BTreeMap::new(),
-            books: Books::default(),
+            taken_frames: TakenFrames::default(),
             waiting: BTreeMap::new(),
             used: BTreeSet::new(),
             polled: clock,
@@ -201,7 +201,7 @@ impl Host {
         let is_own = matches!(from, Location::Port(_));
         let is_taken = is_own && dst.mac.is_group() && frames::arp_of(bytes).is_some();
         if is_taken {
-            self.books.taken += 1;
+            self.taken_frames.all += 1;
             self.plane.punt(clock, from, vni, PuntCause::Arp, bytes);
         } else if dst.mac.is_group() {
             self.flood(from, vni, bytes);
@@ -288,20 +288,20 @@ impl Host {
                 }
                 Command::Reject { vni, mac } => drop(self.waiting.remove(&Key { vni, mac })),
                 Command::Send { vni, to: Location::Port(port), frame } => {
-                    self.books.answered += 1;
+                    self.taken_frames.answered += 1;
                     self.outs.push(Out::Port(port, vni, frame));
                 }
                 Command::Send { vni, to: Location::Host(host), frame } => {
-                    self.books.answered += 1;
+                    self.taken_frames.answered += 1;
                     self.outs.push(Out::Overlay(host, vni, frame));
                 }
                 Command::Flood { vni, from, frame } => {
-                    self.books.flooded += 1;
+                    self.taken_frames.flooded += 1;
                     self.flood(from, vni, &frame);
                 }
                 Command::Refuse { frames, bytes, .. } => {
                     assert!(frames > 0 && bytes >= frames * 14, "frames have bytes");
-                    self.books.refused += frames;
+                    self.taken_frames.refused += frames;
                 }
                 Command::Unbind { port, mac, ip } => self.unbound.push((port, mac, ip)),
                 Command::OpenTunnel { host } => assert!(self.tunnels.insert(host), "twice"),
@@ -394,21 +394,21 @@ impl Host {
 
     /// Checks that nothing is swallowed: each frame that the switch took was answered, flooded or
     /// counted as dropped, once.
-    fn check_books(&self) {
-        let (books, counts) = (self.books, self.plane.counts());
-        let given_back = Books {
-            flooded: books.flooded - counts.asked - counts.announced,
-            answered: books.answered - counts.told - counts.probed,
-            ..books
+    fn check_taken_frames(&self) {
+        let (taken, counts) = (self.taken_frames, self.plane.counts());
+        let given_back = TakenFrames {
+            flooded: taken.flooded - counts.asked - counts.announced,
+            answered: taken.answered - counts.told - counts.probed,
+            ..taken
         };
-        assert_eq!(given_back.flooded, counts.flooded, "{:?}: {books:?}", self.id);
+        assert_eq!(given_back.flooded, counts.flooded, "{:?}: {taken:?}", self.id);
         let ended = given_back.answered + given_back.flooded + given_back.refused;
-        assert_eq!(books.taken, ended, "{:?} swallowed frames: {books:?}, {counts:?}", self.id);
+        assert_eq!(taken.all, ended, "{:?} swallowed frames: {taken:?}, {counts:?}", self.id);
     }
 
     /// Checks the invariants.
     pub(crate) fn check(&self) {
-        self.check_books();
+        self.check_taken_frames();
         let installed: BTreeMap<_, _> =
             self.plane.installed().map(|(key, location, _)| (key, location)).collect();
         assert_eq!(installed, self.fdb, "{:?} knows what is in the chip", self.id);

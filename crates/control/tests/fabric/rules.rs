@@ -92,7 +92,7 @@ fn what_is_nowhere_is_rejected_after_its_time() {
 fn taken(world: &mut World, at: usize, bytes: &[u8]) -> Vec<Command> {
     let vm = world.vms[at];
     let host = world.host(vm.host);
-    host.books.taken += 1;
+    host.taken_frames.all += 1;
     host.plane.punt(host.clock, Location::Port(vm.port), vm.key.vni, PuntCause::Arp, bytes);
     std::iter::from_fn(|| host.plane.command()).collect()
 }
@@ -391,7 +391,7 @@ fn what_is_bound_is_published_and_stays() {
     let thief = world.vms[1];
     let bytes = frames::announcement((key.mac, thief.ip));
     let host = world.host(B);
-    host.books.taken += 1;
+    host.taken_frames.all += 1;
     host.plane.punt(host.clock, Location::Port(thief.port), vni(10), PuntCause::Arp, &bytes);
     world.run_for(millis(300));
     assert_eq!((owner(&world, A, key), owner(&world, B, key)), (Some(A), Some(A)));
