@@ -206,7 +206,7 @@ pub(super) fn follow(
         return Ok(shown);
     };
     balancer.show();
-    spawn("homes", move || {
+    spawn("port-balancer", move || {
         loop {
             std::thread::sleep(PERIOD);
             if balancer.period().is_err() {
