@@ -116,7 +116,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         rate: (n == 1).then_some(rate),
         group_rate: (n == 3 && kind & 64 != 0).then_some(rate),
         mtu: if n == 3 { 1_550 } else { 1_500 },
-        obey_pause: n != 2,
+        rx_pause: n != 2,
         trust: if kind & 1 == 0 { Trust::PcpThenDscp } else { Trust::Nothing },
         default_priority: Priority::ZERO,
         sources: sources(n, kind),

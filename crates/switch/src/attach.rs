@@ -206,7 +206,7 @@ impl<B: Buf> Switch<B> {
         }
         for queue in 0..self.spare_ports.0[at].queues {
             let input = first + u16::from(queue);
-            self.close_books(input);
+            self.close_counters(input);
             let input = &mut self.inputs[usize::from(input)];
             debug_assert!(input.excess == 0 && input.holding.is_empty(), "nothing is held");
             input.vnet = vnet.0;
@@ -226,9 +226,9 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Adds the counters of an input to those of the ports that are gone, and resets them.
-    fn close_books(&mut self, input: u16) {
-        let books = self.ledger.export(input);
-        self.ledger.import(self.pool_input().0, books);
+    fn close_counters(&mut self, input: u16) {
+        let counters = self.ledger.export(input);
+        self.ledger.import(self.pool_input().0, counters);
     }
 
     /// Removes every destination that leads to the port: the first part of a detachment.

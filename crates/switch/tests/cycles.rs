@@ -474,7 +474,7 @@ fn take<T>(ring: &mut VecDeque<T>, world: &mut World, input: InputId) -> Vec<T> 
 
 fn copy_to_shared(world: &mut World, input: InputId) {
     if world.switch.window(input).needs_copy {
-        world.spill(input, usize::MAX);
+        world.copy_to_shared(input, usize::MAX);
     }
 }
 

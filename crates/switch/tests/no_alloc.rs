@@ -81,7 +81,7 @@ fn corpus(rng: &mut Prng) -> Vec<Handle> {
 struct Counts {
     received: u64,
     sent: u64,
-    spilled: u64,
+    copied: u64,
     attached: u64,
 }
 
@@ -117,7 +117,7 @@ fn drive(
     batch: &mut Batch<Handle>,
 ) -> Counts {
     let mut rng = Prng::new(seed);
-    let mut counts = Counts { received: 0, sent: 0, spilled: 0, attached: 0 };
+    let mut counts = Counts { received: 0, sent: 0, copied: 0, attached: 0 };
     let mut now = Nanos::from_millis(1);
     let control = switch.control_input();
     let inputs = u64::from(control.0);
@@ -160,7 +160,7 @@ fn drive(
                         return Err(handle);
                     }
                     room -= 1;
-                    counts.spilled += 1;
+                    counts.copied += 1;
                     Ok(handle)
                 });
             }
@@ -215,7 +215,7 @@ fn nothing_is_allocated_after_the_start() {
         assert!(audit.is_closed());
         received += counts.received;
         sent += counts.sent;
-        copied += counts.spilled;
+        copied += counts.copied;
         attached += counts.attached;
         dropped += audit.total(|row| row.frames.dropped);
     }

@@ -65,7 +65,7 @@ fn give(world: &mut World, port: u16, bytes: Vec<u8>) {
         Info { id, from: input.0, port, vnet: 0, dst, priority: Priority::ZERO, valid: true };
     let buf: TestBuf = world.buf(input, info, bytes);
     world.receive(input, vec![buf]);
-    world.spill(input, usize::MAX);
+    world.copy_to_shared(input, usize::MAX);
 }
 
 fn give_plain(world: &mut World, port: u16, src: Mac, dst: Mac) {
@@ -88,7 +88,7 @@ fn give_tunnel(world: &mut World, tunnel: u16, inner: &[u8]) {
     };
     let buf = world.buf(input, info, in_vxlan(&outer, inner));
     world.receive(input, vec![buf]);
-    world.spill(input, usize::MAX);
+    world.copy_to_shared(input, usize::MAX);
 }
 
 /// Returns the number of frames that leave each port.

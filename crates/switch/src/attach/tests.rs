@@ -31,7 +31,7 @@ fn access(vnet: VnetId) -> PortConfig {
         rate: None,
         group_rate: None,
         mtu: 1_500,
-        obey_pause: true,
+        rx_pause: true,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
         sources: Sources::Any,
@@ -359,7 +359,7 @@ fn frames_in_shared_buffer_keep_spare_port() {
     assert_eq!(take(&mut switch, NOW, PortId(1)), 1);
     assert!(busy(&mut switch), "one receiver of its broadcast has it");
     assert!(take(&mut switch, NOW, PortId(0)) > 1);
-    assert!(busy(&mut switch), "the pool has not taken back what was spilled");
+    assert!(busy(&mut switch), "the pool has not taken back what was copied");
     let pool = switch.pool_input();
     while back(&mut switch, pool) > 0 {}
     assert_eq!(switch.attach(NOW, &access(BLUE)), Ok(SPARE));

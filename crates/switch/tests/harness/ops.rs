@@ -96,7 +96,7 @@ fn step(world: &mut World, (kind, seed): Op) {
         19 | 20 => {
             let input = pick(&mut rng, world.inputs.len() as u64 + 1);
             let room = pick(&mut rng, 6);
-            world.spill(InputId(input), room);
+            world.copy_to_shared(InputId(input), room);
         }
         21..=24 => control(world, &mut rng),
         25 => inject(world, &mut rng),
@@ -106,7 +106,7 @@ fn step(world: &mut World, (kind, seed): Op) {
             4 => {
                 let input = any_input(world, &mut rng);
                 let room = if rng.chance(1, 2) { usize::MAX } else { pick(&mut rng, 6) };
-                world.evacuate(input, room);
+                world.migrate_buffers(input, room);
             }
             _ => {}
         },
@@ -546,7 +546,7 @@ fn probe(world: &mut World, port: PortId) {
     };
     let buf = world.buf(input, info, tenant.bytes());
     world.receive(input, vec![buf]);
-    world.spill(input, 1);
+    world.copy_to_shared(input, 1);
     let after = sums(world);
     let receivers = members.len() - 1 + world.config.vnets[vnet.index()].tunnels.len();
     // The broadcast or a copy of it may have found no room.

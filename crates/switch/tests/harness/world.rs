@@ -113,7 +113,7 @@ impl Oracle {
     /// Notes a pause frame that came in at a port.
     pub fn paused(&mut self, now: Nanos, port: usize, enabled: u8, quanta: [u16; 8]) {
         let config = &self.config.ports[port];
-        if !config.obey_pause {
+        if !config.rx_pause {
             return;
         }
         let link = match (config.input_full, config.rate) {
@@ -621,7 +621,7 @@ impl World {
     }
 
     /// Moves handles of an input into the pool, of which `room` places may be used.
-    pub fn spill(&mut self, input: InputId, mut room: usize) {
+    pub fn copy_to_shared(&mut self, input: InputId, mut room: usize) {
         let (pooled, size) = (&mut self.pooled, self.pool_size);
         let out = &mut self.out[input.index()];
         let is_control = input == self.switch.control_input();
@@ -629,7 +629,7 @@ impl World {
             if room == 0 || *pooled >= size {
                 return Err(buf);
             }
-            assert_eq!(buf.owner, Owner::Input(input.0), "spilled by another input");
+            assert_eq!(buf.owner, Owner::Input(input.0), "copied by another input");
             room -= 1;
             *pooled += 1;
             *out -= usize::from(!is_control);
@@ -639,14 +639,14 @@ impl World {
 
     /// Migrates the buffers of an input; `room` places of the pool may be used. Afterwards its
     /// driver has every handle back.
-    pub fn evacuate(&mut self, input: InputId, mut room: usize) -> u32 {
+    pub fn migrate_buffers(&mut self, input: InputId, mut room: usize) -> u32 {
         let (pooled, size) = (&mut self.pooled, self.pool_size);
         let out = &mut self.out[input.index()];
         let ended = self.switch.migrate_buffers(input, |buf| {
             if room == 0 || *pooled >= size {
                 return Err(buf);
             }
-            assert_eq!(buf.owner, Owner::Input(input.0), "evacuated from another input");
+            assert_eq!(buf.owner, Owner::Input(input.0), "migrated from another input");
             room -= 1;
             *pooled += 1;
             *out -= 1;
@@ -727,7 +727,7 @@ impl World {
                 self.transmit(port, || true);
             }
             for input in 0..=self.inputs.len() {
-                self.spill(InputId::from_index(input), usize::MAX);
+                self.copy_to_shared(InputId::from_index(input), usize::MAX);
             }
             self.reclaim_all();
         }
