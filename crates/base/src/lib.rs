@@ -1,5 +1,6 @@
 //! Basic types of the project: units, identifiers, priorities, drop reasons, causes of punts,
-//! commands of the control plane, frame handles and a seeded random number generator.
+//! commands of the control plane, states of receivers, frame handles and a seeded random number
+//! generator.
 //!
 //! This crate cannot name a clock, a socket, a thread or the machine's randomness: time and seeds
 //! are always arguments. Everything above it shares these types, so a live switch and a simulated
@@ -16,6 +17,7 @@ mod flow_match;
 mod ids;
 mod prng;
 mod punt;
+mod receiver;
 mod units;
 
 pub use buf::{Batch, Buf, Full, VlanTag};
@@ -28,4 +30,5 @@ pub use ids::{
 };
 pub use prng::{Prng, mix};
 pub use punt::{PUNT_HEAD_SIZE_MAX, PuntCause};
+pub use receiver::ReceiverState;
 pub use units::{BitRate, ByteCount, Nanos};

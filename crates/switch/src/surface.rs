@@ -208,15 +208,6 @@ pub enum Notice {
     },
 }
 
-/// Priorities of a local port that its senders behind tunnels have to hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverState {
-    /// Priorities that senders are to hold.
-    pub held: PriorityMask,
-    /// Held priorities whose hold contract is over.
-    pub stuck: PriorityMask,
-}
-
 /// A copy of the first bytes of a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Head {

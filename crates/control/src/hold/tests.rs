@@ -2,7 +2,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use sluice_base::{HostId, Mac, PortId, Vni};
+use sluice_base::{HostId, Mac, PortId, PriorityMask, ReceiverState, Vni};
 use sluice_wire::fabric::{Held, HoldOrder, HoldPart, HoldWriter};
 
 use super::*;
@@ -21,9 +21,9 @@ fn key(port: u16, n: u64) -> Key {
     Key { vni: Vni::new(9).unwrap(), mac }
 }
 
-const fn receiver(held: u8, stuck: u8) -> Receiver {
+const fn receiver(held: u8, stuck: u8) -> ReceiverState {
     let (held, stuck) = (PriorityMask(held), PriorityMask(stuck & held));
-    Receiver { isolated: held, held, stuck: PriorityMask(stuck.0 & held.0) }
+    ReceiverState { isolated: held, held, stuck: PriorityMask(stuck.0 & held.0) }
 }
 
 fn senders(hosts: &[HostId]) -> BTreeSet<HostId> {
@@ -70,7 +70,7 @@ fn port_without_senders_sends_no_hold_message() {
 fn isolated_port_without_held_priority_sends_no_hold() {
     let mut requester = HoldRequester::default();
     requester.up(Nanos::ZERO, THERE);
-    let only = Receiver { held: PriorityMask::NONE, ..receiver(1, 0) };
+    let only = ReceiverState { held: PriorityMask::NONE, ..receiver(1, 0) };
     requester.set(millis(1), PortId(1), only, senders(&[THERE]));
     assert_eq!(requester.due(millis(9)), None);
     assert_eq!(requester.ports().count(), 1, "it is shown");
@@ -345,7 +345,7 @@ impl World {
             assert!(host == THERE && self.is_up);
             let mut writer = HoldWriter::new();
             let wanted: Vec<_> = self.requester.wanted(THERE).collect();
-            for (port, Receiver { held, stuck, .. }) in &wanted {
+            for (port, ReceiverState { held, stuck, .. }) in &wanted {
                 for Key { vni, mac } in Self::keys_of(port.0) {
                     assert!(writer.push(&Held { vni, mac, held: *held, stuck: *stuck }));
                 }

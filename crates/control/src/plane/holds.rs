@@ -4,12 +4,12 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use sluice_base::{HostId, Nanos, PortId};
+use sluice_base::{HostId, Nanos, PortId, ReceiverState};
 use sluice_wire::fabric::{HOLD_PARTS_MAX, Held, HoldOrder, HoldPart, HoldWriter, Topic};
 
 use super::Plane;
 use super::surface::{Command, Event, Kind, Location};
-use crate::hold::{ANSWER_MAX, Answered, Entry, Port, Receiver, Turn};
+use crate::hold::{ANSWER_MAX, Answered, Entry, Port, Turn};
 use crate::rpc::Failure;
 use crate::table::Change;
 use crate::vport::Key;
@@ -22,7 +22,7 @@ impl Plane {
         &mut self,
         now: Nanos,
         port: PortId,
-        receiver: Receiver,
+        receiver: ReceiverState,
         senders: impl IntoIterator<Item = HostId>,
     ) {
         let now = self.clock.at(now);
@@ -36,13 +36,13 @@ impl Plane {
         &mut self,
         now: Nanos,
         port: PortId,
-        receiver: Receiver,
+        receiver: ReceiverState,
         senders: BTreeSet<HostId>,
     ) {
         let before = self.hold_requester.set(now, port, receiver, senders);
         let after = self.hold_requester.ports().find(|(id, _)| *id == port).map(|(_, port)| port);
         let key = |port: &Port| {
-            let Receiver { isolated, stuck, .. } = port.receiver;
+            let ReceiverState { isolated, stuck, .. } = port.receiver;
             (isolated, stuck, port.senders.clone())
         };
         match (before.as_ref().map(key), after.map(key)) {
@@ -56,7 +56,7 @@ impl Plane {
 
     /// Notes that a port is gone, so that it holds no sender.
     pub(super) fn port_is_fine(&mut self, now: Nanos, port: PortId) {
-        self.set_receiver(now, port, Receiver::default(), BTreeSet::new());
+        self.set_receiver(now, port, ReceiverState::default(), BTreeSet::new());
     }
 
     /// Notes that the switch that knew of receivers and holds is gone.
@@ -128,7 +128,7 @@ impl Plane {
 
     /// Returns the holds of a host: the own endpoints at held ports that the host sends to.
     fn held_for(&self, host: HostId) -> Vec<Held> {
-        let ports: BTreeMap<PortId, Receiver> = self.hold_requester.wanted(host).collect();
+        let ports: BTreeMap<PortId, ReceiverState> = self.hold_requester.wanted(host).collect();
         if ports.is_empty() {
             return Vec::new();
         }
@@ -136,7 +136,7 @@ impl Plane {
         let is_own =
             |key| self.table.holder(key).is_some_and(|(holder, _)| holder.owner == self.own);
         let claims = self.table.claims_of(self.own).filter_map(|claim| {
-            let Receiver { held, stuck, .. } = *ports.get(&claim.port)?;
+            let ReceiverState { held, stuck, .. } = *ports.get(&claim.port)?;
             let Key { vni, mac } = claim.key;
             let is_meant = vnets.contains(&vni) && is_own(claim.key);
             is_meant.then_some((claim.port, Held { vni, mac, held, stuck }))

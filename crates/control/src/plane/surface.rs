@@ -3,10 +3,9 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, PriorityMask, Vni};
+use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, PriorityMask, ReceiverState, Vni};
 
 use crate::bridge::Bound;
-use crate::hold::Receiver;
 use crate::learn;
 use crate::mobility::{self, Refusal};
 use crate::vport::Key;
@@ -355,7 +354,7 @@ pub enum Event {
     DecapEnded(Vni, HostId, End),
     /// An own port does not keep up, and has lost its claim on the shared buffer; or its priorities
     /// or senders have changed.
-    Isolated(PortId, Receiver),
+    Isolated(PortId, ReceiverState),
     /// An own port keeps up again.
     Restored(PortId),
     /// A host asks that frames for an endpoint of its own be held here.

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-use sluice_base::{DropReason, Nanos, PortId, PriorityMask, VnetId};
+use sluice_base::{DropReason, Nanos, PortId, VnetId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Command, Destination, Notice, PuntCause, Switch, Target, Used};
@@ -192,24 +192,18 @@ impl Receivers {
         }
         let pace = if pipe.is_full() { RECEIVERS_EVERY_FULL } else { RECEIVERS_EVERY };
         self.look_at = now.after(pace);
-        let mut isolated: BTreeMap<PortId, PriorityMask> = BTreeMap::new();
-        for state in switch.isolated() {
-            isolated.entry(state.port).or_default().insert(state.priority);
-        }
-        let known: BTreeSet<PortId> =
-            self.reported.keys().chain(isolated.keys()).copied().collect();
+        let isolated = switch.isolated().map(|isolated| isolated.port);
+        let known: BTreeSet<PortId> = self.reported.keys().copied().chain(isolated).collect();
         for port in known {
-            let isolated = isolated.get(&port).copied().unwrap_or_default();
             let state = switch.receiver(port);
             let senders = Senders::write(switch.senders(port), &mut self.tunnels);
-            let (held, stuck) = (state.held, state.stuck);
             let mut record = Vec::new();
-            Event::Receiver { port, isolated, held, stuck, senders }.write(&mut record);
+            Event::Receiver { port, state, senders }.write(&mut record);
             if self.reported.get(&port) == Some(&record) {
                 continue;
             }
             pipe.put_ahead(&record);
-            if isolated.is_empty() && held.is_empty() {
+            if state.is_fine() {
                 self.reported.remove(&port);
             } else {
                 self.reported.insert(port, record);

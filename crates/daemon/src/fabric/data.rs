@@ -10,7 +10,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use sluice_base::{self as base, Destination, Nanos};
-use sluice_control::hold::Receiver;
 use sluice_control::plane::{self, Location, Plane};
 
 use super::receivers::Receivers;
@@ -130,9 +129,8 @@ impl Data {
         let mut numbered = workers.iter_mut().enumerate();
         numbered.try_for_each(|(number, worker)| {
             worker.read(now, plan, plane, |plane, event| {
-                if let Event::Receiver { port, isolated, held, stuck, senders } = *event {
-                    let receiver = Receiver { isolated, held, stuck };
-                    let all = receivers.told(number, port, receiver, senders.iter());
+                if let Event::Receiver { port, state, senders } = *event {
+                    let all = receivers.told(number, port, state, senders.iter());
                     let hosts = all.1.into_iter().filter_map(|tunnel| plan.host(tunnel));
                     plane.receiver(now, port, all.0, hosts);
                 }

@@ -23,7 +23,8 @@ use std::mem::size_of;
 use std::net::IpAddr;
 
 use sluice_base::{
-    self as base, Destination, DropReason, Mac, PortId, PriorityMask, PuntCause, TunnelId, VnetId,
+    self as base, Destination, DropReason, Mac, PortId, PriorityMask, PuntCause, ReceiverState,
+    TunnelId, VnetId,
 };
 
 pub(crate) use pipe::Pipe;
@@ -51,13 +52,7 @@ pub(crate) enum Event<'a> {
     /// All addresses that were there before control attached have been reported.
     All,
     /// New state of a port as a receiver, as far as this worker sees.
-    Receiver {
-        port: PortId,
-        isolated: PriorityMask,
-        held: PriorityMask,
-        stuck: PriorityMask,
-        senders: Senders<'a>,
-    },
+    Receiver { port: PortId, state: ReceiverState, senders: Senders<'a> },
 }
 
 /// Tunnels whose hosts send to a port.
@@ -131,6 +126,10 @@ impl<'a> Writer<'a> {
         self.bytes(&[mask.0])
     }
 
+    fn receiver(self, state: ReceiverState) -> Self {
+        self.mask(state.isolated).mask(state.held).mask(state.stuck)
+    }
+
     fn bytes(self, bytes: &[u8]) -> Self {
         self.out.extend_from_slice(bytes);
         self
@@ -168,6 +167,11 @@ impl<'a> Reader<'a> {
 
     fn mask(&mut self) -> Result<PriorityMask, Unreadable> {
         self.take().map(|[mask]| PriorityMask(mask))
+    }
+
+    fn receiver(&mut self) -> Result<ReceiverState, Unreadable> {
+        let (isolated, held, stuck) = (self.mask()?, self.mask()?, self.mask()?);
+        Ok(ReceiverState { isolated, held, stuck })
     }
 
     fn cause(&mut self) -> Result<PuntCause, Unreadable> {
@@ -241,9 +245,8 @@ impl<'a> Event<'a> {
                 Writer::new(out, 3).id(vnet.0).mac(mac).destination(to)
             }
             Self::All => Writer::new(out, 4),
-            Self::Receiver { port, isolated, held, stuck, senders } => {
-                let writer = Writer::new(out, 5).id(port.0).mask(isolated).mask(held).mask(stuck);
-                writer.bytes(senders.0)
+            Self::Receiver { port, state, senders } => {
+                Writer::new(out, 5).id(port.0).receiver(state).bytes(senders.0)
             }
         };
     }
@@ -267,9 +270,7 @@ impl<'a> Event<'a> {
             4 => Self::All,
             5 => Self::Receiver {
                 port: PortId(body.id()?),
-                isolated: body.mask()?,
-                held: body.mask()?,
-                stuck: body.mask()?,
+                state: body.receiver()?,
                 senders: Senders::read(body.rest())?,
             },
             _ => return Err(Unreadable),

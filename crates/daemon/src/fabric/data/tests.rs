@@ -1,7 +1,7 @@
 use std::io::{BufReader, Write as _};
 use std::os::unix::net::UnixListener;
 
-use sluice_base::{HostId, Mac, PortId, PriorityMask, TunnelId, Vni};
+use sluice_base::{HostId, Mac, PortId, PriorityMask, ReceiverState, TunnelId, Vni};
 use sluice_control::plane::Config;
 
 use super::super::tests::{Folder, plan};
@@ -134,7 +134,8 @@ fn reported_receiver_isolated_until_every_worker_clears_it() {
         let (mut bytes, mut tunnels) = (Vec::new(), Vec::new());
         let senders = Senders::write([TunnelId(0), TunnelId(9)].into_iter(), &mut tunnels);
         let (isolated, held, stuck) = (PriorityMask(held), PriorityMask(held), PriorityMask::NONE);
-        Event::Receiver { port: PortId(0), isolated, held, stuck, senders }.write(&mut bytes);
+        let state = ReceiverState { isolated, held, stuck };
+        Event::Receiver { port: PortId(0), state, senders }.write(&mut bytes);
         streams[worker].write_all(&bytes).unwrap();
         data.wake();
         data.read(Nanos::ZERO, &plan, plane).unwrap();

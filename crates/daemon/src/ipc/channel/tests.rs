@@ -8,13 +8,8 @@ const TO: [Destination; 2] = [Destination::Port(PortId(3)), Destination::Tunnel(
 
 fn events() -> Vec<Event<'static>> {
     let (isolated, held, stuck) = (PriorityMask(7), PriorityMask(3), PriorityMask(1));
-    let receiver = |senders| Event::Receiver {
-        port: PortId(3),
-        isolated,
-        held,
-        stuck,
-        senders: Senders(senders),
-    };
+    let state = ReceiverState { isolated, held, stuck };
+    let receiver = |senders| Event::Receiver { port: PortId(3), state, senders: Senders(senders) };
     let mut all = vec![
         Event::Decap { vnet: VNET, tunnel: TunnelId(9) },
         Event::Used { vnet: VNET, mac: MAC },
@@ -79,16 +74,25 @@ fn records_are_written_in_fixed_bytes() {
     let (held, stuck) = (PriorityMask(3), PriorityMask(1));
     let [port, tunnel] = TO;
     let punt = |cause, from| Event::Punt { cause, vnet: VNET, from, head };
-    let events: [(Event<'_>, &[u8]); 6] = [
+    let state = ReceiverState { isolated: PriorityMask(7), held, stuck };
+    let (mac, vnet, id) = (MAC, VNET, TunnelId(9));
+    let events: [(Event<'_>, &[u8]); 11] = [
         (punt(PuntCause::Miss, port), &[0, 0, 7, 0, 0, 3, 0, 1, 2]),
         (punt(PuntCause::NewSource, tunnel), &[0, 1, 7, 0, 1, 0xf4, 1, 1, 2]),
         (punt(PuntCause::Moved, port), &[0, 2, 7, 0, 0, 3, 0, 1, 2]),
         (punt(PuntCause::Arp, port), &[0, 3, 7, 0, 0, 3, 0, 1, 2]),
         (punt(PuntCause::Nd, port), &[0, 4, 7, 0, 0, 3, 0, 1, 2]),
         (punt(PuntCause::Snooped, port), &[0, 5, 7, 0, 0, 3, 0, 1, 2]),
+        (Event::Decap { vnet, tunnel: id }, &[1, 7, 0, 9, 0]),
+        (Event::Used { vnet, mac }, &[2, 7, 0, 2, 0, 0, 0, 0, 9]),
+        (Event::Found { vnet, mac, to: tunnel }, &[3, 7, 0, 2, 0, 0, 0, 0, 9, 1, 0xf4, 1]),
+        (Event::All, &[4]),
+        (
+            Event::Receiver { port: PortId(3), state, senders: Senders(&[9, 0]) },
+            &[5, 3, 0, 7, 3, 1, 9, 0],
+        ),
     ];
     let switch = Command::Switch;
-    let (mac, vnet, id) = (MAC, VNET, TunnelId(9));
     let (reason, ip) = (DropReason::ALL[5], Some([10, 0, 0, 1].into()));
     let commands: [(Command<'_>, &[u8]); 9] = [
         (
