@@ -12,10 +12,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libfuzzer_sys::fuzz_target;
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PUNT_HEAD_SIZE_MAX, PortId, PuntCause, Vni};
 use sluice_control::directory::PortRule;
-use sluice_control::plane::{Command, Config, Kind, Location, Plane, PuntFrom};
-use sluice_control::punt::Cause;
+use sluice_control::plane::{Command, Config, Kind, Location, Plane};
 use sluice_control::vport::{Ips, Key, Origin};
 use sluice_fuzz::Source;
 use sluice_wire::{EtherType, arp, ethernet, icmpv6, ipv4, ipv6, udp};
@@ -187,19 +186,19 @@ impl World {
     fn punt(&mut self, source: &mut Source<'_>) {
         let vni = vni([1, 1, 1, 2, 3][usize::from(source.byte()) % 5]);
         let from = match source.byte() % 8 {
-            6 => PuntFrom::Host(FOREIGN),
-            7 => PuntFrom::Host(source.pick(&[MEMBER, FOREIGN, HostId(9)])),
-            port => PuntFrom::Port(PortId(port.into())),
+            6 => Location::Host(FOREIGN),
+            7 => Location::Host(source.pick(&[MEMBER, FOREIGN, HostId(9)])),
+            port => Location::Port(PortId(port.into())),
         };
         let frame = frame(source);
         let is_group = frame.first().is_some_and(|byte| byte & 1 == 1);
-        let cause = source.pick(&Cause::ALL);
+        let cause = source.pick(&PuntCause::ALL);
         // The switch hands over only frames for a group address.
-        let cause = if cause.is_taken() && !is_group { Cause::Snooped } else { cause };
-        let head = &frame[..frame.len().min(sluice_control::plane::HEAD_SIZE_MAX)];
+        let cause = if cause.is_taken() && !is_group { PuntCause::Snooped } else { cause };
+        let head = &frame[..frame.len().min(PUNT_HEAD_SIZE_MAX)];
         self.plane.punt(self.now, from, vni, cause, head);
         let commands = self.commands();
-        let PuntFrom::Port(port) = from else { return };
+        let Location::Port(port) = from else { return };
         let mut ends = 0;
         for command in &commands {
             ends += match command {

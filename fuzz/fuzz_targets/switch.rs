@@ -116,7 +116,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         rate: (n == 1).then_some(rate),
         group_rate: (n == 3 && kind & 64 != 0).then_some(rate),
         mtu: if n == 3 { 1_550 } else { 1_500 },
-        obey_pause: n != 2,
+        rx_pause: n != 2,
         trust: if kind & 1 == 0 { Trust::PcpThenDscp } else { Trust::Nothing },
         default_priority: Priority::ZERO,
         sources: sources(n, kind),
@@ -267,18 +267,22 @@ impl World {
         let mac = address(n);
         let tunnel = TunnelId(u16::from(place) % 3);
         let port = PortId(u16::from(place) % 5);
-        let command = match kind % 10 {
-            6 => Command::Control { attached: place & 3 != 0 },
-            7 => Command::Bind { port, mac, ips: [None; 4] },
-            8 => Command::Unbind { port, mac },
-            9 => Command::ForgetDecap { vnet, tunnel },
-            0 => Command::Remove { vnet, mac },
-            1 => Command::Reject { vnet, mac },
-            2 => Command::NextHop { tunnel, mac: (place & 16 == 0).then_some(mac) },
-            3 => Command::Install { vnet, mac, to: Destination::Tunnel(tunnel) },
-            _ => Command::Install { vnet, mac, to: Destination::Port(port) },
+        let (switch, now) = (&mut self.switch, self.now);
+        let (to_port, to_tunnel) = (Destination::Port(port), Destination::Tunnel(tunnel));
+        let _ = match kind % 10 {
+            0 => switch.command(now, Command::Remove { vnet, mac }),
+            1 => switch.command(now, Command::Reject { vnet, mac }),
+            2 => switch.set_next_hop(now, tunnel, (place & 16 == 0).then_some(mac)),
+            3 => switch.command(now, Command::Install { vnet, mac, to: to_tunnel }),
+            6 => {
+                switch.attach_control(place & 3 != 0);
+                Ok(())
+            }
+            7 => switch.bind(port, mac, [None; 4]),
+            8 => switch.command(now, Command::Unbind { port, mac, ip: None }),
+            9 => switch.command(now, Command::ForgetDecap { vnet, tunnel }),
+            _ => switch.command(now, Command::Install { vnet, mac, to: to_port }),
         };
-        let _ = self.switch.command(self.now, command);
     }
 
     fn inject(&mut self, source: &mut Source<'_>) {

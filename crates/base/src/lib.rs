@@ -1,5 +1,6 @@
-//! Basic types of the project: units, identifiers, priorities, drop reasons, frame handles and a
-//! seeded random number generator.
+//! Basic types of the project: units, identifiers, priorities, drop reasons, causes of punts,
+//! commands of the control plane, states of receivers, frame handles and a seeded random number
+//! generator.
 //!
 //! This crate cannot name a clock, a socket, a thread or the machine's randomness: time and seeds
 //! are always arguments. Everything above it shares these types, so a live switch and a simulated
@@ -10,13 +11,17 @@
 extern crate alloc;
 
 mod buf;
+mod command;
 mod drop_reason;
 mod flow_match;
 mod ids;
 mod prng;
+mod punt;
+mod receiver;
 mod units;
 
 pub use buf::{Batch, Buf, Full, VlanTag};
+pub use command::Command;
 pub use drop_reason::{DropClass, DropReason};
 pub use flow_match::{FlowMatch, IpPrefix, ParseMatchError};
 pub use ids::{
@@ -24,4 +29,6 @@ pub use ids::{
     SourceId, TunnelId, VnetId, Vni,
 };
 pub use prng::{Prng, mix};
+pub use punt::{PUNT_HEAD_SIZE_MAX, PuntCause};
+pub use receiver::ReceiverState;
 pub use units::{BitRate, ByteCount, Nanos};

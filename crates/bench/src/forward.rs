@@ -56,7 +56,7 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
         rate: None,
         group_rate: None,
         mtu: 1500,
-        obey_pause: false,
+        rx_pause: false,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
         sources: Sources::Any,

@@ -97,7 +97,7 @@ fn config(lossy: bool) -> SwitchConfig {
     card.role = PortRole::Underlay { local: LOCAL, mac: CARD };
     card.input = limit(512);
     card.input_full = if lossy { InputFull::Drop } else { InputFull::Pause(pause) };
-    card.obey_pause = !lossy;
+    card.rx_pause = !lossy;
     card.mtu = 1500;
     config.tunnels = (0..TUNNELS)
         .map(|at| TunnelConfig {

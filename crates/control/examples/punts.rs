@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PuntCause, Vni};
 use sluice_control::directory::{Directory, Found, Places, PortRule, State};
 use sluice_control::vport::{Claim, Ips, Key, Origin};
 use sluice_control::{frame::Frame, learn, punt, resolve};
@@ -55,7 +55,8 @@ fn main() {
     };
     let house = House((0..ENDPOINTS).map(found).collect());
     let all = sluice_control::bucket::Rate::UNLIMITED;
-    let limits = punt::Config { assured: all, port: all, cause: [all; 7], ..punt::Config::new(64) };
+    let cause = [all; PuntCause::COUNT];
+    let limits = punt::Config { assured: all, port: all, cause, ..punt::Config::new(64) };
     let mut policer = punt::Policer::new(&limits, 1);
     let mut learner = learn::Learner::new(&learn::Config::new(64), 2);
     let mut resolver = resolve::Resolver::new(&resolve::Config::new(64), 3);
@@ -72,7 +73,7 @@ fn main() {
         for (n, (port, bytes)) in (0..PUNTS).zip(requests.iter().cycle()) {
             let now = Nanos::from_micros(u64::from(round * PUNTS + n) * 20);
             let frame = Frame::parse(std::hint::black_box(bytes)).expect("a whole frame");
-            let admitted = policer.admit(now, *port, vni, punt::Cause::Arp, &frame).is_ok();
+            let admitted = policer.admit(now, *port, vni, PuntCause::Arp, &frame).is_ok();
             if admitted && learner.observe(now, *port, vni, &frame, &house, &house).is_ok() {
                 std::hint::black_box(resolver.resolve(*port, vni, &frame, &house));
             }

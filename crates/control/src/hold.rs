@@ -25,13 +25,13 @@
 //! Pure: no clock, no socket. The caller decides which endpoints are meant, and if a host may speak
 //! for them.
 
-mod keeper;
-mod teller;
+mod requester;
+mod responder;
 
-use sluice_base::{Nanos, PriorityMask};
+use sluice_base::Nanos;
 
-pub use self::keeper::{Counts, Entry, HoldCommand, HoldResponder, Turn};
-pub use self::teller::{Answered, HoldRequester, Port};
+pub use self::requester::{Answered, HoldRequester, Port};
+pub use self::responder::{Counts, Entry, HoldCommand, HoldResponder, Turn};
 
 /// Period in which a requester repeats its state.
 pub const RENEW_EVERY: Nanos = Nanos::from_millis(500);
@@ -40,25 +40,6 @@ pub const LEASE: Nanos = Nanos::from_millis(2_000);
 /// Time for which an answer is waited for.
 pub const ANSWER_MAX: Nanos = Nanos::from_millis(500);
 const _: () = assert!(RENEW_EVERY.0 + ANSWER_MAX.0 < LEASE.0);
-
-/// State of a port of this host as a receiver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Receiver {
-    /// Priorities that have lost their claim on the shared buffer.
-    pub isolated: PriorityMask,
-    /// Priorities that senders are to hold.
-    pub held: PriorityMask,
-    /// Held priorities whose hold contract is over.
-    pub stuck: PriorityMask,
-}
-
-impl Receiver {
-    /// Returns true if nothing is wrong with the port.
-    #[must_use]
-    pub const fn is_fine(&self) -> bool {
-        self.isolated.is_empty() && self.held.is_empty()
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -70,10 +70,9 @@ use sluice_base::{HostId, IpPrefix, Nanos, PortId, Vni, mix};
 
 pub use self::bind::BindError;
 pub use self::bindings::{BindingConflicts, BoundAt};
-pub use self::punts::HEAD_SIZE_MAX;
 pub use self::surface::{
-    Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, Location, PuntFrom,
-    TunnelInfo, VportInfo,
+    Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, Location, TunnelInfo,
+    VportInfo,
 };
 
 use self::addresses::AddressConflicts;
@@ -129,9 +128,9 @@ pub struct Plane {
     tunnels: Tunnels,
     foreign: Foreign,
     /// Own receivers that do not keep up.
-    teller: HoldRequester,
+    hold_requester: HoldRequester,
     /// Receivers of other hosts that do not keep up.
-    keeper: HoldResponder,
+    hold_responder: HoldResponder,
     /// Own addresses in doubt, and confirmed addresses.
     doubts: AddressConflicts,
     /// Own bindings that were taken over from other hosts, with the number of the taking.
@@ -188,8 +187,8 @@ impl Plane {
             fdb: Fdb::new(config.flow_limit, entries, config.flow_life),
             tunnels: Tunnels::new(config.decap_life, config.tunnel_life),
             foreign: Foreign::new(entries, learn.lifetime),
-            teller: HoldRequester::default(),
-            keeper: HoldResponder::default(),
+            hold_requester: HoldRequester::default(),
+            hold_responder: HoldResponder::default(),
             doubts: AddressConflicts::new(config.confirmed_life, seed_of(6)),
             taken: BTreeMap::new(),
             ended: Vec::new(),
@@ -212,7 +211,7 @@ impl Plane {
     pub fn remove_vnet(&mut self, now: Nanos, vni: Vni) {
         let now = self.clock.at(now);
         self.nets.remove(vni);
-        self.keeper.end_vni(vni);
+        self.hold_responder.end_vni(vni);
         self.withdraw_own(now, |claim| claim.key.vni == vni);
         let installed = self.fdb.iter().filter(|(key, ..)| key.vni == vni);
         let keys: Vec<_> = installed.map(|(key, ..)| key).collect();
@@ -362,8 +361,8 @@ impl Plane {
             self.wanted.deadline(),
             self.doubts.deadline(),
             self.adopted.deadline(),
-            self.teller.deadline(),
-            self.keeper.deadline(),
+            self.hold_requester.deadline(),
+            self.hold_responder.deadline(),
         ];
         times.into_iter().flatten().min().map(|at| self.clock.outside(at))
     }

@@ -24,64 +24,11 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use sluice_base::{Mac, Nanos, PortId, Vni};
+use sluice_base::{Mac, Nanos, PortId, PuntCause, Vni};
 
 use crate::bucket::{Bucket, Pace, Rate};
 use crate::frame::Frame;
 use crate::recent::{Mark, Recent};
-
-/// Reason why the switch punts a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Cause {
-    /// The forwarding table (FDB) does not have the destination.
-    Miss,
-    /// The forwarding table does not have the source.
-    NewSource,
-    /// The source is known at another port.
-    Moved,
-    /// The frame is ARP to a group, which the switch took: it is answered, flooded or refused.
-    Arp,
-    /// The frame is a Neighbor Solicitation or Advertisement to a group, which the switch took.
-    Nd,
-    /// A destination still waits for its answer: the switch asks again.
-    Unresolved,
-    /// The frame is ARP or Neighbor Discovery that the switch forwards as well.
-    Snooped,
-}
-
-impl Cause {
-    /// Number of causes.
-    pub const COUNT: usize = 7;
-
-    /// All causes, in the order of their indices.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::Miss,
-        Self::NewSource,
-        Self::Moved,
-        Self::Arp,
-        Self::Nd,
-        Self::Unresolved,
-        Self::Snooped,
-    ];
-
-    /// Returns the cause as an index.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Returns true if the switch took the frame out of the data path, and the punt has all of it.
-    #[must_use]
-    pub const fn is_taken(self) -> bool {
-        matches!(self, Self::Arp | Self::Nd)
-    }
-
-    /// Returns true if the question is the place of the destination.
-    const fn is_about_destination(self) -> bool {
-        matches!(self, Self::Miss | Self::Unresolved)
-    }
-}
 
 /// Reason why a punt is not processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -120,7 +67,7 @@ pub struct Config {
     /// The ceiling of a port.
     pub port: Rate,
     /// The ceiling of a port for each cause.
-    pub cause: [Rate; Cause::COUNT],
+    pub cause: [Rate; PuntCause::COUNT],
     /// Time for which the same question is not asked again.
     pub gap: Nanos,
     /// Number of questions that are remembered for the gap.
@@ -153,7 +100,7 @@ impl Config {
             assured: Rate { per_second: 100, burst: 100 },
             common: times(5),
             port: times(2),
-            cause: [times(1); Cause::COUNT],
+            cause: [times(1); PuntCause::COUNT],
             gap: Nanos::from_millis(50),
             questions: 1 << 16,
             unknown_life: Nanos::from_millis(2_000),
@@ -167,9 +114,9 @@ impl Config {
 struct Port {
     assured: Bucket,
     ceiling: Bucket,
-    causes: [Bucket; Cause::COUNT],
-    admitted: [u64; Cause::COUNT],
-    refused: [[u64; Refused::COUNT]; Cause::COUNT],
+    causes: [Bucket; PuntCause::COUNT],
+    admitted: [u64; PuntCause::COUNT],
+    refused: [[u64; Refused::COUNT]; PuntCause::COUNT],
 }
 
 /// Admits or refuses punts.
@@ -178,7 +125,7 @@ pub struct Policer {
     assured: Pace,
     common: Pace,
     ceiling: Pace,
-    causes: [Pace; Cause::COUNT],
+    causes: [Pace; PuntCause::COUNT],
     common_bucket: Bucket,
     ports: Box<[Port]>,
     questions: Recent,
@@ -193,11 +140,11 @@ fn mark_of(vni: Vni, mac: Mac) -> Mark {
 
 /// Returns the question of a punt: a destination for all ports, a source for its port. `None` for
 /// messages of neighbours.
-fn question_of(port: PortId, vni: Vni, cause: Cause, frame: &Frame<'_>) -> Option<Mark> {
+fn question_of(port: PortId, vni: Vni, cause: PuntCause, frame: &Frame<'_>) -> Option<Mark> {
     match cause {
-        Cause::Miss | Cause::Unresolved => Some(Mark::new(vni, frame.dst, None, u16::MAX)),
-        Cause::NewSource | Cause::Moved => Some(Mark::new(vni, frame.src, None, port.0)),
-        Cause::Arp | Cause::Nd | Cause::Snooped => None,
+        PuntCause::Miss => Some(Mark::new(vni, frame.dst, None, u16::MAX)),
+        PuntCause::NewSource | PuntCause::Moved => Some(Mark::new(vni, frame.src, None, port.0)),
+        PuntCause::Arp | PuntCause::Nd | PuntCause::Snooped => None,
     }
 }
 
@@ -231,7 +178,7 @@ impl Policer {
         now: Nanos,
         port: PortId,
         vni: Vni,
-        cause: Cause,
+        cause: PuntCause,
         frame: &Frame<'_>,
     ) -> Result<(), Refused> {
         let question = question_of(port, vni, cause, frame);
@@ -255,11 +202,11 @@ impl Policer {
         now: Nanos,
         port: PortId,
         vni: Vni,
-        cause: Cause,
+        cause: PuntCause,
         frame: &Frame<'_>,
         question: Option<&Mark>,
     ) -> Result<(), Refused> {
-        if cause.is_about_destination() && self.unknowns.contains(now, &mark_of(vni, frame.dst)) {
+        if cause == PuntCause::Miss && self.unknowns.contains(now, &mark_of(vni, frame.dst)) {
             return Err(Refused::Unknown);
         }
         if question.is_some_and(|question| self.questions.contains(now, question)) {
@@ -303,13 +250,13 @@ impl Policer {
 
     /// Number of punts of `port` for `cause` that were admitted.
     #[must_use]
-    pub fn admitted(&self, port: PortId, cause: Cause) -> u64 {
+    pub fn admitted(&self, port: PortId, cause: PuntCause) -> u64 {
         self.ports[port.index()].admitted[cause.index()]
     }
 
     /// Number of punts of `port` for `cause` that were refused for that reason.
     #[must_use]
-    pub fn refused(&self, port: PortId, cause: Cause, why: Refused) -> u64 {
+    pub fn refused(&self, port: PortId, cause: PuntCause, why: Refused) -> u64 {
         self.ports[port.index()].refused[cause.index()][why as usize]
     }
 }

@@ -6,7 +6,7 @@
 //!   server          data.sock: questions of control (server.rs)
 //!   next-hops       netlink: next hops to the other hosts (next_hops.rs)
 //!   placement       flows of a shared underlay, by worker (rebalancer/buckets.rs)
-//!   homes           ports, by worker (rebalancer/ports.rs)
+//!   port-balancer   ports, by worker (rebalancer/ports.rs)
 //!                         │ bounded channel, then an edge on an eventfd
 //!                         └──────────────▶ the workers, between two turns
 //! ```
@@ -290,11 +290,11 @@ impl Idle {
     fn open(&mut self, plan: &Plan, taps: &Taps) -> anyhow::Result<()> {
         self.selector = open_ports(plan, taps, &mut self.ports)?;
         let wakers: Vec<Waker> = self.askers.0.iter().map(|asker| asker.waker.clone()).collect();
-        let crossings = handoff::between(&plan.workers, &plan.switch, &wakers);
-        let workers = self.workers.iter_mut().zip(&mut self.ports).zip(crossings);
-        for ((worker, ports), crossings) in workers {
+        let handoffs = handoff::between(&plan.workers, &plan.switch, &wakers);
+        let workers = self.workers.iter_mut().zip(&mut self.ports).zip(handoffs);
+        for ((worker, ports), handoffs) in workers {
             worker.open(ports).context("cannot watch a port")?;
-            worker.join(crossings);
+            worker.join(handoffs);
         }
         Ok(())
     }

@@ -61,13 +61,13 @@ impl<B: Buf> Host<B> {
     /// are rejected. All other events go to `control`; without one, frames for unknown destinations
     /// wait until their timeout.
     #[inline]
-    pub fn resolve(&mut self, now: Nanos, mut control: impl FnMut(&Switch<B>, &Notice)) -> u32 {
+    pub fn resolve(&mut self, now: Nanos, mut control: impl FnMut(&Notice)) -> u32 {
         let mut opened = 0;
         while let Some(notice) = self.switch.notice() {
             if self.answer(now, &notice) {
                 opened += 1;
             } else {
-                control(&self.switch, &notice);
+                control(&notice);
             }
         }
         opened

@@ -37,7 +37,7 @@ pub fn container(frames: u32) -> PortConfig {
         rate: None,
         group_rate: None,
         mtu: 1450,
-        obey_pause: false,
+        rx_pause: false,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
         sources: Sources::Any,
@@ -61,7 +61,7 @@ pub fn underlay(local: Ipv4Addr, mac: Mac, frames: u32) -> PortConfig {
         role: PortRole::Underlay { local, mac },
         input_full: InputFull::Pause(pause),
         mtu: 1500,
-        obey_pause: true,
+        rx_pause: true,
         ..container(frames)
     }
 }
@@ -125,7 +125,7 @@ pub fn give(
     }
     let count = batch.len();
     host.switch_mut().receive(now, input, &mut batch);
-    host.resolve(now, |_, _| {});
+    host.resolve(now, |_| {});
     count
 }
 

@@ -42,10 +42,10 @@ fn known_address_resolved_once_then_forwarded_by_fdb() {
     let mut host = host();
     receive(&mut host, Nanos::ZERO, frame(A, B));
     assert!(!host.switch().has_work(Nanos::ZERO, PortId(1)), "it waits for the answer");
-    assert_eq!(host.resolve(Nanos::ZERO, |_, _| {}), 1);
+    assert_eq!(host.resolve(Nanos::ZERO, |_| {}), 1);
     assert_eq!(inspect::macs(host.switch()), [(VNET, B, Destination::Port(PortId(1)))]);
     receive(&mut host, Nanos::ZERO, frame(A, B));
-    assert_eq!(host.resolve(Nanos::ZERO, |_, _| {}), 0);
+    assert_eq!(host.resolve(Nanos::ZERO, |_| {}), 0);
     assert_eq!(host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut take_all), 2);
 }
 
@@ -54,7 +54,7 @@ fn nobody_waits_for_a_port_that_is_gone() {
     let mut host = host();
     host.switch_mut().detach(Nanos::ZERO, PortId(1));
     receive(&mut host, Nanos::ZERO, frame(A, B));
-    assert_eq!(host.resolve(Nanos::ZERO, |_, _| {}), 0);
+    assert_eq!(host.resolve(Nanos::ZERO, |_| {}), 0);
     let switch = host.switch();
     let input = switch.input(PortId(0), 0);
     let ended = switch.dropped(input, Priority::ZERO, DropReason::Unresolved);
@@ -65,7 +65,7 @@ fn nobody_waits_for_a_port_that_is_gone() {
 fn an_unknown_address_waits_and_ends_as_unresolved() {
     let mut host = host();
     receive(&mut host, Nanos::ZERO, frame(B, A));
-    assert_eq!(host.resolve(Nanos::ZERO, |_, _| {}), 0);
+    assert_eq!(host.resolve(Nanos::ZERO, |_| {}), 0);
     let count = Counter { frames: 1, bytes: 100 };
     let queue = Queue {
         source: Source::Port(PortId(0)),
@@ -79,7 +79,7 @@ fn an_unknown_address_waits_and_ends_as_unresolved() {
     let mut turns = 0;
     while let Some(next) = host.switch().deadline() {
         host.switch_mut().advance(next);
-        assert_eq!(host.resolve(next, |_, _| {}), 0);
+        assert_eq!(host.resolve(next, |_| {}), 0);
         turns += 1;
         assert!(turns < 100, "asking again ends");
     }
@@ -104,7 +104,7 @@ fn port_counters_show_received_held_and_sent_frames() {
     for _ in 0..3 {
         receive(&mut host, Nanos::ZERO, frame(A, B));
     }
-    host.resolve(Nanos::ZERO, |_, _| {});
+    host.resolve(Nanos::ZERO, |_| {});
     let mut room = 1;
     host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut |_: &Egress<'_, Vec<u8>>| {
         room -= 1;
@@ -128,7 +128,7 @@ fn two_queues() -> Host<Vec<u8>> {
     let known = [(VNET, B, Destination::Port(PortId(1)))];
     let mut host = Host::new(&config, known, 1, Nanos::ZERO).unwrap();
     receive_by(&mut host, 0, &[frame(A, B)]);
-    host.resolve(Nanos::ZERO, |_, _| {});
+    host.resolve(Nanos::ZERO, |_| {});
     assert_eq!(host.switch_mut().transmit(Nanos::ZERO, PortId(1), &mut take_all), 1);
     host
 }

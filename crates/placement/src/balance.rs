@@ -86,7 +86,8 @@ impl Placement {
 
     /// Returns true if every core that may do work runs a vCPU, and no vCPU starves.
     fn may_share(&self) -> bool {
-        if self.surplus.is_some() || self.cores.all().any(|core| self.cores.starved(core) > 0) {
+        if self.overflow_core.is_some() || self.cores.all().any(|core| self.cores.starved(core) > 0)
+        {
             return false;
         }
         let mut all = self.cores.all().map(|core| self.cores.get(core));

@@ -30,7 +30,7 @@ impl Placement {
 
     fn split(&mut self, entry: EntryId, state: &EntryState) -> Option<Move> {
         let two_stages = state.load.decap > Share::ZERO && state.load.deliver > Share::ZERO;
-        let is_overflow = self.surplus == Some(state.core);
+        let is_overflow = self.overflow_core == Some(state.core);
         if !two_stages || is_overflow || self.cores.total(state.core) <= self.config.full_at {
             return None;
         }

@@ -32,12 +32,12 @@ impl Placement {
     /// Returns true if the measured loads of entries there are less than elsewhere.
     pub(crate) fn hides_load(&self, core: CoreIndex) -> bool {
         self.config.mode == Mode::Adaptive
-            && (self.surplus == Some(core) || self.cores.starved(core) > 0)
+            && (self.overflow_core == Some(core) || self.cores.starved(core) > 0)
     }
 
     /// Ends the overflow when its core has room in a period, or no vCPU starves there.
-    pub(crate) fn end_surplus(&mut self, cores: &[CoreLoad], loads: &[EntryLoad]) {
-        let Some(core) = self.surplus else { return };
+    pub(crate) fn end_overflow(&mut self, cores: &[CoreLoad], loads: &[EntryLoad]) {
+        let Some(core) = self.overflow_core else { return };
         let took = |entry: EntryId, state: &EntryState| {
             let load = loads.get(entry.index()).copied().unwrap_or_default();
             EntryState { load, ..*state }.on(core)
@@ -48,7 +48,7 @@ impl Placement {
         let starves = !self.cores.get(core).runs_vcpu || self.cores.starved(core) > 0;
         self.calm = if starves { 0 } else { self.calm + 1 };
         if !is_full || self.calm > PERIODS || self.cores.get(core).excluded {
-            (self.surplus, self.calm) = (None, 0);
+            (self.overflow_core, self.calm) = (None, 0);
             self.entries.forget_starved();
         }
     }
@@ -61,7 +61,7 @@ impl Placement {
             let starves = state.receiver.is_some_and(|core| self.cores.starved(core) > 0);
             starves && took >= self.config.hysteresis
         };
-        self.surplus.is_some() && self.entries.iter().any(is_wasted)
+        self.overflow_core.is_some() && self.entries.iter().any(is_wasted)
     }
 
     /// Moves work off cores on which vCPUs starve, one entry from each, until no more starve.
@@ -126,7 +126,7 @@ impl Placement {
     /// of high priority only if it starves a machine of high priority. From the core that takes the
     /// overflow, only an entry that has a place elsewhere.
     fn largest(&self, core: CoreIndex) -> Option<(EntryId, bool)> {
-        let is_overflow = self.surplus == Some(core);
+        let is_overflow = self.overflow_core == Some(core);
         let may = |&(entry, state): &(EntryId, &EntryState)| {
             state.core == core && (!is_overflow || self.target_core(entry, core).is_some())
         };
@@ -142,7 +142,7 @@ impl Placement {
     /// the fewest machines pay for it.
     fn for_high(&self, from: CoreIndex) -> Option<CoreIndex> {
         let may = |core: &CoreIndex| {
-            let is_other = *core != from && Some(*core) != self.surplus;
+            let is_other = *core != from && Some(*core) != self.overflow_core;
             is_other && !self.cores.get(*core).excluded && self.cores.received(*core).1 == 0
         };
         let cost = |core: &CoreIndex| {
@@ -163,8 +163,8 @@ impl Placement {
             let placed = Reverse(self.cores.placed(core));
             (is_high, self.cores.get(core).runs_vcpu, Reverse(starves), received, placed, core)
         };
-        let core = self.surplus.or_else(|| usable.min_by_key(|core| cost(*core)));
-        self.surplus = core;
+        let core = self.overflow_core.or_else(|| usable.min_by_key(|core| cost(*core)));
+        self.overflow_core = core;
         core.expect("not all are excluded")
     }
 }

@@ -28,7 +28,7 @@ pub struct Placement {
     pub(crate) cursor: usize,
     pub(crate) candidates: Candidates,
     /// The core that takes the overflow, while there is more work than all cores can do.
-    pub(crate) surplus: Option<CoreIndex>,
+    pub(crate) overflow_core: Option<CoreIndex>,
     /// Number of periods in which no vCPU starved there.
     pub(crate) calm: u32,
 }
@@ -42,8 +42,8 @@ impl Placement {
         config::check(&config, cores)?;
         let entries = Entries::new(config.entries);
         let (cores, candidates) = (Cores::new(cores), Candidates::default());
-        let (period, cursor, surplus) = (0, 0, None);
-        Ok(Self { config, cores, entries, period, cursor, candidates, surplus, calm: 0 })
+        let (period, cursor, overflow_core) = (0, 0, None);
+        Ok(Self { config, cores, entries, period, cursor, candidates, overflow_core, calm: 0 })
     }
 
     /// Places an entry whose first packet has come. An entry that is placed stays.
@@ -117,7 +117,7 @@ impl Placement {
     /// The core that takes the overflow, while vCPUs would starve elsewhere.
     #[must_use]
     pub const fn overflow_core(&self) -> Option<CoreIndex> {
-        self.surplus
+        self.overflow_core
     }
 
     /// Forgets an entry.
@@ -162,7 +162,7 @@ impl Placement {
         self.period += 1;
         let wastes = self.wastes(loads);
         self.cores.observe(cores, &self.config, wastes);
-        self.end_surplus(cores, loads);
+        self.end_overflow(cores, loads);
         self.measure(loads);
         self.count();
         let before = moves.len();

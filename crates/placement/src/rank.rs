@@ -131,7 +131,7 @@ impl Placement {
             let rank = self.rank(core, work, margin)?;
             let runs_vcpu = self.cores.get(core).runs_vcpu;
             // Without room: the core of the overflow, or else the core of the work's own machine.
-            let apart = (self.surplus != Some(core), !self.is_own(core, work));
+            let apart = (self.overflow_core != Some(core), !self.is_own(core, work));
             let apart = if rank < Rank::Full { (false, false) } else { apart };
             let is_far = self.is_far(core, work.receiver);
             Some((rank, runs_vcpu, apart, is_far, self.cores.pressure(core), core))

@@ -152,7 +152,7 @@ impl VirtualHost {
             if read > 0 {
                 any = true;
                 self.waiting -= u32::try_from(read).expect("no more than a turn's frames");
-                self.host.resolve(now, |_, _| {});
+                self.host.resolve(now, |_| {});
             }
         }
         any
@@ -162,7 +162,7 @@ impl VirtualHost {
     /// cache beside its code for single frames.
     fn switch_receives(&mut self, now: Nanos, input: InputId, parcel: Parcel) {
         self.host.switch_mut().receive_one(now, input, parcel);
-        self.host.resolve(now, |_, _| {});
+        self.host.resolve(now, |_| {});
     }
 
     /// Returns the input of a port: each port has one queue, and so the inputs have the ports'

@@ -32,7 +32,7 @@
 use alloc::boxed::Box;
 use core::mem;
 
-use sluice_base::{Buf, ByteCount, InputId, Nanos, PortId, Priority, VnetId};
+use sluice_base::{Buf, ByteCount, Destination, Nanos, PortId, Priority, VnetId};
 
 use crate::build::{make_port, make_port_group, own_slots, priorities_of};
 use crate::common::CommonMax;
@@ -42,7 +42,7 @@ use crate::mac_table;
 use crate::place::{Full, Gate, Input};
 use crate::receive::NO_PORT;
 use crate::slots::NIL;
-use crate::surface::{Notice, PuntFrom, QueueGroupKind};
+use crate::surface::{Notice, QueueGroupKind};
 use crate::switch::Switch;
 use crate::validate;
 
@@ -206,7 +206,7 @@ impl<B: Buf> Switch<B> {
         }
         for queue in 0..self.spare_ports.0[at].queues {
             let input = first + u16::from(queue);
-            self.close_books(input);
+            self.close_counters(input);
             let input = &mut self.inputs[usize::from(input)];
             debug_assert!(input.excess == 0 && input.holding.is_empty(), "nothing is held");
             input.vnet = vnet.0;
@@ -226,9 +226,9 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Adds the counters of an input to those of the ports that are gone, and resets them.
-    fn close_books(&mut self, input: u16) {
-        let books = self.ledger.export(input);
-        self.ledger.import(self.pool_input().0, books);
+    fn close_counters(&mut self, input: u16) {
+        let counters = self.ledger.export(input);
+        self.ledger.import(self.pool_input().0, counters);
     }
 
     /// Removes every destination that leads to the port: the first part of a detachment.
@@ -258,15 +258,11 @@ impl<B: Buf> Switch<B> {
     /// read.
     fn forget_notices(&mut self, now: Nanos, port: PortId) {
         self.end_taken(Some(port));
-        let inputs = &self.inputs;
-        let is_its = |input: InputId| inputs[input.index()].port == port.0;
-        self.control.forget(port.0, is_its);
+        self.control.forget(port);
         let (fdb, groups) = (&mut self.fdb, &mut self.groups);
         self.control.retain_misses(|notice| {
-            let Notice::Miss { vnet, mac, from: PuntFrom::Input(input), .. } = notice else {
-                return true;
-            };
-            if !is_its(*input) {
+            let Notice::Miss { vnet, mac, from, .. } = notice else { return true };
+            if *from != Some(Destination::Port(port)) {
                 return true;
             }
             // Frames of other ports may wait for the same address: the miss is reported again.

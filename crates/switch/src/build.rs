@@ -58,7 +58,7 @@ pub(crate) fn make_port(port: &PortConfig, group: u32, first_input: u16) -> Port
         first_input,
         queues: port.queues,
         restrained: pause.is_some()
-            || port.obey_pause
+            || port.rx_pause
             || port.rate.is_some()
             || port.group_rate.is_some(),
         active: 0,
@@ -66,7 +66,7 @@ pub(crate) fn make_port(port: &PortConfig, group: u32, first_input: u16) -> Port
         shaper: Shaper::new(port.rate),
         timed_groups: 0,
         hold: port.hold,
-        pause_in: PauseReceiver::new(port.obey_pause, link),
+        pause_in: PauseReceiver::new(port.rx_pause, link),
         pause_out: pause.map(|pause| PauseSender::new(pause, port.input)),
         trust: port.trust,
         default_priority: port.default_priority,

@@ -187,7 +187,7 @@ pub struct PortConfig {
     /// The largest frame that may leave it: the layer-3 MTU, without the Ethernet header and tag.
     pub mtu: u16,
     /// True if received PFC and PAUSE frames stop the output.
-    pub obey_pause: bool,
+    pub rx_pause: bool,
     /// Fields that give the priority of a received frame.
     pub trust: Trust,
     /// Priority of a frame that carries none.
@@ -206,7 +206,7 @@ impl PortConfig {
     /// flow control. Its own rate goes along.
     #[must_use]
     pub fn is_movable(&self) -> bool {
-        let waits = !matches!(self.input_full, InputFull::Pause(_)) && !self.obey_pause;
+        let waits = !matches!(self.input_full, InputFull::Pause(_)) && !self.rx_pause;
         waits && self.group_rate.is_none() && matches!(self.role, PortRole::Access { .. })
     }
 }
@@ -258,7 +258,7 @@ pub struct ControlConfig {
     pub punts: u16,
     /// The machines that are bound at start.
     pub bindings: Vec<Binding>,
-    /// Prefixes that ports allow their bound machines at start ([`crate::Command::Allow`]).
+    /// Prefixes that ports allow their bound machines at start ([`crate::Switch::allow`]).
     pub allowed: Vec<(PortId, IpPrefix)>,
 }
 

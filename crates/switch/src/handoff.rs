@@ -137,13 +137,13 @@ fn outer_size(to: Destination) -> u32 {
 impl<B: Buf> Switch<B> {
     /// Hands over frames that wait for a port that is elsewhere, in the order of the scheduler, as
     /// many as may have a remote reference. Returns their number.
-    pub fn hand_over(&mut self, port: PortId, taker: &mut impl HandoffSink<B>) -> u32 {
+    pub fn hand_over(&mut self, port: PortId, sink: &mut impl HandoffSink<B>) -> u32 {
         let at = port.index();
         debug_assert!(self.ports[at].elsewhere, "the port has a driver here");
         let (mut refused, mut count) = (PriorityMask::NONE, 0);
         while let Some(priority) = self.next_priority(at, refused) {
             let class = self.class_of(at, priority);
-            if self.remote_refs.may(class) && self.hand_over_next(at, priority, taker) {
+            if self.remote_refs.may(class) && self.hand_over_next(at, priority, sink) {
                 self.remote_refs.by_class[class] += 1;
                 self.remote_refs.add_beside(class, 1);
                 count += 1;
@@ -173,12 +173,12 @@ impl<B: Buf> Switch<B> {
         &mut self,
         at: usize,
         priority: usize,
-        taker: &mut impl HandoffSink<B>,
+        sink: &mut impl HandoffSink<B>,
     ) -> bool {
         let class = self.class_of(at, priority);
         if let Some((_, tag)) = self.classes[class].common.head() {
             if tag.owner == BufferOwner::Output || self.may_reference_own(tag.input) {
-                self.hand_over_common(at, priority, taker);
+                self.hand_over_common(at, priority, sink);
                 return true;
             }
             // The frame is to be copied, which needs a queue of its source.
@@ -188,13 +188,13 @@ impl<B: Buf> Switch<B> {
         let turn = self.turn_of(at, priority, node);
         let slot = self.slots.get(turn.slot);
         if slot.owner == BufferOwner::Ring && !self.may_reference_own(slot.input) {
-            return self.copy_first(&turn, taker) && self.hand_over_next(at, priority, taker);
+            return self.copy_first(&turn, sink) && self.hand_over_next(at, priority, sink);
         }
         let mut copied = None;
         if slot.owner == BufferOwner::Copy {
             let body = self.slots.body_of(slot).buf.as_ref();
             let body = body.expect("copies wait no longer than their body has its handle");
-            let Some(buf) = taker.copy(body) else { return false };
+            let Some(buf) = sink.copy(body) else { return false };
             copied = Some(buf);
         }
         let to = self.destination_of_group(at, turn.group);
@@ -203,7 +203,7 @@ impl<B: Buf> Switch<B> {
         self.charge_class(at, priority, size);
         self.queues.get_mut(turn.node).deficit -= i32::try_from(size).unwrap_or(i32::MAX);
         let index = self.dequeue(&turn);
-        self.pass_on(index, at, to, taker, copied);
+        self.pass_on(index, at, to, sink, copied);
         true
     }
 
@@ -217,7 +217,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Hands over the first frame of a common queue, which gets a slot for that.
-    fn hand_over_common(&mut self, at: usize, priority: usize, taker: &mut impl HandoffSink<B>) {
+    fn hand_over_common(&mut self, at: usize, priority: usize, sink: &mut impl HandoffSink<B>) {
         let class = self.class_of(at, priority);
         let Some((buf, tag)) = self.classes[class].common.pop() else { return };
         let (input, source, group) =
@@ -230,7 +230,7 @@ impl<B: Buf> Switch<B> {
         let index = self.new_slot(input, &arrival, tag.owner, buf);
         let to = self.destination_of_group(at, group);
         self.charge_class(at, priority, u32::from(tag.bytes) - u32::from(strip) + outer_size(to));
-        self.pass_on(index, at, to, taker, None);
+        self.pass_on(index, at, to, sink, None);
     }
 
     fn destination_of_group(&self, at: usize, group: u32) -> Destination {
@@ -240,13 +240,13 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Passes the frame of a slot, or `copied`, to `taker`.
+    /// Passes the frame of a slot, or `copied`, to `sink`.
     fn pass_on(
         &mut self,
         index: u32,
         at: usize,
         to: Destination,
-        taker: &mut impl HandoffSink<B>,
+        sink: &mut impl HandoffSink<B>,
         copied: Option<B>,
     ) {
         let slot = self.slots.get_mut(index);
@@ -255,7 +255,7 @@ impl<B: Buf> Switch<B> {
             self.remote_refs.own[usize::from(slot.input)] += 1;
         }
         let buf = copied.or_else(|| slot.buf.take());
-        taker.take(Handoff {
+        sink.take(Handoff {
             buf: buf.expect("a frame that is not a copy has its handle"),
             remote: RemoteRef(index),
             to,
@@ -275,7 +275,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Copies the frame whose turn it is into the pool. Returns false if the pool has no room.
-    fn copy_first(&mut self, turn: &Turn, taker: &mut impl HandoffSink<B>) -> bool {
+    fn copy_first(&mut self, turn: &Turn, sink: &mut impl HandoffSink<B>) -> bool {
         let slot = self.slots.get(turn.slot);
         let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
         let port = self.groups[turn.group as usize].port;
@@ -283,7 +283,7 @@ impl<B: Buf> Switch<B> {
             return false;
         }
         let own = slot.buf.as_ref().expect("a frame in a ring has its handle");
-        let Some(copy) = taker.copy(own) else { return false };
+        let Some(copy) = sink.copy(own) else { return false };
         let own = self.slots.get_mut(turn.slot).buf.replace(copy);
         self.pooled(turn.slot, usize::from(self.inputs[usize::from(input)].from_underlay));
         self.queues.get_mut(turn.leaf).ring_sub(1, bytes.into());

@@ -195,14 +195,11 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Returns the destinations that are held here, with their held priorities.
-    pub fn holds(
-        &self,
-    ) -> impl Iterator<Item = (VnetId, Mac, TunnelId, crate::surface::ReceiverState)> + '_ {
+    /// Returns the destinations that are held here.
+    pub fn holds(&self) -> impl Iterator<Item = (VnetId, Mac, TunnelId)> + '_ {
         self.holds.entries.iter().map(|entry| {
             let (vnet, mac) = mac_table::unkey(entry.key);
-            let state = crate::surface::ReceiverState { held: entry.held, stuck: entry.stuck };
-            (vnet, mac, TunnelId(entry.tunnel), state)
+            (vnet, mac, TunnelId(entry.tunnel))
         })
     }
 }

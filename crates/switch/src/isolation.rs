@@ -45,12 +45,12 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use sluice_base::{Buf, Nanos, PortId, Priority, PriorityMask, TunnelId};
+use sluice_base::{Buf, Nanos, PortId, Priority, PriorityMask, ReceiverState, TunnelId};
 
 use crate::config::{InputFull, PortRole, SwitchConfig};
 use crate::place::Full;
 use crate::slots::NIL;
-use crate::surface::{Notice, QueueGroupKind, ReceiverState};
+use crate::surface::{Notice, QueueGroupKind};
 use crate::switch::Switch;
 
 pub(crate) use self::record::Record;
@@ -414,14 +414,17 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Returns the priorities of a port that its senders behind tunnels have to hold.
+    /// Returns the state of a port as a receiver.
     #[must_use]
     pub fn receiver(&self, port: PortId) -> ReceiverState {
         let mut state = ReceiverState::default();
-        for record in self.records_of(port).filter(|record| record.asks()) {
+        for record in self.records_of(port) {
             let priority = Priority::from_low_bits(record.priority);
-            state.held.insert(priority);
-            if record.stuck {
+            state.isolated.insert(priority);
+            if record.asks() {
+                state.held.insert(priority);
+            }
+            if record.asks() && record.stuck {
                 state.stuck.insert(priority);
             }
         }

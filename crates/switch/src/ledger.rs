@@ -171,8 +171,8 @@ impl Ledger {
     }
 
     /// Adds counters to those of an input. No frame waits under counters that move.
-    pub(crate) fn import(&mut self, input: u16, books: PortCounters) {
-        for (priority, (one, rare, drops)) in books.0.into_iter().enumerate() {
+    pub(crate) fn import(&mut self, input: u16, counters: PortCounters) {
+        for (priority, (one, rare, drops)) in counters.0.into_iter().enumerate() {
             debug_assert!(one.held.frames == 0, "frames that wait stay at their input");
             let at = usize::from(input) * Priority::COUNT + priority;
             self.rows[at].received.add_all(one.received);

@@ -95,11 +95,10 @@ pub use mac_table::Used;
 pub use migrate::MigratedPort;
 pub use pause::{PauseReceiver, PauseSender};
 pub use punt::PuntCounters;
-pub use sluice_base::Destination;
+pub use sluice_base::{Command, Destination, PuntCause, ReceiverState};
 pub use surface::{
-    ALLOWED_MAX, BOUND_IPS_MAX, BOUND_MACS_MAX, BoundIps, Command, CommandError, Detached, Egress,
-    Head, Notice, PuntCause, PuntFrom, QueueGroupKind, QueueState, ReceiverState, Sink, Taken,
-    Target, Window,
+    ALLOWED_MAX, BOUND_IPS_MAX, BOUND_MACS_MAX, BoundIps, CommandError, Detached, Egress, Head,
+    Notice, QueueGroupKind, QueueState, Sink, Taken, Target, Window,
 };
 pub use switch::Switch;
 pub use tunnel::resize_outer;

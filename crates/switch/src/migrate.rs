@@ -62,7 +62,7 @@ pub struct MigratedPort {
 #[derive(Debug)]
 struct InputState {
     held: Marks,
-    books: PortCounters,
+    counters: PortCounters,
 }
 
 impl<B: Buf> Switch<B> {
@@ -133,7 +133,7 @@ impl<B: Buf> Switch<B> {
 
     fn take_input(&mut self, input: u16) -> InputState {
         let held = mem::take(&mut self.inputs[usize::from(input)].marks);
-        InputState { held, books: self.ledger.export(input) }
+        InputState { held, counters: self.ledger.export(input) }
     }
 
     /// Imports a port that another switch exported: frames that wait for it are offered to its
@@ -164,7 +164,7 @@ impl<B: Buf> Switch<B> {
 
     fn add_input(&mut self, input: u16, state: InputState) {
         self.inputs[usize::from(input)].marks.rise_to(state.held);
-        self.ledger.import(input, state.books);
+        self.ledger.import(input, state.counters);
     }
 }
 

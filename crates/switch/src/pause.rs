@@ -198,7 +198,7 @@ impl PauseSender {
 pub struct PauseReceiver {
     /// Priorities that may not be sent; exact after [`Self::expire`].
     paused: PriorityMask,
-    obey: bool,
+    rx_pause: bool,
     link: BitRate,
     until: [Nanos; 8],
     since: [Nanos; 8],
@@ -214,11 +214,11 @@ pub struct PauseReceiver {
 pub(crate) const LINK_DEFAULT: BitRate = BitRate::from_gbps(10);
 
 impl PauseReceiver {
-    /// Returns the state for a port of this link rate. Without `obey`, pauses are counted only.
+    /// Returns the state for a port of this link rate. Without `rx_pause`, pauses are counted only.
     #[must_use]
-    pub const fn new(obey: bool, link: BitRate) -> Self {
+    pub const fn new(rx_pause: bool, link: BitRate) -> Self {
         Self {
-            obey,
+            rx_pause,
             link,
             until: [Nanos::ZERO; 8],
             since: [Nanos::ZERO; 8],
@@ -255,7 +255,7 @@ impl PauseReceiver {
         for priority in Priority::all().filter(|p| enabled.contains(*p)) {
             let at = priority.index();
             self.received[at] += 1;
-            if !self.obey {
+            if !self.rx_pause {
                 continue;
             }
             // A new time replaces the old one (802.1Q clause 36.1.3.2).

@@ -26,22 +26,22 @@
 //! of control drops a frame of the data path; only the budget of broadcasts does, which each port
 //! has for itself.
 //!
-//! **Fail static.** Punts happen while control is attached ([`Command::Control`]) and at no other
+//! **Fail static.** Punts happen while control is attached ([`Switch::attach_control`]) and at no other
 //! time. Without it ARP is flooded like any broadcast, and no event waits without a reader.
 //!
 //! **Limits.** The configuration gives the size of the queue. A port has a quarter of it at most,
 //! and one event of the same source at a time, so that one port costs the others nothing; punts
 //! beyond that are counted as suppressed. Misses have a queue of their own.
 //!
-//! [`Command::Control`]: crate::Command::Control
-//! [`Command::Refuse`]: crate::Command::Refuse
+//! [`Command::Refuse`]: sluice_base::Command::Refuse
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 
 use sluice_base::{
-    Buf, Destination, DropReason, InputId, Mac, Nanos, PortId, Priority, TunnelId, VnetId,
+    Buf, Destination, DropReason, InputId, Mac, Nanos, PortId, Priority, PuntCause, TunnelId,
+    VnetId,
 };
 use sluice_wire::{EtherType, ethernet, icmpv6, ipv6, vlan};
 
@@ -49,7 +49,7 @@ use crate::inspect::Counter;
 use crate::mac_table;
 use crate::receive::Arrival;
 use crate::slots::BufferOwner;
-use crate::surface::{CommandError, Head, Notice, PuntCause, PuntFrom};
+use crate::surface::{CommandError, Head, Notice};
 use crate::switch::Switch;
 
 /// Router Solicitation, Router Advertisement, Neighbor Solicitation, Neighbor Advertisement and
@@ -62,7 +62,7 @@ const PORT_SHARE: u32 = 4;
 /// No source is remembered.
 const NOBODY: u64 = u64::MAX;
 
-/// Counters of the punts of a port for one cause.
+/// Counters of the punts of a port for one cause. Misses are in no counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PuntCounters {
     /// Punts that were queued.
@@ -81,6 +81,14 @@ struct Share {
     counters: [PuntCounters; PuntCause::COUNT],
 }
 
+/// A punt or decap flow that waits to be read.
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    notice: Notice,
+    /// Input of the frame, if it was taken.
+    taken_at: Option<InputId>,
+}
+
 /// State of the control plane and its events. The fields that every turn reads come first.
 #[derive(Debug)]
 #[repr(C)]
@@ -88,7 +96,7 @@ pub(crate) struct Control {
     /// Misses, which have a reader even while control is not attached.
     misses: VecDeque<Notice>,
     /// Punts and decap flows.
-    queue: VecDeque<Notice>,
+    queue: VecDeque<Queued>,
     attached: bool,
     /// Number of punts that may wait; as many decap flows may wait beside them.
     places: u32,
@@ -149,13 +157,14 @@ impl Control {
     }
 
     /// Queues a punt of a frame of `port` if it has room. `source` is (network, source) of a frame
-    /// that is punted because of its source.
+    /// that is punted because of its source, `taken_at` the input of a frame that is taken.
     fn punt(
         &mut self,
         port: u16,
         source: Option<u64>,
-        (cause, vnet, from): (PuntCause, VnetId, PuntFrom),
+        (cause, vnet, from): (PuntCause, VnetId, Destination),
         head: &[u8],
+        taken_at: Option<InputId>,
     ) -> bool {
         let share_max = (self.places / PORT_SHARE).max(1);
         let share = &mut self.shares[usize::from(port)];
@@ -170,7 +179,8 @@ impl Control {
         self.punts += 1;
         share.asked = source.unwrap_or(share.asked);
         let head = Head::copy_of(head);
-        self.queue.push_back(Notice::Punt { cause, vnet, from, head });
+        let notice = Notice::Punt { cause, vnet, from, head };
+        self.queue.push_back(Queued { notice, taken_at });
         true
     }
 
@@ -179,7 +189,8 @@ impl Control {
         let waiting = self.queue.len() - self.punts as usize;
         let has_room = waiting < self.places as usize;
         if has_room {
-            self.queue.push_back(Notice::Decap { vnet, tunnel });
+            let notice = Notice::Decap { vnet, tunnel };
+            self.queue.push_back(Queued { notice, taken_at: None });
         }
         has_room
     }
@@ -192,10 +203,10 @@ impl Control {
 
     /// Returns the frames that were taken and wait to be read: their inputs and sizes.
     fn taken(&self) -> impl Iterator<Item = (InputId, u32)> {
-        self.queue.iter().filter_map(|notice| match notice {
-            Notice::Punt { cause, from: PuntFrom::Input(input), head, .. } if cause.is_taken() => {
+        self.queue.iter().filter_map(|queued| match (queued.taken_at, &queued.notice) {
+            (Some(input), Notice::Punt { head, .. }) => {
                 let bytes = u32::try_from(head.as_slice().len()).expect("at most 128");
-                Some((*input, bytes))
+                Some((input, bytes))
             }
             _ => None,
         })
@@ -203,15 +214,15 @@ impl Control {
 
     /// Discards the punts of a port that goes away: its number may belong to another port when they
     /// are read.
-    pub(crate) fn forget(&mut self, port: u16, is_its: impl Fn(InputId) -> bool) {
+    pub(crate) fn forget(&mut self, port: PortId) {
         let before = self.queue.len();
-        self.queue.retain(|notice| match notice {
-            Notice::Punt { from: PuntFrom::Input(input), .. } => !is_its(*input),
+        self.queue.retain(|queued| match queued.notice {
+            Notice::Punt { from, .. } => from != Destination::Port(port),
             _ => true,
         });
         let gone = u32::try_from(before - self.queue.len()).expect("at most its places");
         self.punts -= gone;
-        self.shares[usize::from(port)].waiting -= gone;
+        self.shares[port.index()].waiting -= gone;
     }
 
     /// Resets the counters of a port.
@@ -291,8 +302,9 @@ impl<B: Buf> Switch<B> {
             return true;
         }
         let head = self.slots.get(slot).buf.as_ref().map_or(&[][..], Buf::head);
-        let what = (cause, vnet, PuntFrom::Input(InputId(input)));
-        let is_queued = self.control.punt(port, None, what, head);
+        let what = (cause, vnet, Destination::Port(PortId(port)));
+        let taken_at = is_taken.then_some(InputId(input));
+        let is_queued = self.control.punt(port, None, what, head, taken_at);
         if is_taken && is_queued {
             self.ledger.consume(input, priority, Counter::of(bytes));
             self.end(slot);
@@ -369,12 +381,12 @@ impl<B: Buf> Switch<B> {
         port: u16,
         is_known: bool,
         source: u64,
-        (vnet, from): (VnetId, PuntFrom),
+        (vnet, from): (VnetId, Destination),
         head: &[u8],
     ) {
         if neighbors(head).is_none() {
             let cause = if is_known { PuntCause::Moved } else { PuntCause::NewSource };
-            self.control.punt(port, Some(source), (cause, vnet, from), head);
+            self.control.punt(port, Some(source), (cause, vnet, from), head, None);
         }
     }
 
@@ -385,13 +397,13 @@ impl<B: Buf> Switch<B> {
         let s = self.slots.get(slot);
         let (vnet, strip) = (VnetId(s.vnet), usize::from(s.strip));
         let head = s.buf.as_ref().and_then(|buf| buf.head().get(strip..)).unwrap_or(&[]);
-        let from = PuntFrom::Tunnel(TunnelId(tunnel));
+        let from = Destination::Tunnel(TunnelId(tunnel));
         let (port, group) = {
             let tunnel = &self.tunnels[usize::from(tunnel)];
             (tunnel.port, tunnel.group)
         };
         if neighbors(head).is_some() {
-            self.control.punt(port, None, (PuntCause::Snooped, vnet, from), head);
+            self.control.punt(port, None, (PuntCause::Snooped, vnet, from), head, None);
             return;
         }
         let Ok(frame) = ethernet::Frame::new_checked(head) else { return };
@@ -399,12 +411,14 @@ impl<B: Buf> Switch<B> {
         let known = self.fdb.meet(source);
         if known != Some(group) {
             let cause = if known.is_some() { PuntCause::Moved } else { PuntCause::NewSource };
-            self.control.punt(port, Some(source), (cause, vnet, from), head);
+            self.control.punt(port, Some(source), (cause, vnet, from), head, None);
         }
     }
 
-    /// Attaches a control plane, which reads the events from now on, or detaches it.
-    pub(crate) fn attach_control(&mut self, attached: bool) {
+    /// Attaches a control plane, which reads [`Notice::Punt`] and [`Notice::Decap`] from now on, or
+    /// detaches it: then the punts that wait are discarded, and the switch floods ARP like any
+    /// broadcast. A switch starts without a control plane.
+    pub fn attach_control(&mut self, attached: bool) {
         if self.control.attached == attached {
             return;
         }
@@ -433,14 +447,14 @@ impl<B: Buf> Switch<B> {
     /// Returns the next punt, or the event of a decap flow.
     #[cold]
     pub(crate) fn next_punt(&mut self) -> Option<Notice> {
-        let notice = self.control.queue.pop_front()?;
+        let notice = self.control.queue.pop_front()?.notice;
         if let Notice::Punt { from, .. } = notice {
             let port = match from {
-                PuntFrom::Input(input) => self.inputs[input.index()].port,
-                PuntFrom::Tunnel(tunnel) => self.tunnels[tunnel.index()].port,
+                Destination::Port(port) => port.index(),
+                Destination::Tunnel(tunnel) => usize::from(self.tunnels[tunnel.index()].port),
             };
             self.control.punts -= 1;
-            self.control.shares[usize::from(port)].waiting -= 1;
+            self.control.shares[port].waiting -= 1;
         }
         Some(notice)
     }

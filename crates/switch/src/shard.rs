@@ -34,7 +34,7 @@ impl SwitchConfig {
         for port in &shard.handoff.elsewhere {
             let port = &mut shard.ports[port.index()];
             // The owner of the port applies these settings.
-            (port.rate, port.group_rate, port.obey_pause) = (None, None, false);
+            (port.rate, port.group_rate, port.rx_pause) = (None, None, false);
             if let InputFull::Pause(_) = port.input_full {
                 port.input_full = InputFull::Wait;
             }
@@ -72,7 +72,7 @@ fn handoff_port(frames: u32) -> PortConfig {
         rate: None,
         group_rate: None,
         mtu: u16::MAX,
-        obey_pause: false,
+        rx_pause: false,
         trust: Trust::Nothing,
         default_priority: Priority::ZERO,
         sources: Sources::Any,

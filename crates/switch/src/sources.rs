@@ -28,10 +28,8 @@
 //! from a secret (RFC 7217), but not from another MAC. IP whose header cannot be read does not
 //! pass.
 //!
-//! A port may **allow** its machines further addresses, by prefixes ([`Command::Allow`]): no
+//! A port may **allow** its machines further addresses, by prefixes ([`Switch::allow`]): no
 //! binding owns such an address, and the last machine that claims it has it (control sees to that).
-//!
-//! [`Command::Allow`]: crate::Command::Allow
 //!
 //! No machine may claim an address that another port of this switch is bound to in its network, or
 //! one that another port allows as a single address and its own port does not. While any port is
@@ -44,7 +42,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
-    Batch, Buf, DropReason, InputId, IpPrefix, Mac, Nanos, PortId, PriorityMask, VlanTag, VnetId,
+    Batch, Buf, Destination, DropReason, IpPrefix, Mac, Nanos, PortId, PriorityMask, VlanTag,
+    VnetId,
 };
 use sluice_wire::EtherType;
 
@@ -53,9 +52,7 @@ use crate::config::{ConfigError, PortConfig, PortRole, Sources, SwitchConfig, Ta
 use crate::mac_table::{self, Used};
 use crate::place::QueueGroup;
 use crate::receive::Arrival;
-use crate::surface::{
-    ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, PuntFrom, QueueGroupKind,
-};
+use crate::surface::{ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, QueueGroupKind};
 use crate::switch::Switch;
 use bound::{Bound, Speaker};
 use claims::{NO_ADDRESSES, claimed};
@@ -463,48 +460,47 @@ impl<B: Buf> Switch<B> {
             self.sources.watch[usize::from(port)].good = source;
             return;
         }
-        let from = (VnetId(vnet), PuntFrom::Input(InputId(input)));
+        let from = (VnetId(vnet), Destination::Port(PortId(port)));
         self.punt_source(port, known.is_some(), key, from, head);
     }
 
-    /// Binds a machine to a port.
-    pub(crate) fn bind(
-        &mut self,
-        port: PortId,
-        mac: Mac,
-        ips: BoundIps,
-    ) -> Result<(), CommandError> {
+    /// Binds a machine to a port of [`Sources::Bound`], or gives it other addresses.
+    ///
+    /// # Errors
+    /// There is no such port, it takes any source or has no place for another machine, or the
+    /// machine's address is a group.
+    pub fn bind(&mut self, port: PortId, mac: Mac, ips: BoundIps) -> Result<(), CommandError> {
         self.check_port(port)?;
         self.sources.watch[port.index()].bind(port, mac, ips)?;
         self.bindings_changed();
         Ok(())
     }
 
-    /// Allows the machines of a bound port further addresses.
-    pub(crate) fn allow(&mut self, port: PortId, prefix: IpPrefix) -> Result<(), CommandError> {
+    /// Allows the bound machines of a port to use any address of a prefix as well. Machines of
+    /// other ports may have these addresses too. The permission ends with the port.
+    ///
+    /// # Errors
+    /// There is no such port, or it takes any source or allows [`ALLOWED_MAX`] prefixes.
+    pub fn allow(&mut self, port: PortId, prefix: IpPrefix) -> Result<(), CommandError> {
         self.check_port(port)?;
         self.sources.watch[port.index()].allow(port, prefix)?;
         self.bindings_changed();
         Ok(())
     }
 
-    /// Unbinds a machine from a port.
-    pub(crate) fn unbind(&mut self, port: PortId, mac: Mac) -> Result<(), CommandError> {
-        self.check_port(port)?;
-        self.sources.watch[port.index()].unbind(mac);
-        self.bindings_changed();
-        Ok(())
-    }
-
-    /// Takes an address from a machine that is bound to a port.
-    pub(crate) fn unbind_ip(
+    /// Unbinds a machine from a port, or takes an address from it.
+    pub(crate) fn unbind(
         &mut self,
         port: PortId,
         mac: Mac,
-        ip: IpAddr,
+        ip: Option<IpAddr>,
     ) -> Result<(), CommandError> {
         self.check_port(port)?;
-        self.sources.watch[port.index()].unbind_ip(mac, ip);
+        let watch = &mut self.sources.watch[port.index()];
+        match ip {
+            None => watch.unbind(mac),
+            Some(ip) => watch.unbind_ip(mac, ip),
+        }
         self.bindings_changed();
         Ok(())
     }

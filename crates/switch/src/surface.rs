@@ -1,13 +1,11 @@
 //! Interface types of the switch, shared by drivers, simulators and control planes.
 
-use core::net::{IpAddr, Ipv4Addr};
+use core::net::IpAddr;
 
 use sluice_base::{
-    ByteCount, Destination, DropReason, InputId, IpPrefix, Mac, PortId, Priority, PriorityMask,
+    ByteCount, Destination, Mac, PUNT_HEAD_SIZE_MAX, PortId, Priority, PriorityMask, PuntCause,
     QueueGroupId, TunnelId, VnetId,
 };
-
-use crate::inspect::Counter;
 
 /// Frames and bytes that the switch promises to take from an input now.
 ///
@@ -121,135 +119,7 @@ pub const ALLOWED_MAX: usize = 16;
 /// those that its port allows, if it allows some.
 pub type BoundIps = [Option<IpAddr>; BOUND_IPS_MAX];
 
-/// A command of the control plane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// Adds an address to the forwarding table (FDB), evicts the least recently used one if the
-    /// table is full, and releases the frames that wait for the address.
-    Install {
-        /// The network.
-        vnet: VnetId,
-        /// The address.
-        mac: Mac,
-        /// The destination of its frames.
-        to: Destination,
-    },
-    /// Removes an address from the forwarding table. Queued frames stay queued.
-    Remove {
-        /// The network.
-        vnet: VnetId,
-        /// The address.
-        mac: Mac,
-    },
-    /// Ends the frames that wait for an address, under `unresolved`.
-    Reject {
-        /// The network.
-        vnet: VnetId,
-        /// The address.
-        mac: Mac,
-    },
-    /// Sets the next hop of a tunnel; with `None` its frames wait.
-    NextHop {
-        /// The tunnel.
-        tunnel: TunnelId,
-        /// The MAC of the next hop.
-        mac: Option<Mac>,
-    },
-    /// Attaches a control plane, which reads [`Notice::Punt`] and [`Notice::Decap`], or detaches
-    /// it: then the punts that wait are discarded, and the switch floods ARP like any broadcast. A
-    /// switch starts without a control plane.
-    Control {
-        /// True to attach, false to detach.
-        attached: bool,
-    },
-    /// Binds a machine to a port of [`crate::Sources::Bound`], or gives it other addresses.
-    Bind {
-        /// The port.
-        port: PortId,
-        /// The machine.
-        mac: Mac,
-        /// The addresses that the machine may use.
-        ips: BoundIps,
-    },
-    /// Allows the bound machines of a port to use any address of this prefix as well. Machines of
-    /// other ports may have these addresses too. The permission ends with the port.
-    Allow {
-        /// The port.
-        port: PortId,
-        /// The addresses.
-        prefix: IpPrefix,
-    },
-    /// Unbinds a machine from a port: its frames end under `spoofed_mac`.
-    Unbind {
-        /// The port.
-        port: PortId,
-        /// The machine.
-        mac: Mac,
-    },
-    /// Takes an address from a machine that is bound to a port, and unbinds the machine if it has
-    /// no other one. Does nothing if the machine may have any address.
-    UnbindIp {
-        /// The port.
-        port: PortId,
-        /// The machine.
-        mac: Mac,
-        /// The address.
-        ip: IpAddr,
-    },
-    /// Holds a destination behind a tunnel here, as its host asked: frames for it of some
-    /// priorities wait in the inputs of their senders. Without any priority, releases the
-    /// destination: the frames that wait are sent in order.
-    Hold {
-        /// The network.
-        vnet: VnetId,
-        /// The destination.
-        mac: Mac,
-        /// The tunnel to its host.
-        tunnel: TunnelId,
-        /// Priorities that are held.
-        held: PriorityMask,
-        /// Held priorities whose frames end under
-        /// [`ReceiverStuck`](sluice_base::DropReason::ReceiverStuck), as the hold contract of the
-        /// receiver is over.
-        stuck: PriorityMask,
-    },
-    /// Sets the address and the MTU of an underlay's device.
-    Underlay {
-        /// The port.
-        port: PortId,
-        /// The address that frames of the underlay come from and go to.
-        mac: Mac,
-        /// The layer-3 MTU.
-        mtu: u16,
-    },
-    /// Reports the layer-3 MTU of the path to a far end, for which a frame was too large (RFC
-    /// 1191).
-    PathMtu {
-        /// The far end.
-        remote: Ipv4Addr,
-        /// The MTU.
-        mtu: u16,
-    },
-    /// Ends a decap flow. The next frame of the peer starts a new one.
-    ForgetDecap {
-        /// The network.
-        vnet: VnetId,
-        /// The peer.
-        tunnel: TunnelId,
-    },
-    /// Drops frames that were taken at a port ([`PuntCause::is_taken`]), which control neither
-    /// answered nor flooded.
-    Refuse {
-        /// The port.
-        port: PortId,
-        /// Reason of the drop.
-        reason: DropReason,
-        /// Their number and bytes.
-        sum: Counter,
-    },
-}
-
-/// A command that cannot be carried out.
+/// Reason why a command of control or a change of a port or tunnel is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommandError {
@@ -273,55 +143,6 @@ pub enum CommandError {
     TooManyAllowed(PortId),
     /// The limit of held destinations is reached ([`crate::IsolationConfig::holds`]).
     TooManyHeld,
-    /// No tunnel has this far end.
-    NoSuchVtep(Ipv4Addr),
-}
-
-/// Reason of a punt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum PuntCause {
-    /// The forwarding table does not have the frame's source.
-    NewSource,
-    /// The forwarding table has the frame's source at another port or tunnel.
-    Moved,
-    /// ARP (RFC 826) to a group, taken out of the data path.
-    Arp,
-    /// A Neighbor Solicitation or Advertisement (RFC 4861 sections 4.3 and 4.4) to a group, taken
-    /// out of the data path.
-    Nd,
-    /// ARP or Neighbor Discovery that is forwarded as well, router discovery and redirects
-    /// included.
-    Snooped,
-}
-
-impl PuntCause {
-    /// All causes, in the order of their indices.
-    pub const ALL: [Self; 5] = [Self::NewSource, Self::Moved, Self::Arp, Self::Nd, Self::Snooped];
-    /// Number of causes.
-    pub const COUNT: usize = Self::ALL.len();
-
-    /// Returns the cause as an index below [`Self::COUNT`].
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self as usize
-    }
-
-    /// Returns true if the frame was taken out of the data path: control answers it, floods it, or
-    /// drops it with a reason.
-    #[must_use]
-    pub const fn is_taken(self) -> bool {
-        matches!(self, Self::Arp | Self::Nd)
-    }
-}
-
-/// Place where a punted frame came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PuntFrom {
-    /// At a port.
-    Input(InputId),
-    /// Out of a tunnel.
-    Tunnel(TunnelId),
 }
 
 /// An event of the switch.
@@ -334,8 +155,9 @@ pub enum Notice {
         vnet: VnetId,
         /// The destination.
         mac: Mac,
-        /// Place where the first waiting frame came in.
-        from: PuntFrom,
+        /// The port or tunnel that the first waiting frame came in by; `None` for a frame that
+        /// control sent.
+        from: Option<Destination>,
         /// A copy of the first bytes of that frame.
         head: Head,
     },
@@ -347,8 +169,8 @@ pub enum Notice {
         cause: PuntCause,
         /// The network.
         vnet: VnetId,
-        /// Place where the frame came in.
-        from: PuntFrom,
+        /// The port or tunnel that the frame came in by.
+        from: Destination,
         /// A copy of the frame's first bytes, from the tenant's Ethernet header on.
         head: Head,
     },
@@ -386,15 +208,6 @@ pub enum Notice {
     },
 }
 
-/// Priorities of a local port that its senders behind tunnels have to hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReceiverState {
-    /// Priorities that senders are to hold.
-    pub held: PriorityMask,
-    /// Held priorities whose hold contract is over.
-    pub stuck: PriorityMask,
-}
-
 /// A copy of the first bytes of a frame.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Head {
@@ -404,7 +217,7 @@ pub struct Head {
 
 impl Head {
     /// Upper bound of the bytes that it holds.
-    pub const SIZE_MAX: usize = 128;
+    pub const SIZE_MAX: usize = PUNT_HEAD_SIZE_MAX;
 
     /// Returns a copy of the first bytes of `bytes`.
     #[must_use]

@@ -3,7 +3,7 @@
 
 use alloc::boxed::Box;
 
-use sluice_base::{Buf, Destination, InputId, Nanos, PortId, Priority, VnetId};
+use sluice_base::{Buf, Command, Destination, InputId, Nanos, PortId, Priority, VnetId};
 
 use crate::attach::SparePorts;
 use crate::build::{
@@ -18,6 +18,7 @@ use crate::fdb::Fdb;
 use crate::group_lists::GroupLists;
 use crate::handoff::RemoteRefs;
 use crate::hold::Holds;
+use crate::inspect::Counter;
 use crate::isolation::Isolation;
 use crate::ledger::Ledger;
 use crate::mac_table;
@@ -31,7 +32,7 @@ use crate::shared_buffer::PairShare;
 use crate::slots::{BufferOwner, Slots};
 use crate::sources::SourceChecks;
 use crate::storm::Storms;
-use crate::surface::{Command, CommandError, Notice, Target};
+use crate::surface::{CommandError, Notice, Target};
 use crate::too_big::TooBig;
 use crate::underlay::Paths;
 use crate::unresolved::Unresolved;
@@ -145,7 +146,7 @@ impl<B: Buf> Switch<B> {
         self.leave_free(config.spare.as_ref());
         self.sources_changed();
         for (at, tunnel) in config.tunnels.iter().enumerate() {
-            self.set_next_hop(now, at, tunnel.next_hop);
+            self.change_next_hop(now, at, tunnel.next_hop);
         }
     }
 
@@ -263,32 +264,18 @@ impl<B: Buf> Switch<B> {
                 self.check_vnet(vnet)?;
                 self.reject(now, vnet, mac);
             }
-            Command::NextHop { tunnel, mac } => {
-                if tunnel.index() >= self.tunnels.len() {
-                    return Err(CommandError::NoSuchTunnel(tunnel));
-                }
-                self.set_next_hop(now, tunnel.index(), mac);
-            }
-            Command::Control { attached } => self.attach_control(attached),
-            Command::Bind { port, mac, ips } => self.bind(port, mac, ips)?,
-            Command::Allow { port, prefix } => self.allow(port, prefix)?,
-            Command::Unbind { port, mac } => self.unbind(port, mac)?,
-            Command::UnbindIp { port, mac, ip } => self.unbind_ip(port, mac, ip)?,
+            Command::Unbind { port, mac, ip } => self.unbind(port, mac, ip)?,
             Command::Hold { vnet, mac, tunnel, held, stuck } => {
                 self.check_vnet(vnet)?;
                 self.hold(now, (vnet, mac, tunnel), held, stuck)?;
-            }
-            Command::Underlay { port, mac, mtu } => self.underlay_changed(port, mac, mtu)?,
-            Command::PathMtu { remote, mtu } => {
-                if !self.learn_path_mtu(now, remote, mtu) {
-                    return Err(CommandError::NoSuchVtep(remote));
-                }
             }
             Command::ForgetDecap { vnet, tunnel } => {
                 self.check_vnet(vnet)?;
                 self.forget_decap(vnet, tunnel)?;
             }
-            Command::Refuse { port, reason, sum } => self.refuse_taken(port, reason, sum)?,
+            Command::Refuse { port, reason, frames, bytes } => {
+                self.refuse_taken(port, reason, Counter { frames, bytes })?;
+            }
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ fn access() -> PortConfig {
         rate: None,
         group_rate: None,
         mtu: 1_500,
-        obey_pause: true,
+        rx_pause: true,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
         sources: Sources::Any,

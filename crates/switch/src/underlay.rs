@@ -61,7 +61,25 @@ impl Paths {
 }
 
 impl<B: Buf> Switch<B> {
-    pub(crate) fn set_next_hop(&mut self, now: Nanos, tunnel: usize, mac: Option<Mac>) {
+    /// Sets the MAC of a tunnel's next hop; with `None` its frames wait.
+    ///
+    /// # Errors
+    /// There is no such tunnel.
+    pub fn set_next_hop(
+        &mut self,
+        now: Nanos,
+        tunnel: TunnelId,
+        mac: Option<Mac>,
+    ) -> Result<(), CommandError> {
+        if tunnel.index() >= self.tunnels.len() {
+            return Err(CommandError::NoSuchTunnel(tunnel));
+        }
+        self.change_next_hop(now, tunnel.index(), mac);
+        Ok(())
+    }
+
+    /// Sets the next hop of the tunnel at an index.
+    pub(crate) fn change_next_hop(&mut self, now: Nanos, tunnel: usize, mac: Option<Mac>) {
         let t = &mut self.tunnels[tunnel];
         let had = t.next_hop.is_some();
         t.next_hop = mac;
@@ -108,13 +126,11 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Sets the address and the MTU of an underlay's device.
-    pub(crate) fn underlay_changed(
-        &mut self,
-        port: PortId,
-        mac: Mac,
-        mtu: u16,
-    ) -> Result<(), CommandError> {
+    /// Sets the address that frames of an underlay come from and go to, and its layer-3 MTU.
+    ///
+    /// # Errors
+    /// There is no such port, or it is no underlay.
+    pub fn set_underlay(&mut self, port: PortId, mac: Mac, mtu: u16) -> Result<(), CommandError> {
         let p = self.ports.get_mut(port.index()).ok_or(CommandError::NoSuchPort(port))?;
         let PortRole::Underlay { local, .. } = p.role else {
             return Err(CommandError::NoSuchPort(port));
@@ -144,9 +160,9 @@ impl<B: Buf> Switch<B> {
         self.groups[t.group as usize].plain_size_max = plain_size_max(mtu);
     }
 
-    /// Takes the MTU of the path to a far end, for which a datagram was too large. Returns true if
-    /// it is the far end of a tunnel.
-    pub(crate) fn learn_path_mtu(&mut self, now: Nanos, remote: Ipv4Addr, mtu: u16) -> bool {
+    /// Learns the layer-3 MTU of the path to a far end, for which a datagram was too large (RFC
+    /// 1191). Returns true if it is the far end of a tunnel.
+    pub fn learn_path_mtu(&mut self, now: Nanos, remote: Ipv4Addr, mtu: u16) -> bool {
         let Some(number) = self.fdb.vtep(remote.to_bits()) else { return false };
         let mtu = mtu.max(too_big::MTU_MIN);
         let tunnel = &mut self.tunnels[usize::from(number)];

@@ -15,14 +15,14 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, SourceId, VnetId};
+use sluice_base::{Buf, Destination, DropReason, InputId, Mac, Nanos, Priority, SourceId, VnetId};
 
 use crate::config::{SwitchConfig, UnresolvedConfig};
 use crate::mac_table;
 use crate::place::Gate;
 use crate::queues::Key;
 use crate::slots::{BufferOwner, List, NIL};
-use crate::surface::{Head, Notice, PuntFrom, QueueGroupKind};
+use crate::surface::{Head, Notice, QueueGroupKind};
 use crate::switch::Switch;
 
 /// Limits of unresolved destinations, and what counts against them.
@@ -149,10 +149,9 @@ impl<B: Buf> Switch<B> {
             return;
         }
         let s = self.slots.get(slot);
-        let input = InputId(s.input);
         let from = match self.source_tunnel(SourceId(s.source)) {
-            Some(tunnel) => PuntFrom::Tunnel(tunnel),
-            None => PuntFrom::Input(input),
+            Some(tunnel) => Some(Destination::Tunnel(tunnel)),
+            None => self.port_of(InputId(s.input)).map(Destination::Port),
         };
         let Some(buf) = &s.buf else { return };
         let head = Head::copy_of(&buf.head()[usize::from(s.strip)..]);

@@ -106,7 +106,7 @@ fn elsewhere(config: &SwitchConfig) -> Result<(), ConfigError> {
         let Some(p) = config.ports.get(index) else {
             return Err(ConfigError::NoSuch { what: "port", index, by: "a handoff" });
         };
-        let paces = p.rate.is_some() || p.group_rate.is_some() || p.obey_pause;
+        let paces = p.rate.is_some() || p.group_rate.is_some() || p.rx_pause;
         let pauses = matches!(p.input_full, InputFull::Pause(_));
         if paces || pauses || config.handoff.refs_max == 0 || p.role == PortRole::Handoff {
             return Err(ConfigError::Elsewhere { port });

@@ -252,7 +252,8 @@ impl Fabric {
         let port = port_of(RELAY.into());
         let state = host.world.switch.receiver(port);
         let is_due = !state.held.is_empty() && now.since(host.told_at) >= REPEATED;
-        if state == host.told && !is_due {
+        let told = host.told;
+        if (state.held, state.stuck) == (told.held, told.stuck) && !is_due {
             return;
         }
         let senders: Vec<TunnelId> = host.world.switch.senders(port).collect();
@@ -474,7 +475,7 @@ fn take<T>(ring: &mut VecDeque<T>, world: &mut World, input: InputId) -> Vec<T> 
 
 fn copy_to_shared(world: &mut World, input: InputId) {
     if world.switch.window(input).needs_copy {
-        world.spill(input, usize::MAX);
+        world.copy_to_shared(input, usize::MAX);
     }
 }
 

@@ -108,7 +108,7 @@ impl Scene {
         self.listen(now);
         let input = InputId::from_index(WIRE);
         if self.world.switch.window(input).needs_copy {
-            self.world.spill(input, usize::MAX);
+            self.world.copy_to_shared(input, usize::MAX);
         }
         for host in 0..2_u16 {
             if self.is_pausing() {
@@ -125,7 +125,7 @@ impl Scene {
             assert!(self.world.switch.window(input).frames as usize >= bufs.len(), "no window");
             self.world.receive(input, bufs);
             if self.world.switch.window(input).needs_copy {
-                self.world.spill(input, usize::MAX);
+                self.world.copy_to_shared(input, usize::MAX);
             }
         }
         self.world.advance();
@@ -309,7 +309,7 @@ fn full_shared_buffer_keeps_room_for_other_priorities() {
             let bufs = (0..60).map(|_| world.tenant(sender.into(), &frame)).collect();
             world.receive(InputId(sender.into()), bufs);
         }
-        world.spill(InputId(sender.into()), usize::MAX);
+        world.copy_to_shared(InputId(sender.into()), usize::MAX);
         world.reclaim_all();
         pooled.push(world.switch.pool_used()[0]);
     }
@@ -327,7 +327,7 @@ fn shout(world: &mut World, frames: &[Tenant], input: usize, tunnel: Option<u16>
     });
     let bufs: Vec<_> = bufs.collect();
     world.receive(InputId::from_index(input), bufs);
-    world.spill(InputId::from_index(input), usize::MAX);
+    world.copy_to_shared(InputId::from_index(input), usize::MAX);
     for port in 0..=WIRE {
         if port != usize::from(CULPRIT) {
             world.transmit(port_of(port), || true);
@@ -527,7 +527,7 @@ fn long_paused_tunnel_loses_claim_on_shared_buffer() {
             send(&mut world, SENDER, 10, 1);
         }
         if world.switch.window(input).needs_copy {
-            world.spill(input, usize::MAX);
+            world.copy_to_shared(input, usize::MAX);
         }
         world.advance();
         world.transmit(port_of(WIRE), || true);

@@ -81,8 +81,31 @@ fn corpus(rng: &mut Prng) -> Vec<Handle> {
 struct Counts {
     received: u64,
     sent: u64,
-    spilled: u64,
+    copied: u64,
     attached: u64,
+}
+
+/// Gives a command of control, or changes a port or tunnel, which may be refused.
+fn command(switch: &mut Switch<Handle>, now: Nanos, port: PortId, rng: &mut Prng) {
+    let vnet = VnetId(u16::try_from(rng.below(3)).unwrap());
+    let mac = address(vnet.0, u8::try_from(rng.below(10)).unwrap());
+    let tunnel = TunnelId(u16::try_from(rng.below(3)).unwrap());
+    let hop = rng.chance(1, 2).then_some(mac);
+    let (to_port, to_tunnel) = (Destination::Port(port), Destination::Tunnel(tunnel));
+    _ = match rng.below(10) {
+        0 => switch.command(now, Command::Remove { vnet, mac }),
+        1 => switch.command(now, Command::Reject { vnet, mac }),
+        2 => switch.set_next_hop(now, tunnel, hop),
+        3 => switch.command(now, Command::Install { vnet, mac, to: to_tunnel }),
+        6 => {
+            switch.attach_control(rng.chance(3, 4));
+            Ok(())
+        }
+        7 => switch.bind(port, mac, [None; 4]),
+        8 => switch.command(now, Command::Unbind { port, mac, ip: None }),
+        9 => switch.command(now, Command::ForgetDecap { vnet, tunnel }),
+        _ => switch.command(now, Command::Install { vnet, mac, to: to_port }),
+    };
 }
 
 /// Takes steps of every kind.
@@ -94,7 +117,7 @@ fn drive(
     batch: &mut Batch<Handle>,
 ) -> Counts {
     let mut rng = Prng::new(seed);
-    let mut counts = Counts { received: 0, sent: 0, spilled: 0, attached: 0 };
+    let mut counts = Counts { received: 0, sent: 0, copied: 0, attached: 0 };
     let mut now = Nanos::from_millis(1);
     let control = switch.control_input();
     let inputs = u64::from(control.0);
@@ -137,30 +160,11 @@ fn drive(
                         return Err(handle);
                     }
                     room -= 1;
-                    counts.spilled += 1;
+                    counts.copied += 1;
                     Ok(handle)
                 });
             }
-            12 => {
-                let vnet = VnetId(u16::try_from(rng.below(3)).unwrap());
-                let mac = address(vnet.0, u8::try_from(rng.below(10)).unwrap());
-                let tunnel = TunnelId(u16::try_from(rng.below(3)).unwrap());
-                let hop = rng.chance(1, 2).then_some(mac);
-                let _ = switch.command(
-                    now,
-                    match rng.below(10) {
-                        0 => Command::Remove { vnet, mac },
-                        1 => Command::Reject { vnet, mac },
-                        2 => Command::NextHop { tunnel, mac: hop },
-                        3 => Command::Install { vnet, mac, to: Destination::Tunnel(tunnel) },
-                        6 => Command::Control { attached: rng.chance(3, 4) },
-                        7 => Command::Bind { port, mac, ips: [None; 4] },
-                        8 => Command::Unbind { port, mac },
-                        9 => Command::ForgetDecap { vnet, tunnel },
-                        _ => Command::Install { vnet, mac, to: Destination::Port(port) },
-                    },
-                );
-            }
+            12 => command(switch, now, port, &mut rng),
             13 => {
                 let to = match rng.below(3) {
                     0 => Target::Port(port),
@@ -211,7 +215,7 @@ fn nothing_is_allocated_after_the_start() {
         assert!(audit.is_closed());
         received += counts.received;
         sent += counts.sent;
-        copied += counts.spilled;
+        copied += counts.copied;
         attached += counts.attached;
         dropped += audit.total(|row| row.frames.dropped);
     }

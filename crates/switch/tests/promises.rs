@@ -81,7 +81,7 @@ fn shared_buffer_with_unreclaimed_handles_counts_as_full() {
     let input = InputId(0);
     for _ in 0..200 {
         world.fill(0, |world| world.tenant(0, &frame(mac(1), 0, 60)));
-        world.spill(input, usize::MAX);
+        world.copy_to_shared(input, usize::MAX);
         world.transmit(PortId(1), || true);
         world.reclaim(input, 64);
         world.check();
@@ -98,7 +98,7 @@ fn broadcasts_whose_handles_nobody_takes_back_are_bounded() {
     let mut world = World::new(&config, 1);
     for _ in 0..100 {
         world.fill(0, |world| world.tenant(0, &frame(Mac::BROADCAST, 0, 60)));
-        world.spill(InputId(0), usize::MAX);
+        world.copy_to_shared(InputId(0), usize::MAX);
         for port in [1, 2] {
             world.transmit(PortId(port), || true);
         }
@@ -231,7 +231,7 @@ fn full_input_after_resolve_copied_to_shared_buffer() {
     world.at_port(mac(1), 1);
     for _ in 0..10 {
         if world.switch.window(InputId(0)).needs_copy {
-            world.spill(InputId(0), usize::MAX);
+            world.copy_to_shared(InputId(0), usize::MAX);
         }
         world.reclaim_all();
     }
@@ -327,7 +327,7 @@ fn run_in_batches(batch: usize, lossless: bool) -> (Vec<Sent>, Vec<u64>) {
             while bufs.peek().is_some() {
                 world.receive(InputId::from_index(port), bufs.by_ref().take(batch).collect());
             }
-            world.spill(InputId::from_index(port), usize::MAX);
+            world.copy_to_shared(InputId::from_index(port), usize::MAX);
         }
         for port in 0..4 {
             let mut room = 50;
@@ -450,14 +450,14 @@ fn tunnel_without_next_hop_holds_then_drops_frames() {
     }
     assert_eq!(world.transmit(PortId(1), || true), 5, "the other tunnel");
     // It comes up: all five go.
-    world.command(Command::NextHop { tunnel: TunnelId(0), mac: Some(Mac([2; 6])) });
+    world.switch.set_next_hop(world.now, TunnelId(0), Some(Mac([2; 6]))).unwrap();
     assert_eq!(world.transmit(PortId(1), || true), 5);
     // It goes down with frames in the port's ring, and stays down.
     for _ in 0..5 {
         let buf = world.tenant(0, &frame(mac(1), 0, 60));
         world.receive(InputId(0), vec![buf]);
     }
-    world.command(Command::NextHop { tunnel: TunnelId(0), mac: None });
+    world.switch.set_next_hop(world.now, TunnelId(0), None).unwrap();
     assert_eq!(world.transmit(PortId(1), || true), 0);
     world.check();
     let until = world.switch.deadline().unwrap();
@@ -482,11 +482,11 @@ fn tunnel_down_then_up_keeps_frame_order() {
     };
     send(&mut world, 1, 60..63);
     send(&mut world, 2, 90..92);
-    world.command(Command::NextHop { tunnel: TunnelId(0), mac: None });
+    world.switch.set_next_hop(world.now, TunnelId(0), None).unwrap();
     send(&mut world, 1, 63..66);
     world.check();
     assert_eq!(world.transmit(PortId(1), || true), 2, "the other tunnel");
-    world.command(Command::NextHop { tunnel: TunnelId(0), mac: Some(Mac([2; 6])) });
+    world.switch.set_next_hop(world.now, TunnelId(0), Some(Mac([2; 6]))).unwrap();
     send(&mut world, 1, 66..67);
     assert_eq!(world.transmit(PortId(1), || true), 7);
     world.reclaim_all();
@@ -575,7 +575,7 @@ fn full_port_does_not_block_frames_to_others() {
     // Port 1 takes nothing, ever. Half of the frames are for it.
     for n in 0..64_u8 {
         if world.switch.window(InputId(0)).needs_copy {
-            world.spill(InputId(0), usize::MAX);
+            world.copy_to_shared(InputId(0), usize::MAX);
         }
         assert!(world.switch.window(InputId(0)).frames > 0, "stopped after {n}");
         let buf = world.tenant(0, &frame(mac(1 + n % 2), 0, 60));
@@ -610,7 +610,7 @@ fn memory_of_the_two_directions_is_apart() {
                 _ => world.tunnel_frame(2, 0, &frame(mac(1), 0, 60)),
             });
             let input = world.switch.input(PortId::from_index(port), 0);
-            world.spill(input, usize::MAX);
+            world.copy_to_shared(input, usize::MAX);
         }
     };
     fill(&mut world, 0);
@@ -641,7 +641,7 @@ fn miss_queue_after_input_migration_counts_remaining_frame() {
     };
     give(&mut world, 0, 1);
     give(&mut world, 1, 1);
-    assert_eq!(world.evacuate(InputId(0), 0), 1);
+    assert_eq!(world.migrate_buffers(InputId(0), 0), 1);
     give(&mut world, 1, 3);
     let full = world.switch.dropped(InputId(1), Priority::ZERO, DropReason::UnresolvedFull);
     assert_eq!(full.frames, 2, "of three, one may wait beside the one that stayed");
@@ -678,15 +678,15 @@ fn every_reason_that_is_not_in_the_frame() {
         (R::SamePort, wait, false, 1, |w, give| give(w, 0, frame(mac(0), 0, 60), 1)),
         (R::NoReceiver, wait, false, 1, |w, give| {
             give(w, 2, frame(Mac::BROADCAST, 0, 60), 1);
-            w.spill(InputId(2), 9);
+            w.copy_to_shared(InputId(2), 9);
         }),
         (R::ReplicationLimit, wait, false, 1, |w, give| {
             give(w, 0, frame(Mac::BROADCAST, 0, 60), 1);
-            w.spill(InputId(0), 0);
+            w.copy_to_shared(InputId(0), 0);
         }),
         (R::ReplicationLimit, wait, false, 2, |w, give| {
             give(w, 0, frame(Mac::BROADCAST, 0, 60), 3);
-            w.spill(InputId(0), 9);
+            w.copy_to_shared(InputId(0), 9);
         }),
         (R::OutputFull, wait, true, 1, |w, give| give(w, 0, frame(mac(1), 0, 60), 4)),
         (R::InputFull, InputFull::Drop, false, 3, |w, give| give(w, 0, frame(mac(1), 0, 60), 7)),

@@ -15,8 +15,8 @@ use sluice_base::{
     ByteCount, DropReason, InputId, IpPrefix, Mac, Nanos, PortId, Priority, TunnelId, VnetId,
 };
 use sluice_switch::{
-    Binding, Command, CommandError, Counter, DecapFlow, Destination, IsolationConfig, Limit,
-    PortConfig, PuntCause, PuntCounters, PuntFrom, Sources, SwitchConfig, Target, Used,
+    Binding, Command, CommandError, DecapFlow, Destination, IsolationConfig, Limit, PortConfig,
+    PuntCause, PuntCounters, Sources, SwitchConfig, Target, Used,
 };
 use sluice_wire::EtherType;
 
@@ -65,7 +65,7 @@ fn give(world: &mut World, port: u16, bytes: Vec<u8>) {
         Info { id, from: input.0, port, vnet: 0, dst, priority: Priority::ZERO, valid: true };
     let buf: TestBuf = world.buf(input, info, bytes);
     world.receive(input, vec![buf]);
-    world.spill(input, usize::MAX);
+    world.copy_to_shared(input, usize::MAX);
 }
 
 fn give_plain(world: &mut World, port: u16, src: Mac, dst: Mac) {
@@ -88,7 +88,7 @@ fn give_tunnel(world: &mut World, tunnel: u16, inner: &[u8]) {
     };
     let buf = world.buf(input, info, in_vxlan(&outer, inner));
     world.receive(input, vec![buf]);
-    world.spill(input, usize::MAX);
+    world.copy_to_shared(input, usize::MAX);
 }
 
 /// Returns the number of frames that leave each port.
@@ -104,12 +104,12 @@ fn dropped(world: &World, port: u16, reason: DropReason) -> u64 {
     Priority::all().map(|p| world.switch.dropped(input, p, reason).frames).sum()
 }
 
-fn causes(world: &mut World) -> Vec<(PuntCause, PuntFrom)> {
+fn causes(world: &mut World) -> Vec<(PuntCause, Destination)> {
     world.punts().into_iter().map(|(cause, from, _)| (cause, from)).collect()
 }
 
-fn at(port: u16) -> PuntFrom {
-    PuntFrom::Input(InputId(port))
+fn at(port: u16) -> Destination {
+    Destination::Port(PortId(port))
 }
 
 fn consumed(world: &World) -> u64 {
@@ -245,8 +245,10 @@ fn control_refused_frame_is_counted_audit_closes() {
     let mut world = world();
     give(&mut world, 0, arp(Mac::BROADCAST, mac(0), IP.into()));
     world.punts();
-    let sum = Counter { frames: 1, bytes: 60 };
-    let refuse = |port| Command::Refuse { port, reason: DropReason::RefusedSource, sum };
+    let refuse = |port| {
+        let reason = DropReason::RefusedSource;
+        Command::Refuse { port, reason, frames: 1, bytes: 60 }
+    };
     world.command(refuse(PortId(0)));
     assert_eq!(dropped(&world, 0, DropReason::RefusedSource), 1);
     world.check();
@@ -434,21 +436,21 @@ fn bound_port_accepts_frames_of_its_guests_only() {
         assert!(pass(&mut world, arp(mac(0), mac(2), IP.into())));
         assert!(!pass(&mut world, arp(mac(0), mac(2), [192, 168, 0, 77].into())));
         let (port, ips) = (PortId(2), [None; 4]);
-        world.command(Command::Bind { port, mac: mac(2), ips });
+        world.switch.bind(port, mac(2), ips).unwrap();
         assert!(pass(&mut world, other_ip.clone()), "any address now");
-        world.command(Command::Bind { port, mac: stranger, ips });
+        world.switch.bind(port, stranger, ips).unwrap();
         world.bound.insert((port, stranger));
         assert!(pass(&mut world, plain(stranger)));
-        world.command(Command::Unbind { port, mac: mac(2) });
+        world.command(Command::Unbind { port, mac: mac(2), ip: None });
         world.bound.remove(&(port, mac(2)));
         assert!(!pass(&mut world, plain(mac(2))));
         assert!(pass(&mut world, plain(stranger)));
         let counts = [DropReason::SpoofedMac, DropReason::SpoofedIp].map(|r| dropped(&world, 2, r));
         assert_eq!(counts, [3, 2]);
-        let mut refused = |command| world.switch.command(world.now, command);
         let no_port = Err(CommandError::NoSuchPort(PortId(9)));
-        assert_eq!(refused(Command::Bind { port: PortId(9), mac: stranger, ips }), no_port);
-        assert_eq!(refused(Command::Unbind { port: PortId(9), mac: stranger }), no_port);
+        assert_eq!(world.switch.bind(PortId(9), stranger, ips), no_port);
+        let unbind = Command::Unbind { port: PortId(9), mac: stranger, ip: None };
+        assert_eq!(world.switch.command(world.now, unbind), no_port);
     }
 }
 
@@ -468,7 +470,7 @@ fn bound_port_batch_keeps_order_drops_spoofed_frames() {
 #[test]
 fn foreign_tunnel_sources_are_learned_member_ones_ignored() {
     let mut world = world();
-    let from = PuntFrom::Tunnel(TunnelId(1));
+    let from = Destination::Tunnel(TunnelId(1));
     let plain = |src| Tenant::new(mac(0), src, 0, 60).bytes();
     let question = arp(Mac::BROADCAST, mac(20), IP.into());
     for (tunnel, is_reported) in [(0, false), (1, true)] {
@@ -671,7 +673,7 @@ fn an_unbound_port_cannot_claim_a_bound_address() {
         let mut world = world();
         world.attach(attached);
         let (port, ips) = (PortId(2), [Some(IP.into()), Some(IP_V6.into()), None, None]);
-        world.command(Command::Bind { port, mac: mac(2), ips });
+        world.switch.bind(port, mac(2), ips).unwrap();
         let claims = [
             arp(mac(0), mac(1), IP.into()),
             tagged(&arp(mac(0), mac(1), IP.into()), EtherType::VLAN),
@@ -696,7 +698,7 @@ fn an_unbound_port_cannot_claim_a_bound_address() {
         // The machine that is bound may.
         give(&mut world, 2, arp(mac(0), mac(2), IP.into()));
         assert_eq!(sent(&mut world), [1, 0, 0, 0]);
-        world.command(Command::Unbind { port, mac: mac(2) });
+        world.command(Command::Unbind { port, mac: mac(2), ip: None });
         world.bound.remove(&(port, mac(2)));
         give(&mut world, 1, claims[0].clone());
         assert_eq!(sent(&mut world), [1, 0, 0, 0], "nobody is bound to it any more");
@@ -738,7 +740,7 @@ fn bound_port_may_claim_allowed_addresses_only() {
         assert_eq!(dropped(&world, 2, DropReason::SpoofedIp), 2);
         // More can be allowed while it runs.
         let more = prefix(Ipv4Addr::new(10, 1, 0, 0), 16);
-        world.command(Command::Allow { port: PortId(2), prefix: more });
+        world.switch.allow(PortId(2), more).unwrap();
         give(&mut world, 2, packet(mac(0), mac(2), routed));
         assert_eq!(sent(&mut world), [1, 0, 0, 0]);
         // A port that is not allowed an address cannot claim it if another port is, as a single

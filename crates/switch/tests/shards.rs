@@ -231,8 +231,8 @@ impl Shards {
             return;
         }
         let queue = self.ways.entry((from, self.owners[port])).or_default();
-        let mut taker = Carrier { way: queue, pooled: &mut self.pooled[from], from };
-        self.switches[from].hand_over(PortId::from_index(port), &mut taker);
+        let mut sink = Carrier { way: queue, pooled: &mut self.pooled[from], from };
+        self.switches[from].hand_over(PortId::from_index(port), &mut sink);
     }
 
     /// Carries up to `most` frames across, and as many handles back.
@@ -370,7 +370,7 @@ impl Shards {
 fn small(lossless: bool) -> SwitchConfig {
     let mut ports = vec![access(0); ACCESS];
     for port in &mut ports {
-        port.obey_pause = false;
+        port.rx_pause = false;
         port.input = limit(16, 200_000);
         port.output = limit(8, 200_000);
     }
@@ -606,8 +606,8 @@ fn revoke_for_one_worker_spares_others_remote_refs() {
         let bytes = in_vxlan(&outer, &Tenant::new(mac(to), BEHIND_TUNNEL, 0, 60).bytes());
         switches[from].receive_one(Nanos::ZERO, input, Frame { bytes, home: (from, Some(input)) });
         let mut queue = HandoffQueue::default();
-        let mut taker = Carrier { way: &mut queue, pooled: &mut 0, from };
-        assert_eq!(switches[from].hand_over(id, &mut taker), 1);
+        let mut sink = Carrier { way: &mut queue, pooled: &mut 0, from };
+        assert_eq!(switches[from].hand_over(id, &mut sink), 1);
         switches[1].receive_handoff(handoff_input(from), queue.over.pop_front().unwrap());
     };
     // One frame for port 3, which stays held remotely; then one of each switch in the queue of the

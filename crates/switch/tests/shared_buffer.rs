@@ -53,7 +53,7 @@ fn slow_container(hosts: u16, size: u32) {
         assert!(!bufs.is_empty(), "{hosts} hosts, {size} bytes: held without a pause");
         world.receive(input, bufs);
         if world.switch.window(input).of_any().needs_copy {
-            world.spill(input, usize::MAX);
+            world.copy_to_shared(input, usize::MAX);
         }
         world.transmit(PortId(GOES.into()), || true);
         world.reclaim_all();
@@ -95,7 +95,7 @@ fn container_with_large_frames_copied_by_bytes() {
     world.at_port(address(0, 2), 2);
     world.fill(0, |world| world.tenant(0, &to(1, 1_514)));
     assert_eq!(world.switch.window(InputId(0)).of_any().frames, 0);
-    world.spill(InputId(0), usize::MAX);
+    world.copy_to_shared(InputId(0), usize::MAX);
     world.reclaim_all();
     assert!(world.switch.window(InputId(0)).of_any().frames > 0, "a stuck output stops the others");
     world.drain(|_| {});
@@ -115,7 +115,7 @@ fn common_queue_of_large_frames_leaves_input_open() {
     world.at_port(address(0, 1), 1);
     world.at_port(address(0, 2), 2);
     world.fill(0, |world| world.tenant(0, &to(1, 9_014)));
-    world.spill(InputId(0), usize::MAX);
+    world.copy_to_shared(InputId(0), usize::MAX);
     world.reclaim_all();
     assert!(world.switch.window(InputId(0)).of_any().frames > 0, "a stuck output stops the others");
     world.drain(|_| {});
@@ -147,7 +147,7 @@ fn two_senders_to_a_tunnel_that_is_stuck(group_rate: Option<RateLimit>) {
             let input = InputId(sender);
             let tenant = |world: &mut World| world.tenant(sender.into(), &to(9, 100));
             waiting += world.fill(sender.into(), tenant);
-            world.spill(input, usize::MAX);
+            world.copy_to_shared(input, usize::MAX);
             world.reclaim_all();
             assert!(
                 world.switch.window(input).of_any().frames > 0,
@@ -186,7 +186,7 @@ fn migrated_input_keeps_its_frames_in_shared_buffer() {
                 world.receive(InputId(u16::try_from(sender).unwrap()), pair.into());
             }
         }
-        assert_eq!(world.evacuate(InputId(0), usize::MAX), 0, "the pool has room for all");
+        assert_eq!(world.migrate_buffers(InputId(0), usize::MAX), 0, "the pool has room for all");
         assert_eq!(world.pooled, frames);
         world.check();
         // More frames come, and are queued behind them.
@@ -206,11 +206,11 @@ fn migrated_frames_beyond_shared_buffer_end_as_stopped() {
     for frames in 1..12 {
         let bufs = (0..frames).map(|_| world.tenant(0, &to(1, 100))).collect();
         world.receive(InputId(0), bufs);
-        let ended = world.evacuate(InputId(0), 4);
+        let ended = world.migrate_buffers(InputId(0), 4);
         assert_eq!(ended, u32::saturating_sub(frames, 4));
         world.transmit(PortId(1), || true);
         world.reclaim_all();
-        assert_eq!(world.log().len(), frames.min(4) as usize, "those that were spilled");
+        assert_eq!(world.log().len(), frames.min(4) as usize, "those that were copied");
         world.check();
     }
 }

@@ -264,7 +264,7 @@ fn nothing_from_the_underlay_goes_back_to_it() {
         };
         let input = world.switch.input(PortId(port), 0);
         world.receive(input, vec![buf]);
-        world.spill(input, 1);
+        world.copy_to_shared(input, 1);
         let sent = [0, 1, 2, 3].map(|port| world.transmit(PortId(port), || true));
         assert_eq!(sent, copies, "from port {port}");
         world.reclaim_all();

@@ -103,7 +103,7 @@ fn new_underlay_mac_used_for_send_and_receive() {
     for (n, to) in [(1, Destination::Port(PortId(1))), (2, Destination::Tunnel(TunnelId(0)))] {
         switch.command(now, Command::Install { vnet: VnetId(0), mac: address(0, n), to }).unwrap();
     }
-    switch.command(now, Command::Underlay { port, mac: NEW, mtu: 1_600 }).unwrap();
+    switch.set_underlay(port, NEW, 1_600).unwrap();
     let mut sent = Vec::new();
     let mut pass = |switch: &mut Switch<Vec<u8>>, input: u16, bytes: Vec<u8>, out: PortId| {
         switch.receive_one(now, InputId(input), bytes);
@@ -123,11 +123,10 @@ fn new_underlay_mac_used_for_send_and_receive() {
 }
 
 #[test]
-fn underlay_command_on_non_underlay_port_is_refused() {
+fn underlay_address_of_another_port_is_refused() {
     let mut world = world();
     for port in [PortId(0), PortId(9)] {
-        let command = Command::Underlay { port, mac: NEW, mtu: 1_500 };
-        let refused = world.switch.command(Nanos(1), command);
+        let refused = world.switch.set_underlay(port, NEW, 1_500);
         assert_eq!(refused, Err(CommandError::NoSuchPort(port)));
     }
 }
@@ -138,7 +137,7 @@ fn lowered_device_mtu_drops_oversize_and_notifies_sender() {
     let (port, mac) = (UNDERLAY, underlay_mac(1));
     assert!(sends(&mut world, 2, FULL));
     assert_eq!(notices(&mut world), []);
-    world.command(Command::Underlay { port, mac, mtu: 1_400 });
+    world.switch.set_underlay(port, mac, 1_400).unwrap();
     assert!(sends(&mut world, 2, 1_364));
     assert!(!sends(&mut world, 2, 1_365));
     assert_eq!(ended(&world, 0, DropReason::Oversize), 1);
@@ -147,7 +146,7 @@ fn lowered_device_mtu_drops_oversize_and_notifies_sender() {
         panic!("{events:?}");
     };
     assert_eq!(head.as_slice()[..6], address(0, 2).0);
-    world.command(Command::Underlay { port, mac, mtu: 1_600 });
+    world.switch.set_underlay(port, mac, 1_600).unwrap();
     assert!(sends(&mut world, 2, FULL), "it has become wider again");
 }
 
@@ -166,7 +165,7 @@ fn too_big_notice_of_tagged_frame_subtracts_tag() {
         (sent == 1, notices(world))
     };
     assert_eq!(tagged(&mut world, FULL), (true, vec![]));
-    world.command(Command::Underlay { port: UNDERLAY, mac: underlay_mac(1), mtu: 1_400 });
+    world.switch.set_underlay(UNDERLAY, underlay_mac(1), 1_400).unwrap();
     // 1,400 - 50 for the outer headers, 4 for the tag.
     assert_eq!(tagged(&mut world, 18 + 1_346), (true, vec![]));
     let (sent, events) = tagged(&mut world, 18 + 1_347);
@@ -274,14 +273,13 @@ fn strangers_are_not_believed() {
         assert_eq!(more, u64::from(!wide), "{what}");
         assert!(sends(&mut world, 2, if wide { 1_513 } else { FULL }), "{what}");
     }
-    let refused = world.switch.command(Nanos(1), Command::PathMtu { remote: vtep(77), mtu: 900 });
-    assert_eq!(refused, Err(CommandError::NoSuchVtep(vtep(77))));
+    assert!(!world.switch.learn_path_mtu(Nanos(1), vtep(77), 900), "no far end");
 }
 
 #[test]
 fn too_big_notices_per_port_are_rate_limited() {
     let mut world = world();
-    world.command(Command::PathMtu { remote: vtep(2), mtu: 1_000 });
+    assert!(world.switch.learn_path_mtu(world.now, vtep(2), 1_000));
     notices(&mut world);
     let events = |world: &mut World, frames: usize| {
         let mut count = 0;

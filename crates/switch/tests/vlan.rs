@@ -54,7 +54,7 @@ fn switch(tags: Tags, sources: Sources) -> Switch<Frame> {
         let install = Command::Install { vnet: VnetId(0), mac: mac(n), to };
         switch.command(NOW, install).unwrap();
     }
-    switch.command(NOW, Command::Control { attached: true }).unwrap();
+    switch.attach_control(true);
     switch
 }
 

@@ -3,11 +3,11 @@
 //! the thread.
 
 use sluice_api::results::Row;
-use sluice_base::{HostId, Mac, Nanos, PortId, VnetId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PuntCause, VnetId, Vni};
 use sluice_control::bucket::Rate;
 use sluice_control::directory::PortRule;
-use sluice_control::plane::{Command, Config, Location, Plane, PuntFrom};
-use sluice_control::punt::{self, Cause};
+use sluice_control::plane::{Command, Config, Location, Plane};
+use sluice_control::punt;
 use sluice_ports::FrameBuf;
 use sluice_switch::{self as switch, Destination, Switch};
 
@@ -36,7 +36,7 @@ fn plane() -> Plane {
     config.punt = punt::Config {
         assured: all,
         port: all,
-        cause: [all; Cause::COUNT],
+        cause: [all; PuntCause::COUNT],
         ..punt::Config::new(PORTS)
     };
     let mut plane = Plane::new(&config, 1, Nanos::ZERO);
@@ -102,7 +102,7 @@ fn answered() -> anyhow::Result<f64> {
     let punt = |plane: &mut Plane, number: u32| {
         let (asker, now) = (number % ENDPOINTS, at(number));
         let frame = &requests[usize::try_from(asker).expect("few")];
-        plane.punt(now, PuntFrom::Port(port_of(asker)), vni(), Cause::Arp, frame);
+        plane.punt(now, Location::Port(port_of(asker)), vni(), PuntCause::Arp, frame);
     };
     // All endpoints are learned before the measurement.
     for number in 0..ENDPOINTS {
@@ -152,7 +152,7 @@ fn misses() -> anyhow::Result<f64> {
     let at = |number: u32| Nanos::from_micros(u64::from(number) * 20);
     for number in 0..ENTRIES {
         let frame = request(number, number);
-        plane.punt(at(number), PuntFrom::Port(port_of(number)), vni(), Cause::Arp, &frame);
+        plane.punt(at(number), Location::Port(port_of(number)), vni(), PuntCause::Arp, &frame);
         drain(&mut plane, at(number), |_| {});
     }
     let mut frame = [0; 60];
@@ -160,7 +160,7 @@ fn misses() -> anyhow::Result<f64> {
     for number in 0..ENTRIES {
         let (now, next) = (at(ENTRIES + number), (number + 1) % ENTRIES);
         forward::write_frame(&mut frame, mac_of(next), mac_of(number));
-        plane.punt(now, PuntFrom::Port(port_of(next)), vni(), Cause::Miss, &frame);
+        plane.punt(now, Location::Port(port_of(next)), vni(), PuntCause::Miss, &frame);
         if number % BATCH == 0 || number + 1 == ENTRIES {
             drain(&mut plane, now, |command| {
                 if let Command::Install { mac, to: Location::Port(port), .. } = command {

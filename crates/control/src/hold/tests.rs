@@ -2,7 +2,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use sluice_base::{HostId, Mac, PortId, Vni};
+use sluice_base::{HostId, Mac, PortId, PriorityMask, ReceiverState, Vni};
 use sluice_wire::fabric::{Held, HoldOrder, HoldPart, HoldWriter};
 
 use super::*;
@@ -21,9 +21,9 @@ fn key(port: u16, n: u64) -> Key {
     Key { vni: Vni::new(9).unwrap(), mac }
 }
 
-const fn receiver(held: u8, stuck: u8) -> Receiver {
+const fn receiver(held: u8, stuck: u8) -> ReceiverState {
     let (held, stuck) = (PriorityMask(held), PriorityMask(stuck & held));
-    Receiver { isolated: held, held, stuck: PriorityMask(stuck.0 & held.0) }
+    ReceiverState { isolated: held, held, stuck: PriorityMask(stuck.0 & held.0) }
 }
 
 fn senders(hosts: &[HostId]) -> BTreeSet<HostId> {
@@ -39,142 +39,149 @@ fn message(order: HoldOrder, all: &[(Key, u8)]) -> Vec<u8> {
     writer.finish(order).to_vec()
 }
 
-fn hear(keeper: &mut HoldResponder, now: Nanos, sequence: u64, part: (u8, u8), all: &[(Key, u8)]) {
+fn hear(
+    responder: &mut HoldResponder,
+    now: Nanos,
+    sequence: u64,
+    part: (u8, u8),
+    all: &[(Key, u8)],
+) {
     let order = HoldOrder { incarnation: 1, sequence, part: part.0, parts: part.1 };
     let bytes = message(order, all);
-    keeper.heard(now, HERE, &HoldPart::new_checked(&bytes).unwrap(), |_| true, |_| true);
+    responder.heard(now, HERE, &HoldPart::new_checked(&bytes).unwrap(), |_| true, |_| true);
 }
 
-fn held(keeper: &HoldResponder) -> Vec<Key> {
-    keeper.entries().map(|(key, _)| key).collect()
+fn held(responder: &HoldResponder) -> Vec<Key> {
+    responder.entries().map(|(key, _)| key).collect()
 }
 
 #[test]
 fn port_without_senders_sends_no_hold_message() {
-    let mut teller = HoldRequester::default();
-    teller.up(Nanos::ZERO, THERE);
-    assert_eq!(teller.set(millis(1), PortId(1), receiver(1, 0), senders(&[])), None);
-    assert_eq!(teller.due(millis(1)), None);
-    assert_eq!(teller.deadline(), None);
-    teller.set(millis(2), PortId(1), receiver(1, 0), senders(&[THERE]));
-    assert_eq!(teller.due(millis(2)), Some(THERE), "it sends now");
+    let mut requester = HoldRequester::default();
+    requester.up(Nanos::ZERO, THERE);
+    assert_eq!(requester.set(millis(1), PortId(1), receiver(1, 0), senders(&[])), None);
+    assert_eq!(requester.due(millis(1)), None);
+    assert_eq!(requester.deadline(), None);
+    requester.set(millis(2), PortId(1), receiver(1, 0), senders(&[THERE]));
+    assert_eq!(requester.due(millis(2)), Some(THERE), "it sends now");
 }
 
 #[test]
 fn isolated_port_without_held_priority_sends_no_hold() {
-    let mut teller = HoldRequester::default();
-    teller.up(Nanos::ZERO, THERE);
-    let only = Receiver { held: PriorityMask::NONE, ..receiver(1, 0) };
-    teller.set(millis(1), PortId(1), only, senders(&[THERE]));
-    assert_eq!(teller.due(millis(9)), None);
-    assert_eq!(teller.ports().count(), 1, "it is shown");
+    let mut requester = HoldRequester::default();
+    requester.up(Nanos::ZERO, THERE);
+    let only = ReceiverState { held: PriorityMask::NONE, ..receiver(1, 0) };
+    requester.set(millis(1), PortId(1), only, senders(&[THERE]));
+    assert_eq!(requester.due(millis(9)), None);
+    assert_eq!(requester.ports().count(), 1, "it is shown");
 }
 
 #[test]
 fn release_message_repeated_until_answered() {
-    let mut teller = HoldRequester::default();
-    teller.up(Nanos::ZERO, THERE);
-    teller.set(millis(1), PortId(1), receiver(1, 0), senders(&[THERE]));
-    teller.told(millis(1), THERE, &[7], (1, false));
-    assert_eq!(teller.due(millis(1)), None);
-    assert_eq!(teller.deadline(), Some(millis(1).after(RENEW_EVERY)));
-    assert_eq!(teller.answered(millis(2), THERE, 7, Ok(())), Answered::Done);
+    let mut requester = HoldRequester::default();
+    requester.up(Nanos::ZERO, THERE);
+    requester.set(millis(1), PortId(1), receiver(1, 0), senders(&[THERE]));
+    requester.told(millis(1), THERE, &[7], (1, false));
+    assert_eq!(requester.due(millis(1)), None);
+    assert_eq!(requester.deadline(), Some(millis(1).after(RENEW_EVERY)));
+    assert_eq!(requester.answered(millis(2), THERE, 7, Ok(())), Answered::Done);
     // A host that has ceased to send to the port gets the release as well.
-    teller.set(millis(3), PortId(1), receiver(0, 0), senders(&[]));
-    assert_eq!(teller.due(millis(3)), Some(THERE));
-    teller.told(millis(3), THERE, &[8], (2, true));
-    assert_eq!(teller.due(millis(400)), None, "an answer is waited for");
-    assert_eq!(teller.answered(millis(503), THERE, 8, Err(Failure::TooLate)), Answered::Done);
-    assert_eq!(teller.due(millis(503)), Some(THERE), "there was none");
-    teller.told(millis(503), THERE, &[9], (3, true));
-    assert_eq!(teller.answered(millis(504), THERE, 9, Ok(())), Answered::Done);
-    assert_eq!((teller.due(millis(9_000)), teller.deadline()), (None, None));
-    assert_eq!(teller.answered(millis(505), THERE, 10, Ok(())), Answered::NotAsked);
+    requester.set(millis(3), PortId(1), receiver(0, 0), senders(&[]));
+    assert_eq!(requester.due(millis(3)), Some(THERE));
+    requester.told(millis(3), THERE, &[8], (2, true));
+    assert_eq!(requester.due(millis(400)), None, "an answer is waited for");
+    assert_eq!(requester.answered(millis(503), THERE, 8, Err(Failure::TooLate)), Answered::Done);
+    assert_eq!(requester.due(millis(503)), Some(THERE), "there was none");
+    requester.told(millis(503), THERE, &[9], (3, true));
+    assert_eq!(requester.answered(millis(504), THERE, 9, Ok(())), Answered::Done);
+    assert_eq!((requester.due(millis(9_000)), requester.deadline()), (None, None));
+    assert_eq!(requester.answered(millis(505), THERE, 10, Ok(())), Answered::NotAsked);
 }
 
 #[test]
 fn peer_without_hold_support_asked_once_per_session() {
-    let mut teller = HoldRequester::default();
-    teller.up(Nanos::ZERO, THERE);
+    let mut requester = HoldRequester::default();
+    requester.up(Nanos::ZERO, THERE);
     for held in [1, 0, 1] {
-        teller.set(millis(1), PortId(1), receiver(held, 0), senders(&[THERE]));
-        if teller.due(millis(1)).is_some() {
-            teller.told(millis(1), THERE, &[7], (1, false));
+        requester.set(millis(1), PortId(1), receiver(held, 0), senders(&[THERE]));
+        if requester.due(millis(1)).is_some() {
+            requester.told(millis(1), THERE, &[7], (1, false));
             let answer = Err(Failure::UnknownTopic);
-            assert_eq!(teller.answered(millis(1), THERE, 7, answer), Answered::Deaf);
+            assert_eq!(requester.answered(millis(1), THERE, 7, answer), Answered::Deaf);
             assert_eq!(held, 1);
         }
-        assert!(teller.is_deaf(THERE));
-        assert_eq!(teller.due(millis(9_000)), None);
+        assert!(requester.is_deaf(THERE));
+        assert_eq!(requester.due(millis(9_000)), None);
     }
-    teller.down(THERE);
-    teller.up(millis(2), THERE);
-    assert_eq!(teller.due(millis(2)), Some(THERE), "it may be a newer one");
+    requester.down(THERE);
+    requester.up(millis(2), THERE);
+    assert_eq!(requester.due(millis(2)), Some(THERE), "it may be a newer one");
 }
 
 #[test]
 fn old_message_changes_nothing() {
-    let mut keeper = HoldResponder::default();
-    hear(&mut keeper, millis(1), 5, (0, 1), &[(key(1, 1), 1)]);
-    hear(&mut keeper, millis(2), 4, (0, 1), &[]);
-    hear(&mut keeper, millis(2), 5, (0, 1), &[(key(1, 2), 1)]);
-    assert_eq!(held(&keeper), [key(1, 1)]);
-    assert_eq!(keeper.counts().old, 2);
-    hear(&mut keeper, millis(3), 6, (0, 1), &[]);
-    hear(&mut keeper, millis(4), 5, (0, 1), &[(key(1, 1), 1)]);
-    assert_eq!(held(&keeper), [], "nor does it after a release");
-    keeper.end_host(HERE);
-    hear(&mut keeper, millis(5), 6, (0, 1), &[(key(1, 1), 1)]);
-    assert_eq!(held(&keeper), [], "nor on another connection");
+    let mut responder = HoldResponder::default();
+    hear(&mut responder, millis(1), 5, (0, 1), &[(key(1, 1), 1)]);
+    hear(&mut responder, millis(2), 4, (0, 1), &[]);
+    hear(&mut responder, millis(2), 5, (0, 1), &[(key(1, 2), 1)]);
+    assert_eq!(held(&responder), [key(1, 1)]);
+    assert_eq!(responder.counts().old, 2);
+    hear(&mut responder, millis(3), 6, (0, 1), &[]);
+    hear(&mut responder, millis(4), 5, (0, 1), &[(key(1, 1), 1)]);
+    assert_eq!(held(&responder), [], "nor does it after a release");
+    responder.end_host(HERE);
+    hear(&mut responder, millis(5), 6, (0, 1), &[(key(1, 1), 1)]);
+    assert_eq!(held(&responder), [], "nor on another connection");
 }
 
 #[test]
 fn parts_are_one_state() {
-    let mut keeper = HoldResponder::default();
-    hear(&mut keeper, millis(1), 1, (0, 1), &[(key(1, 1), 1), (key(1, 2), 1)]);
-    hear(&mut keeper, millis(2), 2, (1, 2), &[(key(1, 3), 1)]);
-    assert_eq!(held(&keeper), [key(1, 1), key(1, 2), key(1, 3)], "the rest is not known yet");
-    hear(&mut keeper, millis(3), 2, (0, 2), &[(key(1, 2), 3)]);
-    assert_eq!(held(&keeper), [key(1, 2), key(1, 3)]);
-    assert_eq!(keeper.entry(key(1, 2)).map(|entry| entry.held), Some(PriorityMask(3)));
+    let mut responder = HoldResponder::default();
+    hear(&mut responder, millis(1), 1, (0, 1), &[(key(1, 1), 1), (key(1, 2), 1)]);
+    hear(&mut responder, millis(2), 2, (1, 2), &[(key(1, 3), 1)]);
+    assert_eq!(held(&responder), [key(1, 1), key(1, 2), key(1, 3)], "the rest is not known yet");
+    hear(&mut responder, millis(3), 2, (0, 2), &[(key(1, 2), 3)]);
+    assert_eq!(held(&responder), [key(1, 2), key(1, 3)]);
+    assert_eq!(responder.entry(key(1, 2)).map(|entry| entry.held), Some(PriorityMask(3)));
 }
 
 #[test]
 fn hold_applied_only_to_fdb_entries_within_limit() {
-    let mut keeper = HoldResponder::default();
+    let mut responder = HoldResponder::default();
     let all: Vec<_> = (0..100).map(|n| (key(1, n), 1)).collect();
     let order = HoldOrder { incarnation: 1, sequence: 1, part: 0, parts: 1 };
     let bytes = message(order, &all);
     let part = HoldPart::new_checked(&bytes).unwrap();
-    keeper.heard(millis(1), HERE, &part, |key| key != all[5].0, |key| key == all[7].0);
-    assert_eq!(keeper.counts().disbelieved, 1);
-    assert_eq!(keeper.order().map(|one| one.key), Some(all[7].0));
-    assert_eq!((keeper.order(), keeper.entries().count()), (None, 99));
+    responder.heard(millis(1), HERE, &part, |key| key != all[5].0, |key| key == all[7].0);
+    assert_eq!(responder.counts().disbelieved, 1);
+    assert_eq!(responder.order().map(|one| one.key), Some(all[7].0));
+    assert_eq!((responder.order(), responder.entries().count()), (None, 99));
     for (key, _) in &all {
-        keeper.installed(millis(2), *key, THERE);
-        keeper.installed(millis(2), *key, HERE);
+        responder.installed(millis(2), *key, THERE);
+        responder.installed(millis(2), *key, HERE);
     }
-    let commands: BTreeSet<_> = core::iter::from_fn(|| keeper.order()).map(|one| one.key).collect();
+    let commands: BTreeSet<_> =
+        core::iter::from_fn(|| responder.order()).map(|one| one.key).collect();
     assert_eq!(commands.len(), 63, "one was before");
-    keeper.uninstalled(all[7].0);
-    let command = keeper.order().unwrap();
+    responder.uninstalled(all[7].0);
+    let command = responder.order().unwrap();
     assert!(command.key == all[7].0 && command.held.is_empty());
-    keeper.installed(millis(3), all[99].0, HERE);
-    assert_eq!(keeper.order().map(|one| one.key), Some(all[99].0), "there is a place again");
+    responder.installed(millis(3), all[99].0, HERE);
+    assert_eq!(responder.order().map(|one| one.key), Some(all[99].0), "there is a place again");
 }
 
 #[test]
 fn endpoint_that_is_elsewhere_is_let_go() {
-    let mut keeper = HoldResponder::default();
-    hear(&mut keeper, millis(1), 1, (0, 1), &[(key(1, 1), 1), (key(1, 2), 1)]);
-    while keeper.order().is_some() {}
-    keeper.moved(key(1, 1), Some(HERE));
-    assert_eq!(keeper.order(), None);
-    keeper.moved(key(1, 1), Some(THERE));
-    keeper.moved(key(1, 2), None);
-    let commands: Vec<_> = core::iter::from_fn(|| keeper.order()).collect();
+    let mut responder = HoldResponder::default();
+    hear(&mut responder, millis(1), 1, (0, 1), &[(key(1, 1), 1), (key(1, 2), 1)]);
+    while responder.order().is_some() {}
+    responder.moved(key(1, 1), Some(HERE));
+    assert_eq!(responder.order(), None);
+    responder.moved(key(1, 1), Some(THERE));
+    responder.moved(key(1, 2), None);
+    let commands: Vec<_> = core::iter::from_fn(|| responder.order()).collect();
     assert!(commands.len() == 2 && commands.iter().all(|command| command.held.is_empty()));
-    assert_eq!(held(&keeper), []);
+    assert_eq!(held(&responder), []);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -213,8 +220,8 @@ type State = BTreeMap<Key, (u8, u8)>;
 struct World {
     now: Nanos,
     incarnation: u64,
-    teller: HoldRequester,
-    keeper: HoldResponder,
+    requester: HoldRequester,
+    responder: HoldResponder,
     is_up: bool,
     next: u64,
     /// Messages on their way: question, and content.
@@ -234,8 +241,8 @@ impl World {
         Self {
             now: millis(1_000),
             incarnation: 1,
-            teller: HoldRequester::default(),
-            keeper: HoldResponder::default(),
+            requester: HoldRequester::default(),
+            responder: HoldResponder::default(),
             is_up: false,
             next: 1,
             asks: Vec::new(),
@@ -255,15 +262,15 @@ impl World {
         self.is_up = false;
         self.open.clear();
         self.answers.clear();
-        self.teller.down(THERE);
-        self.keeper.end_host(HERE);
+        self.requester.down(THERE);
+        self.responder.end_host(HERE);
         self.newest.1.clear();
     }
 
     fn set(&mut self, port: u16) {
         let (held, stuck, sends) = self.wanted[&port];
         let senders = if sends { senders(&[THERE]) } else { senders(&[]) };
-        self.teller.set(self.now, PortId(port), receiver(held, stuck), senders);
+        self.requester.set(self.now, PortId(port), receiver(held, stuck), senders);
     }
 
     fn deliver(&mut self, at: usize, again: bool) {
@@ -275,7 +282,7 @@ impl World {
             return;
         }
         let part = HoldPart::new_checked(&bytes).unwrap();
-        self.keeper.heard(self.now, HERE, &part, |_| true, |_| true);
+        self.responder.heard(self.now, HERE, &part, |_| true, |_| true);
         let order = (part.order().incarnation, part.order().sequence);
         if order > self.newest.0 {
             let all = part
@@ -301,7 +308,7 @@ impl World {
             Step::Answer(at) if at < self.answers.len() => {
                 let id = self.answers.remove(at);
                 if self.open.remove(&id).is_some() {
-                    let answered = self.teller.answered(self.now, THERE, id, Ok(()));
+                    let answered = self.requester.answered(self.now, THERE, id, Ok(()));
                     assert_eq!(answered, Answered::Done, "{id} was asked");
                 }
             }
@@ -309,18 +316,18 @@ impl World {
             Step::Cut => self.cut(),
             Step::Connect if !self.is_up => {
                 self.is_up = true;
-                self.teller.up(self.now, THERE);
+                self.requester.up(self.now, THERE);
             }
             Step::Connect => {}
             Step::Restart => {
                 self.cut();
                 self.incarnation += 1;
-                self.teller = HoldRequester::default();
+                self.requester = HoldRequester::default();
                 let ports: Vec<_> = self.wanted.keys().copied().collect();
                 ports.into_iter().for_each(|port| self.set(port));
             }
             Step::DataRestarts => {
-                self.teller.forget_ports(self.now);
+                self.requester.forget_ports(self.now);
                 self.wanted.clear();
             }
         }
@@ -332,39 +339,39 @@ impl World {
         let late: Vec<_> = self.open.iter().filter(|(_, until)| **until <= now).collect();
         for id in late.into_iter().map(|(id, _)| *id).collect::<Vec<_>>() {
             self.open.remove(&id);
-            self.teller.answered(now, THERE, id, Err(Failure::TooLate));
+            self.requester.answered(now, THERE, id, Err(Failure::TooLate));
         }
-        while let Some(host) = self.teller.due(now) {
+        while let Some(host) = self.requester.due(now) {
             assert!(host == THERE && self.is_up);
             let mut writer = HoldWriter::new();
-            let wanted: Vec<_> = self.teller.wanted(THERE).collect();
-            for (port, Receiver { held, stuck, .. }) in &wanted {
+            let wanted: Vec<_> = self.requester.wanted(THERE).collect();
+            for (port, ReceiverState { held, stuck, .. }) in &wanted {
                 for Key { vni, mac } in Self::keys_of(port.0) {
                     assert!(writer.push(&Held { vni, mac, held: *held, stuck: *stuck }));
                 }
             }
-            let (incarnation, sequence) = (self.incarnation, self.teller.next_sequence());
+            let (incarnation, sequence) = (self.incarnation, self.requester.next_sequence());
             let order = HoldOrder { incarnation, sequence, part: 0, parts: 1 };
             self.asks.push((self.next, writer.finish(order).to_vec()));
             self.open.insert(self.next, now.after(ANSWER_MAX));
-            self.teller.told(now, THERE, &[self.next], (sequence, wanted.is_empty()));
+            self.requester.told(now, THERE, &[self.next], (sequence, wanted.is_empty()));
             self.next += 1;
         }
-        self.keeper.advance(now, |_, _| true);
+        self.responder.advance(now, |_, _| true);
         if self.newest.2 <= now {
             self.newest.1.clear();
         }
-        while let Some(command) = self.keeper.order() {
+        while let Some(command) = self.responder.order() {
             self.data.remove(&command.key);
             if !command.held.is_empty() {
                 self.data.insert(command.key, (command.held.0, command.stuck.0, now));
             }
         }
-        while self.keeper.turn().is_some() {}
+        while self.responder.turn().is_some() {}
     }
 
     fn check(&self) {
-        let entries = self.keeper.entries();
+        let entries = self.responder.entries();
         let kept: State = entries.map(|(key, one)| (key, (one.held.0, one.stuck.0))).collect();
         assert_eq!(kept, self.newest.1, "the newest message counts");
         let data: State = self.data.iter().map(|(key, one)| (*key, (one.0, one.1))).collect();
@@ -404,13 +411,13 @@ proptest! {
         }
         let wanted = world.wanted();
         prop_assert_eq!(&world.newest.1, &wanted);
-        prop_assert_eq!(wanted.is_empty(), world.teller.deadline().is_none());
+        prop_assert_eq!(wanted.is_empty(), world.requester.deadline().is_none());
         // The receiver's host dies without a word.
         for _ in 0..5 {
             world.asks.clear();
             world.take(Step::Pass(400));
             world.check();
         }
-        prop_assert_eq!(world.keeper.entries().count(), 0, "nobody is held for ever");
+        prop_assert_eq!(world.responder.entries().count(), 0, "nobody is held for ever");
     }
 }

@@ -161,7 +161,7 @@ impl Plane {
             let turn = self.tunnels.flow_made(now, host, Flow::Encap);
             self.turn(turn, host);
             self.outbox.event(Event::FlowMade(key, host));
-            self.keeper.installed(now, key, host);
+            self.hold_responder.installed(now, key, host);
         }
     }
 
@@ -169,7 +169,7 @@ impl Plane {
         if let Location::Host(host) = location {
             self.tunnels.flow_ended(now, host, Flow::Encap);
             self.outbox.event(Event::FlowEnded(key, host, end));
-            self.keeper.uninstalled(key);
+            self.hold_responder.uninstalled(key);
         }
     }
 

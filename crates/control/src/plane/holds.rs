@@ -4,12 +4,12 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use sluice_base::{HostId, Nanos, PortId};
+use sluice_base::{HostId, Nanos, PortId, ReceiverState};
 use sluice_wire::fabric::{HOLD_PARTS_MAX, Held, HoldOrder, HoldPart, HoldWriter, Topic};
 
 use super::Plane;
 use super::surface::{Command, Event, Kind, Location};
-use crate::hold::{ANSWER_MAX, Answered, Entry, Port, Receiver, Turn};
+use crate::hold::{ANSWER_MAX, Answered, Entry, Port, Turn};
 use crate::rpc::Failure;
 use crate::table::Change;
 use crate::vport::Key;
@@ -22,7 +22,7 @@ impl Plane {
         &mut self,
         now: Nanos,
         port: PortId,
-        receiver: Receiver,
+        receiver: ReceiverState,
         senders: impl IntoIterator<Item = HostId>,
     ) {
         let now = self.clock.at(now);
@@ -36,13 +36,13 @@ impl Plane {
         &mut self,
         now: Nanos,
         port: PortId,
-        receiver: Receiver,
+        receiver: ReceiverState,
         senders: BTreeSet<HostId>,
     ) {
-        let before = self.teller.set(now, port, receiver, senders);
-        let after = self.teller.ports().find(|(id, _)| *id == port).map(|(_, port)| port);
+        let before = self.hold_requester.set(now, port, receiver, senders);
+        let after = self.hold_requester.ports().find(|(id, _)| *id == port).map(|(_, port)| port);
         let key = |port: &Port| {
-            let Receiver { isolated, stuck, .. } = port.receiver;
+            let ReceiverState { isolated, stuck, .. } = port.receiver;
             (isolated, stuck, port.senders.clone())
         };
         match (before.as_ref().map(key), after.map(key)) {
@@ -56,33 +56,33 @@ impl Plane {
 
     /// Notes that a port is gone, so that it holds no sender.
     pub(super) fn port_is_fine(&mut self, now: Nanos, port: PortId) {
-        self.set_receiver(now, port, Receiver::default(), BTreeSet::new());
+        self.set_receiver(now, port, ReceiverState::default(), BTreeSet::new());
     }
 
     /// Notes that the switch that knew of receivers and holds is gone.
     pub(super) fn holds_lost(&mut self, now: Nanos) {
-        for port in self.teller.forget_ports(now) {
+        for port in self.hold_requester.forget_ports(now) {
             self.outbox.event(Event::Restored(port));
         }
-        self.keeper.fdb_lost();
+        self.hold_responder.fdb_lost();
     }
 
     /// Follows a change of the table.
     pub(super) fn holds_follow(&mut self, now: Nanos, change: &Change) {
-        self.keeper.moved(change.key, change.after.map(|after| after.owner));
+        self.hold_responder.moved(change.key, change.after.map(|after| after.owner));
         for holder in [change.before, change.after].into_iter().flatten() {
             if holder.owner == self.own {
-                self.teller.touch(now, holder.port);
+                self.hold_requester.touch(now, holder.port);
             }
         }
     }
 
     /// Tells the hosts that are due.
     pub(super) fn tell_holds(&mut self, now: Nanos) {
-        while let Some(host) = self.teller.due(now) {
+        while let Some(host) = self.hold_requester.due(now) {
             let asked = self.tell_host(now, host);
             if let Err(why) = asked
-                && self.teller.failed(now, host, why) == Answered::Deaf
+                && self.hold_requester.failed(now, host, why) == Answered::Deaf
             {
                 self.outbox.event(Event::HoldsUnknown(host));
             }
@@ -107,7 +107,8 @@ impl Plane {
             parts.push(next);
         }
         let count = u8::try_from(parts.len()).expect("a few");
-        let (incarnation, sequence) = (self.publisher.incarnation(), self.teller.next_sequence());
+        let (incarnation, sequence) =
+            (self.publisher.incarnation(), self.hold_requester.next_sequence());
         let Some(session) = self.session(host) else { return Err(Failure::NotConnected) };
         let (rpc, inside) = session.rpc(now);
         let (mut ids, mut asked) = (Vec::new(), Ok(()));
@@ -121,13 +122,13 @@ impl Plane {
                 }
             }
         }
-        self.teller.told(now, host, &ids, (sequence, all.is_empty()));
+        self.hold_requester.told(now, host, &ids, (sequence, all.is_empty()));
         asked
     }
 
     /// Returns the holds of a host: the own endpoints at held ports that the host sends to.
     fn held_for(&self, host: HostId) -> Vec<Held> {
-        let ports: BTreeMap<PortId, Receiver> = self.teller.wanted(host).collect();
+        let ports: BTreeMap<PortId, ReceiverState> = self.hold_requester.wanted(host).collect();
         if ports.is_empty() {
             return Vec::new();
         }
@@ -135,7 +136,7 @@ impl Plane {
         let is_own =
             |key| self.table.holder(key).is_some_and(|(holder, _)| holder.owner == self.own);
         let claims = self.table.claims_of(self.own).filter_map(|claim| {
-            let Receiver { held, stuck, .. } = *ports.get(&claim.port)?;
+            let ReceiverState { held, stuck, .. } = *ports.get(&claim.port)?;
             let Key { vni, mac } = claim.key;
             let is_meant = vnets.contains(&vni) && is_own(claim.key);
             is_meant.then_some((claim.port, Held { vni, mac, held, stuck }))
@@ -154,7 +155,7 @@ impl Plane {
         id: u64,
         answer: Result<(), Failure>,
     ) {
-        if self.teller.answered(now, host, id, answer) == Answered::Deaf {
+        if self.hold_requester.answered(now, host, id, answer) == Answered::Deaf {
             self.outbox.event(Event::HoldsUnknown(host));
         }
     }
@@ -163,7 +164,7 @@ impl Plane {
     pub(super) fn hear_hold(&mut self, now: Nanos, host: HostId, ticket: u64, body: &[u8]) {
         let answer = match HoldPart::new_checked(body) {
             Ok(part) => {
-                let Self { keeper, nets, peers, table, fdb, .. } = self;
+                let Self { hold_responder, nets, peers, table, fdb, .. } = self;
                 let vnets = peers.get(host).map_or(&[][..], |peer| &peer.vnets);
                 // A member may speak for its own endpoints, in networks that both have.
                 let believes = |key: Key| {
@@ -171,7 +172,7 @@ impl Plane {
                     nets.is_local(key.vni) && vnets.contains(&key.vni) && owner == Some(host)
                 };
                 let installed = |key: Key| fdb.way(key) == Some(Location::Host(host));
-                keeper.heard(now, host, &part, believes, installed);
+                hold_responder.heard(now, host, &part, believes, installed);
                 Ok(&[][..])
             }
             Err(_) => Err(Failure::Refused),
@@ -181,9 +182,9 @@ impl Plane {
 
     /// Renews and ends the holds that others ask for.
     pub(super) fn keep_holds(&mut self, now: Nanos) {
-        let Self { keeper, fdb, outbox, .. } = self;
-        keeper.advance(now, |key, host| fdb.way(key) == Some(Location::Host(host)));
-        while let Some(turn) = keeper.turn() {
+        let Self { hold_responder, fdb, outbox, .. } = self;
+        hold_responder.advance(now, |key, host| fdb.way(key) == Some(Location::Host(host)));
+        while let Some(turn) = hold_responder.turn() {
             outbox.event(match turn {
                 Turn::Begun(key, host) => Event::HoldBegun(key, host),
                 Turn::Ended(key, host) => Event::HoldEnded(key, host),
@@ -193,7 +194,7 @@ impl Plane {
 
     /// Returns the next [`Command::Hold`]: these wait for no other command.
     pub fn urgent_command(&mut self) -> Option<Command> {
-        self.keeper.order().map(|command| {
+        self.hold_responder.order().map(|command| {
             let (Key { vni, mac }, host) = (command.key, command.host);
             Command::Hold { vni, mac, host, held: command.held, stuck: command.stuck }
         })
@@ -201,7 +202,7 @@ impl Plane {
 
     /// Iterates over the own ports that do not keep up, in order.
     pub fn isolated(&self) -> impl Iterator<Item = (PortId, &Port)> + '_ {
-        self.teller.ports()
+        self.hold_requester.ports()
     }
 
     /// Returns the own endpoints at a port, in order.
@@ -215,18 +216,18 @@ impl Plane {
 
     /// Iterates over the endpoints of other hosts whose frames are to be held here, in order.
     pub fn holds(&self) -> impl Iterator<Item = (Key, &Entry)> + '_ {
-        self.keeper.entries()
+        self.hold_responder.entries()
     }
 
     /// Returns the hold of an endpoint of another host.
     #[must_use]
     pub fn hold_of(&self, key: Key) -> Option<&Entry> {
-        self.keeper.entry(key)
+        self.hold_responder.entry(key)
     }
 
     /// Returns true if a member sends to an isolated port and its version knows no holds.
     #[must_use]
     pub fn is_deaf_to_holds(&self, host: HostId) -> bool {
-        self.teller.is_deaf(host)
+        self.hold_requester.is_deaf(host)
     }
 }

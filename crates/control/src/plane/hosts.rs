@@ -78,8 +78,8 @@ impl Plane {
             session.disconnected(now);
             self.hear_talk(now, host);
         }
-        self.teller.remove(host);
-        self.keeper.remove_host(host);
+        self.hold_requester.remove(host);
+        self.hold_responder.remove_host(host);
         let Some(peer) = self.peers.remove(host) else { return };
         self.nets.set_host(host, &peer.vnets, &[]);
         self.publisher.forget(host);
@@ -222,7 +222,7 @@ impl Plane {
             (peer.lost_at, peer.hung) = (None, false);
             let is_known = matches!(peer.health, Health::Alive(_));
             self.outbox.event(Event::SessionUp(host));
-            self.teller.up(now, host);
+            self.hold_requester.up(now, host);
             // The connection has shown the host's life, and there are keys: the greeting need not
             // wait for the next round.
             if !is_known {
@@ -232,8 +232,8 @@ impl Plane {
         } else if was_up && !is_up {
             peer.lost_at = Some(now);
             self.outbox.event(Event::SessionDown(host));
-            self.teller.down(host);
-            self.keeper.end_host(host);
+            self.hold_requester.down(host);
+            self.hold_responder.end_host(host);
         }
         self.judge(now, host);
         self.peers.reschedule(host, &self.publisher);
@@ -339,7 +339,7 @@ impl Plane {
             if peer.kind == Kind::Member {
                 peer.health = health;
                 if health == Health::Down {
-                    self.keeper.end_host(host);
+                    self.hold_responder.end_host(host);
                     self.peers.greet_at.get_or_insert(now.after(GREET_EVERY));
                 }
                 self.outbox.event(event);

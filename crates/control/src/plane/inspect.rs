@@ -3,12 +3,12 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PuntCause, Vni};
 
 use super::Plane;
 use super::surface::{Counts, HostInfo, Location, TunnelInfo, VportInfo};
 use crate::directory::{Places, State};
-use crate::punt::{Cause, Refused};
+use crate::punt::Refused;
 use crate::session::Session;
 use crate::table::{OwnerState, Vport};
 use crate::vport::Key;
@@ -161,7 +161,7 @@ impl Plane {
     #[must_use]
     pub fn waiting(&self) -> (usize, usize, usize) {
         let (commands, events, datagrams) = self.outbox.waiting();
-        (commands + self.keeper.waiting(), events, datagrams)
+        (commands + self.hold_responder.waiting(), events, datagrams)
     }
 
     /// Number of wanted endpoints that no host claims.
@@ -187,7 +187,7 @@ impl Plane {
     /// # Panics
     /// If there is no such port.
     #[must_use]
-    pub fn punts_refused(&self, port: PortId, cause: Cause, why: Refused) -> u64 {
+    pub fn punts_refused(&self, port: PortId, cause: PuntCause, why: Refused) -> u64 {
         self.policer.refused(port, cause, why)
     }
 

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! **A frame that the switch took is answered, flooded or counted.** ARP and Neighbor Discovery to
-//! a group are taken out of the data path until this host has decided ([`Cause::is_taken`]). A
+//! a group are taken out of the data path until this host has decided ([`PuntCause::is_taken`]). A
 //! frame that the policer refuses loses only the service of the control plane: the switch floods
-//! it, as it would without one. A frame that is only punted as a copy ([`Cause::Snooped`]) is
+//! it, as it would without one. A frame that is only punted as a copy ([`PuntCause::Snooped`]) is
 //! forwarded anyway, and teaches its source.
 //!
 //! **A source that is refused gets no service**: an endpoint that lies is not answered and not
@@ -30,22 +30,18 @@
 
 use core::net::IpAddr;
 
-use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, PuntCause, Vni};
 use sluice_wire::icmpv6;
 
 use super::Plane;
 use super::ask;
-use super::surface::{Command, Event, Full, Kind, Location, PuntFrom};
+use super::surface::{Command, Event, Full, Kind, Location};
 use crate::bridge::View;
 use crate::directory::{Directory, Found, Places, State};
 use crate::frame::{Body, Frame};
 use crate::learn::{Intent, Note, Observed, Reason};
-use crate::punt::Cause;
 use crate::resolve::{Action, Ignored, Why};
 use crate::vport::{Claim, Key, Origin};
-
-/// Number of bytes of its frame that a punt carries at most.
-pub const HEAD_SIZE_MAX: usize = 128;
 
 /// A punt: the frame, and its ingress.
 #[derive(Clone, Copy)]
@@ -60,17 +56,18 @@ struct Punt<'a> {
 }
 
 impl Plane {
-    /// Takes a punt: a copy of the first [`HEAD_SIZE_MAX`] bytes of a frame, with its `cause`.
-    /// `head` begins with the destination address and has no tags but the tenant's.
-    pub fn punt(&mut self, now: Nanos, from: PuntFrom, vni: Vni, cause: Cause, head: &[u8]) {
+    /// Takes a punt: a copy of the first bytes of a frame, with its `cause`. There are at most
+    /// [`PUNT_HEAD_SIZE_MAX`](sluice_base::PUNT_HEAD_SIZE_MAX) bytes. `head` begins with the
+    /// destination address and has no tags but the tenant's.
+    pub fn punt(&mut self, now: Nanos, from: Location, vni: Vni, cause: PuntCause, head: &[u8]) {
         let now = self.clock.at(now);
         let (port, host) = match from {
-            PuntFrom::Port(port) => (port, None),
-            PuntFrom::Host(host) => (self.hosts_port, Some(host)),
+            Location::Port(port) => (port, None),
+            Location::Host(host) => (self.hosts_port, Some(host)),
         };
         let known = match from {
-            PuntFrom::Port(port) => self.nets.is_member(port, vni),
-            PuntFrom::Host(host) => self.peers.get(host).is_some() && self.nets.is_local(vni),
+            Location::Port(port) => self.nets.is_member(port, vni),
+            Location::Host(host) => self.peers.get(host).is_some() && self.nets.is_local(vni),
         };
         let taken = cause.is_taken() && host.is_none();
         let Some(frame) = Frame::parse(head).ok().filter(|_| known) else {
@@ -194,11 +191,11 @@ impl Plane {
         }
     }
 
-    fn serve(&mut self, punt: &Punt<'_>, cause: Cause, frame: &Frame<'_>) {
+    fn serve(&mut self, punt: &Punt<'_>, cause: PuntCause, frame: &Frame<'_>) {
         match cause {
-            Cause::Miss | Cause::Unresolved => self.find(punt, frame),
-            Cause::NewSource | Cause::Moved => self.learn_source(punt, frame.src),
-            Cause::Arp | Cause::Nd | Cause::Snooped => {
+            PuntCause::Miss => self.find(punt, frame),
+            PuntCause::NewSource | PuntCause::Moved => self.learn_source(punt, frame.src),
+            PuntCause::Arp | PuntCause::Nd | PuntCause::Snooped => {
                 self.asked_alone(punt.now, punt.vni, frame);
                 // A frame of another host was forwarded there and here.
                 if cause.is_taken() && punt.host.is_none() {

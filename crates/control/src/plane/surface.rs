@@ -3,10 +3,9 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, PriorityMask, Vni};
+use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, PriorityMask, ReceiverState, Vni};
 
 use crate::bridge::Bound;
-use crate::hold::Receiver;
 use crate::learn;
 use crate::mobility::{self, Refusal};
 use crate::vport::Key;
@@ -93,21 +92,12 @@ impl Config {
     }
 }
 
-/// Location of an endpoint, as seen from this host.
+/// Location of an endpoint, or of the sender of a frame, as seen from this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Location {
     /// Out of one of its ports.
     Port(PortId),
     /// In VXLAN to another host.
-    Host(HostId),
-}
-
-/// Ingress of a punted frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PuntFrom {
-    /// At a port of this host.
-    Port(PortId),
-    /// In VXLAN from another host.
     Host(HostId),
 }
 
@@ -364,7 +354,7 @@ pub enum Event {
     DecapEnded(Vni, HostId, End),
     /// An own port does not keep up, and has lost its claim on the shared buffer; or its priorities
     /// or senders have changed.
-    Isolated(PortId, Receiver),
+    Isolated(PortId, ReceiverState),
     /// An own port keeps up again.
     Restored(PortId),
     /// A host asks that frames for an endpoint of its own be held here.

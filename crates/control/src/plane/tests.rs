@@ -2,11 +2,10 @@ use std::vec;
 use std::vec::Vec;
 
 use proptest::prelude::*;
-use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PuntCause, Vni};
 
-use super::{Config, Event, Full, Kind, Plane, PuntFrom};
+use super::{Config, Event, Full, Kind, Location, Plane};
 use crate::directory::PortRule;
-use crate::punt::Cause;
 use crate::session::Due;
 use crate::vport::{Ips, Key};
 
@@ -90,7 +89,7 @@ fn take(plane: &mut Plane, now: &mut Nanos, step: Step) {
             let mut head = [0; 60];
             head[..6].copy_from_slice(&key(dst).mac.0);
             head[6..12].copy_from_slice(&key(src).mac.0);
-            plane.punt(*now, PuntFrom::Port(PortId(1)), vni(), Cause::Miss, &head);
+            plane.punt(*now, Location::Port(PortId(1)), vni(), PuntCause::Miss, &head);
         }
         Step::Decap(host) => plane.decap(*now, vni(), HostId(host)),
         Step::Used(n) => plane.used(*now, vni(), key(n).mac),
@@ -176,9 +175,9 @@ fn local_endpoint_installed_at_port_ages_out() {
     let mut head = [0; 60];
     head[..6].copy_from_slice(&key(2).mac.0);
     head[6..12].copy_from_slice(&key(1).mac.0);
-    let from = PuntFrom::Port(PortId(1));
-    plane.punt(Nanos::ZERO, from, vni(), Cause::NewSource, &head);
-    let location = super::Location::Port(PortId(1));
+    let from = Location::Port(PortId(1));
+    plane.punt(Nanos::ZERO, from, vni(), PuntCause::NewSource, &head);
+    let location = Location::Port(PortId(1));
     assert_eq!(plane.fdb.way(key(1)), Some(location));
     assert_eq!(plane.sequence(), 1, "and published");
     plane.tick(Nanos::from_millis(299_999));

@@ -3,10 +3,9 @@
 use core::fmt;
 use core::net::IpAddr;
 
-use sluice_base::HostId;
+use sluice_base::{HostId, ReceiverState};
 
 use super::surface::{End, Event, Full};
-use crate::hold::Receiver;
 use crate::learn::Reason;
 use crate::mobility::{Refusal, Why};
 use crate::vport::Key;
@@ -129,7 +128,7 @@ impl fmt::Display for Event {
             | Self::HoldsUnknown(host)
             | Self::TunnelOpened(host) => write!(f, "host {host}"),
             Self::Isolated(port, receiver) => {
-                let Receiver { isolated, held, stuck } = receiver;
+                let ReceiverState { isolated, held, stuck } = receiver;
                 write!(f, "port {port}: {:#04x} {:#04x} {:#04x}", isolated.0, held.0, stuck.0)
             }
             Self::Restored(port) | Self::LinkUp(port) | Self::LinkDown(port) => {

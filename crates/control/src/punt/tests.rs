@@ -21,7 +21,7 @@ fn config() -> Config {
         assured: rate(1000, 10),
         common: rate(1000, 10),
         port: Rate::UNLIMITED,
-        cause: [Rate::UNLIMITED; Cause::COUNT],
+        cause: [Rate::UNLIMITED; PuntCause::COUNT],
         gap: Nanos(50 * MS),
         questions: 1024,
         unknown_life: Nanos(2000 * MS),
@@ -29,7 +29,7 @@ fn config() -> Config {
     }
 }
 
-fn admit(policer: &mut Policer, ms: u64, port: u16, cause: Cause, bytes: &[u8]) -> Verdict {
+fn admit(policer: &mut Policer, ms: u64, port: u16, cause: PuntCause, bytes: &[u8]) -> Verdict {
     let frame = Frame::parse(bytes).unwrap();
     policer.admit(Nanos(ms * MS), PortId(port), vni(7), cause, &frame)
 }
@@ -44,8 +44,7 @@ fn miss(n: u16) -> Vec<u8> {
 }
 
 #[test]
-fn indices_are_the_order() {
-    assert!(Cause::ALL.iter().enumerate().all(|(at, cause)| cause.index() == at));
+fn reasons_listed_in_order_of_index() {
     assert!(Refused::ALL.iter().enumerate().all(|(at, &why)| why as usize == at));
 }
 
@@ -58,7 +57,7 @@ fn limits_follow_the_rate_of_one_cause() {
     let usual = (rate(10_000, 1_000), rate(20_000, 2_000), rate(50_000, 5_000));
     assert_eq!(limits(10_000), usual);
     let all = Config::new(4);
-    assert_eq!((all.cause, all.port, all.common), ([usual.0; Cause::COUNT], usual.1, usual.2));
+    assert_eq!((all.cause, all.port, all.common), ([usual.0; PuntCause::COUNT], usual.1, usual.2));
     assert_eq!(limits(1), (rate(1, 1), rate(2, 1), rate(5, 1)));
     assert_eq!(limits(0), (Rate::NEVER, Rate::NEVER, Rate::NEVER));
     assert_eq!(limits(u32::MAX).2.per_second, u32::MAX);
@@ -69,49 +68,51 @@ fn punt_port_keeps_assured_rate_shares_common_rate() {
     let mut policer = Policer::new(&config(), 1);
     let mut flood = |port, ms| {
         (0..100_u16)
-            .filter(|n| admit(&mut policer, ms, port, Cause::Miss, &miss(port * 1000 + n)).is_ok())
+            .filter(|n| {
+                admit(&mut policer, ms, port, PuntCause::Miss, &miss(port * 1000 + n)).is_ok()
+            })
             .count()
     };
     assert_eq!(flood(0, 0), 20, "assured and common");
     assert_eq!(flood(1, 0), 10, "what is common is used up, what is assured is not");
     assert_eq!(flood(2, 0), 10);
-    assert_eq!(policer.refused(PortId(0), Cause::Miss, Refused::Crowded), 80);
-    assert_eq!(policer.admitted(PortId(1), Cause::Miss), 10);
+    assert_eq!(policer.refused(PortId(0), PuntCause::Miss, Refused::Crowded), 80);
+    assert_eq!(policer.admitted(PortId(1), PuntCause::Miss), 10);
 }
 
 #[test]
 fn every_ceiling_is_a_reason_of_its_own() {
-    let mut causes = [Rate::UNLIMITED; Cause::COUNT];
-    causes[Cause::Miss.index()] = rate(1000, 2);
-    causes[Cause::Nd.index()] = Rate::NEVER;
+    let mut causes = [Rate::UNLIMITED; PuntCause::COUNT];
+    causes[PuntCause::Miss.index()] = rate(1000, 2);
+    causes[PuntCause::Nd.index()] = Rate::NEVER;
     let mut policer = Policer::new(&Config { port: rate(1000, 4), cause: causes, ..config() }, 1);
     let rows = [
-        (0, 0, Cause::Miss, miss(1), Ok(())),
-        (0, 0, Cause::Miss, miss(2), Ok(())),
-        (0, 0, Cause::Miss, miss(3), Err(Refused::CauseLimit)),
-        (0, 0, Cause::Nd, solicitation(1, 2), Err(Refused::CauseLimit)),
-        (0, 0, Cause::Arp, arp_request(1, 2), Ok(())),
-        (0, 0, Cause::Arp, arp_request(1, 3), Ok(())),
-        (0, 0, Cause::Arp, arp_request(1, 4), Err(Refused::PortLimit)),
-        (0, 1, Cause::Arp, arp_request(1, 4), Ok(())),
+        (0, 0, PuntCause::Miss, miss(1), Ok(())),
+        (0, 0, PuntCause::Miss, miss(2), Ok(())),
+        (0, 0, PuntCause::Miss, miss(3), Err(Refused::CauseLimit)),
+        (0, 0, PuntCause::Nd, solicitation(1, 2), Err(Refused::CauseLimit)),
+        (0, 0, PuntCause::Arp, arp_request(1, 2), Ok(())),
+        (0, 0, PuntCause::Arp, arp_request(1, 3), Ok(())),
+        (0, 0, PuntCause::Arp, arp_request(1, 4), Err(Refused::PortLimit)),
+        (0, 1, PuntCause::Arp, arp_request(1, 4), Ok(())),
         // A millisecond is one token each; a refused question has not been asked.
-        (1, 0, Cause::Miss, miss(3), Ok(())),
-        (1, 0, Cause::Arp, arp_request(1, 4), Err(Refused::PortLimit)),
-        (2, 0, Cause::Arp, arp_request(1, 4), Ok(())),
+        (1, 0, PuntCause::Miss, miss(3), Ok(())),
+        (1, 0, PuntCause::Arp, arp_request(1, 4), Err(Refused::PortLimit)),
+        (2, 0, PuntCause::Arp, arp_request(1, 4), Ok(())),
     ];
     for (row, (ms, port, cause, bytes, expected)) in rows.into_iter().enumerate() {
         assert_eq!(admit(&mut policer, ms, port, cause, &bytes), expected, "row {row}");
     }
-    assert_eq!(policer.refused(PortId(0), Cause::Miss, Refused::CauseLimit), 1);
-    assert_eq!(policer.refused(PortId(0), Cause::Nd, Refused::CauseLimit), 1);
-    assert_eq!(policer.refused(PortId(0), Cause::Arp, Refused::PortLimit), 2);
-    assert_eq!(policer.refused(PortId(1), Cause::Arp, Refused::PortLimit), 0);
-    assert_eq!(policer.admitted(PortId(0), Cause::Arp), 3);
+    assert_eq!(policer.refused(PortId(0), PuntCause::Miss, Refused::CauseLimit), 1);
+    assert_eq!(policer.refused(PortId(0), PuntCause::Nd, Refused::CauseLimit), 1);
+    assert_eq!(policer.refused(PortId(0), PuntCause::Arp, Refused::PortLimit), 2);
+    assert_eq!(policer.refused(PortId(1), PuntCause::Arp, Refused::PortLimit), 0);
+    assert_eq!(policer.admitted(PortId(0), PuntCause::Arp), 3);
 }
 
 #[test]
 fn the_same_question_is_counted_and_not_asked() {
-    use Cause::{Arp, Miss, Moved, Nd, NewSource, Snooped, Unresolved};
+    use PuntCause::{Arp, Miss, Moved, Nd, NewSource, Snooped};
     let mut policer = Policer::new(&config(), 1);
     let probe = arp_frame(mac(1), &[], sluice_wire::arp::Repr::probe(mac(1), v4(2)));
     let announcement = sluice_wire::arp::Repr::announcement(mac(1), v4(1));
@@ -122,7 +123,6 @@ fn the_same_question_is_counted_and_not_asked() {
         (0, 0, Miss, miss(1), Ok(())),
         (49, 0, Miss, miss(1), repeated),
         (49, 1, Miss, miss(1), repeated),
-        (49, 1, Unresolved, miss(1), repeated),
         (49, 0, Miss, miss(2), Ok(())),
         (50, 0, Miss, miss(1), Ok(())),
         // The same source, at each port.
@@ -153,14 +153,14 @@ fn the_same_question_is_counted_and_not_asked() {
 fn refused_punt_retry_admitted_with_next_token() {
     let config = Config { assured: rate(1000, 1), common: Rate::NEVER, ..config() };
     let mut policer = Policer::new(&config, 1);
-    assert_eq!(admit(&mut policer, 0, 0, Cause::Miss, &miss(1)), Ok(()));
-    assert_eq!(admit(&mut policer, 0, 0, Cause::Miss, &miss(2)), Err(Refused::Crowded));
-    assert_eq!(admit(&mut policer, 1, 0, Cause::Miss, &miss(2)), Ok(()));
+    assert_eq!(admit(&mut policer, 0, 0, PuntCause::Miss, &miss(1)), Ok(()));
+    assert_eq!(admit(&mut policer, 0, 0, PuntCause::Miss, &miss(2)), Err(Refused::Crowded));
+    assert_eq!(admit(&mut policer, 1, 0, PuntCause::Miss, &miss(2)), Ok(()));
 }
 
 #[test]
 fn unknown_target_punt_refused_until_timeout_or_known() {
-    use Cause::{Arp, Miss, NewSource, Unresolved};
+    use PuntCause::{Arp, Miss, NewSource};
     let mut policer = Policer::new(&Config { gap: Nanos::ZERO, ..config() }, 1);
     let nowhere = Mac([2, 1, 0, 0, 0, 1]);
     policer.unknown(Nanos::ZERO, vni(7), nowhere);
@@ -169,7 +169,7 @@ fn unknown_target_punt_refused_until_timeout_or_known() {
     let unknown = Err(Refused::Unknown);
     let rows = [
         (0, Miss, miss(1), unknown),
-        (1999, Unresolved, miss(1), unknown),
+        (1999, Miss, miss(1), unknown),
         (1999, NewSource, miss(1), Ok(())),
         (1999, Miss, miss(2), Ok(())),
         (1999, Arp, question, Ok(())),
@@ -196,16 +196,17 @@ fn a_flood_from_one_port_starves_no_other() {
         let now = Nanos(step * 10_000);
         let flood = miss(u16::try_from(prng.below(65_536)).unwrap());
         let frame = Frame::parse(&flood).unwrap();
-        _ = policer.admit(now, PortId(0), vni(7), Cause::Miss, &frame);
+        _ = policer.admit(now, PortId(0), vni(7), PuntCause::Miss, &frame);
         if step % 200 == 0 {
             let request = arp_request(1, 2);
             let frame = Frame::parse(&request).unwrap();
             let vni = vni(u32::try_from(step).unwrap());
-            answered += u32::from(policer.admit(now, PortId(1), vni, Cause::Arp, &frame) == Ok(()));
+            answered +=
+                u32::from(policer.admit(now, PortId(1), vni, PuntCause::Arp, &frame) == Ok(()));
         }
     }
     assert_eq!(answered, 500, "port 1 keeps to its assured rate");
-    let flooded = policer.admitted(PortId(0), Cause::Miss);
+    let flooded = policer.admitted(PortId(0), PuntCause::Miss);
     assert!((1900..=2020).contains(&flooded), "its own and all that is common: {flooded}");
 }
 
@@ -214,8 +215,8 @@ proptest! {
     fn punt_limits_never_exceeded_assured_rate_kept(
         steps in prop::collection::vec((0..400_000_u64, 0..4_u16, any::<bool>()), 1..600),
     ) {
-        let mut causes = [Rate::UNLIMITED; Cause::COUNT];
-        causes[Cause::Miss.index()] = rate(2000, 6);
+        let mut causes = [Rate::UNLIMITED; PuntCause::COUNT];
+        causes[PuntCause::Miss.index()] = rate(2000, 6);
         let config = Config {
             assured: rate(500, 3), common: rate(1000, 5), port: rate(3000, 8), cause: causes,
             ..config()
@@ -226,7 +227,7 @@ proptest! {
         let mut last = [Nanos::ZERO; 4];
         for (n, (gap, port, is_miss)) in (0..).zip(steps) {
             now = now.after(Nanos(gap));
-            let cause = if is_miss { Cause::Miss } else { Cause::Moved };
+            let cause = if is_miss { PuntCause::Miss } else { PuntCause::Moved };
             let mut bytes = miss(n);
             bytes[6..12].copy_from_slice(&mac(0).0);
             bytes[10..12].copy_from_slice(&n.to_be_bytes());

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, PuntCause, Vni};
 use sluice_control::directory::PortRule;
-use sluice_control::plane::{Command, Config, Event, Kind, Location, Plane, PuntFrom};
-use sluice_control::punt::Cause;
+use sluice_control::plane::{Command, Config, Event, Kind, Location, Plane};
 use sluice_control::session::{Due, Timing};
 use sluice_control::vport::Key;
 use sluice_control::{bucket::Rate, learn, mobility, punt, resolve};
@@ -45,7 +44,7 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
         ..config.punt
     };
     // The rate is so low that bursts go beyond it; their frames are flooded.
-    config.punt.cause[Cause::Arp.index()] = Rate { per_second: 2_000, burst: 12 };
+    config.punt.cause[PuntCause::Arp.index()] = Rate { per_second: 2_000, burst: 12 };
     config.resolve = resolve::Config { asks: fast, targets: 64, ..config.resolve };
     config.mobility = mobility::Limits {
         moves: 20,
@@ -70,13 +69,13 @@ pub(crate) fn config(own: HostId, incarnation: u64) -> Config {
 struct Waiting {
     since: Nanos,
     asked: Nanos,
-    frames: Vec<(PuntFrom, Vec<u8>)>,
+    frames: Vec<(Location, Vec<u8>)>,
 }
 
 /// Counters of the frames that the switch took, by their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Books {
-    pub(crate) taken: u64,
+pub(crate) struct TakenFrames {
+    pub(crate) all: u64,
     pub(crate) answered: u64,
     pub(crate) flooded: u64,
     pub(crate) refused: u64,
@@ -115,7 +114,7 @@ pub(crate) struct Host {
     pub(crate) unbound: Vec<(PortId, Mac, Option<IpAddr>)>,
     peers: Vec<HostId>,
     ports: BTreeMap<PortId, Vni>,
-    pub(crate) books: Books,
+    pub(crate) taken_frames: TakenFrames,
     waiting: BTreeMap<Key, Waiting>,
     used: BTreeSet<Key>,
     polled: Nanos,
@@ -143,7 +142,7 @@ impl Host {
             unbound: Vec::new(),
             peers: Vec::new(),
             ports: BTreeMap::new(),
-            books: Books::default(),
+            taken_frames: TakenFrames::default(),
             waiting: BTreeMap::new(),
             used: BTreeSet::new(),
             polled: clock,
@@ -183,31 +182,31 @@ impl Host {
     }
 
     /// Takes a frame that comes in.
-    pub(crate) fn receive(&mut self, from: PuntFrom, vni: Vni, bytes: &[u8]) {
+    pub(crate) fn receive(&mut self, from: Location, vni: Vni, bytes: &[u8]) {
         let frame = ethernet::Frame::new_checked(bytes).unwrap();
         let (src, dst) = (Key { vni, mac: frame.src() }, Key { vni, mac: frame.dst() });
         let clock = self.clock;
         match from {
-            PuntFrom::Port(port) => match self.fdb.get(&src) {
+            Location::Port(port) => match self.fdb.get(&src) {
                 Some(location) if *location == Location::Port(port) => _ = self.used.insert(src),
-                Some(_) => self.plane.punt(clock, from, vni, Cause::Moved, bytes),
-                None => self.plane.punt(clock, from, vni, Cause::NewSource, bytes),
+                Some(_) => self.plane.punt(clock, from, vni, PuntCause::Moved, bytes),
+                None => self.plane.punt(clock, from, vni, PuntCause::NewSource, bytes),
             },
-            PuntFrom::Host(host) => {
+            Location::Host(host) => {
                 if !dst.mac.is_group() && self.decaps.insert((vni, host)) {
                     self.plane.decap(clock, vni, host);
                 }
             }
         }
-        let is_own = matches!(from, PuntFrom::Port(_));
+        let is_own = matches!(from, Location::Port(_));
         let is_taken = is_own && dst.mac.is_group() && frames::arp_of(bytes).is_some();
         if is_taken {
-            self.books.taken += 1;
-            self.plane.punt(clock, from, vni, Cause::Arp, bytes);
+            self.taken_frames.all += 1;
+            self.plane.punt(clock, from, vni, PuntCause::Arp, bytes);
         } else if dst.mac.is_group() {
             self.flood(from, vni, bytes);
         } else if is_own && frames::arp_of(bytes).is_some() {
-            self.plane.punt(clock, from, vni, Cause::Snooped, bytes);
+            self.plane.punt(clock, from, vni, PuntCause::Snooped, bytes);
         }
         if !dst.mac.is_group() {
             // Entries that the control plane has installed for this very frame come first.
@@ -219,20 +218,20 @@ impl Host {
 
     /// Floods to the other ports of the network and, for a frame of an own port, to the other
     /// hosts.
-    fn flood(&mut self, from: PuntFrom, vni: Vni, bytes: &[u8]) {
+    fn flood(&mut self, from: Location, vni: Vni, bytes: &[u8]) {
         let others =
-            self.ports.iter().filter(|(port, of)| **of == vni && from != PuntFrom::Port(**port));
+            self.ports.iter().filter(|(port, of)| **of == vni && from != Location::Port(**port));
         self.outs.extend(others.map(|(port, _)| Out::Port(*port, vni, bytes.to_vec())));
-        if matches!(from, PuntFrom::Port(_)) {
+        if matches!(from, Location::Port(_)) {
             let hosts = self.peers.iter().map(|host| Out::Overlay(*host, vni, bytes.to_vec()));
             self.outs.extend(hosts);
         }
     }
 
-    fn forward(&mut self, from: PuntFrom, dst: Key, bytes: Vec<u8>) {
+    fn forward(&mut self, from: Location, dst: Key, bytes: Vec<u8>) {
         match (self.fdb.get(&dst).copied(), from) {
-            (Some(Location::Host(_)), PuntFrom::Host(_)) => {} // Split horizon.
-            (Some(Location::Port(port)), PuntFrom::Port(own)) if port == own => {}
+            (Some(Location::Host(_)), Location::Host(_)) => {} // Split horizon.
+            (Some(Location::Port(port)), Location::Port(own)) if port == own => {}
             (Some(location), _) => {
                 self.used.insert(dst);
                 self.send(location, dst.vni, bytes);
@@ -246,7 +245,7 @@ impl Host {
                     waiting.frames.push((from, bytes.clone()));
                 }
                 if is_new {
-                    self.plane.punt(now, from, dst.vni, Cause::Miss, &bytes);
+                    self.plane.punt(now, from, dst.vni, PuntCause::Miss, &bytes);
                 }
             }
         }
@@ -289,24 +288,20 @@ impl Host {
                 }
                 Command::Reject { vni, mac } => drop(self.waiting.remove(&Key { vni, mac })),
                 Command::Send { vni, to: Location::Port(port), frame } => {
-                    self.books.answered += 1;
+                    self.taken_frames.answered += 1;
                     self.outs.push(Out::Port(port, vni, frame));
                 }
                 Command::Send { vni, to: Location::Host(host), frame } => {
-                    self.books.answered += 1;
+                    self.taken_frames.answered += 1;
                     self.outs.push(Out::Overlay(host, vni, frame));
                 }
                 Command::Flood { vni, from, frame } => {
-                    self.books.flooded += 1;
-                    let from = match from {
-                        Location::Port(port) => PuntFrom::Port(port),
-                        Location::Host(host) => PuntFrom::Host(host),
-                    };
+                    self.taken_frames.flooded += 1;
                     self.flood(from, vni, &frame);
                 }
                 Command::Refuse { frames, bytes, .. } => {
                     assert!(frames > 0 && bytes >= frames * 14, "frames have bytes");
-                    self.books.refused += frames;
+                    self.taken_frames.refused += frames;
                 }
                 Command::Unbind { port, mac, ip } => self.unbound.push((port, mac, ip)),
                 Command::OpenTunnel { host } => assert!(self.tunnels.insert(host), "twice"),
@@ -340,7 +335,7 @@ impl Host {
             if now.since(waiting.asked) >= ASK_AGAIN {
                 waiting.asked = now;
                 let (from, head) = &waiting.frames[0];
-                self.plane.punt(now, *from, key.vni, Cause::Unresolved, head);
+                self.plane.punt(now, *from, key.vni, PuntCause::Miss, head);
             }
         }
         let mut rounds = 0;
@@ -399,21 +394,21 @@ impl Host {
 
     /// Checks that nothing is swallowed: each frame that the switch took was answered, flooded or
     /// counted as dropped, once.
-    fn check_books(&self) {
-        let (books, counts) = (self.books, self.plane.counts());
-        let given_back = Books {
-            flooded: books.flooded - counts.asked - counts.announced,
-            answered: books.answered - counts.told - counts.probed,
-            ..books
+    fn check_taken_frames(&self) {
+        let (taken, counts) = (self.taken_frames, self.plane.counts());
+        let given_back = TakenFrames {
+            flooded: taken.flooded - counts.asked - counts.announced,
+            answered: taken.answered - counts.told - counts.probed,
+            ..taken
         };
-        assert_eq!(given_back.flooded, counts.flooded, "{:?}: {books:?}", self.id);
+        assert_eq!(given_back.flooded, counts.flooded, "{:?}: {taken:?}", self.id);
         let ended = given_back.answered + given_back.flooded + given_back.refused;
-        assert_eq!(books.taken, ended, "{:?} swallowed frames: {books:?}, {counts:?}", self.id);
+        assert_eq!(taken.all, ended, "{:?} swallowed frames: {taken:?}, {counts:?}", self.id);
     }
 
     /// Checks the invariants.
     pub(crate) fn check(&self) {
-        self.check_books();
+        self.check_taken_frames();
         let installed: BTreeMap<_, _> =
             self.plane.installed().map(|(key, location, _)| (key, location)).collect();
         assert_eq!(installed, self.fdb, "{:?} knows what is in the chip", self.id);

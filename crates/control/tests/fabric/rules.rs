@@ -1,10 +1,9 @@
 //! One rule for each test, without faults but the one of the rule.
 
-use sluice_base::{DropReason, HostId, Mac, Nanos, PortId};
+use sluice_base::{DropReason, HostId, Mac, Nanos, PortId, PuntCause};
 use sluice_control::directory::{PortRule, State};
 use sluice_control::mobility::Limits;
-use sluice_control::plane::{Command, Health, Kind, Location, Plane, PuntFrom};
-use sluice_control::punt::Cause;
+use sluice_control::plane::{Command, Health, Kind, Location, Plane};
 use sluice_control::vport::{Key, Origin};
 
 use crate::frames;
@@ -78,7 +77,7 @@ fn what_is_nowhere_is_rejected_after_its_time() {
     let (src, dst) = (Mac::from_u64(0x0200_0000_0001), Mac::from_u64(0x0200_0000_0002));
     let ips = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
     let bytes = frames::packet((src, ips.0), (dst, ips.1), 1);
-    plane.punt(Nanos::ZERO, PuntFrom::Port(PortId(0)), vni(10), Cause::Miss, &bytes);
+    plane.punt(Nanos::ZERO, Location::Port(PortId(0)), vni(10), PuntCause::Miss, &bytes);
     assert!(matches!(plane.command(), Some(Command::Flood { .. })), "it is asked for");
     assert_eq!(plane.command(), None);
     plane.tick(millis(999));
@@ -93,8 +92,8 @@ fn what_is_nowhere_is_rejected_after_its_time() {
 fn taken(world: &mut World, at: usize, bytes: &[u8]) -> Vec<Command> {
     let vm = world.vms[at];
     let host = world.host(vm.host);
-    host.books.taken += 1;
-    host.plane.punt(host.clock, PuntFrom::Port(vm.port), vm.key.vni, Cause::Arp, bytes);
+    host.taken_frames.all += 1;
+    host.plane.punt(host.clock, Location::Port(vm.port), vm.key.vni, PuntCause::Arp, bytes);
     std::iter::from_fn(|| host.plane.command()).collect()
 }
 
@@ -178,8 +177,8 @@ fn refused_source_and_punt_limit_counted_at_port() {
     let bytes = frames::announcement((thief.key.mac, thief.ip));
     let host = world.host(A);
     for _ in 0..20_000 {
-        let from = PuntFrom::Port(thief.port);
-        host.plane.punt(host.clock, from, thief.key.vni, Cause::Arp, &bytes);
+        let from = Location::Port(thief.port);
+        host.plane.punt(host.clock, from, thief.key.vni, PuntCause::Arp, &bytes);
     }
     let commands: Vec<_> = std::iter::from_fn(|| host.plane.command()).collect();
     let floods = commands.iter().filter(|c| matches!(c, Command::Flood { .. })).count() as u64;
@@ -392,8 +391,8 @@ fn what_is_bound_is_published_and_stays() {
     let thief = world.vms[1];
     let bytes = frames::announcement((key.mac, thief.ip));
     let host = world.host(B);
-    host.books.taken += 1;
-    host.plane.punt(host.clock, PuntFrom::Port(thief.port), vni(10), Cause::Arp, &bytes);
+    host.taken_frames.all += 1;
+    host.plane.punt(host.clock, Location::Port(thief.port), vni(10), PuntCause::Arp, &bytes);
     world.run_for(millis(300));
     assert_eq!((owner(&world, A, key), owner(&world, B, key)), (Some(A), Some(A)));
     assert!(world.hosts[&B].mac_events(key.mac).contains(&"refused"));
@@ -443,7 +442,7 @@ fn endpoints_of_foreign_hosts_are_learned_here_only() {
     host.plane.add_host(host.clock, foreign, &[vni(10)], Kind::Foreign);
     let (mac, ip) = (Mac::from_u64(0x0200_00ff_0001), "10.7.7.7".parse().unwrap());
     let bytes = frames::announcement((mac, ip));
-    host.plane.punt(host.clock, PuntFrom::Host(foreign), vni(10), Cause::Snooped, &bytes);
+    host.plane.punt(host.clock, Location::Host(foreign), vni(10), PuntCause::Snooped, &bytes);
     world.run_for(millis(500));
     let key = Key { vni: vni(10), mac };
     let info = world.hosts[&A].plane.vport(key).expect("it was learned");

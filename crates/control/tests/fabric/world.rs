@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
 
-use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Prng, Vni};
-use sluice_control::hold::Receiver;
+use sluice_base::{HostId, Mac, Nanos, PortId, PriorityMask, Prng, ReceiverState, Vni};
 use sluice_control::mobility::Limits;
-use sluice_control::plane::PuntFrom;
+use sluice_control::plane::Location;
 use sluice_control::session::Error;
 use sluice_control::vport::Key;
 use sluice_wire::arp;
@@ -442,7 +441,7 @@ impl World {
         let host = self.host(vm.host);
         if !host.is_down {
             let (isolated, held) = (PriorityMask(held), PriorityMask(held));
-            let receiver = Receiver { isolated, held, stuck: PriorityMask(held.0 & 1) };
+            let receiver = ReceiverState { isolated, held, stuck: PriorityMask(held.0 & 1) };
             host.plane.receiver(host.clock, vm.port, receiver, senders);
         }
     }
@@ -464,7 +463,7 @@ impl World {
                 host.remove_port(port);
             }
             for port in (0..PORTS).map(PortId) {
-                host.plane.receiver(host.clock, port, Receiver::default(), []);
+                host.plane.receiver(host.clock, port, ReceiverState::default(), []);
             }
         }
     }
@@ -510,7 +509,7 @@ impl World {
             Packet::Overlay(from, to, vni, bytes) => {
                 let host = self.host(to);
                 if !host.is_down {
-                    host.receive(PuntFrom::Host(from), vni, &bytes);
+                    host.receive(Location::Host(from), vni, &bytes);
                     self.service(to);
                 }
             }
@@ -518,7 +517,7 @@ impl World {
                 let vm = self.vms[at];
                 let host = self.host(vm.host);
                 if !host.is_down {
-                    host.receive(PuntFrom::Port(vm.port), vm.key.vni, &bytes);
+                    host.receive(Location::Port(vm.port), vm.key.vni, &bytes);
                     self.service(vm.host);
                 }
             }

@@ -279,7 +279,7 @@ impl Builder<'_> {
             rate: None,
             group_rate: None,
             mtu,
-            obey_pause: false,
+            rx_pause: false,
             trust: if port.trust { Trust::PcpThenDscp } else { Trust::Nothing },
             default_priority: Priority::from_low_bits(port.priority),
             sources: self.sources(port),
@@ -334,7 +334,7 @@ impl Builder<'_> {
             input_full,
             output: limit(output),
             rate: link.rate_mbps.map(|mbps| rate(mbps, link.catch_up_us, mtu, overhead)),
-            obey_pause: pauses,
+            rx_pause: pauses,
             ..port
         }
     }

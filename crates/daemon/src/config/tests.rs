@@ -250,14 +250,14 @@ fn policies_are_settings_of_places() {
         assert!(plan.switch.classes.iter().all(|class| class.lossless == held), "{policy}");
         let [tap, underlay] = &plan.switch.ports[..] else { panic!("two ports") };
         assert_eq!(tap.input_full, InputFull::Wait, "{policy}");
-        assert!(!tap.obey_pause);
+        assert!(!tap.rx_pause);
         assert_eq!(matches!(underlay.input_full, InputFull::Pause(_)), paused, "{policy}");
         assert_eq!(underlay.input_full == InputFull::Drop, !paused, "{policy}");
-        assert_eq!(underlay.obey_pause, paused, "{policy}");
+        assert_eq!(underlay.rx_pause, paused, "{policy}");
 
         let plan = planned(&SWITCH.replace("\"ZZ\"", &format!("\"{policy}\"")));
         assert!(plan.switch.classes.iter().all(|class| class.lossless == paused), "{policy}");
-        assert_eq!(plan.switch.ports[0].obey_pause, paused, "{policy}");
+        assert_eq!(plan.switch.ports[0].rx_pause, paused, "{policy}");
     }
 }
 

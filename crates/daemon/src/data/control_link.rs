@@ -9,15 +9,13 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-use sluice_base::{DropReason, Nanos, PortId, PriorityMask, VnetId};
+use sluice_base::{DropReason, Nanos, PortId, VnetId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool};
-use sluice_switch::{
-    Command, Counter, Destination, Notice, PuntCause, PuntFrom, Switch, Target, Used,
-};
+use sluice_switch::{Command, Destination, Notice, PuntCause, Switch, Target, Used};
 
 use super::too_big::TooBig;
-use crate::ipc::channel::{self, Cause, Event, Pipe, Senders};
+use crate::ipc::channel::{self, Event, Pipe, Senders};
 use crate::sys::log::say;
 use crate::sys::poller::Poller;
 
@@ -70,7 +68,7 @@ impl ControlLink {
         host: &mut Host<FrameBuf>,
         poller: &Poller,
     ) -> io::Result<()> {
-        self.detach(now, host);
+        self.detach(host);
         let mut pipe = Pipe::new(stream)?;
         poller.add(CONTROL, pipe.as_fd(), true)?;
         poller.set(CONTROL, pipe.as_fd(), true, true)?;
@@ -84,7 +82,7 @@ impl ControlLink {
         (self.pipe, self.ready, self.used_at) = (Some(pipe), true, now);
         self.behind = false;
         self.receivers = Receivers::default();
-        command(now, host.switch_mut(), Command::Control { attached: true }, &mut self.counts);
+        host.switch_mut().attach_control(true);
         Ok(())
     }
 
@@ -104,7 +102,7 @@ impl ControlLink {
     fn exchange(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
         let too_big = &mut self.too_big;
         let Some(pipe) = &mut self.pipe else {
-            return host.resolve(now, |_, notice| too_big.note(notice));
+            return host.resolve(now, |notice| too_big.note(notice));
         };
         let mut done = 0;
         let counts = &mut self.counts;
@@ -138,9 +136,9 @@ impl ControlLink {
             }
         }
         if !pipe.is_full() {
-            done += host.resolve(now, |switch, notice| {
+            done += host.resolve(now, |notice| {
                 too_big.note(notice);
-                if let Some(event) = event_of(switch, notice) {
+                if let Some(event) = event_of(notice) {
                     event.write(pipe.out());
                 } else if matches!(notice, Notice::Receiver { .. }) {
                     self.receivers.look_at = now;
@@ -156,7 +154,7 @@ impl ControlLink {
         self.receivers.tell(now, host.switch(), pipe);
         if let Err(error) = read.and_then(|()| pipe.flush()) {
             say!(warn: "control is gone ({error}); what is known stays");
-            self.detach(now, host);
+            self.detach(host);
         }
         done
     }
@@ -168,11 +166,10 @@ impl ControlLink {
             .map(|_| if self.ready || self.behind { Nanos::ZERO } else { self.used_at })
     }
 
-    fn detach(&mut self, now: Nanos, host: &mut Host<FrameBuf>) {
+    fn detach(&mut self, host: &mut Host<FrameBuf>) {
         // The descriptor leaves the poller when it is closed.
         if self.pipe.take().is_some() {
-            let off = Command::Control { attached: false };
-            command(now, host.switch_mut(), off, &mut self.counts);
+            host.switch_mut().attach_control(false);
         }
     }
 }
@@ -195,24 +192,18 @@ impl Receivers {
         }
         let pace = if pipe.is_full() { RECEIVERS_EVERY_FULL } else { RECEIVERS_EVERY };
         self.look_at = now.after(pace);
-        let mut isolated: BTreeMap<PortId, PriorityMask> = BTreeMap::new();
-        for state in switch.isolated() {
-            isolated.entry(state.port).or_default().insert(state.priority);
-        }
-        let known: BTreeSet<PortId> =
-            self.reported.keys().chain(isolated.keys()).copied().collect();
+        let isolated = switch.isolated().map(|isolated| isolated.port);
+        let known: BTreeSet<PortId> = self.reported.keys().copied().chain(isolated).collect();
         for port in known {
-            let isolated = isolated.get(&port).copied().unwrap_or_default();
             let state = switch.receiver(port);
             let senders = Senders::write(switch.senders(port), &mut self.tunnels);
-            let (held, stuck) = (state.held, state.stuck);
             let mut record = Vec::new();
-            Event::Receiver { port, isolated, held, stuck, senders }.write(&mut record);
+            Event::Receiver { port, state, senders }.write(&mut record);
             if self.reported.get(&port) == Some(&record) {
                 continue;
             }
             pipe.put_ahead(&record);
-            if isolated.is_empty() && held.is_empty() {
+            if state.is_fine() {
                 self.reported.remove(&port);
             } else {
                 self.reported.insert(port, record);
@@ -232,33 +223,19 @@ fn apply(
     pool: &mut Pool,
     counts: &mut Counts,
 ) {
-    let wanted = match *received {
-        channel::Command::Install { vnet, mac, to } => Command::Install { vnet, mac, to },
-        channel::Command::Remove { vnet, mac } => Command::Remove { vnet, mac },
-        channel::Command::Reject { vnet, mac } => Command::Reject { vnet, mac },
-        channel::Command::ForgetDecap { vnet, tunnel } => Command::ForgetDecap { vnet, tunnel },
-        channel::Command::Hold { vnet, mac, tunnel, held, stuck } => {
-            Command::Hold { vnet, mac, tunnel, held, stuck }
-        }
+    match *received {
+        channel::Command::Switch(wanted) => command(now, switch, wanted, counts),
         channel::Command::Send { vnet, to, frame } => {
             let to = match to {
                 Destination::Port(port) => Target::Port(port),
                 Destination::Tunnel(tunnel) => Target::Tunnel(vnet, tunnel),
             };
             send(now, frame, to, switch, pool, counts);
-            return;
         }
         channel::Command::Flood { vnet, from, frame } => {
             flood(now, (vnet, from), frame, switch, pool, counts);
-            return;
         }
-        channel::Command::Unbind { port, mac, ip: None } => Command::Unbind { port, mac },
-        channel::Command::Unbind { port, mac, ip: Some(ip) } => Command::UnbindIp { port, mac, ip },
-        channel::Command::Refuse { port, reason, frames, bytes } => {
-            Command::Refuse { port, reason, sum: Counter { frames, bytes } }
-        }
-    };
-    command(now, switch, wanted, counts);
+    }
 }
 
 fn send(
@@ -292,8 +269,8 @@ fn flood(
 ) {
     let Some(mut slot) = pool.take() else {
         if let Destination::Port(port) = from {
-            let sum = Counter { frames: 1, bytes: frame.len() as u64 };
-            let refuse = Command::Refuse { port, reason: DropReason::PuntLimit, sum };
+            let (reason, bytes) = (DropReason::PuntLimit, frame.len() as u64);
+            let refuse = Command::Refuse { port, reason, frames: 1, bytes };
             command(now, switch, refuse, counts);
         }
         return;
@@ -304,29 +281,16 @@ fn flood(
     }
 }
 
-/// Converts a notice into an event for control.
-fn event_of<'a>(switch: &Switch<FrameBuf>, notice: &'a Notice) -> Option<Event<'a>> {
-    let source = |from| match from {
-        // Frames that control itself sent are not punted.
-        PuntFrom::Input(input) => switch.port_of(input).map(Destination::Port),
-        PuntFrom::Tunnel(tunnel) => Some(Destination::Tunnel(tunnel)),
-    };
-    Some(match notice {
-        Notice::Miss { vnet, from, head, .. } => {
-            let head = head.as_slice();
-            Event::Punt { cause: Cause::Miss, vnet: *vnet, from: source(*from)?, head }
+/// Returns the event for control of a notice. Frames that control itself sent are not punted.
+fn event_of(notice: &Notice) -> Option<Event<'_>> {
+    Some(match *notice {
+        Notice::Miss { vnet, from, ref head, .. } => {
+            Event::Punt { cause: PuntCause::Miss, vnet, from: from?, head: head.as_slice() }
         }
-        Notice::Punt { cause, vnet, from, head } => {
-            let cause = match cause {
-                PuntCause::NewSource => Cause::NewSource,
-                PuntCause::Moved => Cause::Moved,
-                PuntCause::Arp => Cause::Arp,
-                PuntCause::Nd => Cause::Nd,
-                PuntCause::Snooped => Cause::Snooped,
-            };
-            Event::Punt { cause, vnet: *vnet, from: source(*from)?, head: head.as_slice() }
+        Notice::Punt { cause, vnet, from, ref head } => {
+            Event::Punt { cause, vnet, from, head: head.as_slice() }
         }
-        Notice::Decap { vnet, tunnel } => Event::Decap { vnet: *vnet, tunnel: *tunnel },
+        Notice::Decap { vnet, tunnel } => Event::Decap { vnet, tunnel },
         _ => return None,
     })
 }

@@ -263,11 +263,11 @@ pub(super) fn between(workers: &Workers, whole: &SwitchConfig, wakers: &[Waker])
             all[b].links.push(here);
         }
     }
-    for (at, crossings) in all.iter_mut().enumerate() {
-        let place = |owner: usize| crossings.links.iter().position(|link| link.worker == owner);
+    for (at, handoffs) in all.iter_mut().enumerate() {
+        let place = |owner: usize| handoffs.links.iter().position(|link| link.worker == owner);
         let ports = workers.owners().into_iter().enumerate();
         let ports = ports.filter_map(|(port, owner)| Some((port, owner.filter(|own| *own != at)?)));
-        crossings.elsewhere = ports
+        handoffs.elsewhere = ports
             .filter_map(|(port, owner)| {
                 let (port, link) = (PortId::from_index(port), place(owner)?);
                 Some(Elsewhere { port, link, held: false })

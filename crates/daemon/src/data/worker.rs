@@ -31,7 +31,6 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool, Port, PortRequest, Queues, TxBackoff, Waits};
-use sluice_switch::Command;
 
 use self::attach::hand_back;
 use self::ending::Ending;
@@ -550,8 +549,8 @@ impl Worker {
                     _ = reply.send(look::take(&self.host, &self.ports, self.tunnels, &wanted, now));
                 }
                 WorkerRequest::NextHop(tunnel, mac) => {
-                    let command = Command::NextHop { tunnel, mac };
-                    if let Err(error) = self.host.switch_mut().command(now, command) {
+                    let done = self.host.switch_mut().set_next_hop(now, tunnel, mac);
+                    if let Err(error) = done {
                         say!(warn: "tunnel {tunnel}: {error:?}");
                     }
                 }

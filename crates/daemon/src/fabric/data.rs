@@ -9,14 +9,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_base::{Destination, Nanos};
-use sluice_control::hold::Receiver;
-use sluice_control::plane::{self, Plane, PuntFrom};
-use sluice_control::punt;
+use sluice_base::{self as base, Destination, Nanos};
+use sluice_control::plane::{self, Location, Plane};
 
 use super::receivers::Receivers;
 use crate::config::FabricPlan;
-use crate::ipc::channel::{Cause, Command, Event, Pipe};
+use crate::ipc::channel::{Command, Event, Pipe};
 use crate::ipc::protocol::{self, Request};
 use crate::sys::run_dir::DATA_SOCKET;
 
@@ -131,9 +129,8 @@ impl Data {
         let mut numbered = workers.iter_mut().enumerate();
         numbered.try_for_each(|(number, worker)| {
             worker.read(now, plan, plane, |plane, event| {
-                if let Event::Receiver { port, isolated, held, stuck, senders } = *event {
-                    let receiver = Receiver { isolated, held, stuck };
-                    let all = receivers.told(number, port, receiver, senders.iter());
+                if let Event::Receiver { port, state, senders } = *event {
+                    let all = receivers.told(number, port, state, senders.iter());
                     let hosts = all.1.into_iter().filter_map(|tunnel| plan.host(tunnel));
                     plane.receiver(now, port, all.0, hosts);
                 }
@@ -149,10 +146,10 @@ impl Data {
     /// Sends a command of the plane, if it concerns the switch.
     pub(super) fn order(&mut self, plan: &FabricPlan, command: &plane::Command) {
         let Some(command) = command_of(plan, command) else { return };
-        let is_urgent = matches!(command, Command::Hold { .. });
+        let is_urgent = matches!(command, Command::Switch(base::Command::Hold { .. }));
         let once = match command {
             Command::Send { to: once, .. } | Command::Flood { from: once, .. } => Some(once),
-            Command::Refuse { port, .. } => Some(Destination::Port(port)),
+            Command::Switch(base::Command::Refuse { port, .. }) => Some(Destination::Port(port)),
             _ => None,
         };
         if let Some(destination) = once {
@@ -187,26 +184,27 @@ impl Data {
     }
 }
 
-const fn cause_of(cause: Cause) -> punt::Cause {
-    match cause {
-        Cause::Miss => punt::Cause::Miss,
-        Cause::NewSource => punt::Cause::NewSource,
-        Cause::Moved => punt::Cause::Moved,
-        Cause::Arp => punt::Cause::Arp,
-        Cause::Nd => punt::Cause::Nd,
-        Cause::Snooped => punt::Cause::Snooped,
+/// Returns the location of a destination, which the switch names by its own numbers.
+fn location(plan: &FabricPlan, at: Destination) -> Option<Location> {
+    match at {
+        Destination::Port(port) => Some(Location::Port(port)),
+        Destination::Tunnel(tunnel) => plan.host(tunnel).map(Location::Host),
+    }
+}
+
+/// Opposite of [`location`].
+fn destination(plan: &FabricPlan, at: Location) -> Option<Destination> {
+    match at {
+        Location::Port(port) => Some(Destination::Port(port)),
+        Location::Host(host) => plan.tunnel(host).map(Destination::Tunnel),
     }
 }
 
 fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
     match *event {
         Event::Punt { cause, vnet, from, head } => {
-            let from = match from {
-                Destination::Port(port) => Some(PuntFrom::Port(port)),
-                Destination::Tunnel(tunnel) => plan.host(tunnel).map(PuntFrom::Host),
-            };
-            if let (Some(vni), Some(from)) = (plan.vni(vnet), from) {
-                plane.punt(now, from, vni, cause_of(cause), head);
+            if let (Some(vni), Some(from)) = (plan.vni(vnet), location(plan, from)) {
+                plane.punt(now, from, vni, cause, head);
             }
         }
         Event::Decap { vnet, tunnel } => {
@@ -220,12 +218,8 @@ fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
             }
         }
         Event::Found { vnet, mac, to } => {
-            let location = match to {
-                Destination::Port(port) => Some(plane::Location::Port(port)),
-                Destination::Tunnel(tunnel) => plan.host(tunnel).map(plane::Location::Host),
-            };
-            if let (Some(vni), Some(location)) = (plan.vni(vnet), location) {
-                plane.adopt(now, vni, mac, location);
+            if let (Some(vni), Some(to)) = (plan.vni(vnet), location(plan, to)) {
+                plane.adopt(now, vni, mac, to);
             }
         }
         // The reports of several workers about a receiver are merged first.
@@ -233,46 +227,40 @@ fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
     }
 }
 
+/// Returns the command in the numbers of the switch, if it concerns the switch and all that it
+/// names is configured.
 fn command_of<'a>(plan: &FabricPlan, command: &'a plane::Command) -> Option<Command<'a>> {
-    let destination = |at: plane::Location| match at {
-        plane::Location::Port(port) => Some(Destination::Port(port)),
-        plane::Location::Host(host) => plan.tunnel(host).map(Destination::Tunnel),
-    };
-    Some(match command {
+    Some(Command::Switch(match *command {
         plane::Command::Install { vni, mac, to } => {
-            Command::Install { vnet: plan.vnet(*vni)?, mac: *mac, to: destination(*to)? }
+            base::Command::Install { vnet: plan.vnet(vni)?, mac, to: destination(plan, to)? }
         }
-        plane::Command::Remove { vni, mac } => {
-            Command::Remove { vnet: plan.vnet(*vni)?, mac: *mac }
-        }
-        plane::Command::Reject { vni, mac } => {
-            Command::Reject { vnet: plan.vnet(*vni)?, mac: *mac }
-        }
-        plane::Command::Send { vni, to, frame } => {
-            Command::Send { vnet: plan.vnet(*vni)?, to: destination(*to)?, frame }
-        }
-        plane::Command::Flood { vni, from, frame } => {
-            Command::Flood { vnet: plan.vnet(*vni)?, from: destination(*from)?, frame }
-        }
+        plane::Command::Remove { vni, mac } => base::Command::Remove { vnet: plan.vnet(vni)?, mac },
+        plane::Command::Reject { vni, mac } => base::Command::Reject { vnet: plan.vnet(vni)?, mac },
         plane::Command::Refuse { port, reason, frames, bytes } => {
-            Command::Refuse { port: *port, reason: *reason, frames: *frames, bytes: *bytes }
+            base::Command::Refuse { port, reason, frames, bytes }
         }
-        plane::Command::Unbind { port, mac, ip } => {
-            Command::Unbind { port: *port, mac: *mac, ip: *ip }
-        }
+        plane::Command::Unbind { port, mac, ip } => base::Command::Unbind { port, mac, ip },
         plane::Command::ForgetDecap { vni, host } => {
-            Command::ForgetDecap { vnet: plan.vnet(*vni)?, tunnel: plan.tunnel(*host)? }
+            base::Command::ForgetDecap { vnet: plan.vnet(vni)?, tunnel: plan.tunnel(host)? }
         }
-        plane::Command::Hold { vni, mac, host, held, stuck } => Command::Hold {
-            vnet: plan.vnet(*vni)?,
-            mac: *mac,
-            tunnel: plan.tunnel(*host)?,
-            held: *held,
-            stuck: *stuck,
-        },
+        plane::Command::Hold { vni, mac, host, held, stuck } => {
+            let (vnet, tunnel) = (plan.vnet(vni)?, plan.tunnel(host)?);
+            base::Command::Hold { vnet, mac, tunnel, held, stuck }
+        }
+        plane::Command::Send { vni, to, ref frame } => {
+            return Some(Command::Send {
+                vnet: plan.vnet(vni)?,
+                to: destination(plan, to)?,
+                frame,
+            });
+        }
+        plane::Command::Flood { vni, from, ref frame } => {
+            let from = destination(plan, from)?;
+            return Some(Command::Flood { vnet: plan.vnet(vni)?, from, frame });
+        }
         // The switch has a place for every member; the state of a tunnel is only shown to people.
         plane::Command::OpenTunnel { .. } | plane::Command::CloseTunnel { .. } => return None,
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_base::{PortId, PriorityMask, TunnelId};
-use sluice_control::hold::Receiver;
+use sluice_base::{PortId, PriorityMask, ReceiverState, TunnelId};
 
-type Said = (Receiver, BTreeSet<TunnelId>);
+type Said = (ReceiverState, BTreeSet<TunnelId>);
 
 /// Last report of each worker on each port. It goes with the connections to the workers.
 #[derive(Debug, Default)]
@@ -18,7 +17,7 @@ impl Receivers {
         &mut self,
         worker: usize,
         port: PortId,
-        receiver: Receiver,
+        receiver: ReceiverState,
         senders: impl Iterator<Item = TunnelId>,
     ) -> Said {
         let words = self.0.entry(port).or_default();
@@ -49,9 +48,9 @@ mod tests {
 
     const PORT: PortId = PortId(3);
 
-    const fn receiver(held: u8, stuck: u8) -> Receiver {
+    const fn receiver(held: u8, stuck: u8) -> ReceiverState {
         let held = PriorityMask(held);
-        Receiver { isolated: held, held, stuck: PriorityMask(stuck) }
+        ReceiverState { isolated: held, held, stuck: PriorityMask(stuck) }
     }
 
     #[test]

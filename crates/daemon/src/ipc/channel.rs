@@ -22,7 +22,10 @@ mod pipe;
 use std::mem::size_of;
 use std::net::IpAddr;
 
-use sluice_base::{Destination, DropReason, Mac, PortId, PriorityMask, TunnelId, VnetId};
+use sluice_base::{
+    self as base, Destination, DropReason, Mac, PortId, PriorityMask, PuntCause, ReceiverState,
+    TunnelId, VnetId,
+};
 
 pub(crate) use pipe::Pipe;
 
@@ -35,27 +38,11 @@ const SIZE_SIZE: usize = size_of::<u16>();
 pub(crate) const SENDERS_MAX: usize = 4096;
 const _: () = assert!(SENDERS_MAX * size_of::<u16>() <= FRAME_SIZE_MAX);
 
-/// Reason why a frame is punted to control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    Miss,
-    NewSource,
-    Moved,
-    Arp,
-    Nd,
-    Snooped,
-}
-
-impl Cause {
-    const ALL: [Self; 6] =
-        [Self::Miss, Self::NewSource, Self::Moved, Self::Arp, Self::Nd, Self::Snooped];
-}
-
 /// Events that data reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event<'a> {
     /// The first bytes of a frame.
-    Punt { cause: Cause, vnet: VnetId, from: Destination, head: &'a [u8] },
+    Punt { cause: PuntCause, vnet: VnetId, from: Destination, head: &'a [u8] },
     /// The first frame of a network arrived from another host.
     Decap { vnet: VnetId, tunnel: TunnelId },
     /// An address of the forwarding table was used since it was last reported.
@@ -65,13 +52,7 @@ pub(crate) enum Event<'a> {
     /// All addresses that were there before control attached have been reported.
     All,
     /// New state of a port as a receiver, as far as this worker sees.
-    Receiver {
-        port: PortId,
-        isolated: PriorityMask,
-        held: PriorityMask,
-        stuck: PriorityMask,
-        senders: Senders<'a>,
-    },
+    Receiver { port: PortId, state: ReceiverState, senders: Senders<'a> },
 }
 
 /// Tunnels whose hosts send to a port.
@@ -99,15 +80,12 @@ impl<'a> Senders<'a> {
 /// Commands of control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command<'a> {
-    Install { vnet: VnetId, mac: Mac, to: Destination },
-    Remove { vnet: VnetId, mac: Mac },
-    Reject { vnet: VnetId, mac: Mac },
+    /// A command that the switch carries out.
+    Switch(base::Command),
+    /// Sends a frame out of a port or through a tunnel.
     Send { vnet: VnetId, to: Destination, frame: &'a [u8] },
+    /// Floods a frame as if it had come in there.
     Flood { vnet: VnetId, from: Destination, frame: &'a [u8] },
-    Refuse { port: PortId, reason: DropReason, frames: u64, bytes: u64 },
-    ForgetDecap { vnet: VnetId, tunnel: TunnelId },
-    Hold { vnet: VnetId, mac: Mac, tunnel: TunnelId, held: PriorityMask, stuck: PriorityMask },
-    Unbind { port: PortId, mac: Mac, ip: Option<IpAddr> },
 }
 
 /// Error: a record that no process of this version writes.
@@ -148,6 +126,10 @@ impl<'a> Writer<'a> {
         self.bytes(&[mask.0])
     }
 
+    fn receiver(self, state: ReceiverState) -> Self {
+        self.mask(state.isolated).mask(state.held).mask(state.stuck)
+    }
+
     fn bytes(self, bytes: &[u8]) -> Self {
         self.out.extend_from_slice(bytes);
         self
@@ -185,6 +167,16 @@ impl<'a> Reader<'a> {
 
     fn mask(&mut self) -> Result<PriorityMask, Unreadable> {
         self.take().map(|[mask]| PriorityMask(mask))
+    }
+
+    fn receiver(&mut self) -> Result<ReceiverState, Unreadable> {
+        let (isolated, held, stuck) = (self.mask()?, self.mask()?, self.mask()?);
+        Ok(ReceiverState { isolated, held, stuck })
+    }
+
+    fn cause(&mut self) -> Result<PuntCause, Unreadable> {
+        let [cause] = self.take()?;
+        PuntCause::ALL.get(usize::from(cause)).copied().ok_or(Unreadable)
     }
 
     fn reason(&mut self) -> Result<DropReason, Unreadable> {
@@ -253,9 +245,8 @@ impl<'a> Event<'a> {
                 Writer::new(out, 3).id(vnet.0).mac(mac).destination(to)
             }
             Self::All => Writer::new(out, 4),
-            Self::Receiver { port, isolated, held, stuck, senders } => {
-                let writer = Writer::new(out, 5).id(port.0).mask(isolated).mask(held).mask(stuck);
-                writer.bytes(senders.0)
+            Self::Receiver { port, state, senders } => {
+                Writer::new(out, 5).id(port.0).receiver(state).bytes(senders.0)
             }
         };
     }
@@ -267,25 +258,19 @@ impl<'a> Event<'a> {
 
     fn parse(kind: u8, body: &mut Reader<'a>) -> Result<Self, Unreadable> {
         Ok(match kind {
-            0 => {
-                let [cause] = body.take()?;
-                let cause = *Cause::ALL.get(usize::from(cause)).ok_or(Unreadable)?;
-                Self::Punt {
-                    cause,
-                    vnet: body.vnet()?,
-                    from: body.destination()?,
-                    head: body.rest(),
-                }
-            }
+            0 => Self::Punt {
+                cause: body.cause()?,
+                vnet: body.vnet()?,
+                from: body.destination()?,
+                head: body.rest(),
+            },
             1 => Self::Decap { vnet: body.vnet()?, tunnel: body.tunnel()? },
             2 => Self::Used { vnet: body.vnet()?, mac: body.mac()? },
             3 => Self::Found { vnet: body.vnet()?, mac: body.mac()?, to: body.destination()? },
             4 => Self::All,
             5 => Self::Receiver {
                 port: PortId(body.id()?),
-                isolated: body.mask()?,
-                held: body.mask()?,
-                stuck: body.mask()?,
+                state: body.receiver()?,
                 senders: Senders::read(body.rest())?,
             },
             _ => return Err(Unreadable),
@@ -297,32 +282,12 @@ impl<'a> Command<'a> {
     /// Appends the record to `out`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         _ = match *self {
-            Self::Install { vnet, mac, to } => {
-                Writer::new(out, 0).id(vnet.0).mac(mac).destination(to)
-            }
-            Self::Remove { vnet, mac } => Writer::new(out, 1).id(vnet.0).mac(mac),
-            Self::Reject { vnet, mac } => Writer::new(out, 2).id(vnet.0).mac(mac),
+            Self::Switch(command) => write_command(command, out),
             Self::Send { vnet, to, frame } => {
                 Writer::new(out, 3).id(vnet.0).destination(to).bytes(frame)
             }
-            Self::ForgetDecap { vnet, tunnel } => Writer::new(out, 4).id(vnet.0).id(tunnel.0),
-            Self::Hold { vnet, mac, tunnel, held, stuck } => {
-                Writer::new(out, 5).id(vnet.0).mac(mac).id(tunnel.0).mask(held).mask(stuck)
-            }
             Self::Flood { vnet, from, frame } => {
                 Writer::new(out, 6).id(vnet.0).destination(from).bytes(frame)
-            }
-            Self::Refuse { port, reason, frames, bytes } => {
-                let writer = Writer::new(out, 7).id(port.0).bytes(&[reason as u8]);
-                writer.bytes(&frames.to_le_bytes()).bytes(&bytes.to_le_bytes())
-            }
-            Self::Unbind { port, mac, ip } => {
-                let writer = Writer::new(out, 8).id(port.0).mac(mac);
-                match ip {
-                    Some(IpAddr::V4(ip)) => writer.bytes(&ip.octets()),
-                    Some(IpAddr::V6(ip)) => writer.bytes(&ip.octets()),
-                    None => writer,
-                }
             }
         };
     }
@@ -334,29 +299,63 @@ impl<'a> Command<'a> {
 
     fn parse(kind: u8, body: &mut Reader<'a>) -> Result<Self, Unreadable> {
         Ok(match kind {
-            0 => Self::Install { vnet: body.vnet()?, mac: body.mac()?, to: body.destination()? },
-            1 => Self::Remove { vnet: body.vnet()?, mac: body.mac()? },
-            2 => Self::Reject { vnet: body.vnet()?, mac: body.mac()? },
             3 => Self::Send { vnet: body.vnet()?, to: body.destination()?, frame: body.rest() },
-            4 => Self::ForgetDecap { vnet: body.vnet()?, tunnel: body.tunnel()? },
-            5 => Self::Hold {
-                vnet: body.vnet()?,
-                mac: body.mac()?,
-                tunnel: body.tunnel()?,
-                held: body.mask()?,
-                stuck: body.mask()?,
-            },
             6 => Self::Flood { vnet: body.vnet()?, from: body.destination()?, frame: body.rest() },
-            7 => Self::Refuse {
-                port: PortId(body.id()?),
-                reason: body.reason()?,
-                frames: u64::from_le_bytes(body.take()?),
-                bytes: u64::from_le_bytes(body.take()?),
-            },
-            8 => Self::Unbind { port: PortId(body.id()?), mac: body.mac()?, ip: body.ip()? },
-            _ => return Err(Unreadable),
+            _ => Self::Switch(parse_command(kind, body)?),
         })
     }
+}
+
+fn write_command(command: base::Command, out: &mut Vec<u8>) -> Writer<'_> {
+    match command {
+        base::Command::Install { vnet, mac, to } => {
+            Writer::new(out, 0).id(vnet.0).mac(mac).destination(to)
+        }
+        base::Command::Remove { vnet, mac } => Writer::new(out, 1).id(vnet.0).mac(mac),
+        base::Command::Reject { vnet, mac } => Writer::new(out, 2).id(vnet.0).mac(mac),
+        base::Command::ForgetDecap { vnet, tunnel } => Writer::new(out, 4).id(vnet.0).id(tunnel.0),
+        base::Command::Hold { vnet, mac, tunnel, held, stuck } => {
+            Writer::new(out, 5).id(vnet.0).mac(mac).id(tunnel.0).mask(held).mask(stuck)
+        }
+        base::Command::Refuse { port, reason, frames, bytes } => {
+            let writer = Writer::new(out, 7).id(port.0).bytes(&[reason as u8]);
+            writer.bytes(&frames.to_le_bytes()).bytes(&bytes.to_le_bytes())
+        }
+        base::Command::Unbind { port, mac, ip } => {
+            let writer = Writer::new(out, 8).id(port.0).mac(mac);
+            match ip {
+                Some(IpAddr::V4(ip)) => writer.bytes(&ip.octets()),
+                Some(IpAddr::V6(ip)) => writer.bytes(&ip.octets()),
+                None => writer,
+            }
+        }
+    }
+}
+
+fn parse_command(kind: u8, body: &mut Reader<'_>) -> Result<base::Command, Unreadable> {
+    Ok(match kind {
+        0 => {
+            base::Command::Install { vnet: body.vnet()?, mac: body.mac()?, to: body.destination()? }
+        }
+        1 => base::Command::Remove { vnet: body.vnet()?, mac: body.mac()? },
+        2 => base::Command::Reject { vnet: body.vnet()?, mac: body.mac()? },
+        4 => base::Command::ForgetDecap { vnet: body.vnet()?, tunnel: body.tunnel()? },
+        5 => base::Command::Hold {
+            vnet: body.vnet()?,
+            mac: body.mac()?,
+            tunnel: body.tunnel()?,
+            held: body.mask()?,
+            stuck: body.mask()?,
+        },
+        7 => base::Command::Refuse {
+            port: PortId(body.id()?),
+            reason: body.reason()?,
+            frames: u64::from_le_bytes(body.take()?),
+            bytes: u64::from_le_bytes(body.take()?),
+        },
+        8 => base::Command::Unbind { port: PortId(body.id()?), mac: body.mac()?, ip: body.ip()? },
+        _ => return Err(Unreadable),
+    })
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ fn vm_port(config: &OverlayConfig) -> PortConfig {
         rate,
         group_rate: None,
         mtu: config.mtu,
-        obey_pause: false,
+        rx_pause: false,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
         sources: Sources::Any,
@@ -210,7 +210,7 @@ fn card_port(config: &OverlayConfig, host: u32, link: BitRate) -> PortConfig {
         input_full,
         output: config.card_out,
         mtu: config.mtu + 50,
-        obey_pause: config.card_pause.is_some(),
+        rx_pause: config.card_pause.is_some(),
         rate: None,
         ..vm_port(config)
     }

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use core::net::Ipv4Addr;
 
-use sluice_base::{Batch, BitRate, DropReason, Mac, PriorityMask, Vni};
+use sluice_base::{Batch, BitRate, DropReason, InputId, Mac, PriorityMask, Vni};
 use sluice_wire::{EtherType, ethernet};
 
 use super::*;
@@ -31,7 +31,7 @@ fn access(vnet: VnetId) -> PortConfig {
         rate: None,
         group_rate: None,
         mtu: 1_500,
-        obey_pause: true,
+        rx_pause: true,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
         sources: Sources::Any,
@@ -121,7 +121,7 @@ fn in_state(state: PortState) -> S {
         let bound = PortConfig { sources: Sources::Bound, ..access(BLUE) };
         assert_eq!(switch.attach(NOW, &bound), Ok(SPARE));
         let port = SPARE;
-        switch.command(NOW, Command::Bind { port, mac: mac(102), ips: [None; 4] }).expect("bound");
+        switch.bind(port, mac(102), [None; 4]).expect("bound");
         at_port(&mut switch, BLUE, mac(0), PortId(0)).expect("a member");
         give(&mut switch, SPARE, 1, mac(0));
         assert_eq!(take(&mut switch, NOW, PortId(0)), 1);
@@ -145,12 +145,9 @@ fn every_call_in_every_state() {
     let table: Vec<(&str, [bool; 3], Call)> = vec![
         ("window", [false, true, false], |s| s.window(s.input(SPARE, 0)).frames > 0),
         ("install", [false, true, false], |s| at_port(s, BLUE, mac(9), SPARE).is_ok()),
-        ("bind", [false, true, false], |s| {
-            let command = Command::Bind { port: SPARE, mac: mac(9), ips: [None; 4] };
-            s.command(NOW, command).is_ok()
-        }),
+        ("bind", [false, true, false], |s| s.bind(SPARE, mac(9), [None; 4]).is_ok()),
         ("unbind", [false, true, false], |s| {
-            s.command(NOW, Command::Unbind { port: SPARE, mac: mac(102) }).is_ok()
+            s.command(NOW, Command::Unbind { port: SPARE, mac: mac(102), ip: None }).is_ok()
         }),
         ("inject", [false, true, false], inject),
         ("broadcast", [false, true, false], |s| {
@@ -362,7 +359,7 @@ fn frames_in_shared_buffer_keep_spare_port() {
     assert_eq!(take(&mut switch, NOW, PortId(1)), 1);
     assert!(busy(&mut switch), "one receiver of its broadcast has it");
     assert!(take(&mut switch, NOW, PortId(0)) > 1);
-    assert!(busy(&mut switch), "the pool has not taken back what was spilled");
+    assert!(busy(&mut switch), "the pool has not taken back what was copied");
     let pool = switch.pool_input();
     while back(&mut switch, pool) > 0 {}
     assert_eq!(switch.attach(NOW, &access(BLUE)), Ok(SPARE));
@@ -416,7 +413,7 @@ fn limits_follow_from_the_ports_that_are_there() {
 #[test]
 fn pending_notices_of_detached_port_are_withdrawn() {
     let mut switch = switch(1);
-    switch.command(NOW, Command::Control { attached: true }).expect("nothing to refuse");
+    switch.attach_control(true);
     let learns = PortConfig { sources: Sources::Learn, ..access(BLUE) };
     assert_eq!(switch.attach(NOW, &learns), Ok(SPARE));
     // A new source, and an unknown destination, to which another port sends as well.
@@ -427,7 +424,7 @@ fn pending_notices_of_detached_port_are_withdrawn() {
     assert_eq!(switch.notice(), None, "the port is gone");
     // A miss for which others wait is reported again; one for which no frame waits is not.
     switch.advance(NOW);
-    let from_other = PuntFrom::Input(InputId(0));
+    let from_other = Some(Destination::Port(PortId(0)));
     let event = switch.notice();
     assert!(
         matches!(event, Some(Notice::Miss { mac: Mac([.., 7]), from, .. }) if from == from_other),
@@ -461,8 +458,7 @@ fn nobody_is_bound_to_a_new_port() {
     assert_eq!(switch.attach(NOW, &access(BLUE)), Ok(SPARE));
     give(&mut switch, SPARE, 1, mac(0));
     assert_eq!((spoofed(&switch), take(&mut switch, NOW, PortId(0))), (0, 1));
-    let bind = Command::Bind { port: SPARE, mac: mac(1), ips: [None; 4] };
-    assert_eq!(switch.command(NOW, bind), Err(CommandError::NotBound(SPARE)));
+    assert_eq!(switch.bind(SPARE, mac(1), [None; 4]), Err(CommandError::NotBound(SPARE)));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::tests::config;
 fn pair() -> [Switch<Vec<u8>>; 2] {
     [false, true].map(|elsewhere| {
         let mut config = config();
-        config.ports[0].obey_pause = false;
+        config.ports[0].rx_pause = false;
         config.handoff.movable = vec![PortId(0)];
         config.handoff.refs_max = 4;
         if elsewhere {

@@ -6,7 +6,8 @@ fn head(n: u8) -> [u8; 60] {
     head
 }
 
-const ARP: (PuntCause, VnetId, PuntFrom) = (PuntCause::Arp, VnetId(0), PuntFrom::Input(InputId(0)));
+const ARP: (PuntCause, VnetId, Destination) =
+    (PuntCause::Arp, VnetId(0), Destination::Port(PortId(0)));
 
 #[test]
 fn punt_places_capped_per_port_and_in_total() {
@@ -15,7 +16,7 @@ fn punt_places_capped_per_port_and_in_total() {
         let mut admitted = 0;
         for port in 0..9 {
             for n in 0..100 {
-                admitted += u64::from(control.punt(port, None, ARP, &head(n)));
+                admitted += u64::from(control.punt(port, None, ARP, &head(n), None));
             }
             let counters = control.shares[usize::from(port)].counters[PuntCause::Arp.index()];
             assert_eq!(counters.admitted + counters.suppressed, 100);
@@ -27,14 +28,14 @@ fn punt_places_capped_per_port_and_in_total() {
         let events = (0..600).filter(|&n| control.tell_decap(VnetId(0), TunnelId(n))).count();
         assert_eq!((events, control.queue.capacity()), (usize::from(places), capacity));
         control.clear();
-        assert_eq!(control.punt(0, None, ARP, &head(0)), places > 0);
+        assert_eq!(control.punt(0, None, ARP, &head(0), None), places > 0);
     }
 }
 
 #[test]
 fn punt_of_pending_source_on_port_is_suppressed() {
     let mut control = Control::new(40, 0, 2);
-    let mut ask = |port, source| control.punt(port, Some(source), ARP, &head(1));
+    let mut ask = |port, source| control.punt(port, Some(source), ARP, &head(1), None);
     assert!(ask(0, 7) && !ask(0, 7));
     assert!(ask(1, 7), "another port");
     assert!(ask(0, 8) && !ask(0, 8));

@@ -46,7 +46,7 @@ pub fn access(vnet: u16) -> PortConfig {
         rate: None,
         group_rate: None,
         mtu: 1500,
-        obey_pause: true,
+        rx_pause: true,
         trust: Trust::PcpThenDscp,
         default_priority: Priority::ZERO,
         sources: Sources::Any,
@@ -273,7 +273,7 @@ pub fn random_access(rng: &mut Prng, vnets: u64) -> PortConfig {
         output: limit(output, u64::from(MTU) + 18 + u64::from(output_bytes)),
         rate: rng.chance(1, 3).then(|| random_rate(rng)),
         group_rate: rng.chance(1, 4).then(|| random_rate(rng)),
-        obey_pause: rng.chance(3, 4),
+        rx_pause: rng.chance(3, 4),
         trust: if rng.chance(7, 8) { Trust::PcpThenDscp } else { Trust::Nothing },
         default_priority: Priority::new(pick(rng, 8)).unwrap(),
         sources: match rng.below(6) {

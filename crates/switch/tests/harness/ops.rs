@@ -96,7 +96,7 @@ fn step(world: &mut World, (kind, seed): Op) {
         19 | 20 => {
             let input = pick(&mut rng, world.inputs.len() as u64 + 1);
             let room = pick(&mut rng, 6);
-            world.spill(InputId(input), room);
+            world.copy_to_shared(InputId(input), room);
         }
         21..=24 => control(world, &mut rng),
         25 => inject(world, &mut rng),
@@ -106,7 +106,7 @@ fn step(world: &mut World, (kind, seed): Op) {
             4 => {
                 let input = any_input(world, &mut rng);
                 let room = if rng.chance(1, 2) { usize::MAX } else { pick(&mut rng, 6) };
-                world.evacuate(input, room);
+                world.migrate_buffers(input, room);
             }
             _ => {}
         },
@@ -360,8 +360,7 @@ pub fn install(world: &mut World, rng: &mut Prng, vnet: VnetId, mac: Mac) {
 
 fn set_next_hop(world: &mut World, tunnel: usize, up: bool) {
     let mac = up.then(|| next_hop(tunnel));
-    let command = Command::NextHop { tunnel: TunnelId::from_index(tunnel), mac };
-    world.switch.command(world.now, command).unwrap();
+    world.switch.set_next_hop(world.now, TunnelId::from_index(tunnel), mac).unwrap();
 }
 
 fn control(world: &mut World, rng: &mut Prng) {
@@ -408,15 +407,15 @@ fn binding(world: &mut World, rng: &mut Prng) {
     let Some(port) = any_port(world, rng) else { return };
     let mac = source(rng, 0);
     if world.config.ports[port.index()].sources != Sources::Bound {
-        let refused = world.switch.command(world.now, Command::Bind { port, mac, ips: [None; 4] });
+        let refused = world.switch.bind(port, mac, [None; 4]);
         assert!(refused.is_err());
         return;
     }
     if rng.chance(3, 4) {
-        world.command(Command::Bind { port, mac, ips: [None; 4] });
+        world.switch.bind(port, mac, [None; 4]).unwrap();
         world.bound.insert((port, mac));
     } else {
-        world.command(Command::Unbind { port, mac });
+        world.command(Command::Unbind { port, mac, ip: None });
         world.bound.remove(&(port, mac));
     }
 }
@@ -547,7 +546,7 @@ fn probe(world: &mut World, port: PortId) {
     };
     let buf = world.buf(input, info, tenant.bytes());
     world.receive(input, vec![buf]);
-    world.spill(input, 1);
+    world.copy_to_shared(input, 1);
     let after = sums(world);
     let receivers = members.len() - 1 + world.config.vnets[vnet.index()].tunnels.len();
     // The broadcast or a copy of it may have found no room.

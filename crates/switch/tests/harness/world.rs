@@ -10,8 +10,7 @@ use sluice_base::{
 };
 use sluice_switch::{
     AttachError, Command, Counter, Destination, Detached, Egress, InputFull, Notice, PortConfig,
-    PortRole, PortState, PuntCause, PuntFrom, RateLimit, Sources, Switch, SwitchConfig, Tags,
-    Taken,
+    PortRole, PortState, PuntCause, RateLimit, Sources, Switch, SwitchConfig, Tags, Taken,
 };
 use sluice_wire::{ethernet, ipv4, vxlan};
 
@@ -114,7 +113,7 @@ impl Oracle {
     /// Notes a pause frame that came in at a port.
     pub fn paused(&mut self, now: Nanos, port: usize, enabled: u8, quanta: [u16; 8]) {
         let config = &self.config.ports[port];
-        if !config.obey_pause {
+        if !config.rx_pause {
             return;
         }
         let link = match (config.input_full, config.rate) {
@@ -280,7 +279,7 @@ pub struct World {
     /// Decap flows that were reported.
     pub flows: BTreeSet<(VnetId, TunnelId)>,
     /// The punts that were read, while they are recorded.
-    pub punts: Option<Vec<(PuntCause, PuntFrom, Vec<u8>)>>,
+    pub punts: Option<Vec<(PuntCause, Destination, Vec<u8>)>>,
     /// Number of ports that attached while the switch ran.
     pub came: u64,
     /// A device never takes one of so many frames that drivers take; 0: devices take all.
@@ -415,12 +414,12 @@ impl World {
 
     /// Attaches or detaches a control plane.
     pub fn attach(&mut self, attached: bool) {
-        self.command(Command::Control { attached });
+        self.switch.attach_control(attached);
         self.attached = attached;
     }
 
     /// Starts to record punts, and returns those that wait and those recorded before.
-    pub fn punts(&mut self) -> Vec<(PuntCause, PuntFrom, Vec<u8>)> {
+    pub fn punts(&mut self) -> Vec<(PuntCause, Destination, Vec<u8>)> {
         self.notices();
         self.punts.replace(Vec::new()).unwrap_or_default()
     }
@@ -622,7 +621,7 @@ impl World {
     }
 
     /// Moves handles of an input into the pool, of which `room` places may be used.
-    pub fn spill(&mut self, input: InputId, mut room: usize) {
+    pub fn copy_to_shared(&mut self, input: InputId, mut room: usize) {
         let (pooled, size) = (&mut self.pooled, self.pool_size);
         let out = &mut self.out[input.index()];
         let is_control = input == self.switch.control_input();
@@ -630,7 +629,7 @@ impl World {
             if room == 0 || *pooled >= size {
                 return Err(buf);
             }
-            assert_eq!(buf.owner, Owner::Input(input.0), "spilled by another input");
+            assert_eq!(buf.owner, Owner::Input(input.0), "copied by another input");
             room -= 1;
             *pooled += 1;
             *out -= usize::from(!is_control);
@@ -640,14 +639,14 @@ impl World {
 
     /// Migrates the buffers of an input; `room` places of the pool may be used. Afterwards its
     /// driver has every handle back.
-    pub fn evacuate(&mut self, input: InputId, mut room: usize) -> u32 {
+    pub fn migrate_buffers(&mut self, input: InputId, mut room: usize) -> u32 {
         let (pooled, size) = (&mut self.pooled, self.pool_size);
         let out = &mut self.out[input.index()];
         let ended = self.switch.migrate_buffers(input, |buf| {
             if room == 0 || *pooled >= size {
                 return Err(buf);
             }
-            assert_eq!(buf.owner, Owner::Input(input.0), "evacuated from another input");
+            assert_eq!(buf.owner, Owner::Input(input.0), "migrated from another input");
             room -= 1;
             *pooled += 1;
             *out -= 1;
@@ -673,8 +672,8 @@ impl World {
                 Notice::Punt { cause, from, head, .. } => {
                     assert!(self.attached, "a punt for nobody");
                     let port = match from {
-                        PuntFrom::Input(input) => self.inputs[input.index()],
-                        PuntFrom::Tunnel(tunnel) => self.config.tunnels[tunnel.index()].port,
+                        Destination::Port(port) => port,
+                        Destination::Tunnel(tunnel) => self.config.tunnels[tunnel.index()].port,
                     };
                     *by_port.entry(port).or_insert(0) += 1;
                     if let Some(punts) = &mut self.punts {
@@ -728,7 +727,7 @@ impl World {
                 self.transmit(port, || true);
             }
             for input in 0..=self.inputs.len() {
-                self.spill(InputId::from_index(input), usize::MAX);
+                self.copy_to_shared(InputId::from_index(input), usize::MAX);
             }
             self.reclaim_all();
         }

@@ -1,11 +1,10 @@
 use std::vec::Vec;
 
-use sluice_base::{HostId, PortId};
+use sluice_base::{HostId, PortId, PuntCause};
 
 use super::*;
 use crate::directory::PortRule;
-use crate::plane::{Command, Config, Kind, PuntFrom};
-use crate::punt::Cause;
+use crate::plane::{Command, Config, Kind};
 use crate::vport::Ips;
 
 const PORT: PortId = PortId(1);
@@ -96,12 +95,12 @@ fn fdb_lost_entries_cleared_reinstalled_on_next_miss() {
     head[..6].copy_from_slice(&mac(7).0);
     head[6..12].copy_from_slice(&mac(8).0);
     let ask = |plane: &mut Plane, now| {
-        plane.punt(now, PuntFrom::Host(PEER), vni(), Cause::Miss, &head);
+        plane.punt(now, Location::Host(PEER), vni(), PuntCause::Miss, &head);
         commands(plane)
     };
     let install = Command::Install { vni: vni(), mac: mac(7), to: HERE };
     assert_eq!(ask(&mut plane, at(2)), std::slice::from_ref(&install));
-    plane.punt(at(200), PuntFrom::Host(PEER), vni(), Cause::Miss, &head);
+    plane.punt(at(200), Location::Host(PEER), vni(), PuntCause::Miss, &head);
     plane.fdb_lost(at(200));
     assert_eq!(commands(&mut plane), [], "what waited was for the old one");
     assert_eq!((plane.installed().count(), plane.decap_flows().count()), (0, 0));

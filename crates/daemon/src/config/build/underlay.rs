@@ -44,7 +44,7 @@ impl Builder<'_> {
             rate: None,
             group_rate: None,
             mtu,
-            obey_pause: false,
+            rx_pause: false,
             trust: Trust::PcpThenDscp,
             default_priority: Priority::ZERO,
             sources: Sources::Any,

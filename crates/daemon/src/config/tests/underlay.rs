@@ -30,7 +30,7 @@ fn memory_underlay_full_input_follows_policy() {
     ] {
         let plan = planned(&in_memory().replace("\"ZZ\"", &format!("\"{policy}\"")));
         let underlay = &plan.switch.ports[1];
-        assert_eq!((underlay.input_full, underlay.obey_pause), (full, false), "{policy}");
+        assert_eq!((underlay.input_full, underlay.rx_pause), (full, false), "{policy}");
         assert_eq!(plan.ports[1].policy_lacks, lacks, "{policy}");
     }
     let plan = planned(&in_memory());

@@ -190,7 +190,7 @@ pub(in crate::data) fn follow(
     };
     let rebalancer = Rebalancer::new(movable, wanted, cpus)?;
     let shown = Arc::clone(&rebalancer.shown);
-    rebalancer.start("homes")?;
+    rebalancer.start("port-balancer")?;
     Ok(shown)
 }
 

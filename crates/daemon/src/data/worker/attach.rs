@@ -4,7 +4,7 @@ use std::io;
 
 use sluice_base::{Batch, InputId, Nanos, PortId};
 use sluice_ports::{FrameBuf, Pool, Port, TxBackoff};
-use sluice_switch::{AttachError, Command, PortState, Switch};
+use sluice_switch::{AttachError, PortState, Switch};
 
 use super::{Attached, BATCH, TAP_BATCH, Worker};
 use crate::data::ports::{AddResult, PendingPort, no_place};
@@ -85,13 +85,14 @@ impl Worker {
             return Err((None, format!("cannot watch its device: {error}")));
         }
         if let Some(bound) = bound {
-            let bind = Command::Bind { port: id, mac: bound.mac, ips: bound.senders() };
-            let allow = bound.allowed().iter().map(|&prefix| Command::Allow { port: id, prefix });
-            for command in std::iter::once(bind).chain(allow) {
-                if let Err(error) = self.host.switch_mut().command(now, command) {
-                    self.delete(now, id);
-                    return Err((None, format!("it cannot be bound: {error:?}")));
-                }
+            let switch = self.host.switch_mut();
+            let mut allowed = bound.allowed().iter();
+            let done = switch
+                .bind(id, bound.mac, bound.senders())
+                .and_then(|()| allowed.try_for_each(|&prefix| switch.allow(id, prefix)));
+            if let Err(error) = done {
+                self.delete(now, id);
+                return Err((None, format!("it cannot be bound: {error:?}")));
             }
         }
         Ok(id)

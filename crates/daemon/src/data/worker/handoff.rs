@@ -9,8 +9,8 @@ use crate::sys::clock;
 
 impl Worker {
     /// Joins the other workers of the host.
-    pub(in crate::data) fn join(&mut self, crossings: Handoffs) {
-        self.handoffs = crossings;
+    pub(in crate::data) fn join(&mut self, handoffs: Handoffs) {
+        self.handoffs = handoffs;
     }
 
     /// Returns the input of frames from the worker behind a link.
@@ -70,13 +70,13 @@ impl Worker {
 
     /// Sends frames that wait for ports of others. Returns true if there were any.
     pub(super) fn send_handoffs(&mut self) -> bool {
-        let Self { handoffs: crossings, host, pool, ports, spread, .. } = self;
+        let Self { handoffs, host, pool, ports, spread, .. } = self;
         let switch = host.switch_mut();
         let mut any = false;
         let mut buckets = spread.as_ref().and_then(|spread| spread.buckets(ports));
-        for &Elsewhere { port, link, held } in &crossings.elsewhere {
+        for &Elsewhere { port, link, held } in &handoffs.elsewhere {
             if !held && switch.is_busy(port) && switch.has_handoff(port) {
-                let link = &mut crossings.links[link];
+                let link = &mut handoffs.links[link];
                 let buckets = buckets.as_deref_mut();
                 any |= switch.hand_over(port, &mut Carrier { link, pool, buckets }) > 0;
             }

@@ -10,13 +10,13 @@ use sluice_host::inspect::Source;
 use sluice_host::rig;
 use sluice_ports::PoolConfig;
 use sluice_ports::memory::{self, MemoryConfig, Probe};
-use sluice_switch::{Destination, QueueGroupKind, RateLimit, SpareConfig, SwitchConfig};
+use sluice_switch::{Destination, PuntCause, QueueGroupKind, RateLimit, SpareConfig, SwitchConfig};
 use sluice_testkit::bound::at_most;
 
 use super::*;
 use crate::data::WorkerHandle;
 use crate::data::snapshot::Body;
-use crate::ipc::channel::{Cause, Command, Event, Pipe};
+use crate::ipc::channel::{Command, Event, Pipe};
 
 mod guests;
 mod migration;
@@ -227,11 +227,15 @@ fn worker_reports_fdb_miss_and_executes_control_commands() {
     let mut control = Control::attach(&running);
     assert!(running.probes[0].send(&frame(0, 1, 7)));
     let (from, head) = control.event(|event| match event {
-        Event::Punt { cause: Cause::Miss, from, head, .. } => Some((*from, head.to_vec())),
+        Event::Punt { cause: PuntCause::Miss, from, head, .. } => Some((*from, head.to_vec())),
         _ => None,
     });
     assert_eq!((from, &head[..]), (Destination::Port(PortId(0)), &frame(0, 1, 7)[..]));
-    control.command(&Command::Install { vnet, mac: mac(1), to: Destination::Port(PortId(1)) });
+    control.command(&Command::Switch(sluice_switch::Command::Install {
+        vnet,
+        mac: mac(1),
+        to: Destination::Port(PortId(1)),
+    }));
     assert_eq!(number(&running.receive(1)), 7, "the frame that waited");
     control.command(&Command::Send {
         vnet,
@@ -311,7 +315,11 @@ fn port_add_and_delete_keeps_other_ports_forwarding() {
     assert!(matches!(running.add(no_place), Err((None, error)) if error.contains("spare_ports")));
     for (at, (id, probe)) in [first, second, third].into_iter().enumerate() {
         assert_eq!(id, PortId::from_index(2 + at));
-        control.command(&Command::Install { vnet, mac: mac(probe), to: Destination::Port(id) });
+        control.command(&Command::Switch(sluice_switch::Command::Install {
+            vnet,
+            mac: mac(probe),
+            to: Destination::Port(id),
+        }));
     }
     let mut count = 0;
     let mut pass = |running: &Running, from: usize, to: usize| {
@@ -339,7 +347,11 @@ fn port_add_and_delete_keeps_other_ports_forwarding() {
     // Its place is reused again and again, whatever frames the last port left there.
     for _ in 0..20 {
         let (id, probe) = running.come(&config);
-        control.command(&Command::Install { vnet, mac: mac(probe), to: Destination::Port(id) });
+        control.command(&Command::Switch(sluice_switch::Command::Install {
+            vnet,
+            mac: mac(probe),
+            to: Destination::Port(id),
+        }));
         pass(&running, 1, probe);
         for number in 0..300 {
             _ = running.probes[0].send(&frame(0, probe, number));

@@ -9,7 +9,7 @@ use std::sync::mpsc::SyncSender;
 
 use sluice_base::{Mac, Nanos, PortId};
 use sluice_ports::{Amount, FrameBuf, Port, TxBackoff};
-use sluice_switch::{Command, Counter, Switch};
+use sluice_switch::{Counter, Switch};
 
 use super::Worker;
 use crate::sys::log::say;
@@ -36,7 +36,7 @@ pub(super) fn learn(now: Nanos, switch: &mut Switch<FrameBuf>, id: PortId, port:
     }
     if let Some((remote, mtu)) = port.path_mtu() {
         // The tunnel of that endpoint may have just gone.
-        _ = switch.command(now, Command::PathMtu { remote, mtu });
+        _ = switch.learn_path_mtu(now, remote, mtu);
     }
 }
 
@@ -47,7 +47,7 @@ impl Worker {
         match device {
             Device::Is(port, mac, mtu) => {
                 // Another worker's switch has no such port.
-                _ = self.host.switch_mut().command(now, Command::Underlay { port, mac, mtu });
+                _ = self.host.switch_mut().set_underlay(port, mac, mtu);
                 if let Some(index) = self.position(port) {
                     self.take_from_device(index);
                 }

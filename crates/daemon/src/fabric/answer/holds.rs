@@ -1,8 +1,7 @@
 //! Receivers that do not take frames, in words.
 
 use sluice_api::fabric::{HeldRow, Holds, IsolatedRow};
-use sluice_base::{PortId, Priority, PriorityMask};
-use sluice_control::hold::Receiver;
+use sluice_base::{PortId, Priority, PriorityMask, ReceiverState};
 
 use super::Answers;
 
@@ -44,7 +43,7 @@ impl Answers<'_> {
     }
 
     /// Formats an isolated port as a line.
-    pub(super) fn isolated(&self, id: PortId, receiver: &Receiver) -> String {
+    pub(super) fn isolated(&self, id: PortId, receiver: &ReceiverState) -> String {
         let endpoints = few(&self.endpoints(id));
         let port = self.plane.isolated().find(|(at, _)| *at == id).map(|(_, port)| port);
         let senders = port.into_iter().flat_map(|port| port.senders.iter());

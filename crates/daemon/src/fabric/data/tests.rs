@@ -1,7 +1,7 @@
 use std::io::{BufReader, Write as _};
 use std::os::unix::net::UnixListener;
 
-use sluice_base::{HostId, Mac, PortId, PriorityMask, TunnelId, Vni};
+use sluice_base::{HostId, Mac, PortId, PriorityMask, ReceiverState, TunnelId, Vni};
 use sluice_control::plane::Config;
 
 use super::super::tests::{Folder, plan};
@@ -39,10 +39,12 @@ fn commands(stream: &mut UnixStream) -> Vec<String> {
     let (mut at, mut all) = (0, Vec::new());
     while let Some((command, size)) = Command::read(&bytes[at..]).unwrap() {
         all.push(match command {
-            Command::Install { .. } => "install".to_owned(),
-            Command::Remove { .. } => "remove".to_owned(),
+            Command::Switch(base::Command::Install { .. }) => "install".to_owned(),
+            Command::Switch(base::Command::Remove { .. }) => "remove".to_owned(),
             Command::Send { frame, .. } => String::from_utf8(frame.to_vec()).unwrap(),
-            Command::Hold { held, stuck, .. } => format!("hold {} {}", held.0, stuck.0),
+            Command::Switch(base::Command::Hold { held, stuck, .. }) => {
+                format!("hold {} {}", held.0, stuck.0)
+            }
             other => panic!("{other:?}"),
         });
         at += size;
@@ -61,12 +63,12 @@ fn fdb_commands_reach_all_workers_frames_only_owner() {
         Workers { count: 2, ports: vec![placed(Some(1)), placed(Some(0)), placed(None)] };
     let (mut data, mut streams) = attached(&folder, plan.worker_count());
     let vni = Vni::new(42).unwrap();
-    let (mac, to) = (Mac([2, 0, 0, 0, 0, 1]), plane::Location::Port(PortId(0)));
+    let (mac, to) = (Mac([2, 0, 0, 0, 0, 1]), Location::Port(PortId(0)));
     data.order(&plan, &plane::Command::Install { vni, mac, to });
     for (to, text) in [
-        (plane::Location::Port(PortId(0)), "to port 0"),
-        (plane::Location::Port(PortId(1)), "to port 1"),
-        (plane::Location::Host(HostId(2)), "to a host"),
+        (Location::Port(PortId(0)), "to port 0"),
+        (Location::Port(PortId(1)), "to port 1"),
+        (Location::Host(HostId(2)), "to a host"),
     ] {
         data.order(&plan, &plane::Command::Send { vni, to, frame: text.as_bytes().into() });
     }
@@ -91,7 +93,7 @@ fn hold_command_overtakes_queued_commands_at_every_worker() {
     plan.workers = Workers { count: 2, ports: vec![placed] };
     let (mut data, mut streams) = attached(&folder, plan.worker_count());
     let (vni, mac) = (Vni::new(42).unwrap(), Mac([2, 0, 0, 0, 0, 2]));
-    let to = plane::Location::Host(HostId(2));
+    let to = Location::Host(HostId(2));
     while !data.is_full() {
         data.order(&plan, &plane::Command::Install { vni, mac, to });
     }
@@ -132,7 +134,8 @@ fn reported_receiver_isolated_until_every_worker_clears_it() {
         let (mut bytes, mut tunnels) = (Vec::new(), Vec::new());
         let senders = Senders::write([TunnelId(0), TunnelId(9)].into_iter(), &mut tunnels);
         let (isolated, held, stuck) = (PriorityMask(held), PriorityMask(held), PriorityMask::NONE);
-        Event::Receiver { port: PortId(0), isolated, held, stuck, senders }.write(&mut bytes);
+        let state = ReceiverState { isolated, held, stuck };
+        Event::Receiver { port: PortId(0), state, senders }.write(&mut bytes);
         streams[worker].write_all(&bytes).unwrap();
         data.wake();
         data.read(Nanos::ZERO, &plan, plane).unwrap();

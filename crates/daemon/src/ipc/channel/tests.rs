@@ -8,13 +8,8 @@ const TO: [Destination; 2] = [Destination::Port(PortId(3)), Destination::Tunnel(
 
 fn events() -> Vec<Event<'static>> {
     let (isolated, held, stuck) = (PriorityMask(7), PriorityMask(3), PriorityMask(1));
-    let receiver = |senders| Event::Receiver {
-        port: PortId(3),
-        isolated,
-        held,
-        stuck,
-        senders: Senders(senders),
-    };
+    let state = ReceiverState { isolated, held, stuck };
+    let receiver = |senders| Event::Receiver { port: PortId(3), state, senders: Senders(senders) };
     let mut all = vec![
         Event::Decap { vnet: VNET, tunnel: TunnelId(9) },
         Event::Used { vnet: VNET, mac: MAC },
@@ -23,7 +18,7 @@ fn events() -> Vec<Event<'static>> {
     ];
     for to in TO {
         all.push(Event::Found { vnet: VNET, mac: MAC, to });
-        for cause in Cause::ALL {
+        for cause in PuntCause::ALL {
             all.push(Event::Punt { cause, vnet: VNET, from: to, head: b"a frame" });
         }
     }
@@ -31,14 +26,15 @@ fn events() -> Vec<Event<'static>> {
 }
 
 fn commands() -> Vec<Command<'static>> {
+    let unbind = |ip| base::Command::Unbind { port: PortId(3), mac: MAC, ip };
     let mut all = vec![
-        Command::Remove { vnet: VNET, mac: MAC },
-        Command::Reject { vnet: VNET, mac: MAC },
-        Command::Unbind { port: PortId(3), mac: MAC, ip: None },
-        Command::Unbind { port: PortId(3), mac: MAC, ip: Some([10, 0, 0, 1].into()) },
-        Command::Unbind { port: PortId(3), mac: MAC, ip: Some([7; 16].into()) },
-        Command::ForgetDecap { vnet: VNET, tunnel: TunnelId(1) },
-        Command::Hold {
+        base::Command::Remove { vnet: VNET, mac: MAC },
+        base::Command::Reject { vnet: VNET, mac: MAC },
+        unbind(None),
+        unbind(Some([10, 0, 0, 1].into())),
+        unbind(Some([7; 16].into())),
+        base::Command::ForgetDecap { vnet: VNET, tunnel: TunnelId(1) },
+        base::Command::Hold {
             vnet: VNET,
             mac: MAC,
             tunnel: TunnelId(1),
@@ -46,11 +42,9 @@ fn commands() -> Vec<Command<'static>> {
             stuck: PriorityMask(2),
         },
     ];
-    for to in TO {
-        all.push(Command::Install { vnet: VNET, mac: MAC, to });
-        all.push(Command::Send { vnet: VNET, to, frame: &[5; FRAME_SIZE_MAX] });
-    }
-    all
+    all.extend(TO.map(|to| base::Command::Install { vnet: VNET, mac: MAC, to }));
+    let sends = TO.map(|to| Command::Send { vnet: VNET, to, frame: &[5; FRAME_SIZE_MAX] });
+    all.into_iter().map(Command::Switch).chain(sends).collect()
 }
 
 #[test]
@@ -70,6 +64,71 @@ fn record_round_trips_and_truncated_record_is_incomplete() {
         for size in (0..bytes.len()).filter(|size| *size < 64 || size + 64 > bytes.len()) {
             assert_eq!(Command::read(&bytes[..size]), Ok(None));
         }
+    }
+}
+
+/// The processes of a host may be of two builds of one version.
+#[test]
+fn records_are_written_in_fixed_bytes() {
+    let (head, frame): (&[u8], &[u8]) = (&[1, 2], &[3]);
+    let (held, stuck) = (PriorityMask(3), PriorityMask(1));
+    let [port, tunnel] = TO;
+    let punt = |cause, from| Event::Punt { cause, vnet: VNET, from, head };
+    let state = ReceiverState { isolated: PriorityMask(7), held, stuck };
+    let (mac, vnet, id) = (MAC, VNET, TunnelId(9));
+    let events: [(Event<'_>, &[u8]); 11] = [
+        (punt(PuntCause::Miss, port), &[0, 0, 7, 0, 0, 3, 0, 1, 2]),
+        (punt(PuntCause::NewSource, tunnel), &[0, 1, 7, 0, 1, 0xf4, 1, 1, 2]),
+        (punt(PuntCause::Moved, port), &[0, 2, 7, 0, 0, 3, 0, 1, 2]),
+        (punt(PuntCause::Arp, port), &[0, 3, 7, 0, 0, 3, 0, 1, 2]),
+        (punt(PuntCause::Nd, port), &[0, 4, 7, 0, 0, 3, 0, 1, 2]),
+        (punt(PuntCause::Snooped, port), &[0, 5, 7, 0, 0, 3, 0, 1, 2]),
+        (Event::Decap { vnet, tunnel: id }, &[1, 7, 0, 9, 0]),
+        (Event::Used { vnet, mac }, &[2, 7, 0, 2, 0, 0, 0, 0, 9]),
+        (Event::Found { vnet, mac, to: tunnel }, &[3, 7, 0, 2, 0, 0, 0, 0, 9, 1, 0xf4, 1]),
+        (Event::All, &[4]),
+        (
+            Event::Receiver { port: PortId(3), state, senders: Senders(&[9, 0]) },
+            &[5, 3, 0, 7, 3, 1, 9, 0],
+        ),
+    ];
+    let switch = Command::Switch;
+    let (reason, ip) = (DropReason::ALL[5], Some([10, 0, 0, 1].into()));
+    let commands: [(Command<'_>, &[u8]); 9] = [
+        (
+            switch(base::Command::Install { vnet, mac, to: port }),
+            &[0, 7, 0, 2, 0, 0, 0, 0, 9, 0, 3, 0],
+        ),
+        (switch(base::Command::Remove { vnet, mac }), &[1, 7, 0, 2, 0, 0, 0, 0, 9]),
+        (switch(base::Command::Reject { vnet, mac }), &[2, 7, 0, 2, 0, 0, 0, 0, 9]),
+        (Command::Send { vnet, to: tunnel, frame }, &[3, 7, 0, 1, 0xf4, 1, 3]),
+        (switch(base::Command::ForgetDecap { vnet, tunnel: id }), &[4, 7, 0, 9, 0]),
+        (
+            switch(base::Command::Hold { vnet, mac, tunnel: id, held, stuck }),
+            &[5, 7, 0, 2, 0, 0, 0, 0, 9, 9, 0, 3, 1],
+        ),
+        (Command::Flood { vnet, from: port, frame }, &[6, 7, 0, 0, 3, 0, 3]),
+        (
+            switch(base::Command::Refuse { port: PortId(3), reason, frames: 2, bytes: 256 }),
+            &[7, 3, 0, 5, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0],
+        ),
+        (
+            switch(base::Command::Unbind { port: PortId(3), mac, ip }),
+            &[8, 3, 0, 2, 0, 0, 0, 0, 9, 10, 0, 0, 1],
+        ),
+    ];
+    let mut out = Vec::new();
+    let mut check = |write: &dyn Fn(&mut Vec<u8>), expected: &[u8]| {
+        out.clear();
+        write(&mut out);
+        let size = u16::try_from(expected.len()).unwrap().to_le_bytes();
+        assert_eq!(out, [&size[..], expected].concat());
+    };
+    for (event, expected) in events {
+        check(&|out| event.write(out), expected);
+    }
+    for (command, expected) in commands {
+        check(&|out| command.write(out), expected);
     }
 }
 
@@ -97,7 +156,8 @@ fn pipe_partial_reads_keep_records_whole_and_ordered() {
     for _ in 0..300 {
         while !near.is_full() && sent < 5_000 {
             let mac = Mac::from_u64(sent);
-            Command::Install { vnet: VNET, mac, to: TO[0] }.write(near.out());
+            let install = base::Command::Install { vnet: VNET, mac, to: TO[0] };
+            Command::Switch(install).write(near.out());
             Command::Send { vnet: VNET, to: TO[1], frame: &[1; 700] }.write(near.out());
             sent += 1;
         }
@@ -105,7 +165,7 @@ fn pipe_partial_reads_keep_records_whole_and_ordered() {
         far.fill().unwrap();
         far.take(|bytes| {
             let Some((command, size)) = Command::read(bytes)? else { return Ok(None) };
-            if let Command::Install { mac, .. } = command {
+            if let Command::Switch(base::Command::Install { mac, .. }) = command {
                 assert_eq!(mac, Mac::from_u64(got));
                 got += 1;
             }
@@ -143,7 +203,8 @@ fn pipe_urgent_record_overtakes_queued_ones_in_order() {
         }
         for _ in 0..round % 3 {
             let mut record = Vec::new();
-            Command::Remove { vnet: VNET, mac: Mac::from_u64(ahead) }.write(&mut record);
+            let remove = base::Command::Remove { vnet: VNET, mac: Mac::from_u64(ahead) };
+            Command::Switch(remove).write(&mut record);
             near.put_ahead(&record);
             ahead += 1;
         }
@@ -152,7 +213,7 @@ fn pipe_urgent_record_overtakes_queued_ones_in_order() {
         far.take(|bytes| {
             let Some((command, size)) = Command::read(bytes)? else { return Ok(None) };
             match command {
-                Command::Remove { mac, .. } => {
+                Command::Switch(base::Command::Remove { mac, .. }) => {
                     assert_eq!(mac, Mac::from_u64(urgent.len() as u64), "in their order");
                     urgent.push(got.len());
                 }

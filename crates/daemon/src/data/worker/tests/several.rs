@@ -60,7 +60,7 @@ fn make_workers(
     let workers = Workers { count, ports: owners.iter().map(placed).collect() };
     let (askers, ends) = worker_channels(count).unwrap();
     let wakers: Vec<_> = askers.0.iter().map(|asker| asker.waker.clone()).collect();
-    let crossings = handoff::between(&workers, config, &wakers);
+    let handoffs = handoff::between(&workers, config, &wakers);
     let memory = MemoryConfig { ring_frames, ..MemoryConfig::default() };
     let made = owners.iter().map(|_| memory::port(&memory).unwrap());
     let (ports, probes): (Vec<_>, Vec<_>) = made.unzip();
@@ -68,8 +68,8 @@ fn make_workers(
     for (at, (port, owner)) in ports.into_iter().zip(owners).enumerate() {
         shared[*owner].push((PortId::from_index(at), format!("p{at}"), make(at, port)));
     }
-    let parts = ends.into_iter().zip(shared).zip(crossings).enumerate();
-    let made = parts.map(|(at, (((poller, asks), ports), crossings))| {
+    let parts = ends.into_iter().zip(shared).zip(handoffs).enumerate();
+    let made = parts.map(|(at, (((poller, asks), ports), handoffs))| {
         let addresses = (0..owners.len())
             .map(|port| (VnetId(0), mac(port), Destination::Port(PortId::from_index(port))));
         let shard = workers.shard(config, at);
@@ -78,7 +78,7 @@ fn make_workers(
         let pool = Pool::new(PoolConfig::for_mtu(slots, 1500)).unwrap();
         let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::from_micros(50) };
         let mut worker = Worker::new(host, ports, 0, pool, poller, asks, pacing).unwrap();
-        worker.join(crossings);
+        worker.join(handoffs);
         worker
     });
     let made = made.collect();

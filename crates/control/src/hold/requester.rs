@@ -11,9 +11,9 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use sluice_base::{HostId, Nanos, PortId};
+use sluice_base::{HostId, Nanos, PortId, ReceiverState};
 
-use super::{RENEW_EVERY, Receiver};
+use super::RENEW_EVERY;
 use crate::rpc::Failure;
 
 /// Time after which a failed message to a host is repeated.
@@ -23,7 +23,7 @@ const RETRY_AFTER: Nanos = Nanos::from_millis(50);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its state.
-    pub receiver: Receiver,
+    pub receiver: ReceiverState,
     /// The hosts that send to it.
     pub senders: BTreeSet<HostId>,
     /// Time at which that began.
@@ -72,13 +72,13 @@ impl HoldRequester {
         &mut self,
         now: Nanos,
         port: PortId,
-        receiver: Receiver,
+        receiver: ReceiverState,
         senders: BTreeSet<HostId>,
     ) -> Option<Port> {
         let before = self.ports.remove(&port);
         let was = before.as_ref().map(|port| port.receiver).unwrap_or_default();
         let since = before.as_ref().map_or(now, |port| port.since);
-        let masks = |receiver: &Receiver| (receiver.held, receiver.stuck);
+        let masks = |receiver: &ReceiverState| (receiver.held, receiver.stuck);
         let none = BTreeSet::new();
         let informed = before.as_ref().map_or(&none, |port| &port.senders);
         let changes: Vec<HostId> = if masks(&was) == masks(&receiver) {
@@ -161,7 +161,7 @@ impl HoldRequester {
     }
 
     /// Iterates over the ports that a host is to hold.
-    pub fn wanted(&self, host: HostId) -> impl Iterator<Item = (PortId, Receiver)> + '_ {
+    pub fn wanted(&self, host: HostId) -> impl Iterator<Item = (PortId, ReceiverState)> + '_ {
         self.ports
             .iter()
             .filter(move |(_, port)| !port.receiver.held.is_empty() && port.senders.contains(&host))
@@ -237,7 +237,7 @@ impl HoldRequester {
     pub fn forget_ports(&mut self, now: Nanos) -> Vec<PortId> {
         let ports: Vec<_> = self.ports.keys().copied().collect();
         for port in &ports {
-            self.set(now, *port, Receiver::default(), BTreeSet::new());
+            self.set(now, *port, ReceiverState::default(), BTreeSet::new());
         }
         ports
     }
