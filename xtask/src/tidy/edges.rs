@@ -25,7 +25,7 @@ const RULES: &[Rule] = &[
     rule("host", 3, &["base", "wire", "switch"]),
     rule("ports", 4, &["base", "wire", "switch"]),
     rule("sim", 4, &["base", "wire", "switch", "placement", "host"]),
-    rule("api", 4, &["base"]),
+    rule("api", 4, &["base", "placement"]),
     rule("testkit", 4, &[]),
     rule("dropwatch", 4, &[]),
     rule("cpus", 4, &[]),
