@@ -9,12 +9,12 @@ mod fabric;
 
 use serde::{Deserialize, Serialize};
 
+use crate::placement::{Mode, mode};
 use crate::port::AllowedIp;
 
 pub use self::buffers::{Buffers, Size};
 pub use self::fabric::{Fabric, MobilityPolicy};
 pub use crate::hold::HoldTime;
-pub use crate::placement::PlacementMode;
 
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -224,8 +224,8 @@ pub struct Host {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worker_cpus: Vec<u32>,
     /// Rule by which several workers share an underlay of sockets.
-    #[serde(default, skip_serializing_if = "PlacementMode::is_default")]
-    pub placement: PlacementMode,
+    #[serde(default, skip_serializing_if = "mode::is_default", with = "mode")]
+    pub placement: Mode,
     /// CPUs to which vCPUs are pinned; absent: those of QEMU's threads are searched for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vcpu_cpus: Option<Vec<u16>>,

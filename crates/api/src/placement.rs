@@ -1,10 +1,14 @@
 //! Placement of tunnel work on cores, for all hosts of a fabric: the policy, and its state on each
 //! host.
 
+pub(crate) mod mode;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sluice_base::FlowMatch;
+/// Rule by which flows go to workers.
+pub use sluice_placement::Mode;
 
 use crate::foreign::{LIST_MAX, clean};
 
@@ -22,61 +26,13 @@ pub const LOAD_PERCENT_MAX: f64 = 9_999.0;
 /// more is always a version, too.
 pub const VERSION_MAX: u64 = 1 << 48;
 
-/// Rule by which flows go to workers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PlacementMode {
-    /// By hash alone: nothing moves.
-    #[serde(rename = "rss")]
-    Rss,
-    /// By hash, and moved from the worker with the highest load to the one with the lowest.
-    #[serde(rename = "rss++")]
-    RssPlusPlus,
-    /// One worker is for flows of high priority, the others for the rest, each by hash.
-    #[serde(rename = "predetermined")]
-    Predetermined,
-    /// Off CPUs with pinned vCPUs and off workers without room.
-    #[serde(rename = "on-the-fly")]
-    OnTheFly,
-    /// Both `RssPlusPlus` and `OnTheFly`.
-    #[default]
-    #[serde(rename = "adaptive")]
-    Adaptive,
-}
-
-impl PlacementMode {
-    /// Returns the name of the rule.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rss => "rss",
-            Self::RssPlusPlus => "rss++",
-            Self::Predetermined => "predetermined",
-            Self::OnTheFly => "on-the-fly",
-            Self::Adaptive => "adaptive",
-        }
-    }
-
-    /// Returns the rule of that name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let all =
-            [Self::Rss, Self::RssPlusPlus, Self::Predetermined, Self::OnTheFly, Self::Adaptive];
-        all.into_iter().find(|mode| mode.name() == name)
-    }
-
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    pub(crate) fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// Placement for all hosts. Empty: each host's own configuration holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
     /// Rule; absent: that of each host's configuration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<PlacementMode>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "mode::option")]
+    pub mode: Option<Mode>,
     /// CPUs that get no tunnel work.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub excluded_cpus: BTreeSet<u16>,
@@ -113,8 +69,8 @@ impl From<Match> for String {
 #[serde(deny_unknown_fields)]
 pub struct HostOverride {
     /// Rule for the host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<PlacementMode>,
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "mode::option")]
+    pub mode: Option<Mode>,
     /// CPUs that get no tunnel work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excluded_cpus: Option<BTreeSet<u16>>,
@@ -124,7 +80,7 @@ pub struct HostOverride {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EffectivePolicy {
     /// Rule; absent: that of its configuration.
-    pub mode: Option<PlacementMode>,
+    pub mode: Option<Mode>,
     /// CPUs that get no tunnel work.
     pub excluded_cpus: BTreeSet<u16>,
     /// Flows of high priority.

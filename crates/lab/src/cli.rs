@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
 use sluice_api::config::Policy;
 
 use crate::Options;
@@ -20,8 +21,8 @@ pub enum LabCommand {
         #[arg(value_name = "NAME|FILE")]
         scenario: String,
         /// A flow-control policy that replaces the scenario's
-        #[arg(long, value_enum, ignore_case = true)]
-        policy: Option<PolicyName>,
+        #[arg(long, value_parser = policy_parser(), ignore_case = true)]
+        policy: Option<Policy>,
     },
     /// Take a lab down; without a name, all of them
     Down {
@@ -82,8 +83,14 @@ pub struct RunArguments {
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub sizes: Option<Vec<u32>>,
     /// Flow-control policies, such as LL,ZZ
-    #[arg(long, value_enum, ignore_case = true, value_delimiter = ',', value_name = "P,…")]
-    pub policies: Option<Vec<PolicyName>>,
+    #[arg(
+        long,
+        value_parser = policy_parser(),
+        ignore_case = true,
+        value_delimiter = ',',
+        value_name = "P,…"
+    )]
+    pub policies: Option<Vec<Policy>>,
     /// The time of a cell (one size under one policy)
     #[arg(long, value_name = "S")]
     pub seconds_per_cell: Option<f64>,
@@ -98,32 +105,18 @@ pub struct RunArguments {
     pub quiet: bool,
 }
 
-/// A policy on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyName {
-    /// Lossy, lossy
-    #[value(name = "LL")]
-    Ll,
-    /// Lossy, PFC
-    #[value(name = "LZ")]
-    Lz,
-    /// Lossless, lossy
-    #[value(name = "ZL")]
-    Zl,
-    /// Lossless, PFC
-    #[value(name = "ZZ")]
-    Zz,
-}
-
-impl From<PolicyName> for Policy {
-    fn from(name: PolicyName) -> Self {
-        match name {
-            PolicyName::Ll => Self::LL,
-            PolicyName::Lz => Self::LZ,
-            PolicyName::Zl => Self::ZL,
-            PolicyName::Zz => Self::ZZ,
-        }
-    }
+/// Parses a policy on the command line.
+pub(crate) fn policy_parser() -> impl TypedValueParser<Value = Policy> {
+    let value = |policy: Policy| {
+        let first = if policy.virtual_lossless() { "Lossless" } else { "Lossy" };
+        let second = if policy.physical_lossless() { "PFC" } else { "lossy" };
+        let help = format!("{first}, {second}");
+        PossibleValue::new(policy.name()).help(help)
+    };
+    PossibleValuesParser::new(Policy::ALL.map(value)).map(|name| {
+        let is = |policy: &Policy| policy.name().eq_ignore_ascii_case(&name);
+        Policy::ALL.into_iter().find(is).expect("one of the possible values")
+    })
 }
 
 /// Runs a subcommand. A run that breaks a promise (a drop under `ZZ`, an audit that does not close,
@@ -135,7 +128,7 @@ impl From<PolicyName> for Policy {
 pub fn run(command: LabCommand) -> anyhow::Result<ExitCode> {
     match command {
         LabCommand::Up { scenario, policy } => {
-            print!("{}", crate::up(&scenario, policy.map(Policy::from))?);
+            print!("{}", crate::up(&scenario, policy)?);
         }
         LabCommand::Down { name } => down(name)?,
         LabCommand::Status => print!("{}", crate::status()?),
@@ -179,7 +172,6 @@ fn down(name: Option<String>) -> anyhow::Result<()> {
 }
 
 fn run_scenario(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let policies = arguments.policies.map(|list| list.into_iter().map(Policy::from).collect());
     let options = Options {
         out: arguments.out,
         dry_run: arguments.dry_run,
@@ -188,7 +180,7 @@ fn run_scenario(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         overrides: Overrides {
             queries: arguments.queries,
             sizes: arguments.sizes,
-            policies,
+            policies: arguments.policies,
             seconds_per_cell: arguments.seconds_per_cell,
         },
         program: None,

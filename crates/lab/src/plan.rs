@@ -18,10 +18,11 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use sluice_api::config::{
-    self as api, Host, HostConfig, Peer, PlacementMode, Policy, Port, PortKind, Role, Underlay,
-    UnderlayKind, Vnet, Vport,
+    self as api, Host, HostConfig, Peer, Policy, Port, PortKind, Role, Underlay, UnderlayKind,
+    Vnet, Vport,
 };
 use sluice_base::Mac;
+use sluice_placement::Mode;
 
 use crate::scenario::{Fabric, GuestKind, Lab, Scenario, Vnic};
 use crate::settings::Settings;
@@ -285,7 +286,7 @@ impl Plan {
             worker_cpu: None,
             workers: 1,
             worker_cpus: Vec::new(),
-            placement: PlacementMode::default(),
+            placement: Mode::default(),
             vcpu_cpus: None,
             pace_us: 100,
             spin_us: 0,

@@ -1,6 +1,5 @@
 //! The report: one self-contained HTML file, drawn from the results alone.
 
-mod chart;
 mod charts;
 pub(crate) mod comparison;
 pub(crate) mod cpu;
@@ -11,9 +10,9 @@ pub(crate) mod swept;
 mod tables;
 
 use sluice_api::results::Results;
+use sluice_chart::escape;
 
 use crate::view::{self, Fct, Gain};
-use chart::escape;
 
 /// The best figures that the paper on zOVN (SIGCOMM 2013) names, per testbed.
 pub(crate) const PUBLISHED: [(f64, &str); 2] = [
@@ -76,6 +75,14 @@ fn page(title: &str, body: &str) -> String {
          <title>{title}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{body}\
          </main>\n</body>\n</html>\n",
         include_str!("report/style.css")
+    )
+}
+
+/// Returns a section with a chart, its legend and its caption.
+fn figure(title: &str, caption: &str, svg: &str, legend: &str) -> String {
+    format!(
+        "<section><h2>{title}</h2><figure><div class=\"legend\">{legend}</div>{svg}\
+         <figcaption>{caption}</figcaption></figure></section>\n"
     )
 }
 

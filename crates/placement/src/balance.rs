@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use crate::config::Mode;
+use crate::mode::Mode;
 use crate::placement::Placement;
 use crate::share::Share;
 use crate::why::{Move, Why};

@@ -4,57 +4,9 @@ use alloc::vec::Vec;
 
 use sluice_base::Priority;
 
+use crate::mode::Mode;
 use crate::share::Share;
 use crate::{CoreIndex, cores::Core};
-
-/// Rule by which cores are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// By the entry's number: as receive-side scaling, which ignores load and pinning.
-    Rss,
-    /// As [`Mode::Rss`], and entries move from the busiest core to the least busy one. It uses
-    /// load, but neither pinning nor priority (RSS++, Barbette et al., CoNEXT 2019).
-    RssPlusPlus,
-    /// Assigned in advance: a priority has its cores ([`Config::reserved`]).
-    Predetermined,
-    /// By load, pinning and priority when the first packet comes; then the entry stays, unless a
-    /// rule about pinning or priority is broken.
-    OnTheFly,
-    /// As [`Mode::OnTheFly`], with rebalancing, and with the work of an elephant flow on two cores.
-    Adaptive,
-}
-
-impl Mode {
-    /// Its name in commands and files.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Rss => "rss",
-            Self::RssPlusPlus => "rss++",
-            Self::Predetermined => "predetermined",
-            Self::OnTheFly => "on-the-fly",
-            Self::Adaptive => "adaptive",
-        }
-    }
-
-    /// The mode of a name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        let all =
-            [Self::Rss, Self::RssPlusPlus, Self::Predetermined, Self::OnTheFly, Self::Adaptive];
-        all.into_iter().find(|mode| mode.name() == name)
-    }
-
-    /// Returns true if entries leave a core because of its load.
-    pub(crate) const fn balances(self) -> bool {
-        matches!(self, Self::RssPlusPlus | Self::Adaptive)
-    }
-
-    /// Returns true if it uses pinning and priority.
-    pub(crate) const fn has_rules(self) -> bool {
-        matches!(self, Self::OnTheFly | Self::Adaptive)
-    }
-}
 
 /// Configuration of a placement.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 
 use crate::CoreIndex;
-use crate::config::{Config, Mode};
+use crate::config::Config;
+use crate::mode::Mode;
 use crate::share::Share;
 
 /// A core of the host.

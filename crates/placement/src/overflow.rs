@@ -17,9 +17,9 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use crate::config::Mode;
 use crate::cores::CoreLoad;
 use crate::entries::{EntryLoad, EntryState};
+use crate::mode::Mode;
 use crate::placement::Placement;
 use crate::share::Share;
 use crate::why::{Move, Why};

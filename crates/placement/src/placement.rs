@@ -5,9 +5,10 @@ use alloc::vec::Vec;
 use sluice_base::Priority;
 
 use crate::balance::Candidates;
-use crate::config::{self, Config, ConfigError, Mode};
+use crate::config::{self, Config, ConfigError};
 use crate::cores::{Core, CoreLoad, Cores};
 use crate::entries::{Entries, EntryLoad, EntryState};
+use crate::mode::Mode;
 use crate::rank::Work;
 use crate::share::Share;
 use crate::why::{Move, Why};

@@ -21,8 +21,8 @@
 use sluice_base::Priority;
 
 use crate::CoreIndex;
-use crate::config::Mode;
 use crate::entries::EntryState;
+use crate::mode::Mode;
 use crate::placement::Placement;
 use crate::share::Share;
 

@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use crate::config::Mode;
 use crate::entries::EntryState;
+use crate::mode::Mode;
 use crate::placement::Placement;
 use crate::rank::Rank;
 use crate::share::Share;

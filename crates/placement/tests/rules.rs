@@ -3,7 +3,7 @@
 mod support;
 
 use proptest::prelude::*;
-use sluice_placement::{Config, Mode};
+use sluice_placement::Mode;
 use support::{World, broken_rule, worlds};
 
 /// Number of periods until all entries are in place: entries over moves in a period, and some for
@@ -57,9 +57,7 @@ proptest! {
 
     #[test]
     fn excluded_cores_are_left_in_every_mode(world in worlds(), which in 0..5_usize) {
-        let all =
-            [Mode::Rss, Mode::RssPlusPlus, Mode::Predetermined, Mode::OnTheFly, Mode::Adaptive];
-        let mut run = World::start(&world, all[which]);
+        let mut run = World::start(&world, Mode::ALL[which]);
         (0..10).for_each(|_| _ = run.period());
         let core = run.world.entries.len() % run.world.cores.len();
         let excluded = run.exclude(core);
@@ -84,13 +82,4 @@ fn the_same_input_gives_the_same_decisions() {
         };
         assert_eq!(run(), run());
     }
-}
-
-#[test]
-fn a_mode_has_a_name() {
-    for name in ["rss", "rss++", "predetermined", "on-the-fly", "adaptive"] {
-        assert_eq!(Mode::named(name).map(Mode::name), Some(name));
-        assert_eq!(Config::new(Mode::named(name).unwrap(), 10).mode.name(), name);
-    }
-    assert_eq!(Mode::named("best"), None);
 }

@@ -4,7 +4,8 @@
 //! packets at the ends of the network. The **census** walks the network, every some events, and
 //! locates each frame. Neither trusts a counter of the simulator; both check the counters. A run
 //! that is not checked has neither: its loop is another one, and packets pass one test of an empty
-//! ledger at each end.
+//! ledger at each end. The world keeps the ledger, so that it stands below the world (`ledger`,
+//! `streams`); the checks of a census stand above it, here.
 //!
 //! | file | rule |
 //! |---|---|
@@ -23,36 +24,17 @@ mod conservation;
 mod cycle;
 mod headroom;
 mod hops;
-mod ledger;
 mod rest;
-mod streams;
 mod switches;
 
 use std::collections::VecDeque;
 
 use sluice_base::{Nanos, PriorityMask};
 
-pub(crate) use ledger::Ledger;
-pub(crate) use streams::stream;
-
 use crate::event::Event;
+pub use crate::ledger::Violation;
 use crate::net::Whereabouts;
 use crate::world::{Census, End, Workload, World, WorldConfig, WorldError};
-
-/// A violation of a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The checker that found it, by its file.
-    pub checker: &'static str,
-    /// The violation in words.
-    pub what: String,
-}
-
-impl Violation {
-    pub(crate) const fn new(checker: &'static str, what: String) -> Self {
-        Self { checker, what }
-    }
-}
 
 /// A violation, with information that helps to understand it.
 #[derive(Clone, Debug)]
@@ -227,7 +209,7 @@ impl Checked {
             .and_then(|()| headroom::check(&census.net))
             .and_then(|()| hops::check(&census.net))
             .and_then(|()| switches::check(&census, self.lossless))
-            .and_then(|()| streams::check(&census, ledger))
+            .and_then(|()| census.streams.iter().try_for_each(|stream| stream.check(ledger)))
             .and_then(|()| self.watch.check(&census));
         all.map_err(|violation| self.report(violation))
     }

@@ -4,7 +4,7 @@
 use sluice_base::Nanos;
 
 use crate::events::{EventQueue, Ties};
-use crate::net::FrameId;
+use crate::ids::FrameId;
 use crate::topology::LinkId;
 
 /// An event.

@@ -10,6 +10,8 @@ pub mod check;
 pub mod cpu;
 mod event;
 pub mod events;
+mod ids;
+mod ledger;
 pub mod net;
 pub mod overlay;
 mod packets;

@@ -40,10 +40,11 @@ pub(crate) use census::{Census, Seen, Whereabouts};
 pub(crate) use config::Ends;
 pub use config::{Buffering, NetConfig, NetConfigError};
 pub(crate) use frames::Payload;
-pub use frames::{Ecn, FrameId, Shape};
+pub use frames::{Ecn, Shape};
 pub use link::LinkCounters;
 
 use crate::event::{Event, Events};
+use crate::ids::FrameId;
 use crate::slab::Slab;
 use crate::topology::{LinkId, Node, Path, Topology};
 use frames::Frames;

@@ -4,10 +4,13 @@
 //! times between its two ends, and their memory is a large part of the memory that a run touches.
 //! So a place is three quarters of a cache line, and fields that few packets have lie elsewhere.
 
+mod packet;
+
 use std::num::NonZeroU32;
 
+use crate::ids::{ConnectionId, EndpointId};
 use crate::tcp::{Flags, SackBlocks, Segment};
-use crate::world::{Body, ConnectionId, EndpointId, Packet};
+pub(crate) use packet::{Body, Packet};
 
 /// A packet, by number; one more than its place, so that an optional number fits into four bytes as
 /// well.

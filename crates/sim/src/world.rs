@@ -24,51 +24,21 @@ use std::sync::Arc;
 
 use sluice_base::{BitRate, Nanos};
 
-use crate::check::Ledger;
 use crate::event::{Event, Events};
 use crate::events::Ties;
+pub use crate::ids::{ConnectionId, EndpointId};
+use crate::ledger::Ledger;
 use crate::net::{Ends, Net, NetConfig, NetConfigError, Outcome, Overflow};
 use crate::overlay::{Head, OverlayConfig, OverlayError};
 use crate::packets::{PacketId, Packets};
 use crate::slab::Slab;
 use crate::tcp;
 use crate::topology::{Routes, Topology, TopologyError};
-pub(crate) use census::{Census, Stream};
+pub(crate) use census::Census;
 use endpoints::Endpoint;
-pub use endpoints::{Connect, ConnectError, ConnectionId, EndpointId};
+pub use endpoints::{Connect, ConnectError};
 pub use summary::{Place, Summary, TcpTotals};
 use virt::Virtual;
-
-/// Payload of a frame from one endpoint to the other.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Packet {
-    pub(crate) to: EndpointId,
-    /// Tells connections apart that had the same number one after the other.
-    pub(crate) generation: u32,
-    /// Number of the packet by its sender, so that the order can be checked.
-    pub(crate) number: u32,
-    pub(crate) body: Body,
-}
-
-/// A packet without its headers' addresses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Body {
-    Tcp(tcp::Segment),
-    /// A UDP datagram with so many bytes of payload.
-    Datagram(u32),
-}
-
-impl Body {
-    /// The size of the frame in bytes, Ethernet and IPv4 headers included.
-    pub(crate) fn frame_size(&self) -> u32 {
-        const ETHERNET_AND_IPV4: u32 = 14 + 20;
-        ETHERNET_AND_IPV4
-            + match self {
-                Self::Tcp(segment) => segment.header_bytes() + segment.len,
-                Self::Datagram(bytes) => 8 + bytes,
-            }
-    }
-}
 
 /// Payload of a frame on the physical network.
 #[derive(Debug)]

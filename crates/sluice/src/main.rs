@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_api::envelope::{Envelope, Failed};
 use sluice_api::fabric;
-use sluice_api::placement::{self, PlacementMode};
+use sluice_api::placement::{self, Mode};
 use sluice_api::show;
 use sluice_api::trace::{LIMIT_MS, LIMIT_MS_MAX, Question};
 use sluice_daemon::client;
@@ -163,8 +163,8 @@ struct SetArguments {
     #[arg(conflicts_with_all = SET_FLAGS, required_unless_present_any = SET_FLAGS)]
     file: Option<PathBuf>,
     /// The rule: rss, rss++, predetermined, on-the-fly or adaptive
-    #[arg(long, value_parser = rule)]
-    mode: Option<PlacementMode>,
+    #[arg(long)]
+    mode: Option<Mode>,
     /// CPUs that get no tunnel work, as 0-1,8
     #[arg(long, value_name = "LIST")]
     exclude_cpus: Option<String>,
@@ -174,11 +174,6 @@ struct SetArguments {
     high: Vec<String>,
     #[command(flatten)]
     asked: Asked,
-}
-
-fn rule(text: &str) -> Result<PlacementMode, String> {
-    PlacementMode::named(text)
-        .ok_or_else(|| "one of rss, rss++, predetermined, on-the-fly, adaptive".to_owned())
 }
 
 #[derive(Debug, Subcommand)]

@@ -17,7 +17,7 @@ pub struct Arguments {
     /// The device on which VXLAN packets come in
     pub device: String,
     /// The rule: rss, rss++, predetermined, on-the-fly or adaptive
-    #[arg(long, default_value = "adaptive", value_parser = mode)]
+    #[arg(long, default_value = "adaptive")]
     pub mode: Mode,
     /// Cores that may do the work, as 0-3,8; default: all
     #[arg(long, value_name = "LIST", value_parser = cores)]
@@ -69,11 +69,6 @@ pub struct Cores(pub Vec<u16>);
 
 fn cores(text: &str) -> Result<Cores, String> {
     cpu_list::parse(text).map(Cores).map_err(|error| error.to_string())
-}
-
-fn mode(text: &str) -> Result<Mode, String> {
-    Mode::named(text)
-        .ok_or_else(|| "one of rss, rss++, predetermined, on-the-fly, adaptive".to_owned())
 }
 
 /// Steers until a signal or the end of the time.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use sluice_api::config::PlacementMode;
 use sluice_api::placement::{PolicyFile, PolicyVersion};
 use sluice_placement::Mode;
 
@@ -47,23 +46,13 @@ impl EffectivePolicy {
                  excluded; leave one of them out of `excluded_cpus`, or name more with --cores"
             ));
         }
-        let mode = policy.mode.map_or(arguments.mode, mode);
+        let mode = policy.mode.unwrap_or(arguments.mode);
         Self { stamp: stamped.stamp, mode, excluded, rules, notes }
     }
 
     /// Returns true if any flow may be of high priority.
     pub(crate) fn has_high(&self) -> bool {
         self.rules.networks || !self.rules.matches.is_empty()
-    }
-}
-
-fn mode(of: PlacementMode) -> Mode {
-    match of {
-        PlacementMode::Rss => Mode::Rss,
-        PlacementMode::RssPlusPlus => Mode::RssPlusPlus,
-        PlacementMode::Predetermined => Mode::Predetermined,
-        PlacementMode::OnTheFly => Mode::OnTheFly,
-        PlacementMode::Adaptive => Mode::Adaptive,
     }
 }
 

@@ -1,6 +1,6 @@
 use super::{
-    CpuStatus, EffectivePolicy, HIGH_MAX, HostOverride, LIST_MAX, LOAD_PERCENT_MAX, Match,
-    PlaceStatus, PlacementMode, Policy, PolicyVersion, Status,
+    CpuStatus, EffectivePolicy, HIGH_MAX, HostOverride, LIST_MAX, LOAD_PERCENT_MAX, Match, Mode,
+    PlaceStatus, Policy, PolicyVersion, Status,
 };
 use crate::foreign::TEXT_MAX;
 
@@ -25,11 +25,11 @@ fn a_host_may_differ() {
         .map(|m| m.parse().unwrap())
         .into();
     let h1 = EffectivePolicy {
-        mode: Some(PlacementMode::Adaptive),
+        mode: Some(Mode::Adaptive),
         excluded_cpus: [0, 4].into(),
         high: high.clone(),
     };
-    let h2 = EffectivePolicy { mode: Some(PlacementMode::Rss), excluded_cpus: [].into(), high };
+    let h2 = EffectivePolicy { mode: Some(Mode::Rss), excluded_cpus: [].into(), high };
     assert_eq!((policy.on("h1"), policy.on("h2")), (h1, h2));
     assert_eq!(Policy::default().on("h1"), EffectivePolicy::default());
 }
@@ -101,4 +101,12 @@ fn words_of_another_host_control_no_screen() {
     assert!(status.notes[0].chars().count() == TEXT_MAX && status.places[0].cpus.len() == LIST_MAX);
     let load = status.places[0].cpus[0].load_percent;
     assert!((load - LOAD_PERCENT_MAX).abs() < 1.0, "{load}");
+}
+
+#[test]
+fn unknown_rule_error_names_all_rules() {
+    let error = toml::from_str::<Policy>("mode = \"best\"").unwrap_err().to_string();
+    let expected = "unknown variant `best`, expected one of `rss`, `rss++`, `predetermined`, \
+                    `on-the-fly`, `adaptive`";
+    assert!(error.contains(expected), "{error}");
 }

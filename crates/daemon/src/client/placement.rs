@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use sluice_api::fabric;
 use sluice_api::placement::{
-    Answer, CpuStatus, Match, PlaceStatus, PlacementMode, Policy, PolicyVersion, Question, Status,
+    Answer, CpuStatus, Match, Mode, PlaceStatus, Policy, PolicyVersion, Question, Status,
 };
 use sluice_cpus::cpu_list;
 use toml::Value;
@@ -37,7 +37,7 @@ pub fn ask(whom: &HostSelector, question: Question, json: bool) -> anyhow::Resul
 /// If an option cannot be parsed.
 pub fn policy(
     whom: &HostSelector,
-    mode: Option<PlacementMode>,
+    mode: Option<Mode>,
     excluded: Option<&str>,
     high: &[String],
 ) -> anyhow::Result<Policy> {

@@ -5,8 +5,9 @@
 
 use std::fmt;
 
-use sluice_api::config::{HostConfig, PlacementMode, PortKind, Underlay, UnderlayKind};
+use sluice_api::config::{HostConfig, PortKind, Underlay, UnderlayKind};
 use sluice_base::{PortId, Priority};
+use sluice_placement::Mode;
 use sluice_switch::{Limit, SwitchConfig};
 
 /// Frames of a priority that may be on their way to, or wait in, a port of another worker: with a
@@ -147,7 +148,7 @@ fn choose(config: &HostConfig, count: usize, ports: &[Option<Placed>], at: usize
     // A port on a wire shares its device and its pauses with others.
     let kind = config.ports.get(at).map(|port| port.kind);
     let is_own = matches!(kind, Some(PortKind::Tap | PortKind::VhostUser));
-    Placed { moves: is_own && config.host.placement != PlacementMode::Rss, ..placed }
+    Placed { moves: is_own && config.host.placement != Mode::Rss, ..placed }
 }
 
 /// Returns true if all workers may serve the underlay. A rate is counted by one worker.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use sluice_api::placement::{EffectivePolicy, PlacementMode, PolicyVersion, Stamped};
+use sluice_api::placement::{EffectivePolicy, PolicyVersion, Stamped};
 use sluice_placement::Mode;
 
 use crate::config::Plan;
@@ -28,7 +28,7 @@ impl PolicyWatch {
     /// Takes the host of a plan, without a policy.
     pub(super) fn new(plan: &Plan) -> Self {
         let host = &plan.config.host;
-        Self::of(&host.name, mode_of(host.placement))
+        Self::of(&host.name, host.placement)
     }
 
     /// Takes a host with a rule of its own, without a policy.
@@ -53,18 +53,7 @@ impl PolicyWatch {
             return None;
         }
         let in_force = stamped.policy.on(&self.host);
-        let mode = in_force.mode.map_or(self.own_mode, mode_of);
+        let mode = in_force.mode.unwrap_or(self.own_mode);
         Some(HostPolicy { stamp: stamped.stamp, mode, in_force })
-    }
-}
-
-/// Converts a rule of a policy or a configuration.
-const fn mode_of(mode: PlacementMode) -> Mode {
-    match mode {
-        PlacementMode::Rss => Mode::Rss,
-        PlacementMode::RssPlusPlus => Mode::RssPlusPlus,
-        PlacementMode::Predetermined => Mode::Predetermined,
-        PlacementMode::OnTheFly => Mode::OnTheFly,
-        PlacementMode::Adaptive => Mode::Adaptive,
     }
 }

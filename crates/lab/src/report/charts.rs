@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::chart::{Bar, Bars, Group, Level, Line, Lines, Marker, Point, escape, number};
-use super::{Content, PUBLISHED};
+use sluice_chart::{
+    Bar, Bars, Group, Level, Line, Lines, Marker, Part, Point, bar_key, line_key, number,
+};
+
+use super::{Content, PUBLISHED, figure};
 use crate::view::{self, Series};
 
 /// The classes of places, in the order in which bars are stacked, with their names.
@@ -25,7 +28,7 @@ pub(super) fn all(content: &Content<'_>) -> String {
     } else {
         "size of an answer, full segments"
     };
-    let mut page = section(
+    let mut page = figure(
         "Completion time of a query",
         "Mean over all queries of a cell, both axes logarithmic. A query ends with the last byte \
          of the last answer.",
@@ -34,7 +37,7 @@ pub(super) fn all(content: &Content<'_>) -> String {
     );
     let gain = gain(content, x);
     if !gain.is_empty() {
-        page += &section(
+        page += &figure(
             "Gain over LL",
             if content.is_simulation {
                 "Mean under LL divided by the mean under the policy, with the 95 % bootstrap \
@@ -51,14 +54,9 @@ pub(super) fn all(content: &Content<'_>) -> String {
     let places: Vec<String> = PLACES
         .iter()
         .filter(|(class, _)| parts_present(content, class))
-        .map(|(class, name)| {
-            format!(
-                "<span><svg viewBox=\"0 0 28 14\"><rect class=\"bar {class}\" x=\"7\" y=\"1\" \
-                 width=\"13\" height=\"12\"/></svg>{name}</span>"
-            )
-        })
+        .map(|(class, name)| bar_key(class, name))
         .collect();
-    page += &section(
+    page += &figure(
         "Where frames were dropped",
         "Frames per query, warm-up included in the frames. A virtual switch's drops are those at \
          its queues to containers and to the link; the host's receive queue is what a NIC would \
@@ -67,13 +65,6 @@ pub(super) fn all(content: &Content<'_>) -> String {
         &places.concat(),
     );
     page
-}
-
-fn section(title: &str, caption: &str, svg: &str, legend: &str) -> String {
-    format!(
-        "<section><h2>{title}</h2><figure><div class=\"legend\">{legend}</div>{svg}\
-         <figcaption>{caption}</figcaption></figure></section>\n"
-    )
 }
 
 /// Key of a line: policy, variant, congestion control if there are several, and the size if the
@@ -196,9 +187,9 @@ fn drops(content: &Content<'_>, x_label: &str) -> String {
         let sums = by_place(content, cell);
         let parts = PLACES.iter().filter_map(|(class, name)| {
             let frames = *sums.get(*class)?;
-            let each = u32::try_from(frames).map_or(f64::MAX, f64::from) / queries;
-            let title = format!("{name}: {frames} frames, {} per query", number(each));
-            (frames > 0).then(|| ((*class).to_owned(), each, title))
+            let value = u32::try_from(frames).map_or(f64::MAX, f64::from) / queries;
+            let title = format!("{name}: {frames} frames, {} per query", number(value));
+            (frames > 0).then(|| Part::new(class, value, title))
         });
         let star = if dashed(content, &cell.series.variant) { "*" } else { "" };
         let name = format!("{}{star}", cell.series.policy);
@@ -236,14 +227,9 @@ fn legend<'a>(
             true => format!("{} over LL of {}", plain.label(false), plain.variant),
             false => plain.label(content.several_variants),
         };
-        let (dash, star) =
-            if dashed(content, &plain.variant) { (" dashed", " *") } else { ("", "") };
-        legend += &format!(
-            "<span><svg viewBox=\"0 0 28 14\"><line class=\"line {class}{dash}\" x1=\"0\" \
-             x2=\"28\" y1=\"7\" y2=\"7\"/>{}</svg>{}{star}</span>",
-            marker(class, plain.tcp.as_deref()).draw(14.0, 7.0, class, class),
-            escape(&label)
-        );
+        let is_dashed = dashed(content, &plain.variant);
+        let name = if is_dashed { label + " *" } else { label };
+        legend += &line_key(class, is_dashed, marker(class, plain.tcp.as_deref()), &name);
     }
     legend
 }

@@ -1,10 +1,12 @@
 //! The page that puts a lab run beside its simulation.
 
 use sluice_api::results::Results;
+use sluice_chart::{
+    Bar, Bars, Group, Line, Lines, Marker, Part, Point, bar_key, escape, line_key, number,
+};
 
-use super::chart::{Bar, Bars, Group, Line, Lines, Marker, Point, escape, number};
-use super::page;
 use super::tables::{section, table};
+use super::{figure, page};
 use crate::sim::Pair;
 use crate::view::{rows, text};
 
@@ -46,13 +48,6 @@ pub(crate) fn html(lab: &Results, sim: &Results, pairs: &[Pair]) -> String {
     page(&title, &body)
 }
 
-fn figure(title: &str, caption: &str, svg: &str, legend: &str) -> String {
-    format!(
-        "<section><h2>{title}</h2><figure><div class=\"legend\">{legend}</div>{svg}\
-         <figcaption>{caption}</figcaption></figure></section>\n"
-    )
-}
-
 const X_LABEL: &str = "size of an answer, full segments";
 
 fn whole(value: u64) -> f64 {
@@ -91,7 +86,7 @@ fn bars(pairs: &[Pair], y_label: &str, of: impl Fn(&Pair) -> Option<(f64, f64)>)
         let (lab, sim) = of(pair)?;
         let bar = |((class, name), value): ((&str, &str), f64)| Bar {
             name: if name == "lab" { "lab" } else { "sim" }.to_owned(),
-            parts: vec![(class.to_owned(), value, format!("{name}: {}", number(value)))],
+            parts: vec![Part::new(class, value, format!("{name}: {}", number(value)))],
         };
         let bars = BARS.into_iter().zip([lab, sim]).map(bar).collect();
         Some(Group { name: pair.size.to_string(), bars })
@@ -105,25 +100,12 @@ fn bars(pairs: &[Pair], y_label: &str, of: impl Fn(&Pair) -> Option<(f64, f64)>)
 }
 
 fn legend() -> String {
-    let entry = |(dashed, name): (bool, &str)| {
-        let dash = if dashed { " dashed" } else { "" };
-        format!(
-            "<span><svg viewBox=\"0 0 28 14\"><line class=\"line ZZ{dash}\" x1=\"0\" \
-             x2=\"28\" y1=\"7\" y2=\"7\"/>{}</svg>{name}</span>",
-            marker(dashed).draw(14.0, 7.0, "ZZ", name)
-        )
-    };
+    let entry = |(dashed, name): (bool, &str)| line_key("ZZ", dashed, marker(dashed), name);
     [(true, "lab"), (false, "simulation")].into_iter().map(entry).collect()
 }
 
 fn bar_legend() -> String {
-    let entry = |(class, name): (&str, &str)| {
-        format!(
-            "<span><svg viewBox=\"0 0 28 14\"><rect class=\"bar {class}\" x=\"7\" y=\"1\" \
-             width=\"13\" height=\"12\"/></svg>{name}</span>"
-        )
-    };
-    BARS.into_iter().map(entry).collect()
+    BARS.into_iter().map(|(class, name)| bar_key(class, name)).collect()
 }
 
 fn figures(pairs: &[Pair]) -> String {

@@ -1,9 +1,9 @@
 //! The pages of `sluice sim cpu`: the paper's tables beside the model's, and the comparison.
 
+use sluice_chart::{Bar, Bars, Group, Part, bar_key, escape, number};
 use sluice_sim::cpu::Policy;
 
-use super::chart::{Bar, Bars, Group, escape, number};
-use super::page;
+use super::{figure, page};
 use crate::sim::cpu::compare::{Comparison, policy_name};
 use crate::sim::cpu::fit::Fit;
 use crate::sim::cpu::predict::Figure;
@@ -17,20 +17,7 @@ const FIRST: &str = "ZZ";
 const OTHERS: &str = "tor";
 
 fn legend(entries: &[(&str, &str)]) -> String {
-    let entry = |(class, name): &(&str, &str)| {
-        format!(
-            "<span><svg viewBox=\"0 0 28 14\"><rect class=\"bar {class}\" x=\"7\" y=\"1\" \
-             width=\"13\" height=\"12\"/></svg>{name}</span>"
-        )
-    };
-    entries.iter().map(entry).collect()
-}
-
-fn figure(title: &str, caption: &str, svg: &str, legend: &str) -> String {
-    format!(
-        "<section><h2>{title}</h2><figure><div class=\"legend\">{legend}</div>{svg}\
-         <figcaption>{caption}</figcaption></figure></section>\n"
-    )
+    entries.iter().map(|(class, name)| bar_key(class, name)).collect()
 }
 
 fn grid(title: &str, grid: &Grid) -> String {
@@ -59,7 +46,7 @@ fn whole(title: &str, about: &str, rest: &str) -> String {
 fn pair(published: f64, model: f64, unit: &str) -> Vec<Bar> {
     let bar = |class: &str, name: &str, value: f64| Bar {
         name: String::new(),
-        parts: vec![(class.to_owned(), value, format!("{name}: {} {unit}", number(value)))],
+        parts: vec![Part::new(class, value, format!("{name}: {} {unit}", number(value)))],
     };
     vec![bar(PAPER, "paper", published), bar(MODEL, "model", model)]
 }
@@ -142,7 +129,7 @@ pub(crate) fn predict(figures: &[Figure]) -> String {
 /// Returns a bar with VM1 below and the others above.
 fn stack(name: &str, first: f64, total: f64) -> Bar {
     let part = |class: &str, value: f64, who: &str| {
-        (class.to_owned(), value, format!("{name}, {who}: {} Mbit/s", number(value)))
+        Part::new(class, value, format!("{name}, {who}: {} Mbit/s", number(value)))
     };
     Bar {
         name: name.to_owned(),
@@ -203,7 +190,7 @@ pub(crate) fn vary(all: &[Varied]) -> String {
         let value = v.over_rss[at];
         let moved = v.value.map(|value| format!(" = {value}")).unwrap_or_default();
         let title = format!("{}{moved}: {}", v.name, number(value));
-        Bar { name: String::new(), parts: vec![(MODEL.to_owned(), value, title)] }
+        Bar { name: String::new(), parts: vec![Part::new(MODEL, value, title)] }
     };
     let mut body = String::new();
     for (at, bytes, least) in [(0, 1400, 1.50), (1, 8192, 6.87)] {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 use sluice_api::results::Results;
+use sluice_chart::{Bar, Bars, Group, Part, bar_key, escape};
 
-use super::chart::{Bar, Bars, Group, escape};
-use super::page;
 use super::tables::{section, table};
+use super::{figure, page};
 use crate::flood::POINTS;
 use crate::view::{rows, text};
 
@@ -108,7 +108,7 @@ fn html(lines: &[Line], machine: &str) -> String {
         let parts = STAGES.iter().zip(line.lost()).filter(|(_, share)| *share > 0.0);
         let parts = parts.map(|((stage, class), share)| {
             let title = format!("{}: {:.2} % lost in the {stage}", line.name, share * 100.0);
-            ((*class).to_owned(), share * 100.0, title)
+            Part::new(class, share * 100.0, title)
         });
         Group {
             name: String::new(),
@@ -120,21 +120,13 @@ fn html(lines: &[Line], machine: &str) -> String {
         y_label: "lost, % of what the sources sent".to_owned(),
         groups: lines.iter().map(group).collect(),
     };
-    let legend: String = STAGES
-        .iter()
-        .map(|(name, class)| {
-            format!(
-                "<span><svg viewBox=\"0 0 28 14\"><rect class=\"bar {class}\" x=\"7\" y=\"1\" \
-                 width=\"13\" height=\"12\"/></svg>{name}</span>"
-            )
-        })
-        .collect();
-    let figure = format!(
-        "<section><h2>Loss between the points</h2><figure><div class=\"legend\">{legend}</div>{}\
-         <figcaption>Two sources of UDP at full speed, one sink, all of them virtual machines of \
-         one host. Bars are stacked; what is missing to 100 % was received by the \
-         program.</figcaption></figure></section>\n",
-        bars.svg()
+    let legend: String = STAGES.iter().map(|(name, class)| bar_key(class, name)).collect();
+    let losses = figure(
+        "Loss between the points",
+        "Two sources of UDP at full speed, one sink, all of them virtual machines of one host. \
+         Bars are stacked; what is missing to 100 % was received by the program.",
+        &bars.svg(),
+        &legend,
     );
     let rows: Vec<_> = lines
         .iter()
@@ -142,7 +134,7 @@ fn html(lines: &[Line], machine: &str) -> String {
         .collect();
     let title = "Sluice lab: loss at six points";
     let body = format!(
-        "<h1>{title}</h1>\n<p class=\"soft\">{}</p>\n{figure}{}",
+        "<h1>{title}</h1>\n<p class=\"soft\">{}</p>\n{losses}{}",
         escape(machine),
         section("Shares of what the sources sent", "", &table(&HEADINGS, &rows))
     );

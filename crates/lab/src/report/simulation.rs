@@ -1,9 +1,9 @@
 //! Parts of the report that only a simulation has: its banner and its own tables.
 
 use sluice_api::results::Row;
+use sluice_chart::{escape, number};
 
 use super::Content;
-use super::chart::{escape, number};
 use super::tables::{by_size, policy, section, table};
 use crate::stats;
 use crate::view::{self, rows, text};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use sluice_api::results::Results;
+use sluice_chart::{Bar, Bars, Group, Part, escape, number};
 
-use super::chart::{Bar, Bars, Group, escape, number};
 use super::page;
 use super::tables::{section, table};
 use crate::view::{self, Fct, Gain};
@@ -73,7 +73,8 @@ fn bars(
     for cell in cells {
         let bar = |(policy, value): (String, f64)| {
             let title = format!("{}, {policy}: {}", cell.words, number(value));
-            Bar { name: policy.clone(), parts: vec![(policy, value, title)] }
+            let parts = vec![Part::new(&policy, value, title)];
+            Bar { name: policy, parts }
         };
         groups.entry(cell.group).or_default().extend(of(&cell.results).into_iter().map(bar));
     }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::results::Row;
+use sluice_chart::{escape, number};
 
 use super::Content;
-use super::chart::{escape, number};
 use crate::stats;
 use crate::view::{self, Fct, drops_text, gain_text, rows, text};
 

@@ -8,7 +8,7 @@ use sluice_api::config::Policy;
 
 use super::cpu::cli::CpuCommand;
 use super::{Options, Overrides};
-use crate::cli::PolicyName;
+use crate::cli::policy_parser;
 
 /// The subcommands of `sluice sim`.
 #[derive(Clone, Debug, Subcommand)]
@@ -45,8 +45,14 @@ pub struct RunArguments {
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub sizes: Option<Vec<u32>>,
     /// Flow-control policies, such as LL,ZZ
-    #[arg(long, value_enum, ignore_case = true, value_delimiter = ',', value_name = "P,…")]
-    pub policies: Option<Vec<PolicyName>>,
+    #[arg(
+        long,
+        value_parser = policy_parser(),
+        ignore_case = true,
+        value_delimiter = ',',
+        value_name = "P,…"
+    )]
+    pub policies: Option<Vec<Policy>>,
     /// Print the results as JSON instead of a table
     #[arg(long)]
     pub json: bool,
@@ -124,7 +130,6 @@ pub fn run(command: SimCommand) -> anyhow::Result<ExitCode> {
 }
 
 fn run_scenario(arguments: RunArguments) -> anyhow::Result<ExitCode> {
-    let policies = arguments.policies.map(|list| list.into_iter().map(Policy::from).collect());
     let options = Options {
         out: arguments.out,
         json: arguments.json,
@@ -133,7 +138,7 @@ fn run_scenario(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             seed: arguments.seed,
             queries: arguments.queries,
             sizes: arguments.sizes,
-            policies,
+            policies: arguments.policies,
         },
     };
     let outcome = super::run(&arguments.scenario, &options)?;

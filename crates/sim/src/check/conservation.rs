@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use sluice_base::Priority;
 
-use super::{Ledger, Violation};
+use crate::ledger::{Ledger, Violation};
 use crate::net::{self, Seen, Whereabouts};
 use crate::topology::LinkId;
 use crate::world::Census;

@@ -13,7 +13,7 @@
 
 use sluice_base::{Nanos, Priority};
 
-use super::Violation;
+use crate::ledger::Violation;
 use crate::net::{self, Whereabouts};
 use crate::world::Census;
 

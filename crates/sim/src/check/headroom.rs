@@ -8,7 +8,7 @@
 
 use sluice_base::Priority;
 
-use super::Violation;
+use crate::ledger::Violation;
 use crate::net::Census;
 
 pub(super) fn check(census: &Census) -> Result<(), Violation> {

@@ -4,7 +4,7 @@
 //! other frame has passed as many links as its hop says, and one more if it is on the cable to its
 //! host: hops are counted at the beginning of a cable to a switch.
 
-use super::Violation;
+use crate::ledger::Violation;
 use crate::net::{Census, Seen, Whereabouts};
 
 pub(super) fn check(census: &Census) -> Result<(), Violation> {

@@ -4,7 +4,7 @@
 //! This is the check of liveness when the workloads have stopped and no event is left: a frame that
 //! waits then waits for ever.
 
-use super::{Ledger, Violation};
+use crate::ledger::{Ledger, Violation};
 use crate::world::Census;
 
 pub(super) fn check(census: &Census, ledger: &Ledger) -> Result<(), Violation> {

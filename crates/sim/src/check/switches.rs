@@ -1,7 +1,7 @@
 //! The virtual switches: their audits close, and if flow control reaches from end to end nothing is
 //! dropped for congestion, in virtual switches or in physical ones.
 
-use super::Violation;
+use crate::ledger::Violation;
 use crate::world::Census;
 
 pub(super) fn check(census: &Census, lossless: bool) -> Result<(), Violation> {

@@ -2,9 +2,10 @@
 
 use sluice_base::{DropReason, Nanos, Priority, PriorityMask};
 
-use super::frames::{Ecn, Frame, FrameId, LinkIndex, State};
+use super::frames::{Ecn, Frame, LinkIndex, State};
 use super::{Buffering, Net, NetConfig, Overflow, Payload};
 use crate::event::{Event, Events};
+use crate::ids::FrameId;
 use crate::topology::{LinkId, Node, Topology};
 
 /// Returns, for each switch, true if all links into it have the same delay, so that frames arrive

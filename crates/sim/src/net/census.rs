@@ -3,9 +3,10 @@
 
 use sluice_base::{Nanos, Priority, PriorityMask};
 
-use super::frames::{FrameId, State};
+use super::frames::State;
 use super::link::Link;
 use super::{Net, PathId, Payload};
+use crate::ids::FrameId;
 use crate::topology::{LinkId, Node, Path};
 
 /// Place where a frame was found.

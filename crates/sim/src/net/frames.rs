@@ -3,20 +3,13 @@
 use sluice_base::{Nanos, Priority};
 
 use super::PathId;
+use crate::ids::FrameId;
 use crate::topology::LinkId;
 
 /// Content of a frame from end to end. The network never looks at it.
 pub(crate) trait Payload: std::fmt::Debug {}
 
 impl<P: std::fmt::Debug> Payload for P {}
-
-/// A frame, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameId(pub u32);
-
-impl FrameId {
-    pub(super) const NIL: Self = Self(u32::MAX);
-}
 
 /// Properties of a frame that the network needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

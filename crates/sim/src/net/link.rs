@@ -3,7 +3,7 @@
 use sluice_base::{ByteCount, DropReason, Nanos, PriorityMask};
 
 use super::config::NetConfig;
-use super::frames::FrameId;
+use crate::ids::FrameId;
 use crate::topology::{Cable, Node};
 
 /// Data that the sending end of a link needs for every frame, in one cache line.

@@ -2,10 +2,11 @@
 
 use sluice_base::{Nanos, Priority};
 
-use super::frames::{FrameId, Shape, State};
+use super::frames::{Shape, State};
 use super::link::Link;
 use super::{Net, Outcome, Payload};
 use crate::event::{Event, Events};
+use crate::ids::FrameId;
 use crate::topology::{LinkId, Node};
 
 impl<P: Payload> Net<P> {

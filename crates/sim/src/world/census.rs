@@ -2,20 +2,10 @@
 
 use sluice_base::Nanos;
 
-use super::{ConnectionId, EndpointId, Packet, World};
-use crate::check::{Ledger, Violation};
+use super::World;
+use crate::ids::{ConnectionId, EndpointId};
+use crate::ledger::{Ledger, Stream, Violation};
 use crate::net::{self, Shape};
-
-/// Both ends of one way of an open connection, in bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Stream {
-    /// The receiver.
-    pub(crate) to: EndpointId,
-    /// Bytes that the sender's application has written: in all, and by its TCP's account.
-    pub(crate) written: (u64, u64),
-    pub(crate) acknowledged: u64,
-    pub(crate) delivered: u64,
-}
 
 /// Content of the virtual switches and of the rings and queues between them and the VMs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -135,8 +125,7 @@ impl World {
             return;
         }
         for to in [id.client(), id.server()] {
-            let stream = self.stream(to);
-            if let Err(violation) = crate::check::stream(&stream, self.ledger()) {
+            if let Err(violation) = self.stream(to).check(self.ledger()) {
                 self.ledger_mut().found(violation);
             }
         }
@@ -145,13 +134,5 @@ impl World {
     /// Returns the violation that the ledger has found since the last call.
     pub(crate) fn found(&mut self) -> Option<Violation> {
         self.ledger.as_mut().and_then(|ledger| ledger.take_violation())
-    }
-}
-
-impl Packet {
-    /// Returns the receiver: the endpoint, and the generation of the connection that has its
-    /// number.
-    pub(crate) const fn connection(&self) -> (EndpointId, u32) {
-        (self.to, self.generation)
     }
 }

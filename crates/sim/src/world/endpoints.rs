@@ -6,52 +6,14 @@ use std::sync::Arc;
 
 use sluice_base::{Nanos, Priority};
 
-use super::{Body, Notice, Packet, World};
+use super::{Notice, World};
 use crate::event::Event;
+use crate::ids::{ConnectionId, EndpointId};
 use crate::net::PathId;
 use crate::overlay::{Heads, vm_head};
+use crate::packets::{Body, Packet};
 use crate::tcp::{Config, Connection, Role, Stats};
 use crate::topology::TopologyError;
-
-/// One end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct EndpointId(pub u32);
-
-impl EndpointId {
-    /// Returns the other end.
-    #[must_use]
-    pub const fn peer(self) -> Self {
-        Self(self.0 ^ 1)
-    }
-
-    /// Returns the connection of the endpoint.
-    #[must_use]
-    pub const fn connection(self) -> ConnectionId {
-        ConnectionId(self.0 / 2)
-    }
-
-    const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A connection. A number is used again after [`World::close`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConnectionId(pub u32);
-
-impl ConnectionId {
-    /// Returns the end that connected.
-    #[must_use]
-    pub const fn client(self) -> EndpointId {
-        EndpointId(self.0 * 2)
-    }
-
-    /// Returns the other end.
-    #[must_use]
-    pub const fn server(self) -> EndpointId {
-        EndpointId(self.0 * 2 + 1)
-    }
-}
 
 /// Settings of a connection between two stations: VMs if there are virtual networks, else hosts.
 #[derive(Clone, Debug)]

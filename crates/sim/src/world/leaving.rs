@@ -7,8 +7,8 @@ use sluice_base::Priority;
 use sluice_switch::{Egress, Sink, Taken};
 use sluice_wire::mac_control::Message;
 
-use super::EndpointId;
 use super::endpoints::Endpoint;
+use crate::ids::EndpointId;
 use crate::overlay::{Head, Parcel, pause_of};
 use crate::packets::{PacketId, Packets};
 

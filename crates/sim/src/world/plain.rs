@@ -1,7 +1,9 @@
 //! Hosts without a virtual switch: a segment goes straight to the network card.
 
-use super::{EndpointId, Load, Packet, World};
+use super::{Load, World};
+use crate::ids::EndpointId;
 use crate::net::{Ecn, Shape};
+use crate::packets::Packet;
 
 impl World {
     #[inline]

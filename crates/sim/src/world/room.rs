@@ -1,6 +1,7 @@
 //! Workloads that wait until a VM's ring has room, as a socket that blocks does.
 
-use super::{EndpointId, Notice, World};
+use super::{Notice, World};
+use crate::ids::EndpointId;
 
 /// A workload that waits for a ring to have room.
 #[derive(Clone, Copy, Debug)]

@@ -6,11 +6,12 @@ use sluice_base::{BitRate, Nanos, PortId};
 
 use super::leaving::{Leaving, Outgoing};
 use super::room::Rooms;
-use super::{EndpointId, Load, Packet, World, WorldError};
+use super::{Load, World, WorldError};
 use crate::event::Event;
+use crate::ids::EndpointId;
 use crate::net::{Ecn, Outcome, Overflow, PathId, Shape};
 use crate::overlay::{Head, OverlayConfig, Parcel, VirtualHost, make_host};
-use crate::packets::PacketId;
+use crate::packets::{Packet, PacketId};
 use crate::topology::Routes;
 
 /// The hosts of a data centre with virtual networks.

@@ -1,12 +1,11 @@
 use std::fs;
 
-use sluice_api::config::PlacementMode;
-use sluice_api::placement::{Policy, PolicyVersion, Stamped};
+use sluice_api::placement::{Mode, Policy, PolicyVersion, Stamped};
 
 use super::*;
 
 fn kept(version: u64) -> PolicyFile {
-    let policy = Policy { mode: Some(PlacementMode::Rss), ..Policy::default() };
+    let policy = Policy { mode: Some(Mode::Rss), ..Policy::default() };
     let stamped = Stamped { stamp: PolicyVersion { version, by: 1, at_ms: 0 }, policy };
     PolicyFile { host: "a".into(), stamped }
 }

@@ -35,7 +35,7 @@ fn policy_overrides_arguments_unset_fields_use_arguments() {
     );
     let one: FlowMatch = "proto=tcp,port=443".parse().unwrap();
     let policy = Policy {
-        mode: Some(PlacementMode::Rss),
+        mode: Some(Mode::Rss),
         excluded_cpus: [1, 7].into(),
         high: vec![Match(one)],
         ..Policy::default()
@@ -48,10 +48,9 @@ fn policy_overrides_arguments_unset_fields_use_arguments() {
 
 #[test]
 fn host_override_wins_excluding_every_core_is_ignored() {
-    let own =
-        HostOverride { mode: Some(PlacementMode::RssPlusPlus), excluded_cpus: Some([0, 1].into()) };
+    let own = HostOverride { mode: Some(Mode::RssPlusPlus), excluded_cpus: Some([0, 1].into()) };
     let policy = Policy {
-        mode: Some(PlacementMode::Predetermined),
+        mode: Some(Mode::Predetermined),
         excluded_cpus: [2].into(),
         hosts: [("a".to_owned(), own)].into(),
         ..Policy::default()

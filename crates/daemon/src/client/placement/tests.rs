@@ -64,7 +64,7 @@ fn nothing_set_is_said() {
 fn what_is_typed_is_read() {
     let nobody = HostSelector::RunDir("/nowhere".into());
     let high = ["vni=7,mac=02:00:00:00:00:01".to_owned()];
-    let typed = policy(&nobody, Some(PlacementMode::Rss), Some("0-2,9"), &high).unwrap();
+    let typed = policy(&nobody, Some(Mode::Rss), Some("0-2,9"), &high).unwrap();
     let read: Policy = toml::from_str(
         "mode = \"rss\"\nexcluded_cpus = [0, 1, 2, 9]\nhigh = [\"vni=7,mac=02:00:00:00:00:01\"]",
     )

@@ -4,7 +4,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 
-use sluice_api::placement::{Followed, PlacementMode, PolicyFile, Stamped, VERSION_MAX};
+use sluice_api::placement::{Followed, Mode, PolicyFile, Stamped, VERSION_MAX};
 use sluice_base::Prng;
 
 use super::*;
@@ -12,7 +12,7 @@ use crate::fabric::PolicyServer as _;
 use crate::fabric::tests::{Folder, two_that_hold};
 use crate::ipc::protocol::{self, Request};
 
-fn of(mode: PlacementMode) -> Policy {
+fn of(mode: Mode) -> Policy {
     Policy { mode: Some(mode), ..Policy::default() }
 }
 
@@ -66,7 +66,7 @@ fn placement_policy_persists_across_restart_in_readable_file() {
     let folder = Folder::new("controller-file");
     let first = held(&folder, 7);
     assert_eq!(first.now(), Stamped::default());
-    let stamp = first.set(of(PlacementMode::Rss)).unwrap();
+    let stamp = first.set(of(Mode::Rss)).unwrap();
     assert_eq!((stamp.version, stamp.by), (1, 7));
     let again = held(&folder, 7);
     assert_eq!(again.now(), first.now());
@@ -87,7 +87,7 @@ fn broken_policy_file_set_aside_noted_until_replaced() {
         },
     };
     for text in ["{\"host\":".to_owned(), serde_json::to_string(&too_high).unwrap()] {
-        held(&folder, 1).set(of(PlacementMode::Rss)).unwrap();
+        held(&folder, 1).set(of(Mode::Rss)).unwrap();
         std::fs::write(&path, &text).unwrap();
         let held = held(&folder, 1);
         assert_eq!(held.now(), Stamped::default());
@@ -95,7 +95,7 @@ fn broken_policy_file_set_aside_noted_until_replaced() {
         assert_eq!((aside, path.exists()), (text, false));
         let says = || held.status(Duration::ZERO).notes.join("; ").contains("cannot be read");
         assert!(says());
-        held.set(of(PlacementMode::Rss)).unwrap();
+        held.set(of(Mode::Rss)).unwrap();
         assert!(!says());
     }
 }
@@ -105,7 +105,7 @@ fn what_cannot_be_written_does_not_hold() {
     let folder = Folder::new("controller-full");
     let held = held(&folder, 1);
     std::fs::remove_dir_all(folder.join("h1")).unwrap();
-    let error = held.set(of(PlacementMode::Rss)).unwrap_err();
+    let error = held.set(of(Mode::Rss)).unwrap_err();
     assert!(error.contains("cannot write"), "{error}");
     assert_eq!(held.now(), Stamped::default());
 }
@@ -139,17 +139,17 @@ fn policy_impossible_version_ignored_maximal_version_final() {
         assert_eq!((held.now(), held.refusal()), (Stamped::default(), None));
         assert!(held.troubles().join("; ").contains(&version.to_string()));
     }
-    held.set(of(PlacementMode::Rss)).unwrap();
+    held.set(of(Mode::Rss)).unwrap();
     hear(VERSION_MAX);
     assert_eq!(held.now().stamp.version, VERSION_MAX);
-    assert!(held.set(of(PlacementMode::Rss)).unwrap_err().contains("no version above"));
+    assert!(held.set(of(Mode::Rss)).unwrap_err().contains("no version above"));
 }
 
 #[test]
 fn policy_question_from_newer_member_triggers_question_back() {
     let folder = Folder::new("controller-hint");
     let (old, new) = (held(&folder, 1), held(&folder, 2));
-    new.set(of(PlacementMode::Rss)).unwrap();
+    new.set(of(Mode::Rss)).unwrap();
     let question = Asked { stamp: new.now().stamp, wants_status: false };
     old.answer(HostId(2), &serde_json::to_vec(&question).unwrap()).unwrap();
     assert_eq!(old.wait(Duration::ZERO), Some(HostId(2)));
@@ -160,7 +160,7 @@ fn policy_question_from_newer_member_triggers_question_back() {
 /// which is the last one that some host set.
 #[test]
 fn all_come_to_hold_the_same() {
-    let modes = [PlacementMode::Rss, PlacementMode::RssPlusPlus, PlacementMode::OnTheFly];
+    let modes = [Mode::Rss, Mode::RssPlusPlus, Mode::OnTheFly];
     let mut conflicts = 0;
     // Each policy is written to disk.
     for seed in 0..12 {
@@ -196,7 +196,7 @@ fn all_come_to_hold_the_same() {
 fn policy_from_member_persists_across_restart() {
     let folder = Folder::new("controller-told");
     let (first, other) = (held(&folder, 1), held(&folder, 2));
-    first.set(of(PlacementMode::Rss)).unwrap();
+    first.set(of(Mode::Rss)).unwrap();
     ask(&other, &first);
     assert_eq!((other.now(), held(&folder, 2).now()), (first.now(), first.now()));
 }
@@ -206,16 +206,16 @@ fn policy_from_member_persists_across_restart() {
 fn who_has_forgotten_and_sets_anew_is_followed() {
     let (folder, lost) = (Folder::new("controller-lost"), Folder::new("controller-lost-anew"));
     let (first, other) = (held(&folder, 1), held(&folder, 2));
-    first.set(of(PlacementMode::Rss)).unwrap();
+    first.set(of(Mode::Rss)).unwrap();
     ask(&other, &first);
     let before = first.now();
     let anew = held(&lost, 1);
     std::thread::sleep(Duration::from_millis(2));
-    anew.set(of(PlacementMode::OnTheFly)).unwrap();
+    anew.set(of(Mode::OnTheFly)).unwrap();
     assert_eq!(anew.now().stamp.version, before.stamp.version);
     ask(&other, &anew);
     ask(&anew, &other);
-    assert_eq!((other.now(), anew.now().policy), (anew.now(), of(PlacementMode::OnTheFly)));
+    assert_eq!((other.now(), anew.now().policy), (anew.now(), of(Mode::OnTheFly)));
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn unknown_newer_policy_noted_and_local_set_refused() {
     assert_eq!((heard.stamp.version, controller.held.now()), (5, Stamped::default()));
     let notes = controller.held.status(Duration::ZERO).notes.join("; ");
     assert!(notes.contains("psychic") && notes.contains("update this host"), "{notes}");
-    let error = controller.set(of(PlacementMode::Rss), LIMITS).unwrap_err();
+    let error = controller.set(of(Mode::Rss), LIMITS).unwrap_err();
     assert!(error.contains("version 5 of host 2 holds"), "{error}");
     assert_eq!(controller.held.now(), Stamped::default());
     // An answer that cannot be read at all is reported, too, and is no obstacle.
@@ -284,7 +284,7 @@ fn unknown_newer_policy_noted_and_local_set_refused() {
     let text = text.replace("psychic", "rss").replace(":5", ":6");
     controller.hear(HostId(2), text.as_bytes()).unwrap();
     assert_eq!(controller.held.troubles(), Vec::<String>::new());
-    assert_eq!(controller.held.now().policy, of(PlacementMode::Rss));
+    assert_eq!(controller.held.now().policy, of(Mode::Rss));
 }
 
 #[test]
@@ -319,13 +319,13 @@ fn policy_messages_to_data_never_overlap() {
     let folder = Folder::new("controller-turns");
     let held = &held(&folder, 1);
     let asked = data(&folder.join("h1"));
-    let first = held.set(of(PlacementMode::Rss)).unwrap();
+    let first = held.set(of(Mode::Rss)).unwrap();
     std::thread::scope(|scope| {
         let tell = || scope.spawn(|| held.tell_data(told::DATA_MAX));
         let slow = tell();
         let (stamped, reply) = asked.recv().unwrap();
         assert_eq!(stamped.stamp, first);
-        let second = held.set(of(PlacementMode::OnTheFly)).unwrap();
+        let second = held.set(of(Mode::OnTheFly)).unwrap();
         let next = tell();
         // A second question would arrive at once, and the slow one would be read last.
         let early = asked.recv_timeout(Duration::from_millis(200));
@@ -347,12 +347,12 @@ fn policy_set_concurrently_error_names_winning_version() {
     std::thread::spawn(move || {
         for (stamped, reply) in asked {
             let stamp = PolicyVersion { by: 2, ..stamped.stamp };
-            _ = also.offer(stamp, of(PlacementMode::OnTheFly));
+            _ = also.offer(stamp, of(Mode::OnTheFly));
             _ = protocol::write(&reply, &Followed::default());
         }
     });
     let controller = Controller { held, fabric: None };
-    let error = controller.set(of(PlacementMode::Rss), LIMITS).unwrap_err();
+    let error = controller.set(of(Mode::Rss), LIMITS).unwrap_err();
     assert!(error.contains("version 1 of host 2 holds instead of version 1 of host 1"), "{error}");
 }
 
@@ -362,15 +362,13 @@ fn policy_set_after_restart_exceeds_version_of_member() {
     let folder = Folder::new("controller-learn");
     let [(fabric, anew), (_other, known)] = two_that_hold(&folder);
     follow(data(&folder.join("run-h1")));
-    known
-        .offer(PolicyVersion { version: 10, by: 2, at_ms: 0 }, of(PlacementMode::OnTheFly))
-        .unwrap();
+    known.offer(PolicyVersion { version: 10, by: 2, at_ms: 0 }, of(Mode::OnTheFly)).unwrap();
     let controller = Controller { held: anew, fabric: Some(fabric) };
     let long = Duration::from_secs(20);
     let limits = Limits { learn: long, ask_again: Duration::ZERO, answer: long };
-    let answer = controller.set(of(PlacementMode::Rss), limits).unwrap();
+    let answer = controller.set(of(Mode::Rss), limits).unwrap();
     assert_eq!((answer.stamped.stamp.version, answer.stamped.stamp.by), (11, 1));
-    assert_eq!(answer.stamped.policy, of(PlacementMode::Rss));
+    assert_eq!(answer.stamped.policy, of(Mode::Rss));
     // No host asks for the other policy here.
     let of_hosts: Vec<_> =
         answer.hosts.iter().map(|host| (host.stamp.unwrap().version, host.follows)).collect();

@@ -11,12 +11,17 @@
 //! the time of the later one on its link. A message takes at least as long as its bytes take on the
 //! slowest link of its path and the delays on the way.
 
+mod streams;
+mod violation;
+
 use std::collections::{BTreeMap, VecDeque};
 
 use sluice_base::Nanos;
 
-use super::Violation;
-use crate::world::{Body, EndpointId, Packet};
+use crate::ids::EndpointId;
+use crate::packets::{Body, Packet};
+pub(crate) use streams::Stream;
+pub use violation::Violation;
 
 /// Account of a receiving endpoint.
 #[derive(Debug, Default)]
