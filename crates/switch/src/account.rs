@@ -3,7 +3,7 @@
 
 use sluice_base::{DropReason, Full as BatchFull, PortId, Priority};
 
-use crate::common::Tag;
+use crate::egress::Tag;
 use crate::inspect::Counter;
 use crate::place::{Full, Held};
 use crate::slots::BufferOwner;
@@ -19,8 +19,7 @@ pub(crate) struct Ends {
     pub(crate) bytes: u64,
     /// Bytes of the frames on the wire.
     pub(crate) sent_bytes: u64,
-    /// True if the queue's [`Node::shared_cursor`](crate::queues::Node::shared_cursor) is among
-    /// them.
+    /// True if the last frame of its queue that is known to be in the pool is among them.
     pub(crate) shared_cursor: bool,
 }
 
@@ -51,16 +50,10 @@ impl<B> Switch<B> {
         i.held.bytes += sum.bytes;
         i.marks.rise(i.held.frames, i.held.bytes);
         if let Full::Pause(_) = i.full {
-            let port = i.port;
             let held = self.ledger.hold(input, priority, Held { frames, bytes: sum.bytes });
-            i.holding.insert(Priority::from_low_bits(priority));
-            if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
-                let bytes = pause.weight(held.frames, held.bytes);
-                pause.rose(Priority::from_low_bits(priority), bytes);
-                if pause.has_due() {
-                    self.note_pause_due(port);
-                }
-            }
+            let priority = Priority::from_low_bits(priority);
+            i.holding.insert(priority);
+            self.egress.input_rose(i.port, priority, held);
         }
     }
 
@@ -77,18 +70,13 @@ impl<B> Switch<B> {
     }
 
     fn uncharge_paused(&mut self, input: u16, sum: Held, priority: u8) {
-        let port = self.inputs[usize::from(input)].port;
+        let i = &mut self.inputs[usize::from(input)];
         let held = self.ledger.release(input, priority, sum);
+        let priority = Priority::from_low_bits(priority);
         if held.frames == 0 {
-            self.inputs[usize::from(input)].holding.remove(Priority::from_low_bits(priority));
+            i.holding.remove(priority);
         }
-        if let Some(pause) = &mut self.ports[usize::from(port)].pause_out {
-            let bytes = pause.weight(held.frames, held.bytes);
-            pause.fell(Priority::from_low_bits(priority), bytes);
-            if pause.has_due() {
-                self.note_pause_due(port);
-            }
-        }
+        self.egress.input_fell(i.port, priority, held);
     }
 
     /// Ends the frame of a slot that stands in no list: its handle goes back to the buffer owner.
@@ -128,18 +116,6 @@ impl<B> Switch<B> {
         slot.buf = Some(buf);
         slot.input = input;
         self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
-    }
-
-    /// Returns the queue group that a frame in a common queue of this port goes to.
-    #[inline]
-    pub(crate) fn group_of_tag(&self, port: usize, tag: Tag) -> u32 {
-        let port = &self.ports[port];
-        if port.has_bundles { tag.source_or_group.into() } else { port.group }
-    }
-
-    /// Returns the source of a frame in a common queue of this port.
-    pub(crate) fn source_of_tag(&self, port: usize, tag: Tag) -> u16 {
-        if self.ports[port].has_bundles { tag.input } else { tag.source_or_group }
     }
 
     /// Counts and ends a frame that a driver took out of a common queue.
@@ -241,7 +217,7 @@ impl<B> Switch<B> {
     /// Counts frames of a port that its driver took and its device then refused for good: the
     /// driver hands them back, and they end here. The input of each frame is not known any more.
     pub fn refused(&mut self, port: PortId, priority: Priority, sum: Counter) {
-        let (input, priority) = (self.ports[port.index()].first_input, priority.get());
+        let (input, priority) = (self.egress.port(port.index()).first_input(), priority.get());
         self.ledger.inject(input, priority, sum);
         self.ledger.drop(input, priority, DropReason::Refused, sum);
     }
@@ -264,40 +240,5 @@ impl<B> Switch<B> {
     /// Counts a copy that was not made.
     pub(crate) fn count_lost_copy(&mut self, body: u32, reason: DropReason) {
         self.count_drop(body, reason);
-    }
-
-    /// Charges a frame to its queue group when it is queued.
-    #[inline]
-    pub(crate) fn charge_group(&mut self, group: u32, bytes: u32, owner: BufferOwner) {
-        self.charge_group_all(group, Held { frames: 1, bytes: u64::from(bytes) }, owner);
-    }
-
-    /// Charges frames to their queue group when they are queued.
-    #[inline]
-    pub(crate) fn charge_group_all(&mut self, group: u32, sum: Held, owner: BufferOwner) {
-        let group = &mut self.groups[group as usize];
-        group.frames += sum.frames;
-        group.bytes += sum.bytes;
-        group.marks.rise(group.frames, group.bytes);
-        if owner == BufferOwner::Output {
-            group.room.frames -= sum.frames;
-            group.room.bytes -= sum.bytes;
-        } else if owner == BufferOwner::Copy {
-            group.copies += sum.frames;
-        }
-    }
-
-    /// Takes the charge of a frame back when it is dequeued.
-    #[inline]
-    pub(crate) fn uncharge_group(&mut self, group: u32, bytes: u32, owner: BufferOwner) {
-        let group = &mut self.groups[group as usize];
-        group.frames -= 1;
-        group.bytes -= u64::from(bytes);
-        if owner == BufferOwner::Output {
-            group.room.frames += 1;
-            group.room.bytes += u64::from(bytes);
-        } else if owner == BufferOwner::Copy {
-            group.copies -= 1;
-        }
     }
 }

@@ -12,7 +12,7 @@ use core::net::Ipv4Addr;
 use sluice_base::{Batch, Buf, DropReason, Mac, Nanos, Priority};
 
 use crate::classify::{self, PlainDecapsulated};
-use crate::common::Tag;
+use crate::egress::Tag;
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::Held;
@@ -81,7 +81,7 @@ impl<B: Buf> Switch<B> {
         let mut blocked = !self.inputs[usize::from(input)].deferred.is_empty();
         // The queue group of a local port has the port's number; the queue groups of tunnels
         // follow.
-        let local_end = self.ports.len() << GROUP_SHIFT;
+        let local_end = self.egress.ports().len() << GROUP_SHIFT;
         let mut at = 0;
         let count = batch.len();
         let mut frames = batch.drain();
@@ -107,7 +107,7 @@ impl<B: Buf> Switch<B> {
             let group = destination >> GROUP_SHIFT;
             // The queue group of a local port has the port's number.
             let out = group as usize;
-            if self.classes[tally.classes + out].common_room(self.common_max) > 0 {
+            if self.egress.common_room(tally.classes + out) > 0 {
                 let Some(buf) = frames.next() else { break };
                 self.receive_common(group, out, input, &mut tally, buf);
                 at += 1;
@@ -122,12 +122,12 @@ impl<B: Buf> Switch<B> {
 
     #[inline]
     fn tally(&self, input: u16, vnet: u16, priority: Priority) -> Tally {
-        let owner = if self.services.lossless().contains(priority) {
+        let owner = if self.egress.lossless().contains(priority) {
             BufferOwner::Ring
         } else {
             BufferOwner::Output
         };
-        let classes = self.class_of(0, priority.index());
+        let classes = self.egress.class_of(0, priority.index());
         Tally { input, vnet, priority, owner, classes, received: Counter::default() }
     }
 
@@ -151,13 +151,8 @@ impl<B: Buf> Switch<B> {
             self.drop_loose(buf, tag, tally.priority.get(), DropReason::OutputFull);
             return;
         }
-        self.charge_group(group, bytes, owner);
-        let common = &mut self.classes[tally.classes + out].common;
-        let first = common.is_empty();
-        common.push(buf, tag);
-        if first {
-            self.mark_active(out, tally.priority.index());
-        }
+        let (class, place) = (tally.classes + out, (out, tally.priority.index()));
+        self.egress.push_common(class, place, group, buf, tag);
     }
 
     /// Queues the frame at `at`, which goes to a tunnel. If it goes into a source's queue, queues
@@ -177,8 +172,8 @@ impl<B: Buf> Switch<B> {
             self.book(tally);
             *tally = self.tally(tally.input, tally.vnet, priority);
         }
-        let out = usize::from(self.groups[group as usize].port);
-        if self.classes[tally.classes + out].common_room(self.common_max) == 0 {
+        let out = usize::from(self.egress.group(group).port());
+        if self.egress.common_room(tally.classes + out) == 0 {
             let run = outlook.run(at);
             self.receive_leaf(group, tally, frames.take(run));
             return run;
@@ -204,13 +199,13 @@ impl<B: Buf> Switch<B> {
         };
         let Some(group) = self.fdb.lookup(mac_table::key_of(vnet, dst)) else { return Err(buf) };
         let mut tally = self.tally(input, vnet, Priority::from_low_bits(priority));
-        let out = usize::from(self.groups[group as usize].port);
+        let out = usize::from(self.egress.group(group).port());
         if buf.plain_size() > self.plain_size_max(port, group)
             || !self.inputs[usize::from(input)].deferred.is_empty()
         {
             return Err(buf);
         }
-        if self.classes[tally.classes + out].common_room(self.common_max) == 0 {
+        if self.egress.common_room(tally.classes + out) == 0 {
             tally.received.add(buf.plain_size());
             self.book(&mut tally);
             let priority = tally.priority;
@@ -243,14 +238,14 @@ impl<B: Buf> Switch<B> {
         let Some((vnet, tunnel, source, group)) = self.place_of_plain(input, port, &frame) else {
             return Err(buf);
         };
-        let l = &self.groups[group as usize];
-        let (out, size_max) = (usize::from(l.port), u32::from(l.plain_size_max));
-        let class = self.class_of(out, priority.index());
+        let l = self.egress.group(group);
+        let (out, size_max) = (usize::from(l.port()), l.plain_size_max());
+        let class = self.egress.class_of(out, priority.index());
         let Ok(size) = u16::try_from(bytes) else { return Err(buf) };
         if bytes > size_max + OUTER_BYTES {
             return Err(buf);
         }
-        let owner = if self.services.lossless().contains(priority) {
+        let owner = if self.egress.lossless().contains(priority) {
             BufferOwner::Ring
         } else {
             BufferOwner::Output
@@ -262,7 +257,7 @@ impl<B: Buf> Switch<B> {
             let sum = Counter { frames: 1, bytes: bytes.into() };
             self.charge_input_all(input, frame.priority, sum);
         }
-        if self.classes[class].common_room(self.common_max) == 0 {
+        if self.egress.common_room(class) == 0 {
             let arrival = Arrival { source, vnet, strip: PLAIN_STRIP.into(), priority, ecn: None };
             self.queue_one(input, group, &arrival, owner, buf);
             return Ok(());
@@ -271,9 +266,7 @@ impl<B: Buf> Switch<B> {
             self.drop_loose(buf, tag, frame.priority, DropReason::OutputFull);
             return Ok(());
         }
-        self.charge_group(group, bytes, owner);
-        self.classes[class].common.push(buf, tag);
-        self.mark_active(out, priority.index());
+        self.egress.push_common(class, (out, priority.index()), group, buf, tag);
         Ok(())
     }
 
@@ -286,7 +279,6 @@ impl<B: Buf> Switch<B> {
             self.drop_frame(slot, DropReason::OutputFull);
             return;
         }
-        self.charge_group(group, bytes, owner);
         self.enqueue_leaf(slot, group);
     }
 
@@ -313,8 +305,8 @@ impl<B: Buf> Switch<B> {
             return None;
         }
         let group = self.fdb.lookup(mac_table::key_of(vnet, frame.dst))?;
-        let l = &self.groups[group as usize];
-        (l.plain && matches!(l.kind, QueueGroupKind::Port(_)))
+        let l = self.egress.group(group);
+        (l.is_plain() && matches!(l.kind(), QueueGroupKind::Port(_)))
             .then_some((vnet, tunnel, source, group))
     }
 
@@ -344,15 +336,7 @@ impl<B: Buf> Switch<B> {
         if queued.frames == 0 {
             return;
         }
-        self.charge_group_all(group, queued, owner);
-        let leaf = self.leaf_of(group, input, priority.get());
-        let node = self.queues.get_mut(leaf);
-        node.add(queued.frames, queued.bytes, owner);
-        let may_be_over = self.pair_share.may_be_passed_by(node);
-        self.slots.splice(&mut node.list, list);
-        if may_be_over {
-            self.note_share(list.head, leaf);
-        }
+        self.push_queue((group, input, priority.get()), list, queued, owner);
     }
 
     /// Reads the heads of the whole batch, then their table entries, so that the cache misses of
@@ -395,8 +379,8 @@ impl<B: Buf> Switch<B> {
     /// checks.
     #[inline]
     fn plain_size_max(&self, port: u16, group: u32) -> u32 {
-        let group = &self.groups[group as usize];
-        if group.plain && group.port != port { group.plain_size_max.into() } else { 0 }
+        let group = self.egress.group(group);
+        if group.is_plain() && group.port() != port { group.plain_size_max() } else { 0 }
     }
 
     #[inline]

@@ -41,18 +41,19 @@ impl<B: Buf> Switch<B> {
         let before = self.dropped_as(DropReason::Stopped);
         let at = input.index();
         self.drop_unqueued(at);
-        for port in 0..self.ports.len() {
+        for port in 0..self.egress.ports().len() {
             for priority in Priority::all() {
                 while let Some(group) = self.group_in_common(port, priority, input) {
                     self.leave_common(group);
                 }
             }
         }
-        for node in 0..self.queues.len() {
-            let leaf = u32::try_from(node).expect("fewer than 2^24 nodes");
-            if self.queues.is_live_leaf(node) && is_meant(self.queues.get(leaf).source) {
+        let mut from = 0;
+        while let Some(leaf) = self.egress.leaf_from(from) {
+            if is_meant(self.egress.queue(leaf).source()) {
                 self.migrate_leaf(leaf, input.0, &mut copy);
             }
+            from = leaf + 1;
         }
         dropped_since(before, self.dropped_as(DropReason::Stopped))
     }
@@ -73,9 +74,9 @@ impl<B: Buf> Switch<B> {
 
     /// Returns a queue group for which a frame of this input waits in a common queue.
     fn group_in_common(&self, port: usize, priority: Priority, input: InputId) -> Option<u32> {
-        let class = &self.classes[self.class_of(port, priority.index())];
-        let tag = class.common.tags().find(|tag| tag.input == input.0)?;
-        Some(self.group_of_tag(port, tag))
+        let class = self.egress.class_of(port, priority.index());
+        let tag = self.egress.tags(class).find(|tag| tag.input == input.0)?;
+        Some(self.egress.group_of_tag(port, tag))
     }
 
     fn migrate_leaf(
@@ -84,7 +85,7 @@ impl<B: Buf> Switch<B> {
         input: u16,
         copy: &mut impl FnMut(B, u32) -> Result<B, B>,
     ) {
-        let mut at = self.queues.get(leaf).list.head;
+        let mut at = self.egress.queue(leaf).list().head;
         let mut some_left = false;
         while at != NIL {
             let slot = self.slots.get(at);

@@ -311,7 +311,7 @@ impl<B: Buf> Switch<B> {
     /// `punt_limit`.
     pub fn flood(&mut self, vnet: VnetId, from: Destination, buf: B) -> Result<(), B> {
         let Ok(port) = self.place_of(vnet, from) else { return Err(buf) };
-        let input = self.ports[usize::from(port)].first_input;
+        let input = self.egress.port(usize::from(port)).first_input();
         let bytes = buf.size();
         if self.pool.bodies() >= self.pool.bodies_max() || self.slots.free_count() == 0 {
             self.count_refused(input, DropReason::PuntLimit, Counter::of(bytes));
@@ -333,8 +333,8 @@ impl<B: Buf> Switch<B> {
         reason: DropReason,
         sum: Counter,
     ) -> Result<(), CommandError> {
-        let there = self.ports.get(port.index()).filter(|port| !port.detached);
-        let input = there.ok_or(CommandError::NoSuchPort(port))?.first_input;
+        let there = self.egress.ports().get(port.index()).filter(|port| !port.is_detached());
+        let input = there.ok_or(CommandError::NoSuchPort(port))?.first_input();
         self.count_refused(input, reason, sum);
         Ok(())
     }
@@ -352,7 +352,7 @@ impl<B: Buf> Switch<B> {
             return Err(CommandError::NoSuchVnet(vnet));
         }
         let group = self.group_of(vnet, from)?;
-        Ok(self.groups[group as usize].port)
+        Ok(self.egress.group(group).port())
     }
 
     const fn source_of(&self, input: u16, from: Destination) -> u16 {

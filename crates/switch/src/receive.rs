@@ -7,13 +7,11 @@ use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, Priority, Priorit
 use sluice_wire::ethernet;
 
 use crate::classify::{self, Classified, Marking, OuterVerdict, Verdict};
-use crate::common::{COMMON_FRAMES_MAX, Tag};
 use crate::config::{PortRole, Tags};
 use crate::inspect::Counter;
 use crate::mac_table;
-use crate::place::{Full, Gate, Held};
-use crate::queues::Key;
-use crate::slots::{BufferOwner, NIL};
+use crate::place::{Full, Held};
+use crate::slots::{BufferOwner, List};
 use crate::surface::QueueGroupKind;
 use crate::switch::Switch;
 
@@ -50,8 +48,9 @@ impl<B: Buf> Switch<B> {
         }
         self.slots.enter(u32::try_from(batch.len()).expect("fewer than handles in the switch"));
         let port = self.inputs[at].port;
-        match self.ports[usize::from(port)].role {
-            PortRole::Access { vnet } if self.ports[usize::from(port)].careful => {
+        let p = self.egress.port(usize::from(port));
+        match p.role() {
+            PortRole::Access { vnet } if p.is_careful() => {
                 self.receive_validated(now, input.0, port, vnet.0, batch);
             }
             PortRole::Access { vnet } => self.receive_batch(now, input.0, port, vnet.0, batch),
@@ -74,8 +73,9 @@ impl<B: Buf> Switch<B> {
         let at = input.index();
         self.slots.enter(1);
         let port = self.inputs[at].port;
-        match self.ports[usize::from(port)].role {
-            PortRole::Access { vnet } if self.ports[usize::from(port)].careful => {
+        let p = self.egress.port(usize::from(port));
+        match p.role() {
+            PortRole::Access { vnet } if p.is_careful() => {
                 self.receive_one_validated(now, input.0, port, vnet.0, buf);
             }
             PortRole::Access { vnet } => {
@@ -92,10 +92,10 @@ impl<B: Buf> Switch<B> {
 
     #[inline]
     pub(crate) fn marking(&self, port: u16) -> Marking<'_> {
-        let port = &self.ports[usize::from(port)];
+        let port = self.egress.port(usize::from(port));
         Marking {
-            trust: port.trust,
-            default: port.default_priority,
+            trust: port.trust(),
+            default: port.default_priority(),
             dscp_to_priority: self.dscp.priorities(),
         }
     }
@@ -104,7 +104,7 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn classify_access(&self, input: u16, port: u16, buf: &B) -> Verdict {
         let (head, size, marking) = (buf.head(), buf.size(), self.marking(port));
-        let verdict = if self.ports[usize::from(port)].tags == Tags::Kept {
+        let verdict = if self.egress.port(usize::from(port)).tags() == Tags::Kept {
             classify::access(head, size, marking)
         } else {
             classify::behind_driver(head, size, marking, buf.vlan_tag())
@@ -134,7 +134,7 @@ impl<B: Buf> Switch<B> {
             Verdict::Pause(message) => self.consume_pause(now, input, port, &message, buf),
             Verdict::Drop(reason) => {
                 let priorities = self.inputs[usize::from(input)].priorities;
-                let default = self.ports[usize::from(port)].default_priority;
+                let default = self.egress.port(usize::from(port)).default_priority();
                 arrival.priority = priorities.nearest(default);
                 let slot = self.arrive(input, &arrival, buf);
                 self.drop_frame(slot, reason);
@@ -267,7 +267,7 @@ impl<B: Buf> Switch<B> {
         message: &sluice_wire::mac_control::Message,
         buf: B,
     ) {
-        self.ports[usize::from(port)].pause_in.receive(now, message);
+        self.egress.hear_pause(port, now, message);
         let arrival =
             Arrival { source: input, vnet: 0, strip: 0, priority: Priority::ZERO, ecn: None };
         let slot = self.arrive(input, &arrival, buf);
@@ -293,7 +293,7 @@ impl<B: Buf> Switch<B> {
             return;
         }
         let priority = self.slots.get(slot).priority;
-        if self.services.lossless().contains(Priority::from_low_bits(priority)) {
+        if self.egress.lossless().contains(Priority::from_low_bits(priority)) {
             if self.input_is_full(slot) {
                 self.drop_frame(slot, DropReason::InputFull);
                 return;
@@ -310,8 +310,8 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn may_be_full(&self, input: usize) -> bool {
         match self.inputs[input].full {
             Full::Wait => false,
-            Full::Drop => !self.services.lossless().is_empty(),
-            Full::Pause(priorities) => !self.services.lossless().without(priorities).is_empty(),
+            Full::Drop => !self.egress.lossless().is_empty(),
+            Full::Pause(priorities) => !self.egress.lossless().without(priorities).is_empty(),
         }
     }
 
@@ -364,7 +364,7 @@ impl<B: Buf> Switch<B> {
     /// lossy output is full.
     #[inline]
     pub(crate) fn admit(&mut self, slot: u32, group: u32) {
-        if self.groups[group as usize].plain {
+        if self.egress.group(group).is_plain() {
             match self.refusal(slot, group) {
                 Some(reason) => self.drop_frame(slot, reason),
                 None => self.enqueue(slot, group),
@@ -377,7 +377,7 @@ impl<B: Buf> Switch<B> {
     /// Admits a frame as [`Self::admit`], for a queue group that is not plain: its receiver may be
     /// isolated, here or at its own host.
     fn admit_slowly(&mut self, slot: u32, group: u32) {
-        let group = match self.groups[group as usize].kind {
+        let group = match self.egress.group(group).kind() {
             QueueGroupKind::Held(_) => self.group_beyond_hold(slot, group),
             _ => Ok(group),
         };
@@ -389,7 +389,7 @@ impl<B: Buf> Switch<B> {
             return self.drop_frame(slot, reason);
         }
         let s = self.slots.get(slot);
-        let (port, priority) = (self.groups[group as usize].port, s.priority);
+        let (port, priority) = (self.egress.group(group).port(), s.priority);
         let (input, source) = (s.input, s.source);
         if !self.is_isolated(port, priority) {
             return self.enqueue(slot, group);
@@ -404,20 +404,16 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn refusal(&self, slot: u32, group: u32) -> Option<DropReason> {
         let s = self.slots.get(slot);
-        let l = &self.groups[group as usize];
+        let l = self.egress.group(group);
         let input = &self.inputs[usize::from(s.input)];
-        if l.port == input.port {
-            return Some(match l.kind {
-                QueueGroupKind::Tunnel(_) | QueueGroupKind::Held(_) => DropReason::SplitHorizon,
-                _ => DropReason::SamePort,
-            });
+        if l.port() == input.port {
+            let is_tunnel = l.is_behind_tunnel();
+            return Some(if is_tunnel { DropReason::SplitHorizon } else { DropReason::SamePort });
         }
-        if matches!(l.kind, QueueGroupKind::Tunnel(_) | QueueGroupKind::Held(_))
-            && input.from_underlay
-        {
+        if l.is_behind_tunnel() && input.from_underlay {
             return Some(DropReason::SplitHorizon);
         }
-        if self.ports[usize::from(l.port)].detached {
+        if self.egress.port(usize::from(l.port())).is_detached() {
             return Some(DropReason::Stopped);
         }
         let full = s.owner == BufferOwner::Output && self.output_is_full(group, s.bytes);
@@ -434,152 +430,66 @@ impl<B: Buf> Switch<B> {
     /// Returns the room of a lossy output.
     #[inline]
     pub(crate) fn output_room(&self, group: u32) -> Held {
-        let l = &self.groups[group as usize];
-        Held { frames: l.room.frames.min(self.slots.to_spare()), bytes: l.room.bytes }
+        self.egress.room(group, self.slots.to_spare())
     }
 
     /// Puts a frame at the end of its queue group's common queue or of its (source, queue group,
     /// priority) queue.
     #[inline]
     pub(crate) fn enqueue(&mut self, slot: u32, group: u32) {
-        let s = self.slots.get(slot);
-        let (bytes, owner) = (s.bytes, s.owner);
-        self.charge_group(group, bytes, owner);
-        if self.join_common(slot, group) {
-            return;
+        let input = self.slots.get(slot).input;
+        debug_assert!(!self.is_handoff(input), "nothing would know the reference any more");
+        let vnet = self.inputs[usize::from(input)].vnet;
+        if !self.egress.join_common(&mut self.slots, slot, group, vnet) {
+            self.enqueue_leaf(slot, group);
         }
-        self.enqueue_leaf(slot, group);
     }
 
-    /// Puts a frame that is charged to its queue group at the end of its (source, queue group,
-    /// priority) queue.
+    /// Puts a frame at the end of its (source, queue group, priority) queue.
     #[inline]
     pub(crate) fn enqueue_leaf(&mut self, slot: u32, group: u32) {
         let s = self.slots.get(slot);
-        let (source, priority, bytes, owner) = (s.source, s.priority, s.bytes, s.owner);
-        let leaf = self.leaf_of(group, source, priority);
-        let node = self.queues.get_mut(leaf);
-        node.add(1, bytes.into(), owner);
-        let may_be_over = self.pair_share.may_be_passed_by(node);
-        self.slots.push(&mut node.list, slot);
-        if may_be_over {
-            self.note_share(slot, leaf);
-        }
+        let (queue, owner) = ((group, s.source, s.priority), s.owner);
+        let sum = Held { frames: 1, bytes: s.bytes.into() };
+        let list = self.slots.single(slot);
+        self.push_queue(queue, list, sum, owner);
     }
 
-    /// Puts a frame at the end of the common queue of its queue group's port, and frees its slot,
-    /// if the queue has room and takes such frames.
+    /// Puts frames with one buffer owner at the end of a (source, queue group, priority) queue.
     #[inline]
-    fn join_common(&mut self, index: u32, group: u32) -> bool {
-        let is_remote = || self.is_handoff(self.slots.get(index).input);
-        debug_assert!(!is_remote(), "nothing would know the reference any more");
-        let l = &self.groups[group as usize];
-        let slot = self.slots.get_mut(index);
-        if !l.plain
-            || slot.ecn.is_some()
-            || slot.is_super()
-            || !matches!(slot.owner, BufferOwner::Ring | BufferOwner::Output)
-        {
-            return false;
+    pub(crate) fn push_queue(
+        &mut self,
+        queue: (u32, u16, u8),
+        list: List,
+        sum: Held,
+        owner: BufferOwner,
+    ) {
+        let leaf = self.egress.push_queue(&mut self.slots, queue, list, sum, owner);
+        if self.pair_share.may_be_passed_by(self.egress.queue(leaf)) {
+            self.note_share(list.head, leaf);
         }
-        let (port, priority) = (usize::from(l.port), usize::from(slot.priority));
-        let (Ok(bytes), Ok(strip)) = (u16::try_from(slot.bytes), u8::try_from(slot.strip)) else {
-            return false;
-        };
-        let input = &self.inputs[usize::from(slot.input)];
-        // The network of a frame that control sends to an address does not follow from its input.
-        if matches!(l.kind, QueueGroupKind::Tunnel(_)) && slot.vnet != input.vnet {
-            return false;
-        }
-        let at = priority * self.ports.len() + port;
-        let class = &mut self.classes[at];
-        let size = bytes - u16::from(strip);
-        if size > l.plain_size_max || class.common_room(self.common_max) == 0 {
-            return false;
-        }
-        let buf = slot.buf.take().expect("a frame that is not a copy has its handle");
-        #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
-        let source_or_group =
-            if matches!(l.kind, QueueGroupKind::Tunnel(_)) { group as u16 } else { slot.source };
-        class
-            .common
-            .push(buf, Tag { bytes, input: slot.input, source_or_group, strip, owner: slot.owner });
-        self.slots.give_back(index);
-        self.mark_active(port, priority);
-        true
     }
 
     /// Moves frames that wait for a queue group in common queues into queues of their sources, in
     /// front of the frames there, which are younger.
     pub(crate) fn leave_common(&mut self, group: u32) {
-        let at = usize::from(self.groups[group as usize].port);
+        let at = usize::from(self.egress.group(group).port());
         for priority in Priority::all() {
-            let class = self.class_of(at, priority.index());
-            let mut slots = [NIL; COMMON_FRAMES_MAX as usize];
-            // Goes around once, so that frames that stay keep their order.
-            for slot in slots.iter_mut().take(self.classes[class].common.len() as usize) {
-                let Some((buf, tag)) = self.classes[class].common.pop() else { break };
-                if self.group_of_tag(at, tag) == group {
-                    let (input, source) = (tag.input, self.source_of_tag(at, tag));
-                    let (vnet, strip) = (self.inputs[usize::from(input)].vnet, tag.strip.into());
-                    let arrival = Arrival { source, vnet, strip, priority, ecn: None };
-                    *slot = self.new_slot(input, &arrival, tag.owner, buf);
-                } else {
-                    self.classes[class].common.push(buf, tag);
-                }
-            }
-            for slot in slots.into_iter().rev().filter(|slot| *slot != NIL) {
-                self.put_first(slot, group);
-            }
-            self.mark_idle(at, priority.index());
-        }
-    }
-
-    /// Puts a frame that is charged to its queue group in front of its (source, queue group,
-    /// priority) queue.
-    fn put_first(&mut self, slot: u32, group: u32) {
-        let s = self.slots.get(slot);
-        let (source, priority, bytes, owner) = (s.source, s.priority, s.bytes, s.owner);
-        let leaf = self.leaf_of(group, source, priority);
-        let node = self.queues.get_mut(leaf);
-        node.add(1, bytes.into(), owner);
-        node.shared_cursor = NIL;
-        self.slots.push_front(&mut node.list, slot);
-        self.note_share(slot, leaf);
-    }
-
-    /// Returns the queue of a (source, queue group, priority), bound now if it is not.
-    #[inline]
-    pub(crate) fn leaf_of(&mut self, group: u32, source: u16, priority: u8) -> u32 {
-        match self.queues.find(Key::leaf(group, source, priority)) {
-            Some(leaf) => leaf,
-            None => {
-                let leaf = self.queues.bind_leaf(group, source, priority);
-                self.place_leaf(leaf);
-                leaf
+            let taken = self
+                .egress
+                .take_common(at, priority, |egress, tag| egress.group_of_tag(at, tag) == group);
+            let slots = taken.map(|frame| {
+                let (buf, tag) = frame?;
+                let source = self.egress.source_of_tag(at, tag);
+                let (vnet, strip) = (self.inputs[usize::from(tag.input)].vnet, tag.strip.into());
+                let arrival = Arrival { source, vnet, strip, priority, ecn: None };
+                Some(self.new_slot(tag.input, &arrival, tag.owner, buf))
+            });
+            for slot in slots.into_iter().rev().flatten() {
+                let leaf = self.egress.put_first(&mut self.slots, slot, group);
+                self.note_share(slot, leaf);
             }
         }
-    }
-
-    /// Puts a leaf into its port's ring, or, if its queue group is not open, into the queue group's
-    /// ring of parked leaves.
-    pub(crate) fn place_leaf(&mut self, leaf: u32) {
-        let node = self.queues.get(leaf);
-        let (group, priority) = (node.group, node.priority);
-        let l = &mut self.groups[group as usize];
-        if l.gate != Gate::Open {
-            self.queues.ring_push(&mut l.parked, leaf);
-            return;
-        }
-        let number = l.port;
-        let class = self.class_of(usize::from(number), usize::from(priority));
-        let ring = &mut self.classes[class].ring;
-        if self.ports[usize::from(number)].has_bundles {
-            self.queues.bundle_push(ring, number, leaf);
-        } else {
-            self.queues.ring_push(ring, leaf);
-        }
-        self.mark_active(usize::from(number), usize::from(priority));
     }
 
     /// Reads the destination of a frame that waits.

@@ -100,7 +100,7 @@ impl<B: Buf> Switch<B> {
         for at in 0..self.vnets[vnet].members.len() {
             let port = self.vnets[vnet].members[at];
             if port != from_port {
-                let group = self.ports[usize::from(port)].group;
+                let group = self.egress.port(usize::from(port)).group();
                 self.copy_to(body, group);
             }
         }
@@ -117,14 +117,14 @@ impl<B: Buf> Switch<B> {
     }
 
     fn copy_to(&mut self, body: u32, group: u32) {
-        let l = &self.groups[group as usize];
-        debug_assert!(l.port != NO_PORT);
-        if self.ports[usize::from(l.port)].detached {
+        let l = self.egress.group(group);
+        debug_assert!(l.port() != NO_PORT);
+        if self.egress.port(usize::from(l.port())).is_detached() {
             self.count_lost_copy(body, DropReason::Stopped);
             return;
         }
-        let is_isolated = self.is_isolated(l.port, self.slots.get(body).priority);
-        if l.copies >= self.pool.copies_max() || self.slots.free_count() == 0 || is_isolated {
+        let is_isolated = self.is_isolated(l.port(), self.slots.get(body).priority);
+        if l.copies() >= self.pool.copies_max() || self.slots.free_count() == 0 || is_isolated {
             self.count_lost_copy(body, DropReason::ReplicationLimit);
             return;
         }

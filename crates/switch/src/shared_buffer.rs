@@ -16,9 +16,9 @@
 use sluice_base::{Buf, InputId, Priority, QueueGroupId, SourceId};
 
 use crate::config::Limit;
+use crate::egress::{Key, Node};
 use crate::pause::PauseSender;
 use crate::place::{Full, Input};
-use crate::queues::{Key, Node};
 use crate::slots::{BufferOwner, NIL};
 use crate::surface::QueueGroupKind;
 use crate::switch::Switch;
@@ -63,8 +63,8 @@ impl Share {
 
     #[inline]
     const fn is_passed_by(self, node: &Node) -> bool {
-        node.ring_frames > self.frames
-            || (node.ring_bytes as u64 > self.bytes && node.ring_frames > 1)
+        node.ring_frames() > self.frames
+            || (node.ring_bytes() as u64 > self.bytes && node.ring_frames() > 1)
     }
 }
 
@@ -117,7 +117,7 @@ impl<B: Buf> Switch<B> {
         let mut at = 0;
         while let Some(&key) = self.inputs[input].over.get(at) {
             // A queue that finds no room waits, and blocks no queue of another priority.
-            let leaf = self.queues.find(key).filter(|&leaf| self.may_claim_pool(leaf));
+            let leaf = self.egress.find(key).filter(|&leaf| self.may_claim_pool(leaf));
             if leaf.is_some_and(|leaf| !self.copy_leaf_to_shared(input, leaf, &mut copy)) {
                 at += 1;
             } else {
@@ -134,11 +134,7 @@ impl<B: Buf> Switch<B> {
         leaf: u32,
         copy: &mut impl FnMut(B) -> Result<B, B>,
     ) -> bool {
-        let node = self.queues.get(leaf);
-        let mut at = match node.shared_cursor {
-            NIL => node.list.head,
-            last => self.slots.get(last).next,
-        };
+        let mut at = self.egress.first_unpooled(&self.slots, leaf);
         let mut all_pooled = true;
         while at != NIL && self.is_over(input, leaf) {
             let slot = self.slots.get(at);
@@ -150,7 +146,7 @@ impl<B: Buf> Switch<B> {
             // A frame of another input may stay in between; the walk of that input must find it.
             all_pooled &= self.slots.get(at).owner == BufferOwner::Pool;
             if all_pooled {
-                self.queues.get_mut(leaf).shared_cursor = at;
+                self.egress.pooled_up_to(leaf, at);
             }
             at = next;
         }
@@ -190,7 +186,7 @@ impl<B: Buf> Switch<B> {
         slot.buf = Some(copied.unwrap_or_else(|same| same));
         if moved {
             self.pooled(at, part);
-            self.queues.get_mut(leaf).ring_sub(1, bytes.into());
+            self.egress.left_input(leaf, bytes);
         }
         moved
     }
@@ -220,29 +216,29 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if a queue holds more than its share of its input.
     fn is_over(&self, input: usize, leaf: u32) -> bool {
-        let (i, node) = (&self.inputs[input], self.queues.get(leaf));
+        let (i, node) = (&self.inputs[input], self.egress.queue(leaf));
         let share = self.pair_share.of(i.limit);
         match (i.full, self.pause_of(i)) {
             (Full::Pause(paused), Some(pause))
-                if paused.contains(Priority::from_low_bits(node.priority)) =>
+                if paused.contains(Priority::from_low_bits(node.priority())) =>
             {
-                node.ring_frames > share.frames
-                    || (node.ring_frames > 1 && self.is_over_below_xoff(input, node, pause))
+                node.ring_frames() > share.frames
+                    || (node.ring_frames() > 1 && self.is_over_below_xoff(input, node, pause))
             }
             _ => share.is_passed_by(node),
         }
     }
 
     pub(crate) fn pause_of(&self, input: &Input<B>) -> Option<&PauseSender> {
-        self.ports.get(usize::from(input.port))?.pause_out.as_ref()
+        self.egress.ports().get(usize::from(input.port))?.pause_out()
     }
 
     /// Returns true if a queue holds more than `s / (1 - s)` times the room that is free below
     /// XOFF, with `s` the share of a pair.
     fn is_over_below_xoff(&self, input: usize, node: &Node, pause: &PauseSender) -> bool {
-        let held = self.ledger.held(input, node.priority.into());
+        let held = self.ledger.held(input, node.priority().into());
         let free = pause.xoff().saturating_sub(pause.weight(held.frames, held.bytes));
-        let own = pause.weight(node.ring_frames, node.ring_bytes.into());
+        let own = pause.weight(node.ring_frames(), node.ring_bytes().into());
         let rest = WHOLE.saturating_sub(self.pair_share.part);
         own.saturating_mul(rest.into()) > free.saturating_mul(self.pair_share.part.into())
     }
@@ -254,7 +250,7 @@ impl<B: Buf> Switch<B> {
         if !self.is_over(input, leaf) || !self.may_claim_pool(leaf) {
             return;
         }
-        let key = self.queues.get(leaf).key();
+        let key = self.egress.queue(leaf).key();
         let over = &mut self.inputs[input].over;
         if over.len() < OVER_MAX && !over.contains(&key) {
             over.push(key);
@@ -264,18 +260,18 @@ impl<B: Buf> Switch<B> {
     /// Returns true if frames of a queue may go to the pool. Frames for a receiver that is
     /// isolated, here or at its own host, may not.
     fn may_claim_pool(&self, leaf: u32) -> bool {
-        let node = self.queues.get(leaf);
-        let group = &self.groups[node.group as usize];
-        !matches!(group.kind, QueueGroupKind::Held(_))
-            && !self.is_isolated(group.port, node.priority)
+        let node = self.egress.queue(leaf);
+        let group = self.egress.group(node.group());
+        !matches!(group.kind(), QueueGroupKind::Held(_))
+            && !self.is_isolated(group.port(), node.priority())
     }
 
     /// Returns the frames that wait for a pair, for inspection: in the input's memory, and in all.
     #[must_use]
     pub fn pair(&self, group: QueueGroupId, source: SourceId, priority: Priority) -> (u32, u32) {
-        self.queues.find(Key::leaf(group.0, source.0, priority.get())).map_or((0, 0), |leaf| {
-            let node = self.queues.get(leaf);
-            (node.ring_frames, node.frames)
+        self.egress.find(Key::leaf(group.0, source.0, priority.get())).map_or((0, 0), |leaf| {
+            let node = self.egress.queue(leaf);
+            (node.ring_frames(), node.frames())
         })
     }
 }

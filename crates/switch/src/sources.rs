@@ -50,8 +50,8 @@ use sluice_wire::EtherType;
 
 use crate::classify::Verdict;
 use crate::config::{ConfigError, PortConfig, PortRole, Sources, SwitchConfig, Tags};
+use crate::egress::QueueGroup;
 use crate::mac_table::{self, Used};
-use crate::place::QueueGroup;
 use crate::receive::Arrival;
 use crate::surface::{
     ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, PuntFrom, QueueGroupKind,
@@ -257,9 +257,9 @@ impl SourceChecks {
         self.watch.iter().any(|watch| has_ips(watch) || !watch.allowed.is_empty())
     }
 
-    /// Clears the cached source of an entry's port.
-    fn forget(&mut self, groups: &[QueueGroup], key: u64, group: u32) {
-        if let QueueGroupKind::Port(port) = groups[group as usize].kind
+    /// Clears the cached source of the port that an entry leads to.
+    fn forget(&mut self, group: &QueueGroup, key: u64) {
+        if let QueueGroupKind::Port(port) = group.kind()
             && self.watch[port.index()].good == mac_table::unkey(key).1.to_u64()
         {
             self.watch[port.index()].forget();
@@ -348,7 +348,7 @@ impl<B: Buf> Switch<B> {
     /// Returns true if frames have to take the slow path: they may find the input full, their queue
     /// has some priorities only, or a tag that their driver took off gives their priority.
     fn takes_long_way(&self, input: u16, port: u16, frames: &[B]) -> bool {
-        let looks_at_tags = self.ports[usize::from(port)].tags != Tags::Kept;
+        let looks_at_tags = self.egress.port(usize::from(port)).tags() != Tags::Kept;
         self.may_be_full(usize::from(input))
             || self.inputs[usize::from(input)].priorities != PriorityMask::ALL
             || (looks_at_tags && frames.iter().any(|buf| buf.vlan_tag() != VlanTag::AsIs))
@@ -390,7 +390,7 @@ impl<B: Buf> Switch<B> {
         for ip in claimed(head).into_iter().flatten() {
             let may_share = own.allows(ip) || own.is_bound_to(ip);
             let is_bound = |(at, watch): (usize, &Watch)| {
-                let role = &self.ports[at].role;
+                let role = self.egress.port(at).role();
                 at != usize::from(port)
                     && matches!(role, PortRole::Access { vnet: there } if there.0 == vnet)
                     && (watch.is_bound_to(ip) || (!may_share && watch.names(ip)))
@@ -459,7 +459,7 @@ impl<B: Buf> Switch<B> {
         let source = source_of(head);
         let key = mac_table::key_of(vnet, source);
         let known = self.fdb.meet(key);
-        if known == Some(self.ports[usize::from(port)].group) {
+        if known == Some(self.egress.port(usize::from(port)).group()) {
             self.sources.watch[usize::from(port)].good = source;
             return;
         }
@@ -514,14 +514,12 @@ impl<B: Buf> Switch<B> {
         let has_bound_ips = self.sources.any_bound_ips();
         if has_bound_ips != self.sources.has_bound_ips {
             self.sources.has_bound_ips = has_bound_ips;
-            for port in 0..self.ports.len() {
-                self.ports[port].careful = self.is_careful(port);
-            }
+            self.careful_changed();
         }
     }
 
     fn check_port(&self, port: PortId) -> Result<(), CommandError> {
-        let port_exists = self.ports.get(port.index()).is_some_and(|port| !port.detached);
+        let port_exists = self.egress.ports().get(port.index()).is_some_and(|p| !p.is_detached());
         if port_exists { Ok(()) } else { Err(CommandError::NoSuchPort(port)) }
     }
 
@@ -529,8 +527,12 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn sources_changed(&mut self) {
         self.sources.has_bound_ips = self.sources.any_bound_ips();
         self.sources.watch.iter_mut().for_each(Watch::forget);
-        for port in 0..self.ports.len() {
-            self.ports[port].careful = self.is_careful(port);
+        self.careful_changed();
+    }
+
+    fn careful_changed(&mut self) {
+        for port in 0..self.egress.ports().len() {
+            self.egress.set_careful(port, self.is_careful(port));
         }
     }
 
@@ -541,9 +543,9 @@ impl<B: Buf> Switch<B> {
             Sources::Learn => self.control.is_attached() || self.sources.has_bound_ips,
             Sources::Bound => true,
         };
-        let first_input = usize::from(self.ports[port].first_input);
-        let looks_at_tags = self.ports[port].tags != Tags::Kept;
-        matches!(self.ports[port].role, PortRole::Access { .. })
+        let first_input = usize::from(self.egress.port(port).first_input());
+        let looks_at_tags = self.egress.port(port).tags() != Tags::Kept;
+        matches!(self.egress.port(port).role(), PortRole::Access { .. })
             && (watches
                 || looks_at_tags
                 || self.may_be_full(first_input)
@@ -552,30 +554,27 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if a port has queues that are limited to some priorities.
     fn has_own_queues(&self, port: usize) -> bool {
-        let port = &self.ports[port];
-        let first = usize::from(port.first_input);
-        let inputs = &self.inputs[first..first + usize::from(port.queues)];
-        inputs.iter().any(|input| input.priorities != PriorityMask::ALL)
+        let mut inputs = self.egress.port(port).inputs().map(|at| &self.inputs[usize::from(at)]);
+        inputs.any(|input| input.priorities != PriorityMask::ALL)
     }
 
     /// Adds an entry to the forwarding table, and clears the cached sources of the entry that it
     /// replaces and of the one that is evicted.
     pub(crate) fn install(&mut self, key: u64, group: u32) {
-        let kind = self.groups[group as usize].kind;
-        let is_flow = matches!(kind, QueueGroupKind::Tunnel(_) | QueueGroupKind::Held(_));
+        let is_flow = self.egress.group(group).is_behind_tunnel();
         let inserted = self.fdb.insert(key, group, is_flow);
         if let Some(before) = inserted.before.filter(|before| *before != group) {
-            self.sources.forget(&self.groups, key, before);
+            self.sources.forget(self.egress.group(before), key);
         }
         if let Some((key, group)) = inserted.evicted {
-            self.sources.forget(&self.groups, key, group);
+            self.sources.forget(self.egress.group(group), key);
         }
     }
 
     /// Removes an entry from the forwarding table.
     pub(crate) fn uninstall(&mut self, key: u64) {
         if let Some(group) = self.fdb.remove(key) {
-            self.sources.forget(&self.groups, key, group);
+            self.sources.forget(self.egress.group(group), key);
         }
     }
 
@@ -585,10 +584,10 @@ impl<B: Buf> Switch<B> {
     /// again. To age out idle entries, call it in every turn: an entry is idle if two whole rounds
     /// did not report it.
     pub fn used_since(&mut self, places: u32, mut each: impl FnMut(VnetId, Mac, Used)) -> bool {
-        let (groups, sources) = (&self.groups, &mut self.sources);
+        let (egress, sources) = (&self.egress, &mut self.sources);
         self.fdb.walk_used(places, |key, group, used| {
             // Clears the cached source, so that its next frame reads the table and counts as a use.
-            sources.forget(groups, key, group);
+            sources.forget(egress.group(group), key);
             let (vnet, mac) = mac_table::unkey(key);
             each(vnet, mac, used);
         })

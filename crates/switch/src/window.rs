@@ -18,7 +18,7 @@ impl<B: Buf> Switch<B> {
             && (!i.awaiting.is_empty() || i.sweep || (!i.over.is_empty() && self.pool_takes(at)));
         let none =
             Window { frames: 0, bytes: ByteCount::ZERO, closed: PriorityMask::NONE, needs_copy };
-        if i.port == NO_PORT || self.ports[usize::from(i.port)].detached {
+        if i.port == NO_PORT || self.egress.port(usize::from(i.port)).is_detached() {
             return none;
         }
         if !i.deferred.is_empty() {
@@ -86,7 +86,7 @@ impl<B: Buf> Switch<B> {
         }
         // One large batch must not cause XOFF for frames that can still be copied to the shared
         // buffer. The last frame may exceed the bytes.
-        let last = u64::from(self.ports[usize::from(i.port)].frame_size_max) + 4;
+        let last = u64::from(self.egress.port(usize::from(i.port)).frame_size_max()) + 4;
         (frames, bytes.min(below.saturating_sub(last).max(1)))
     }
 }

@@ -8,8 +8,8 @@
 use sluice_base::{Buf, Nanos, PortId, Priority};
 
 use crate::config::PortRole;
+use crate::egress::Port;
 use crate::inspect::Counter;
-use crate::place::Port;
 use crate::switch::Switch;
 
 /// Amounts of an output since it was made.
@@ -24,7 +24,7 @@ pub(super) struct Cable {
 impl<B: Buf> Switch<B> {
     /// Returns the amounts of a port's output, with the pauses of `priority`.
     pub(super) fn cable(&self, now: Nanos, at: usize, priority: Priority) -> Cable {
-        let paused = self.ports[at].pause_in.paused_time(now, priority);
+        let paused = self.egress.port(at).pause_in().paused_time(now, priority);
         Cable { sent: self.sent(PortId::from_index(at)), paused }
     }
 
@@ -40,7 +40,7 @@ impl<B: Buf> Switch<B> {
         then: Cable,
         now: Cable,
     ) -> bool {
-        let port = &self.ports[at];
+        let port = self.egress.port(at);
         if left == 0 || !self.has_cables_only() {
             return false;
         }
@@ -49,7 +49,7 @@ impl<B: Buf> Switch<B> {
             bytes: now.sent.bytes.wrapping_sub(then.sent.bytes),
         };
         let at_rate = |busy: Nanos| busy.0 >= span.0 / 2;
-        let is_at_rate = port.elsewhere || port.shaper.time_of(sent).is_none_or(at_rate);
+        let is_at_rate = port.is_elsewhere() || port.time_of(sent).is_none_or(at_rate);
         is_at_rate && now.paused.since(then.paused).0 < span.0 / 2
     }
 
@@ -57,9 +57,10 @@ impl<B: Buf> Switch<B> {
     /// tunnel by which a sender could be asked to hold.
     fn has_cables_only(&self) -> bool {
         let is_cable = |port: &Port| {
-            let is_own = !port.detached && !port.elsewhere && port.role != PortRole::Handoff;
-            !is_own || port.pause_out.is_some()
+            let is_own =
+                !port.is_detached() && !port.is_elsewhere() && port.role() != PortRole::Handoff;
+            !is_own || port.pause_out().is_some()
         };
-        self.tunnels.is_empty() && self.ports.iter().all(is_cable)
+        self.tunnels.is_empty() && self.egress.ports().iter().all(is_cable)
     }
 }
