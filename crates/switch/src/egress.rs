@@ -40,6 +40,7 @@ use crate::tunnel::Outer;
 use self::busy::BusyPorts;
 pub(crate) use self::common::{COMMON_FRAMES_MAX, Tag};
 use self::common::{Common, CommonMax};
+pub(crate) use self::group::Room;
 use self::group_lists::GroupLists;
 pub(crate) use self::port::PortEgress;
 use self::queues::Queues;

@@ -348,8 +348,7 @@ impl<B: Buf> Switch<B> {
         let Handoff { buf, remote, to, source, vnet, strip, priority, ecn, sent } = frame;
         self.slots.enter(1);
         let arrival = Arrival { source, vnet, strip, priority, ecn };
-        self.ledger.receive(input.0, priority.get(), Counter::of(buf.size()));
-        let index = self.new_slot(input.0, &arrival, BufferOwner::Output, buf);
+        let index = self.arrive(input.0, &arrival, buf);
         let slot = self.slots.get_mut(index);
         slot.set_remote_number(remote.0);
         (slot.sent, slot.sent_bytes) = sent;
@@ -357,9 +356,8 @@ impl<B: Buf> Switch<B> {
             Destination::Port(port) => self.egress.port(port.index()).group(),
             Destination::Tunnel(tunnel) => self.tunnels[tunnel.index()].group,
         };
-        if self.egress.lossless().contains(priority) {
-            self.slots.get_mut(index).owner = BufferOwner::Ring;
-            self.charge_input(index);
+        if self.owner_of(priority) == BufferOwner::Ring {
+            self.hold_at_input(index);
         }
         if let Some(reason) = self.refusal(index, group) {
             self.drop_frame(index, reason);

@@ -38,6 +38,7 @@ mod classify;
 mod config;
 mod decap;
 mod detach;
+mod dispose;
 mod dscp;
 mod egress;
 mod fdb;

@@ -45,6 +45,7 @@ use sluice_base::{
 };
 use sluice_wire::{EtherType, ethernet, icmpv6, ipv6, vlan};
 
+use crate::dispose::Disposition;
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::receive::Arrival;
@@ -271,13 +272,18 @@ pub(crate) fn behind_tag<'a>(frame: &ethernet::Frame<'a>) -> Option<(EtherType, 
 }
 
 impl<B: Buf> Switch<B> {
-    /// Punts an ARP or ND frame that came in at an access port. Returns true if the frame is done
-    /// with: taken, flooded, or beyond the budget of broadcasts. Otherwise it is forwarded.
-    pub(crate) fn punt_neighbors(&mut self, now: Nanos, slot: u32, dst: Mac) -> bool {
+    /// Punts an ARP or ND frame that came in at an access port. Returns the disposition of a frame
+    /// that is taken, flooded, or beyond the budget of broadcasts. Any other is forwarded.
+    pub(crate) fn punt_neighbors(
+        &mut self,
+        now: Nanos,
+        slot: u32,
+        dst: Mac,
+    ) -> Option<Disposition> {
         let s = self.slots.get(slot);
-        let (input, bytes, priority, vnet) = (s.input, s.bytes, s.priority, VnetId(s.vnet));
+        let (input, bytes, vnet) = (s.input, s.bytes, VnetId(s.vnet));
         let head = s.buf.as_ref().map_or(&[][..], Buf::head);
-        let Some(mut cause) = neighbors(head) else { return false };
+        let mut cause = neighbors(head)?;
         let is_flood = dst.is_group() && cause != PuntCause::Snooped;
         // Control hands back a frame that it does not answer, so it needs the whole frame.
         let is_taken = is_flood && head.len() == bytes as usize;
@@ -287,19 +293,15 @@ impl<B: Buf> Switch<B> {
         let port = self.inputs[usize::from(input)].port;
         let is_storm = is_flood && self.is_storm(now, slot);
         if is_storm {
-            self.drop_frame(slot, DropReason::StormLimit);
-            return true;
+            return Some(Disposition::Drop(DropReason::StormLimit));
         }
         let head = self.slots.get(slot).buf.as_ref().map_or(&[][..], Buf::head);
         let what = (cause, vnet, PuntFrom::Input(InputId(input)));
         let is_queued = self.control.punt(port, None, what, head);
         if is_taken && is_queued {
-            self.ledger.consume(input, priority, Counter::of(bytes));
-            self.end(slot);
-        } else if is_flood {
-            self.hold_for_replication(slot);
+            return Some(Disposition::Consume);
         }
-        is_flood
+        is_flood.then_some(Disposition::Replicate)
     }
 
     /// Floods a frame that was taken, or a question of control in a sender's name, as if it had

@@ -12,28 +12,11 @@
 use sluice_base::{Buf, DropReason};
 
 use crate::inspect::Counter;
-use crate::place::Full;
 use crate::receive::NO_PORT;
-use crate::slots::{BufferOwner, List};
+use crate::slots::List;
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
-    /// Queues a frame that waits for its copy. The frame counts against its input until then.
-    #[cold]
-    pub(crate) fn hold_for_replication(&mut self, slot: u32) {
-        let from = usize::from(self.slots.get(slot).input);
-        if self.inputs[from].full != Full::Drop && self.input_is_full(slot) {
-            self.drop_frame(slot, DropReason::InputFull);
-            return;
-        }
-        self.slots.get_mut(slot).owner = BufferOwner::Ring;
-        self.charge_input(slot);
-        let input = usize::from(self.slots.get(slot).input);
-        let mut list = self.inputs[input].awaiting;
-        self.slots.push(&mut list, slot);
-        self.inputs[input].awaiting = list;
-    }
-
     /// Replicates all frames that wait for it at an input.
     pub(crate) fn replicate(&mut self, input: usize, copy: &mut impl FnMut(B) -> Result<B, B>) {
         let mut list = self.inputs[input].awaiting;

@@ -44,15 +44,16 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
-    Batch, Buf, DropReason, InputId, IpPrefix, Mac, Nanos, PortId, PriorityMask, VlanTag, VnetId,
+    Buf, DropReason, InputId, IpPrefix, Mac, Nanos, PortId, PriorityMask, VlanTag, VnetId,
 };
 use sluice_wire::EtherType;
 
 use crate::classify::Verdict;
 use crate::config::{ConfigError, PortConfig, PortRole, Sources, SwitchConfig, Tags};
+use crate::dispose::Disposition;
 use crate::egress::QueueGroup;
 use crate::mac_table::{self, Used};
-use crate::receive::Arrival;
+use crate::receive::{Arrival, Entry, Way};
 use crate::surface::{
     ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, PuntFrom, QueueGroupKind,
 };
@@ -297,57 +298,10 @@ pub(crate) fn check_bindings(config: &SwitchConfig) -> Result<(), ConfigError> {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Receives frames of an access port that checks sources or tags, or whose input may be full.
-    #[inline(never)]
-    pub(crate) fn receive_validated(
-        &mut self,
-        now: Nanos,
-        input: u16,
-        port: u16,
-        vnet: u16,
-        batch: &mut Batch<B>,
-    ) {
-        let long_way = self.takes_long_way(input, port, batch.as_slice());
-        if !self.sources_pass(input, port, vnet, batch.as_slice()) {
-            for buf in batch.drain() {
-                self.receive_bound(now, input, port, vnet, buf);
-            }
-        } else if long_way {
-            for buf in batch.drain() {
-                self.receive_access(now, input, port, vnet, buf);
-            }
-        } else {
-            self.receive_batch(now, input, port, vnet, batch);
-        }
-    }
-
-    /// Receives one frame as [`Self::receive_validated`].
-    #[inline(never)]
-    pub(crate) fn receive_one_validated(
-        &mut self,
-        now: Nanos,
-        input: u16,
-        port: u16,
-        vnet: u16,
-        buf: B,
-    ) {
-        if !self.sources_pass(input, port, vnet, core::slice::from_ref(&buf)) {
-            self.receive_bound(now, input, port, vnet, buf);
-            return;
-        }
-        let plain = if self.takes_long_way(input, port, core::slice::from_ref(&buf)) {
-            Err(buf)
-        } else {
-            self.receive_plain(input, port, vnet, buf)
-        };
-        if let Err(buf) = plain {
-            self.receive_access(now, input, port, vnet, buf);
-        }
-    }
-
     /// Returns true if frames have to take the slow path: they may find the input full, their queue
     /// has some priorities only, or a tag that their driver took off gives their priority.
-    fn takes_long_way(&self, input: u16, port: u16, frames: &[B]) -> bool {
+    pub(crate) fn takes_long_way(&self, entry: &Entry, frames: &[B]) -> bool {
+        let (input, port) = (entry.input, entry.port);
         let looks_at_tags = self.egress.port(usize::from(port)).tags() != Tags::Kept;
         self.may_be_full(usize::from(input))
             || self.inputs[usize::from(input)].priorities != PriorityMask::ALL
@@ -355,7 +309,8 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Checks the sources of frames. Returns false if each frame has to be judged by itself.
-    fn sources_pass(&mut self, input: u16, port: u16, vnet: u16, frames: &[B]) -> bool {
+    pub(crate) fn sources_pass(&mut self, entry: &Entry, frames: &[B]) -> bool {
+        let &Entry { input, port, way: Way::Access { vnet }, .. } = entry else { return true };
         let at = usize::from(port);
         match self.sources.watch[at].sources {
             Sources::Any => true,
@@ -410,41 +365,41 @@ impl<B: Buf> Switch<B> {
         Ok(at)
     }
 
-    /// Judges and receives one frame.
-    fn receive_bound(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
-        let verdict = self.classify_access(input, port, &buf);
-        if let Verdict::Forward(c) = verdict {
-            match self.judge(port, vnet, buf.head()) {
-                Err(reason) => {
-                    let arrival =
-                        Arrival { source: input, vnet, strip: 0, priority: c.priority, ecn: None };
-                    self.refuse(input, &arrival, buf, reason);
-                    return;
-                }
-                Ok(None) => {
-                    if self.control.is_attached()
-                        && source_of(buf.head()) != self.sources.watch[usize::from(port)].good
-                    {
-                        self.meet_source(input, port, vnet, &buf);
-                    }
-                }
-                Ok(Some(at)) => {
-                    let watch = &mut self.sources.watch[usize::from(port)];
-                    watch.good_at = at;
-                    if !self.control.is_attached() {
-                        watch.good = source_of(buf.head());
-                    } else if watch.good != source_of(buf.head()) {
-                        watch.forget();
-                        self.meet_source(input, port, vnet, &buf);
-                    }
-                }
+    /// Receives one frame whose source has to be judged by itself.
+    pub(crate) fn receive_checked(&mut self, now: Nanos, entry: &Entry, buf: B) {
+        match self.check_source(entry, &buf) {
+            Ok(()) => self.receive_passed(now, entry, buf),
+            Err((arrival, reason)) => {
+                let slot = self.arrive(entry.input, &arrival, buf);
+                self.settle(slot, Disposition::Drop(reason));
             }
         }
-        if self.takes_long_way(input, port, core::slice::from_ref(&buf)) {
-            self.receive_access(now, input, port, vnet, buf);
-        } else if let Err(buf) = self.receive_plain(input, port, vnet, buf) {
-            self.receive_access(now, input, port, vnet, buf);
+    }
+
+    /// Judges the source of a frame, and punts it if the source is new.
+    fn check_source(&mut self, entry: &Entry, buf: &B) -> Result<(), (Arrival, DropReason)> {
+        let &Entry { input, port, way: Way::Access { vnet }, .. } = entry else { return Ok(()) };
+        let Verdict::Forward(c) = self.classify_access(input, port, buf) else { return Ok(()) };
+        let source = source_of(buf.head());
+        let judged = self.judge(port, vnet, buf.head()).map_err(|reason| {
+            let priority = c.priority;
+            (Arrival { source: input, vnet, strip: 0, priority, ecn: None }, reason)
+        })?;
+        let watch = &mut self.sources.watch[usize::from(port)];
+        if let Some(at) = judged {
+            watch.good_at = at;
+            if !self.control.is_attached() {
+                watch.good = source;
+                return Ok(());
+            }
         }
+        if self.control.is_attached() && watch.good != source {
+            if judged.is_some() {
+                watch.forget();
+            }
+            self.meet_source(input, port, vnet, buf);
+        }
+        Ok(())
     }
 
     /// Looks up a source other than the cached one in the forwarding table, and punts the frame if

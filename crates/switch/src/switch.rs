@@ -21,7 +21,7 @@ use crate::pool::Pool;
 use crate::punt::{CONTROL_PRIORITY, Control};
 use crate::receive::NO_PORT;
 use crate::shared_buffer::PairShare;
-use crate::slots::{BufferOwner, Slots};
+use crate::slots::Slots;
 use crate::sources::SourceChecks;
 use crate::storm::Storms;
 use crate::surface::{Command, CommandError, Notice, Target};
@@ -203,9 +203,8 @@ impl<B: Buf> Switch<B> {
 
     fn inject_to_group(&mut self, vnet: u16, priority: Priority, buf: B, group: u32) {
         let slot = self.injected_slot(vnet, priority, buf);
-        self.slots.get_mut(slot).owner = BufferOwner::Ring;
-        self.charge_input(slot);
-        self.admit(slot, group);
+        self.hold_at_input(slot);
+        self.settle(slot, self.admit(slot, group));
     }
 
     /// Executes a command of the control plane.

@@ -18,6 +18,7 @@ use alloc::vec;
 use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, SourceId, VnetId};
 
 use crate::config::{SwitchConfig, UnresolvedConfig};
+use crate::dispose::Disposition;
 use crate::mac_table;
 use crate::slots::{BufferOwner, List};
 use crate::surface::{Head, Notice, PuntFrom, QueueGroupKind};
@@ -65,16 +66,15 @@ impl Waits {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Queues a frame whose destination is not in the forwarding table.
+    /// Decides about a frame whose destination is not in the forwarding table.
     #[cold]
-    pub(crate) fn miss(&mut self, now: Nanos, slot: u32, dst: Mac) {
+    pub(crate) fn miss(&mut self, now: Nanos, slot: u32, dst: Mac) -> Disposition {
         let vnet = self.slots.get(slot).vnet;
         let lossy = self.slots.get(slot).owner == BufferOwner::Output;
         let full =
             self.unresolved.buffered >= self.unresolved.config.frames || self.slots.are_short();
         if lossy && full {
-            self.drop_frame(slot, DropReason::UnresolvedFull);
-            return;
+            return Disposition::Drop(DropReason::UnresolvedFull);
         }
         let key = mac_table::key(vnet, dst);
         let group = match self.fdb.pending(key) {
@@ -85,24 +85,17 @@ impl<B: Buf> Switch<B> {
                     self.punt(now, group, slot);
                     group
                 }
-                None if lossy => {
-                    self.drop_frame(slot, DropReason::UnresolvedFull);
-                    return;
-                }
+                None if lossy => return Disposition::Drop(DropReason::UnresolvedFull),
                 // A frame that waits at a shared input blocks all other frames there.
                 None if self.unresolved.waits.is_shared_out
                     && self.is_shared(self.slots.get(slot).input) =>
                 {
-                    self.drop_frame(slot, DropReason::Unresolved);
-                    return;
+                    return Disposition::Drop(DropReason::Unresolved);
                 }
-                None => {
-                    self.defer(slot);
-                    return;
-                }
+                None => return Disposition::Defer,
             },
         };
-        self.put_frame(slot, group);
+        Disposition::Wait(group)
     }
 
     /// Returns a queue group for an unknown destination. An input may have as many of these queue
@@ -169,7 +162,7 @@ impl<B: Buf> Switch<B> {
         let lossy = !self.egress.lossless().contains(priority);
         if lossy || refused {
             // Admits each frame by itself: it may not go there, or may find the output full.
-            self.take_frames(leaf, |switch, slot| switch.admit(slot, to));
+            self.take_frames(leaf, |switch, slot| switch.settle(slot, switch.admit(slot, to)));
             return;
         }
         let leaf = self.egress.move_leaf(&mut self.slots, leaf, to);
@@ -244,23 +237,6 @@ impl<B: Buf> Switch<B> {
         self.egress.end_waiting(group);
     }
 
-    /// Puts a frame at the end of the deferred ones of its input, which could not be queued.
-    pub(crate) fn defer(&mut self, slot: u32) {
-        let input = usize::from(self.slots.get(slot).input);
-        if self.slots.get(slot).owner == BufferOwner::Output {
-            if self.input_is_full(slot) {
-                self.drop_frame(slot, DropReason::InputFull);
-                return;
-            }
-            // A frame that waits at its input counts there, whatever its class.
-            self.slots.get_mut(slot).owner = BufferOwner::Ring;
-            self.charge_input(slot);
-        }
-        let mut list = self.inputs[input].deferred;
-        self.slots.push(&mut list, slot);
-        self.inputs[input].deferred = list;
-    }
-
     /// Tries to queue deferred frames again, input by input, in order.
     fn retry_deferred(&mut self, now: Nanos) {
         for input in 0..self.inputs.len() {
@@ -268,7 +244,8 @@ impl<B: Buf> Switch<B> {
             self.inputs[input].deferred = List::EMPTY;
             while let Some(slot) = self.slots.pop(&mut list) {
                 let dst = self.destination_of(slot);
-                self.route(now, slot, dst);
+                let disposition = self.route(now, slot, dst);
+                self.settle(slot, disposition);
             }
         }
     }

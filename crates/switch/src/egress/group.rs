@@ -21,6 +21,24 @@ use crate::surface::QueueGroupKind;
 
 use super::{EgressTables, Gate, QueueGroup};
 
+/// Room of an output.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room(Held);
+
+impl Room {
+    /// Takes the place of a frame, if there is room for it; the output is full otherwise.
+    #[inline]
+    pub(crate) fn takes(&mut self, bytes: u32) -> bool {
+        let bytes = u64::from(bytes);
+        if self.0.frames == 0 || self.0.bytes < bytes {
+            return false;
+        }
+        self.0.frames -= 1;
+        self.0.bytes -= bytes;
+        true
+    }
+}
+
 impl QueueGroup {
     /// Returns a queue group that is open and empty.
     pub(crate) fn new(kind: QueueGroupKind, port: u16, limit: Limit, shaper: Shaper) -> Self {
@@ -406,11 +424,22 @@ impl<B> EgressTables<B> {
         }
     }
 
-    /// Returns the room of a lossy output, of which at most `to_spare` frames find a slot.
+    /// Returns the room of an output for frames of one buffer owner: without limit, unless they
+    /// wait in the output's own buffer. At most `to_spare` frames find a slot there.
     #[inline]
-    pub(crate) fn room(&self, group: u32, to_spare: u32) -> Held {
+    pub(crate) fn room(&self, group: u32, owner: BufferOwner, to_spare: u32) -> Room {
+        if owner != BufferOwner::Output {
+            return Room(Held::MAX);
+        }
         let room = self.group(group).room;
-        Held { frames: room.frames.min(to_spare), bytes: room.bytes }
+        Room(Held { frames: room.frames.min(to_spare), bytes: room.bytes })
+    }
+
+    /// Returns the port of a queue group. The queue group of a local port has the port's number.
+    #[inline]
+    pub(crate) fn port_of(&self, group: u32) -> usize {
+        let at = group as usize;
+        if at < self.ports.len() { at } else { usize::from(self.group(group).port) }
     }
 
     /// Returns the queue group at a place in the list of those that wait, and its destination.
