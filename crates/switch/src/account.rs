@@ -29,6 +29,12 @@ impl Ends {
     pub(crate) const fn new(input: u16, owner: BufferOwner) -> Self {
         Self { input, owner, frames: 0, bytes: 0, sent_bytes: 0, shared_cursor: false }
     }
+
+    /// Returns the sums of one frame.
+    #[inline]
+    const fn of(input: u16, owner: BufferOwner, bytes: u32) -> Self {
+        Self { frames: 1, bytes: bytes as u64, ..Self::new(input, owner) }
+    }
 }
 
 impl<B> Switch<B> {
@@ -83,69 +89,23 @@ impl<B> Switch<B> {
     #[inline]
     pub(crate) fn end(&mut self, index: u32) {
         let slot = self.slots.get(index);
-        let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
-        match slot.owner {
-            BufferOwner::Ring => {
-                self.uncharge_input(input, bytes, priority);
-                self.inputs[usize::from(input)].unreclaimed += 1;
-                self.end_slot(index, input);
-            }
-            BufferOwner::Output => {
-                self.inputs[usize::from(input)].unreclaimed += 1;
-                self.end_slot(index, input);
-                self.note_excess(input);
-            }
-            BufferOwner::Pool => self.pool.push_ended(&mut self.slots, index),
-            BufferOwner::Copy => self.end_copy(index),
-        }
+        let (ends, priority) = (Ends::of(slot.input, slot.owner, slot.bytes), slot.priority);
+        self.release(&ends, priority);
+        self.hand_back(index);
     }
 
-    /// Moves the handle of a slot to the ended handles of its input, and frees the slot.
+    /// Ends the frame of a slot as [`Self::end`]: a driver took it.
     #[inline]
-    fn end_slot(&mut self, index: u32, input: u16) {
-        let input = &mut self.inputs[usize::from(input)];
-        self.slots.end(index, &mut input.ended, &mut input.ended_slots);
+    pub(crate) fn deliver_slot(&mut self, index: u32) {
+        let slot = self.slots.get(index);
+        let (ends, priority) = (Ends::of(slot.input, slot.owner, slot.bytes), slot.priority);
+        self.book_delivered(&ends, priority);
+        self.hand_back(index);
     }
 
-    /// Keeps an ended handle in a slot: lossy frames of an input ended faster than it reclaims
-    /// them, and the handles beyond its own slots wait in slots of its outputs.
-    #[cold]
-    fn end_late(&mut self, input: u16, buf: B) {
-        let index = self.slots.take();
-        let slot = self.slots.get_mut(index);
-        slot.buf = Some(buf);
-        slot.input = input;
-        self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
-    }
-
-    /// Counts and ends a frame that a driver took out of a common queue.
-    #[inline(always)]
-    pub(crate) fn deliver(&mut self, buf: B, tag: Tag, priority: u8) {
-        let (input, bytes) = (tag.input, u32::from(tag.bytes));
-        self.ledger.deliver(input, priority, Counter::of(bytes));
-        let i = &mut self.inputs[usize::from(input)];
-        i.unreclaimed += 1;
-        let pushed = i.ended.push(buf);
-        if tag.owner == BufferOwner::Ring {
-            i.held.frames -= 1;
-            i.held.bytes -= u64::from(bytes);
-            if let Full::Pause(_) = i.full {
-                let held = Held { frames: 1, bytes: u64::from(bytes) };
-                self.uncharge_paused(input, held, priority);
-            }
-        } else {
-            self.note_excess(input);
-        }
-        if let Err(BatchFull(buf)) = pushed {
-            self.end_late(input, buf);
-        }
-    }
-
-    /// Counts frames of one input that a driver took, all at once. Their handles have ended.
+    /// Takes the charges of frames back whose handles go back to their buffer owner.
     #[inline]
-    pub(crate) fn book_ends(&mut self, ends: &Ends, priority: u8) {
-        let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
-        self.ledger.deliver(ends.input, priority, delivered);
+    fn release(&mut self, ends: &Ends, priority: u8) {
         let i = &mut self.inputs[usize::from(ends.input)];
         match ends.owner {
             BufferOwner::Ring => {
@@ -162,6 +122,55 @@ impl<B> Switch<B> {
                 self.note_excess(ends.input);
             }
             BufferOwner::Pool | BufferOwner::Copy => {}
+        }
+    }
+
+    /// Moves the handle of a slot to those that its buffer owner has back, and frees the slot.
+    #[inline]
+    fn hand_back(&mut self, index: u32) {
+        let slot = self.slots.get(index);
+        match slot.owner {
+            BufferOwner::Ring | BufferOwner::Output => {
+                let input = &mut self.inputs[usize::from(slot.input)];
+                self.slots.end(index, &mut input.ended, &mut input.ended_slots);
+            }
+            BufferOwner::Pool => self.pool.push_ended(&mut self.slots, index),
+            BufferOwner::Copy => self.end_copy(index),
+        }
+    }
+
+    /// Keeps an ended handle in a slot: lossy frames of an input ended faster than it reclaims
+    /// them, and the handles beyond its own slots wait in slots of its outputs.
+    #[cold]
+    fn end_late(&mut self, input: u16, buf: B) {
+        let index = self.slots.take();
+        let slot = self.slots.get_mut(index);
+        slot.buf = Some(buf);
+        slot.input = input;
+        self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
+    }
+
+    /// Ends a frame without a slot, which a driver took out of a common queue.
+    #[inline(always)]
+    pub(crate) fn deliver(&mut self, buf: B, tag: Tag, priority: u8) {
+        let ends = Ends::of(tag.input, tag.owner, tag.bytes.into());
+        self.book_delivered(&ends, priority);
+        self.hand_back_loose(tag.input, buf);
+    }
+
+    /// Books frames of one input that a driver took. Their handles have ended, or end at once.
+    #[inline]
+    pub(crate) fn book_delivered(&mut self, ends: &Ends, priority: u8) {
+        let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
+        self.ledger.deliver(ends.input, priority, delivered);
+        self.release(ends, priority);
+    }
+
+    /// Moves a handle without a slot to those that the driver of its input has back.
+    #[inline(always)]
+    fn hand_back_loose(&mut self, input: u16, buf: B) {
+        if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
+            self.end_late(input, buf);
         }
     }
 
@@ -206,12 +215,10 @@ impl<B> Switch<B> {
     /// Drops a frame without a slot.
     #[cold]
     pub(crate) fn drop_loose(&mut self, buf: B, tag: Tag, priority: u8, reason: DropReason) {
-        let (input, bytes) = (tag.input, u32::from(tag.bytes));
-        self.ledger.drop(input, priority, reason, Counter::of(bytes));
-        if tag.owner == BufferOwner::Ring {
-            self.uncharge_input(input, bytes, priority);
-        }
-        self.end_handle(input, buf);
+        let ends = Ends::of(tag.input, tag.owner, tag.bytes.into());
+        self.ledger.drop(tag.input, priority, reason, Counter::of(tag.bytes.into()));
+        self.release(&ends, priority);
+        self.hand_back_loose(tag.input, buf);
     }
 
     /// Counts frames of a port that its driver took and its device then refused for good: the
@@ -225,9 +232,7 @@ impl<B> Switch<B> {
     /// Returns a handle of an input to its driver, without counting a frame.
     pub(crate) fn end_handle(&mut self, input: u16, buf: B) {
         self.inputs[usize::from(input)].unreclaimed += 1;
-        if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
-            self.end_late(input, buf);
-        }
+        self.hand_back_loose(input, buf);
         self.note_excess(input);
     }
 

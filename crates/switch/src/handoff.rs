@@ -33,7 +33,6 @@ use sluice_base::{Buf, Destination, InputId, PortId, Priority, PriorityMask};
 
 use crate::config::{HandoffConfig, PortRole};
 use crate::egress::Turn;
-use crate::inspect::Counter;
 use crate::receive::Arrival;
 use crate::run::priority_of;
 use crate::slots::{BufferOwner, NIL, NOT_REMOTE};
@@ -304,7 +303,7 @@ impl<B: Buf> Switch<B> {
         let slot = self.slots.get_mut(remote.0);
         let port = core::mem::replace(&mut slot.remote_port, NOT_REMOTE);
         assert!(port != NOT_REMOTE, "a frame came back that was not lent");
-        let (input, bytes, priority, owner) = (slot.input, slot.bytes, slot.priority, slot.owner);
+        let (input, priority, owner) = (slot.input, slot.priority, slot.owner);
         let mut copied = None;
         if owner == BufferOwner::Copy {
             copied = Some(buf);
@@ -316,8 +315,7 @@ impl<B: Buf> Switch<B> {
         if owner == BufferOwner::Ring {
             self.remote_refs.own[usize::from(input)] -= 1;
         }
-        self.ledger.deliver(input, priority, Counter::of(bytes));
-        self.end(remote.0);
+        self.deliver_slot(remote.0);
         copied
     }
 

@@ -160,7 +160,7 @@ impl<B: Buf> Switch<B> {
             if ends.frames > 0 {
                 let sum = Held { frames: ends.frames, bytes: ends.bytes };
                 run.add(ends.owner, sum, ends.sent_bytes);
-                self.book_ends(&ends, priority_of(priority).get());
+                self.book_delivered(&ends, priority_of(priority).get());
                 if ends.shared_cursor {
                     reach.shared_cursor = NIL;
                 }

@@ -252,10 +252,7 @@ impl<B: Buf> Switch<B> {
         // Charges before the frame leaves, because its queue may end with it.
         self.charge_turn(now, turn, frames, size);
         let slot = self.egress.dequeue(&mut self.slots, turn);
-        let s = self.slots.get(slot);
-        let (input, bytes, priority) = (s.input, s.bytes, s.priority);
-        self.ledger.deliver(input, priority, Counter::of(bytes));
-        self.end(slot);
+        self.deliver_slot(slot);
         frames
     }
 
