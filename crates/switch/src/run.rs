@@ -81,7 +81,7 @@ impl<B: Buf> Switch<B> {
                 unreachable!("only frames for tunnels stand in an underlay port's common queue");
             };
             let (number, vnet) = (tunnel.index(), self.inputs[usize::from(tag.input)].vnet);
-            let made = self.encapsulate(number, vnet, urgency, buf, bytes, &mut header);
+            let made = self.encapsulate(tunnel, vnet, urgency, buf, bytes, &mut header);
             if let Err(reason) = made {
                 self.drop_common(now, class, group, urgency, reason);
                 served = Served::Skipped;

@@ -17,10 +17,9 @@ use sluice_base::{Buf, DropReason, Nanos, PortId, Priority, PriorityMask, Tunnel
 use crate::classify;
 use crate::egress::Turn;
 use crate::inspect::Counter;
-use crate::place::{Tunnel, Vnet};
 use crate::surface::{Egress, QueueGroupKind, Sink, Taken};
 use crate::switch::Switch;
-use crate::tunnel::{self, OUTER_BYTES, OUTER_SIZE, Outer, Wrap};
+use crate::tunnel::{OUTER_BYTES, OUTER_SIZE, To, Wrap};
 
 /// Upper bound of the bytes that the switch puts in front of a frame.
 const HEADER_SIZE_MAX: usize = 128;
@@ -172,7 +171,7 @@ impl<B: Buf> Switch<B> {
         let (header_size, strip, tunnel) = match self.egress.group(turn.group).kind() {
             QueueGroupKind::Tunnel(tunnel) => {
                 let header = header.first_chunk_mut().expect("128 bytes");
-                self.encapsulate(tunnel.index(), slot.vnet, priority, buf, size, header)?;
+                self.encapsulate(tunnel, slot.vnet, priority, buf, size, header)?;
                 (OUTER_SIZE, 0, Some(tunnel))
             }
             _ => {
@@ -203,28 +202,26 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn encapsulate(
         &self,
-        tunnel: usize,
+        tunnel: TunnelId,
         vnet: u16,
         priority: Priority,
         buf: &B,
         size: u32,
         header: &mut [u8; OUTER_SIZE],
     ) -> Result<(), DropReason> {
-        let vnet = &self.vnets[usize::from(vnet)];
-        if size > vnet.frame_size_max && !fits_with_tag(buf, 0, size, vnet.frame_size_max) {
+        let size_max = self.vnets[usize::from(vnet)].frame_size_max;
+        if size > size_max && !fits_with_tag(buf, 0, size, size_max) {
             return Err(DropReason::Oversize);
         }
-        let t = &self.tunnels[tunnel];
+        let t = &self.tunnels[tunnel.index()];
         let device = self.egress.port(usize::from(t.port)).frame_size_max();
         // An inner tag counts here: it is payload of the outer packet.
         let outer = size + OUTER_BYTES;
         if outer > device || outer > u32::from(t.path_mtu) + ETHERNET_BYTES {
             return Err(DropReason::Oversize);
         }
-        let Some((outer, to)) = self.outer(t, vnet) else { return Err(DropReason::TunnelDown) };
-        let dscp = self.dscp.of(priority);
-        let size = u16::try_from(size).expect("checked against the MTU");
-        outer.write(&to, dscp, buf.head(), size, header);
+        let wrap = self.wrap(tunnel, vnet, priority).ok_or(DropReason::TunnelDown)?;
+        wrap.write(buf.head(), size, header);
         Ok(())
     }
 
@@ -232,16 +229,10 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn wrap(&self, id: TunnelId, vnet: u16, priority: Priority) -> Option<Wrap> {
         let tunnel = &self.tunnels[id.index()];
-        let (outer, to) = self.outer(tunnel, &self.vnets[usize::from(vnet)])?;
-        let dscp = self.dscp.of(priority);
-        Some(Wrap { outer: outer.clone(), to, dscp, tunnel: id })
-    }
-
-    #[inline]
-    fn outer(&self, tunnel: &Tunnel, vnet: &Vnet) -> Option<(&Outer, tunnel::To)> {
-        let outer = self.egress.port(usize::from(tunnel.port)).outer()?;
-        let (next_hop, vni) = (tunnel.next_hop?, vnet.vni?);
-        Some((outer, tunnel::To { next_hop, remote: tunnel.remote, vni }))
+        let outer = self.egress.port(usize::from(tunnel.port)).outer()?.clone();
+        let (next_hop, vni) = (tunnel.next_hop?, self.vnets[usize::from(vnet)].vni?);
+        let to = To { next_hop, remote: tunnel.remote, vni };
+        Some(Wrap { outer, to, dscp: self.dscp.of(priority), tunnel: id })
     }
 
     /// Ends the frame of this turn, which the driver took whole or the rest of it. Returns the
