@@ -1,7 +1,7 @@
 //! Accounting: charges frames to inputs and queue groups, and ends them. This module only counts;
 //! it decides nothing.
 
-use sluice_base::{DropReason, Full as BatchFull, PortId, Priority};
+use sluice_base::{DropReason, PortId, Priority};
 
 use crate::egress::Tag;
 use crate::inspect::Counter;
@@ -50,39 +50,36 @@ impl<B> Switch<B> {
     #[inline]
     pub(crate) fn charge_input_all(&mut self, input: u16, priority: u8, sum: Counter) {
         #[expect(clippy::cast_possible_truncation, reason = "at most a batch")]
-        let frames = sum.frames as u32;
-        let i = &mut self.inputs[usize::from(input)];
-        i.held.frames += frames;
-        i.held.bytes += sum.bytes;
-        i.marks.rise(i.held.frames, i.held.bytes);
-        if let Full::Pause(_) = i.full {
-            let held = self.ledger.hold(input, priority, Held { frames, bytes: sum.bytes });
-            let priority = Priority::from_low_bits(priority);
-            i.holding.insert(priority);
-            self.egress.input_rose(i.port, priority, held);
+        let sum = Held { frames: sum.frames as u32, bytes: sum.bytes };
+        let i = self.ingress.hold(input, priority, sum);
+        if let Full::Pause(_) = i.full() {
+            let held = self.ledger.hold(input, priority, sum);
+            self.egress.input_rose(i.port(), Priority::from_low_bits(priority), held);
         }
     }
 
-    /// Takes the charge back when a frame leaves its input's memory.
+    /// Takes the charge back when frames leave their input's memory.
+    #[inline]
+    fn uncharge_input_all(&mut self, input: u16, sum: Held, priority: u8) {
+        let i = self.ingress.release(input, sum);
+        if let Full::Pause(_) = i.full() {
+            self.uncharge_paused(input, sum, priority);
+        }
+    }
+
+    /// Takes the charge of a frame back when it leaves its input's memory.
     #[inline]
     pub(crate) fn uncharge_input(&mut self, input: u16, bytes: u32, priority: u8) {
-        let i = &mut self.inputs[usize::from(input)];
-        i.held.frames -= 1;
-        i.held.bytes -= u64::from(bytes);
-        if let Full::Pause(_) = i.full {
-            let held = Held { frames: 1, bytes: u64::from(bytes) };
-            self.uncharge_paused(input, held, priority);
-        }
+        self.uncharge_input_all(input, Held { frames: 1, bytes: bytes.into() }, priority);
     }
 
     fn uncharge_paused(&mut self, input: u16, sum: Held, priority: u8) {
-        let i = &mut self.inputs[usize::from(input)];
         let held = self.ledger.release(input, priority, sum);
         let priority = Priority::from_low_bits(priority);
         if held.frames == 0 {
-            i.holding.remove(priority);
+            self.ingress.drained(input, priority);
         }
-        self.egress.input_fell(i.port, priority, held);
+        self.egress.input_fell(self.ingress.input(input).port(), priority, held);
     }
 
     /// Ends the frame of a slot that stands in no list: its handle goes back to the buffer owner.
@@ -106,20 +103,15 @@ impl<B> Switch<B> {
     /// Takes the charges of frames back whose handles go back to their buffer owner.
     #[inline]
     fn release(&mut self, ends: &Ends, priority: u8) {
-        let i = &mut self.inputs[usize::from(ends.input)];
         match ends.owner {
             BufferOwner::Ring => {
-                i.unreclaimed += ends.frames;
-                i.held.frames -= ends.frames;
-                i.held.bytes -= ends.bytes;
-                if let Full::Pause(_) = i.full {
-                    let held = Held { frames: ends.frames, bytes: ends.bytes };
-                    self.uncharge_paused(ends.input, held, priority);
-                }
+                self.ingress.end(ends.input, ends.frames);
+                let held = Held { frames: ends.frames, bytes: ends.bytes };
+                self.uncharge_input_all(ends.input, held, priority);
             }
             BufferOwner::Output => {
-                i.unreclaimed += ends.frames;
-                self.note_excess(ends.input);
+                self.ingress.end(ends.input, ends.frames);
+                self.ingress.note_excess(&mut self.slots, ends.input);
             }
             BufferOwner::Pool | BufferOwner::Copy => {}
         }
@@ -131,23 +123,12 @@ impl<B> Switch<B> {
         let slot = self.slots.get(index);
         match slot.owner {
             BufferOwner::Ring | BufferOwner::Output => {
-                let input = &mut self.inputs[usize::from(slot.input)];
-                self.slots.end(index, &mut input.ended, &mut input.ended_slots);
+                let input = slot.input;
+                self.ingress.hand_back_slot(&mut self.slots, input, index);
             }
             BufferOwner::Pool => self.pool.push_ended(&mut self.slots, index),
             BufferOwner::Copy => self.end_copy(index),
         }
-    }
-
-    /// Keeps an ended handle in a slot: lossy frames of an input ended faster than it reclaims
-    /// them, and the handles beyond its own slots wait in slots of its outputs.
-    #[cold]
-    fn end_late(&mut self, input: u16, buf: B) {
-        let index = self.slots.take();
-        let slot = self.slots.get_mut(index);
-        slot.buf = Some(buf);
-        slot.input = input;
-        self.slots.stack_push(&mut self.inputs[usize::from(input)].ended_slots, index);
     }
 
     /// Ends a frame without a slot, which a driver took out of a common queue.
@@ -155,7 +136,7 @@ impl<B> Switch<B> {
     pub(crate) fn deliver(&mut self, buf: B, tag: Tag, priority: u8) {
         let ends = Ends::of(tag.input, tag.owner, tag.bytes.into());
         self.book_delivered(&ends, priority);
-        self.hand_back_loose(tag.input, buf);
+        self.ingress.hand_back(&mut self.slots, tag.input, buf);
     }
 
     /// Books frames of one input that a driver took. Their handles have ended, or end at once.
@@ -164,25 +145,6 @@ impl<B> Switch<B> {
         let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
         self.ledger.deliver(ends.input, priority, delivered);
         self.release(ends, priority);
-    }
-
-    /// Moves a handle without a slot to those that the driver of its input has back.
-    #[inline(always)]
-    fn hand_back_loose(&mut self, input: u16, buf: B) {
-        if let Err(BatchFull(buf)) = self.inputs[usize::from(input)].ended.push(buf) {
-            self.end_late(input, buf);
-        }
-    }
-
-    /// Updates the number of slots that an input uses beyond its own.
-    #[inline]
-    pub(crate) fn note_excess(&mut self, input: u16) {
-        let i = &mut self.inputs[usize::from(input)];
-        let excess = (i.held.frames + i.unreclaimed).saturating_sub(i.slots_max());
-        if excess != i.excess {
-            self.slots.change_excess(i.excess, excess);
-            i.excess = excess;
-        }
     }
 
     /// Frees the memory of a handle of the host pool that goes back.
@@ -218,7 +180,7 @@ impl<B> Switch<B> {
         let ends = Ends::of(tag.input, tag.owner, tag.bytes.into());
         self.ledger.drop(tag.input, priority, reason, Counter::of(tag.bytes.into()));
         self.release(&ends, priority);
-        self.hand_back_loose(tag.input, buf);
+        self.ingress.hand_back(&mut self.slots, tag.input, buf);
     }
 
     /// Counts frames of a port that its driver took and its device then refused for good: the
@@ -231,9 +193,9 @@ impl<B> Switch<B> {
 
     /// Returns a handle of an input to its driver, without counting a frame.
     pub(crate) fn end_handle(&mut self, input: u16, buf: B) {
-        self.inputs[usize::from(input)].unreclaimed += 1;
-        self.hand_back_loose(input, buf);
-        self.note_excess(input);
+        self.ingress.end(input, 1);
+        self.ingress.hand_back(&mut self.slots, input, buf);
+        self.ingress.note_excess(&mut self.slots, input);
     }
 
     pub(crate) fn count_drop(&mut self, index: u32, reason: DropReason) {

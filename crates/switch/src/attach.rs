@@ -31,13 +31,12 @@
 
 use alloc::boxed::Box;
 
-use sluice_base::{Buf, ByteCount, InputId, Nanos, PortId, VnetId};
+use sluice_base::{Buf, InputId, Nanos, PortId, VnetId};
 
 use crate::build::{own_slots, priorities_of};
 use crate::config::{ConfigError, Limit, PortConfig, PortRole, SpareConfig, SwitchConfig};
-use crate::inspect::Marks;
+use crate::ingress::Input;
 use crate::mac_table;
-use crate::place::{Full, Input};
 use crate::receive::NO_PORT;
 use crate::surface::{Notice, PuntFrom};
 use crate::switch::Switch;
@@ -171,14 +170,7 @@ impl<B: Buf> Switch<B> {
     fn has_left(&self, port: PortId) -> bool {
         let first = usize::from(self.egress.port(port.index()).first_input());
         let inputs = first..first + usize::from(self.spare_ports.0[port.index()].queues);
-        let is_clear = |input: &Input<B>| {
-            input.unreclaimed == 0
-                && input.held.frames == 0
-                && input.pooled_frames == 0
-                && input.awaiting.is_empty()
-                && input.deferred.is_empty()
-        };
-        self.inputs[inputs.clone()].iter().all(is_clear)
+        self.ingress.inputs()[inputs.clone()].iter().all(Input::is_clear)
             // Checks for copies of its broadcasts; the source of an access port's frame is its
             // input.
             && !self.egress.leaves().any(|leaf| {
@@ -194,17 +186,8 @@ impl<B: Buf> Switch<B> {
         for queue in 0..self.spare_ports.0[at].queues {
             let input = first + u16::from(queue);
             self.close_books(input);
-            let input = &mut self.inputs[usize::from(input)];
-            debug_assert!(input.excess == 0 && input.holding.is_empty(), "nothing is held");
-            input.vnet = vnet.0;
-            input.marks = Marks::default();
-            // An input without a queue of the port has no window.
-            input.priorities = priorities_of(port, queue);
-            (input.limit, input.full) = if queue < port.queues {
-                (port.input, port.input_full.into())
-            } else {
-                (Limit { frames: 0, bytes: ByteCount::ZERO }, Full::Wait)
-            };
+            let limits = (queue < port.queues).then_some((port.input, port.input_full));
+            self.ingress.occupy(input, vnet.0, limits, priorities_of(port, queue));
         }
         self.sources.restart(at, port.sources);
         self.control.restart(at);
@@ -239,8 +222,8 @@ impl<B: Buf> Switch<B> {
     /// read.
     fn forget_notices(&mut self, now: Nanos, port: PortId) {
         self.end_taken(Some(port));
-        let inputs = &self.inputs;
-        let is_its = |input: InputId| inputs[input.index()].port == port.0;
+        let ingress = &self.ingress;
+        let is_its = |input: InputId| ingress.input(input.0).port() == port.0;
         self.control.forget(port.0, is_its);
         let (fdb, egress) = (&mut self.fdb, &mut self.egress);
         self.control.retain_misses(|notice| {
@@ -292,12 +275,12 @@ impl<B: Buf> Switch<B> {
     /// Recomputes the limits that depend on the smallest input, of attached ports and of control.
     fn inputs_changed(&mut self) {
         let egress = &self.egress;
-        let is_live = |input: &&Input<B>| {
-            let port = egress.ports().get(usize::from(input.port));
-            input.limit.frames > 0 && port.is_none_or(|port| !port.is_detached())
+        let is_live = |input: &Input<B>| {
+            let port = egress.ports().get(usize::from(input.port()));
+            input.limit().frames > 0 && port.is_none_or(|port| !port.is_detached())
         };
-        let inputs = self.inputs.iter().filter(is_live);
-        self.pair_share.inputs_changed(inputs.clone());
+        self.ingress.inputs_changed(is_live);
+        let inputs = self.ingress.inputs().iter().filter(|input| is_live(input));
         let common_max = egress.common_max_of(inputs);
         self.egress.set_common_max(common_max);
     }

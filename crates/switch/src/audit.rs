@@ -97,9 +97,9 @@ impl<B> Switch<B> {
         for leaf in self.egress.leaves() {
             count(self.egress.queue(leaf).list());
         }
-        for input in &self.inputs {
-            count(input.awaiting);
-            count(input.deferred);
+        for input in self.ingress.inputs() {
+            count(input.awaiting());
+            count(input.deferred());
         }
         for slot in self.slots.remote() {
             resident[row(slot.input, slot.priority)].add(slot.bytes);

@@ -184,8 +184,8 @@ impl<B: Buf> Switch<B> {
         frames: &[B],
         outlook: &mut Outlook<N>,
     ) {
-        let at = usize::from(entry.input);
-        if !self.inputs[at].deferred.is_empty() || self.may_be_full(at) {
+        let is_blocked = !self.ingress.input(entry.input).deferred().is_empty();
+        if is_blocked || self.may_be_full(entry.input) {
             return;
         }
         let mut keys = [0; N];
@@ -243,10 +243,9 @@ impl<B: Buf> Switch<B> {
         outlook: &Outlook<N>,
         mut frames: impl Iterator<Item = B>,
     ) {
-        let input = usize::from(entry.input);
         let mut tally = self.tally::<OUTER>(entry, Lane::new(0, (0, 0)));
         // No frame passes one that could not be queued.
-        let mut blocked = !self.inputs[input].deferred.is_empty();
+        let mut blocked = !self.ingress.input(entry.input).deferred().is_empty();
         let mut at = 0;
         loop {
             let lane = outlook.of(at);
@@ -254,7 +253,7 @@ impl<B: Buf> Switch<B> {
                 self.book(&mut tally);
                 let Some(buf) = frames.next() else { break };
                 self.receive_slowly(now, entry, buf);
-                blocked = !self.inputs[input].deferred.is_empty();
+                blocked = !self.ingress.input(entry.input).deferred().is_empty();
                 at += 1;
                 continue;
             }

@@ -3,17 +3,16 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use sluice_base::{Batch, ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
+use sluice_base::{ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
 
 use crate::config::{InputFull, Limit, PortConfig, PortRole, SwitchConfig, Tags};
 use crate::decap::make_decaps;
 use crate::egress::{GROUPS_MAX, NODES_MAX, Port, QueueGroup};
-use crate::inspect::{Counter, Marks};
-use crate::place::{Held, Input, NO_VNET, Tunnel, Vnet};
+use crate::ingress::Input;
+use crate::inspect::Counter;
+use crate::place::{NO_VNET, Tunnel, Vnet};
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
-use crate::shared_buffer::OVER_MAX;
-use crate::slots::{List, NIL};
 use crate::surface::QueueGroupKind;
 use crate::switch::{BATCH_MAX, CONTROL_FRAMES};
 use crate::underlay;
@@ -38,25 +37,8 @@ pub(crate) fn make_ports(config: &SwitchConfig) -> Box<[Port]> {
 }
 
 pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
-    let input = |port: u16, limit: Limit, full: InputFull, vnet: u16, priorities| Input {
-        port,
-        limit,
-        full: full.into(),
-        from_underlay: false,
-        vnet,
-        holding: PriorityMask::NONE,
-        held: Held::default(),
-        unreclaimed: 0,
-        ended: Batch::with_limit(own_slots(limit.frames, full) as usize),
-        excess: 0,
-        ended_slots: NIL,
-        awaiting: List::EMPTY,
-        deferred: List::EMPTY,
-        over: Vec::with_capacity(OVER_MAX),
-        pooled_frames: 0,
-        priorities,
-        marks: Marks::default(),
-        sweep: false,
+    let input = |place, limit: Limit, full, priorities| {
+        Input::new(place, (limit, full), own_slots(limit.frames, full), priorities)
     };
     // Allocates all inputs at once, so that their own memory does not lie before or between them.
     let queues: usize = config.ports.iter().map(|port| usize::from(port.queues)).sum();
@@ -68,18 +50,16 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
         };
         for queue in 0..port.queues {
             let (id, priorities) = (PortId::from_index(at).0, priorities_of(port, queue));
-            let mut input = input(id, port.input, port.input_full, vnet, priorities);
-            match port.role {
-                PortRole::Access { .. } => {}
-                PortRole::Underlay { .. } => input.from_underlay = true,
-                // Each handle goes back with its remote reference, which is in a slot.
-                PortRole::Handoff => input.ended = Batch::with_limit(0),
-            }
-            inputs.push(input);
+            let input = input((id, vnet), port.input, port.input_full, priorities);
+            inputs.push(match port.role {
+                PortRole::Access { .. } => input,
+                PortRole::Underlay { .. } => input.of_underlay(),
+                PortRole::Handoff => input.of_handoff(),
+            });
         }
     }
     let control = Limit { frames: CONTROL_FRAMES, bytes: ByteCount(u64::MAX) };
-    inputs.push(input(NO_PORT, control, InputFull::Wait, NO_VNET, PriorityMask::ALL));
+    inputs.push(input((NO_PORT, NO_VNET), control, InputFull::Wait, PriorityMask::ALL));
     inputs.into()
 }
 

@@ -5,7 +5,7 @@
 use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
 
 use crate::egress::Tag;
-use crate::place::Input;
+use crate::ingress::Ingress;
 use crate::slots::BufferOwner;
 use crate::surface::Detached;
 use crate::switch::Switch;
@@ -22,7 +22,7 @@ impl<B: Buf> Switch<B> {
         self.leave(now, port);
         let inputs = self.egress.port(port.index()).inputs();
         for input in inputs.clone() {
-            self.drop_unqueued(input.into());
+            self.drop_unqueued(input);
         }
         for at in 0..self.egress.ports().len() {
             self.detach_common(at, port.0);
@@ -33,7 +33,7 @@ impl<B: Buf> Switch<B> {
             from = leaf + 1;
         }
         self.forget_questions(now);
-        let handles = inputs.map(|input| self.inputs[usize::from(input)].unreclaimed).sum();
+        let handles = inputs.map(|input| self.ingress.input(input).unreclaimed()).sum();
         let dropped = dropped_since(before, self.dropped_as(DropReason::Stopped));
         Detached { dropped, handles }
     }
@@ -46,14 +46,14 @@ impl<B: Buf> Switch<B> {
     /// Returns true if the frame must end because its memory, or its output, goes away.
     fn goes_with(&self, slot: u32, to_port: bool, port: u16) -> bool {
         let s = self.slots.get(slot);
-        to_port || lies_with(&self.inputs, s.input, s.owner, port)
+        to_port || lies_with(&self.ingress, s.input, s.owner, port)
     }
 
     fn detach_common(&mut self, at: usize, port: u16) {
         let to_port = at == usize::from(port);
         for priority in Priority::all() {
-            let inputs = &self.inputs;
-            let goes = |tag: Tag| to_port || lies_with(inputs, tag.input, tag.owner, port);
+            let ingress = &self.ingress;
+            let goes = |tag: Tag| to_port || lies_with(ingress, tag.input, tag.owner, port);
             let taken = self.egress.take_common(at, priority, |_, tag| goes(tag));
             for (buf, tag) in taken.into_iter().flatten() {
                 let group = self.egress.group_of_tag(at, tag);
@@ -93,9 +93,8 @@ impl<B: Buf> Switch<B> {
 }
 
 /// Returns true if a frame is in the memory of a port's driver.
-fn lies_with<B>(inputs: &[Input<B>], input: u16, owner: BufferOwner, port: u16) -> bool {
-    inputs[usize::from(input)].port == port
-        && matches!(owner, BufferOwner::Ring | BufferOwner::Output)
+fn lies_with<B>(ingress: &Ingress<B>, input: u16, owner: BufferOwner, port: u16) -> bool {
+    ingress.input(input).port() == port && matches!(owner, BufferOwner::Ring | BufferOwner::Output)
 }
 
 /// Returns the number of frames that ended between two readings of a counter.

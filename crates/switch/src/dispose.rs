@@ -81,7 +81,7 @@ impl<B: Buf> Switch<B> {
         let s = self.slots.get(slot);
         let (vnet, input) = (s.vnet, s.input);
         // No frame may pass one that could not be queued: both might be of the same pair.
-        if !self.inputs[usize::from(input)].deferred.is_empty() {
+        if !self.ingress.input(input).deferred().is_empty() {
             return Disposition::Defer;
         }
         match self.fdb.lookup(mac_table::key(vnet, dst)) {
@@ -130,12 +130,12 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn refusal(&self, slot: u32, group: u32) -> Option<DropReason> {
         let s = self.slots.get(slot);
         let l = self.egress.group(group);
-        let input = &self.inputs[usize::from(s.input)];
-        if l.port() == input.port {
+        let input = self.ingress.input(s.input);
+        if l.port() == input.port() {
             let is_tunnel = l.is_behind_tunnel();
             return Some(if is_tunnel { DropReason::SplitHorizon } else { DropReason::SamePort });
         }
-        if l.is_behind_tunnel() && input.from_underlay {
+        if l.is_behind_tunnel() && input.is_from_underlay() {
             return Some(DropReason::SplitHorizon);
         }
         if self.egress.port(usize::from(l.port())).is_detached() {
@@ -198,20 +198,20 @@ impl<B: Buf> Switch<B> {
             // A frame that waits at its input counts there, whatever its class.
             self.hold_at_input(slot);
         }
-        let input = usize::from(self.slots.get(slot).input);
-        self.slots.push(&mut self.inputs[input].deferred, slot);
+        let input = self.slots.get(slot).input;
+        self.ingress.defer(&mut self.slots, input, slot);
     }
 
     /// Queues a frame that waits for its copies. The frame counts against its input until then.
     #[cold]
     fn hold_for_replication(&mut self, slot: u32) {
-        let input = usize::from(self.slots.get(slot).input);
-        if self.inputs[input].full != Full::Drop && self.input_is_full(slot) {
+        let input = self.slots.get(slot).input;
+        if self.ingress.input(input).full() != Full::Drop && self.input_is_full(slot) {
             self.drop_frame(slot, DropReason::InputFull);
             return;
         }
         self.hold_at_input(slot);
-        self.slots.push(&mut self.inputs[input].awaiting, slot);
+        self.ingress.await_copies(&mut self.slots, input, slot);
     }
 
     /// Ends a frame that was for the switch itself.
@@ -224,8 +224,8 @@ impl<B: Buf> Switch<B> {
     /// Returns true if a lossless frame may find its input full: the input reads on without pausing
     /// the sender.
     #[inline]
-    pub(crate) fn may_be_full(&self, input: usize) -> bool {
-        match self.inputs[input].full {
+    pub(crate) fn may_be_full(&self, input: u16) -> bool {
+        match self.ingress.input(input).full() {
             Full::Wait => false,
             Full::Drop => !self.egress.lossless().is_empty(),
             Full::Pause(priorities) => !self.egress.lossless().without(priorities).is_empty(),
@@ -237,16 +237,17 @@ impl<B: Buf> Switch<B> {
     #[inline]
     fn input_is_full(&self, slot: u32) -> bool {
         let s = self.slots.get(slot);
-        let input = &self.inputs[usize::from(s.input)];
-        let held = match input.full {
+        let input = self.ingress.input(s.input);
+        let held = match input.full() {
             Full::Wait => return false,
-            Full::Drop => input.held,
+            Full::Drop => input.held(),
             Full::Pause(paused) if paused.contains(Priority::from_low_bits(s.priority)) => {
                 return false;
             }
             Full::Pause(paused) => self.held_unpaused(s.input, paused),
         };
-        held.frames >= input.limit.frames || held.bytes + u64::from(s.bytes) > input.limit.bytes.0
+        let limit = input.limit();
+        held.frames >= limit.frames || held.bytes + u64::from(s.bytes) > limit.bytes.0
     }
 
     /// Returns the sum of the frames without flow control at an input that pauses other priorities.
@@ -267,7 +268,7 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn enqueue(&mut self, slot: u32, group: u32) {
         let input = self.slots.get(slot).input;
         debug_assert!(!self.is_handoff(input), "nothing would know the reference any more");
-        let vnet = self.inputs[usize::from(input)].vnet;
+        let vnet = self.ingress.input(input).vnet();
         if !self.egress.join_common(&mut self.slots, slot, group, vnet) {
             self.enqueue_leaf(slot, group);
         }
@@ -293,7 +294,7 @@ impl<B: Buf> Switch<B> {
         owner: BufferOwner,
     ) {
         let leaf = self.egress.push_queue(&mut self.slots, queue, list, sum, owner);
-        if self.pair_share.may_be_passed_by(self.egress.queue(leaf)) {
+        if self.ingress.may_be_over(self.egress.queue(leaf)) {
             self.note_share(list.head, leaf);
         }
     }
@@ -308,7 +309,7 @@ impl<B: Buf> Switch<B> {
             let slots = taken.map(|frame| {
                 let (buf, tag) = frame?;
                 let source = self.egress.source_of_tag(at, tag);
-                let (vnet, strip) = (self.inputs[usize::from(tag.input)].vnet, tag.strip.into());
+                let (vnet, strip) = (self.ingress.input(tag.input).vnet(), tag.strip.into());
                 let arrival = Arrival { source, vnet, strip, priority, ecn: None };
                 Some(self.new_slot(tag.input, &arrival, tag.owner, buf))
             });

@@ -29,9 +29,10 @@ use sluice_base::{Nanos, Priority, PriorityMask};
 
 use crate::build::{make_groups, make_ports};
 use crate::config::{Hold, PortRole, SwitchConfig, Tags, Trust};
+use crate::ingress::Input;
 use crate::inspect::{Counter, Marks};
 use crate::pause::{PauseReceiver, PauseSender};
-use crate::place::{Held, Input};
+use crate::place::Held;
 use crate::shaper::Shaper;
 use crate::slots::NIL;
 use crate::surface::QueueGroupKind;

@@ -218,7 +218,7 @@ impl<B: Buf> Switch<B> {
         let Some((buf, tag)) = self.egress.pop_common(class) else { return };
         let (input, source, group) =
             (tag.input, self.egress.source_of_tag(at, tag), self.egress.group_of_tag(at, tag));
-        let (vnet, strip) = (self.inputs[usize::from(input)].vnet, tag.strip.into());
+        let (vnet, strip) = (self.ingress.input(input).vnet(), tag.strip.into());
         self.egress.uncharge(group, tag.bytes.into(), tag.owner);
         self.egress.mark_idle(at, priority);
         let urgency = priority_of(priority);
@@ -270,8 +270,8 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if another frame in an input's own memory may have a remote reference.
     fn may_reference_own(&self, input: u16) -> bool {
-        let input = usize::from(input);
-        self.remote_refs.own[input] < (self.inputs[input].limit.frames / 4).max(1)
+        let limit = self.ingress.input(input).limit();
+        self.remote_refs.own[usize::from(input)] < (limit.frames / 4).max(1)
     }
 
     /// Copies the frame whose turn it is into the pool. Returns false if the pool has no room.
@@ -279,13 +279,13 @@ impl<B: Buf> Switch<B> {
         let slot = self.slots.get(turn.slot);
         let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
         let port = self.egress.group(turn.group).port();
-        if !self.pool_takes_of(input.into(), priority) || self.is_isolated(port, priority) {
+        if !self.pool_takes_of(input, priority) || self.is_isolated(port, priority) {
             return false;
         }
         let own = slot.buf.as_ref().expect("a frame in a ring has its handle");
         let Some(copy) = taker.copy(own) else { return false };
         let own = self.slots.get_mut(turn.slot).buf.replace(copy);
-        self.pooled(turn.slot, usize::from(self.inputs[usize::from(input)].from_underlay));
+        self.pooled(turn.slot, usize::from(self.ingress.input(input).is_from_underlay()));
         self.egress.left_input(turn.leaf, bytes);
         // There is one handle more until the driver has its own back.
         self.slots.enter(1);
@@ -368,15 +368,14 @@ impl<B: Buf> Switch<B> {
     /// Returns true if an input is that of a handoff port: its frames belong to another switch.
     #[inline]
     pub(crate) fn is_handoff(&self, input: u16) -> bool {
-        let port = self.inputs[usize::from(input)].port;
+        let port = self.ingress.input(input).port();
         let port = self.egress.ports().get(usize::from(port));
         port.is_some_and(|port| port.role() == PortRole::Handoff)
     }
 
     /// Returns a handle that has to go back to the other switch, with its remote reference.
     pub fn reclaim_handoff(&mut self, input: InputId) -> Option<(B, RemoteRef)> {
-        let i = &mut self.inputs[input.index()];
-        let index = i.ended_slots;
+        let index = self.ingress.input(input.0).ended_slot();
         if index == NIL {
             return None;
         }
@@ -395,8 +394,8 @@ impl<B: Buf> Switch<B> {
         of: InputId,
         mut copy: impl FnMut(B, RemoteRef) -> Result<B, B>,
     ) -> u32 {
-        let of_tunnels = self.inputs[of.index()].from_underlay;
-        let tunnels_from = self.inputs.len();
+        let of_tunnels = self.ingress.input(of.0).is_from_underlay();
+        let tunnels_from = self.ingress.count();
         // Inputs and sources have the same numbers in all switches.
         let is_meant = |source: u16| match of_tunnels {
             true => usize::from(source) >= tunnels_from,

@@ -72,8 +72,8 @@ impl<B: Buf> Switch<B> {
     /// Returns the rule by which this switch finds the priority of frames of an input.
     #[must_use]
     pub fn classifier(&self, input: InputId) -> Classifier {
-        let i = &self.inputs[input.index()];
-        let port = self.egress.port(usize::from(i.port));
+        let i = self.ingress.input(input.0);
+        let port = self.egress.port(usize::from(i.port()));
         let ends = match port.role() {
             PortRole::Underlay { local, mac } => Some((local, mac)),
             PortRole::Access { .. } | PortRole::Handoff => None,
@@ -84,14 +84,14 @@ impl<B: Buf> Switch<B> {
             trust: port.trust(),
             default: port.default_priority(),
             dscp_to_priority: *self.dscp.priorities(),
-            priorities: i.priorities,
+            priorities: i.priorities(),
         }
     }
 
     /// Takes a frame of flow control that a driver keeps apart from data. The frame needs no window
     /// and no handle, whatever the input holds, and is counted like one that came among data.
     pub fn hear(&mut self, now: Nanos, input: InputId, frame: &[u8]) {
-        let port = self.inputs[input.index()].port;
+        let port = self.ingress.input(input.0).port();
         if port == NO_PORT || self.egress.port(usize::from(port)).is_detached() {
             return;
         }

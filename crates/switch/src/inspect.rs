@@ -177,8 +177,8 @@ impl<B> Switch<B> {
     /// Returns the frames that wait at an input now, with their bytes.
     #[must_use]
     pub fn held(&self, input: InputId) -> Counter {
-        let input = &self.inputs[input.index()];
-        Counter { frames: u64::from(input.held.frames), bytes: input.held.bytes }
+        let held = self.ingress.input(input.0).held();
+        Counter { frames: u64::from(held.frames), bytes: held.bytes }
     }
 
     /// Returns the frames of one priority that wait at an input that pauses its sender by priority;
@@ -202,7 +202,7 @@ impl<B> Switch<B> {
     /// Returns the high-water marks of an input.
     #[must_use]
     pub fn held_marks(&self, input: InputId) -> Marks {
-        self.inputs[input.index()].marks
+        self.ingress.input(input.0).marks()
     }
 
     /// Returns the high-water marks of a port: the sums of the marks of its queue groups.
@@ -329,6 +329,6 @@ impl<B> Switch<B> {
     /// the number of the source.
     #[must_use]
     pub fn source_tunnel(&self, source: SourceId) -> Option<TunnelId> {
-        source.index().checked_sub(self.inputs.len()).map(TunnelId::from_index)
+        source.index().checked_sub(self.ingress.count()).map(TunnelId::from_index)
     }
 }

@@ -231,11 +231,11 @@ impl<B: Buf> Switch<B> {
     }
 
     fn is_input_pressed(&self, input: u16) -> bool {
-        let i = &self.inputs[usize::from(input)];
-        match i.full {
+        let i = self.ingress.input(input);
+        match i.full() {
             Full::Pause(_) => self.pause_of(i).is_some_and(|pause| !pause.pausing().is_empty()),
             Full::Wait | Full::Drop => {
-                i.held.frames >= i.limit.frames / 2 || i.held.bytes >= i.limit.bytes.0 / 2
+                i.held().frames >= i.limit().frames / 2 || i.held().bytes >= i.limit().bytes.0 / 2
             }
         }
     }
@@ -243,8 +243,8 @@ impl<B: Buf> Switch<B> {
     /// Returns true if several senders share an input.
     #[inline]
     pub(crate) fn is_shared(&self, input: u16) -> bool {
-        let i = &self.inputs[usize::from(input)];
-        i.from_underlay || !matches!(i.full, Full::Wait)
+        let i = self.ingress.input(input);
+        i.is_from_underlay() || !matches!(i.full(), Full::Wait)
     }
 
     /// Returns the frames that left a class so far, whichever switch had its port; the count wraps.
@@ -324,23 +324,23 @@ impl<B: Buf> Switch<B> {
     /// Returns true if so many frames of one class in a shared input are more than its share, or
     /// are a part of the frames that keep others out.
     fn presses(&self, input: u16, priority: Priority, frames: u32, bytes: u32) -> bool {
-        let i = &self.inputs[usize::from(input)];
-        match (i.full, self.pause_of(i)) {
+        let i = self.ingress.input(input);
+        match (i.full(), self.pause_of(i)) {
             (Full::Pause(paused), Some(pause)) if paused.contains(priority) => {
                 pause.pausing().contains(priority)
                     || pause.weight(frames, bytes.into()) > pause.xoff() / 2
             }
             _ => {
                 self.is_input_pressed(input)
-                    || frames > i.limit.frames / 2
-                    || u64::from(bytes) > i.limit.bytes.0 / 2
+                    || frames > i.limit().frames / 2
+                    || u64::from(bytes) > i.limit().bytes.0 / 2
             }
         }
     }
 
     /// Returns the input of a source's frames, if it is shared.
     fn shared_input_of(&self, source: u16) -> Option<u16> {
-        let input = match usize::from(source).checked_sub(self.inputs.len()) {
+        let input = match usize::from(source).checked_sub(self.ingress.count()) {
             None => source,
             Some(tunnel) => self.egress.port(usize::from(self.tunnels[tunnel].port)).first_input(),
         };

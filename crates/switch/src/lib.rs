@@ -45,6 +45,7 @@ mod fdb;
 mod handoff;
 mod hear;
 mod hold;
+mod ingress;
 mod inspect;
 mod isolation;
 mod ledger;

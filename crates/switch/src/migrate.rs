@@ -36,7 +36,6 @@
 //! closes before and after.
 
 use alloc::vec::Vec;
-use core::mem;
 
 use sluice_base::{Buf, PortId, Priority};
 
@@ -68,7 +67,7 @@ impl<B: Buf> Switch<B> {
     #[must_use]
     pub fn is_clear(&self, port: PortId) -> bool {
         let is_done = self.inputs_of(port).all(|input| {
-            self.inputs[usize::from(input)].unreclaimed == 0 && self.ledger.has_ended_all(input)
+            self.ingress.input(input).unreclaimed() == 0 && self.ledger.has_ended_all(input)
         });
         is_done && !self.awaits_handoff(port)
     }
@@ -116,7 +115,7 @@ impl<B: Buf> Switch<B> {
     }
 
     fn take_input(&mut self, input: u16) -> InputState {
-        let held = mem::take(&mut self.inputs[usize::from(input)].marks);
+        let held = self.ingress.take_marks(input);
         InputState { held, books: self.ledger.export(input) }
     }
 
@@ -142,7 +141,7 @@ impl<B: Buf> Switch<B> {
     }
 
     fn add_input(&mut self, input: u16, state: InputState) {
-        self.inputs[usize::from(input)].marks.rise_to(state.held);
+        self.ingress.add_marks(input, state.held);
         self.ledger.import(input, state.books);
     }
 }

@@ -9,7 +9,7 @@
 use sluice_base::{Buf, DropReason, InputId, Priority};
 
 use crate::detach::dropped_since;
-use crate::slots::{BufferOwner, List, NIL};
+use crate::slots::{BufferOwner, NIL};
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
@@ -22,9 +22,8 @@ impl<B: Buf> Switch<B> {
         input: InputId,
         mut copy: impl FnMut(B) -> Result<B, B>,
     ) -> u32 {
-        let at = input.index();
-        if !self.inputs[at].awaiting.is_empty() {
-            self.replicate(at, &mut copy);
+        if !self.ingress.input(input.0).awaiting().is_empty() {
+            self.replicate(input.0, &mut copy);
         }
         self.migrate_queues(input, |_| true, |buf, _| copy(buf))
     }
@@ -39,8 +38,7 @@ impl<B: Buf> Switch<B> {
         mut copy: impl FnMut(B, u32) -> Result<B, B>,
     ) -> u32 {
         let before = self.dropped_as(DropReason::Stopped);
-        let at = input.index();
-        self.drop_unqueued(at);
+        self.drop_unqueued(input.0);
         for port in 0..self.egress.ports().len() {
             for priority in Priority::all() {
                 while let Some(group) = self.group_in_common(port, priority, input) {
@@ -60,11 +58,9 @@ impl<B: Buf> Switch<B> {
 
     /// Ends the frames of an input that stand in no queue, and clears the list of its queues whose
     /// frames should be copied to the shared buffer.
-    pub(crate) fn drop_unqueued(&mut self, input: usize) {
-        let mut lists = [self.inputs[input].awaiting, self.inputs[input].deferred];
-        self.inputs[input].awaiting = List::EMPTY;
-        self.inputs[input].deferred = List::EMPTY;
-        self.inputs[input].over.clear();
+    pub(crate) fn drop_unqueued(&mut self, input: u16) {
+        let mut lists = [self.ingress.take_awaiting(input), self.ingress.take_deferred(input)];
+        self.ingress.forget_over(input);
         for list in &mut lists {
             while let Some(slot) = self.slots.pop(list) {
                 self.drop_frame(slot, DropReason::Stopped);

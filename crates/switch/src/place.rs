@@ -1,74 +1,17 @@
-//! Inputs, networks and tunnels, as tables; the places of egress are in `egress.rs`.
+//! Networks and tunnels, as tables; inputs are in `ingress.rs`, the places of egress in `egress.rs`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use sluice_base::{Batch, Mac, Priority, PriorityMask, Vni};
+use sluice_base::{Mac, Priority, PriorityMask, Vni};
 
 use crate::config::{InputFull, Limit};
 use crate::decap::Decap;
-use crate::egress::Key;
-use crate::inspect::{Counter, Marks};
-use crate::slots::List;
+use crate::inspect::Counter;
 
 /// The network of an input whose frames may belong to any network.
 pub(crate) const NO_VNET: u16 = u16::MAX;
-
-/// Ingress of frames. Every frame touches the first cache line; the second is touched when a frame
-/// is charged and when it ends.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Input<B> {
-    /// Frames that wait in this input's own memory and count against its window.
-    pub(crate) held: Held,
-    pub(crate) limit: Limit,
-    /// Number of handles that ended and were not reclaimed yet, in `ended` and `ended_slots`.
-    pub(crate) unreclaimed: u32,
-    pub(crate) full: Full,
-    pub(crate) port: u16,
-    /// The network of its port; [`NO_VNET`] for the underlay and for control.
-    pub(crate) vnet: u16,
-    pub(crate) from_underlay: bool,
-    /// Inputs that pause: the priorities with frames.
-    pub(crate) holding: PriorityMask,
-    /// Frames that could not even be queued as unresolved; in order, and no frame passes them.
-    pub(crate) deferred: List,
-    /// Stack of slots whose handles found no room in `ended`. Only lossy frames can be so many,
-    /// since they wait in outputs and not in their input.
-    pub(crate) ended_slots: u32,
-    /// Handles that ended and were not reclaimed yet, at most as many as the input has slots of its
-    /// own.
-    pub(crate) ended: Batch<B>,
-    pub(crate) marks: Marks,
-    /// Number of slots that it uses beyond its own: lossy frames that waited in an output's share
-    /// of the slots, ended, and were not reclaimed yet.
-    pub(crate) excess: u32,
-    /// Frames to be replicated once they are in the host pool.
-    pub(crate) awaiting: List,
-    /// Queues of this input that have outgrown their share, as far as the list has room.
-    pub(crate) over: Vec<Key>,
-    /// Frames of this input that wait in the host pool.
-    pub(crate) pooled_frames: u32,
-    /// The priorities that its frames may have. Only careful ports have inputs that are limited to
-    /// some.
-    pub(crate) priorities: PriorityMask,
-    /// True if it may hold frames for isolated receivers, which belong into the reserve.
-    pub(crate) sweep: bool,
-}
-
-impl<B> Input<B> {
-    /// Returns the number of its own slots.
-    #[inline]
-    pub(crate) fn slots_max(&self) -> u32 {
-        // An input that tells its handles apart has all of them in slots.
-        match self.ended.limit() {
-            0 => self.limit.frames,
-            // Made from a `u32` in `build`.
-            limit => u32::try_from(limit).unwrap_or(u32::MAX),
-        }
-    }
-}
 
 /// Behaviour of a full input; the thresholds of a pause are in the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -290,7 +290,7 @@ impl<B: Buf> Switch<B> {
         if !is_taken {
             cause = PuntCause::Snooped;
         }
-        let port = self.inputs[usize::from(input)].port;
+        let port = self.ingress.input(input).port();
         let is_storm = is_flood && self.is_storm(now, slot);
         if is_storm {
             return Some(Disposition::Drop(DropReason::StormLimit));
@@ -422,10 +422,10 @@ impl<B: Buf> Switch<B> {
 
     /// Ends the frames that were taken, at one port or at any, and will not be read.
     pub(crate) fn end_taken(&mut self, port: Option<PortId>) {
-        let (inputs, ledger) = (&self.inputs, &mut self.ledger);
+        let (ingress, ledger) = (&self.ingress, &mut self.ledger);
         let priority = CONTROL_PRIORITY.get();
         for (input, bytes) in self.control.taken() {
-            if port.is_none_or(|port| port.0 == inputs[input.index()].port) {
+            if port.is_none_or(|port| port.0 == ingress.input(input.0).port()) {
                 ledger.inject(input.0, priority, Counter::of(bytes));
                 ledger.drop(input.0, priority, DropReason::Stopped, Counter::of(bytes));
             }
@@ -438,7 +438,7 @@ impl<B: Buf> Switch<B> {
         let notice = self.control.queue.pop_front()?;
         if let Notice::Punt { from, .. } = notice {
             let port = match from {
-                PuntFrom::Input(input) => self.inputs[input.index()].port,
+                PuntFrom::Input(input) => self.ingress.input(input.0).port(),
                 PuntFrom::Tunnel(tunnel) => self.tunnels[tunnel.index()].port,
             };
             self.control.punts -= 1;

@@ -131,7 +131,7 @@ impl<B: Buf> Switch<B> {
 
     #[inline]
     fn entry(&self, input: InputId) -> Entry {
-        let port = self.inputs[input.index()].port;
+        let port = self.ingress.input(input.0).port();
         let p = self.egress.port(usize::from(port));
         let way = match p.role() {
             PortRole::Access { vnet } => Way::Access { vnet: vnet.0 },
@@ -162,7 +162,7 @@ impl<B: Buf> Switch<B> {
         };
         match verdict {
             Verdict::Forward(c) => {
-                let priority = self.inputs[usize::from(input)].priorities.nearest(c.priority);
+                let priority = self.ingress.input(input).priorities().nearest(c.priority);
                 Verdict::Forward(Classified { priority, ..c })
             }
             verdict => verdict,
@@ -212,7 +212,7 @@ impl<B: Buf> Switch<B> {
                 Judged::Ends(Disposition::Consume)
             }
             Verdict::Drop(reason) => {
-                let priorities = self.inputs[usize::from(entry.input)].priorities;
+                let priorities = self.ingress.input(entry.input).priorities();
                 let default = self.egress.port(usize::from(entry.port)).default_priority();
                 arrival.priority = priorities.nearest(default);
                 Judged::Ends(Disposition::Drop(reason))

@@ -13,14 +13,12 @@ use sluice_base::{Buf, DropReason};
 
 use crate::inspect::Counter;
 use crate::receive::NO_PORT;
-use crate::slots::List;
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
     /// Replicates all frames that wait for it at an input.
-    pub(crate) fn replicate(&mut self, input: usize, copy: &mut impl FnMut(B) -> Result<B, B>) {
-        let mut list = self.inputs[input].awaiting;
-        self.inputs[input].awaiting = List::EMPTY;
+    pub(crate) fn replicate(&mut self, input: u16, copy: &mut impl FnMut(B) -> Result<B, B>) {
+        let mut list = self.ingress.take_awaiting(input);
         while let Some(slot) = self.slots.pop(&mut list) {
             let receivers = self.receivers(slot);
             if receivers == 0 {
@@ -45,10 +43,10 @@ impl<B: Buf> Switch<B> {
 
     fn receivers(&self, slot: u32) -> usize {
         let s = self.slots.get(slot);
-        let input = &self.inputs[usize::from(s.input)];
+        let input = self.ingress.input(s.input);
         let vnet = &self.vnets[usize::from(s.vnet)];
-        let members = vnet.members.iter().filter(|&&port| port != input.port).count();
-        members + if input.from_underlay { 0 } else { vnet.tunnels.len() }
+        let members = vnet.members.iter().filter(|&&port| port != input.port()).count();
+        members + if input.is_from_underlay() { 0 } else { vnet.tunnels.len() }
     }
 
     /// Makes the slot the body of its copies, and queues them.
@@ -56,7 +54,7 @@ impl<B: Buf> Switch<B> {
         let s = self.slots.get(body);
         let (input, vnet, bytes, priority) = (s.input, usize::from(s.vnet), s.bytes, s.priority);
         self.uncharge_input(input, bytes, priority);
-        self.note_excess(input);
+        self.ingress.note_excess(&mut self.slots, input);
         self.spread(body, receivers, vnet);
     }
 
@@ -73,8 +71,8 @@ impl<B: Buf> Switch<B> {
     fn spread(&mut self, body: u32, receivers: usize, vnet: usize) {
         let s = self.slots.get(body);
         let (input, bytes, priority) = (s.input, s.bytes, s.priority);
-        let from = &self.inputs[usize::from(input)];
-        let (from_port, from_underlay) = (from.port, from.from_underlay);
+        let from = self.ingress.input(input);
+        let (from_port, from_underlay) = (from.port(), from.is_from_underlay());
         for _ in 1..receivers {
             self.ledger.copy(input, priority, Counter::of(bytes));
         }

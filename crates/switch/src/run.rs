@@ -80,7 +80,7 @@ impl<B: Buf> Switch<B> {
             let Some(tunnel) = self.egress.group(group).tunnel() else {
                 unreachable!("only frames for tunnels stand in an underlay port's common queue");
             };
-            let (number, vnet) = (tunnel.index(), self.inputs[usize::from(tag.input)].vnet);
+            let (number, vnet) = (tunnel.index(), self.ingress.input(tag.input).vnet());
             let made = self.encapsulate(tunnel, vnet, urgency, buf, bytes, &mut header);
             if let Err(reason) = made {
                 self.drop_common(now, class, group, urgency, reason);
@@ -129,7 +129,7 @@ impl<B: Buf> Switch<B> {
     ) {
         if let Some((buf, tag)) = self.egress.pop_common(class) {
             if reason == DropReason::Oversize {
-                let from = (tag.input, self.inputs[usize::from(tag.input)].vnet);
+                let from = (tag.input, self.ingress.input(tag.input).vnet());
                 let head = Head::copy_of(&buf.head()[usize::from(tag.strip)..]);
                 self.tell_too_big_of(now, from, group, head);
             }
@@ -253,7 +253,6 @@ impl<B: Buf> Switch<B> {
         let mut ends = Ends::new(input, owner);
         let mut deficit = reach.deficit;
         let mut outer = [0; OUTER_SIZE];
-        let input = &mut self.inputs[usize::from(input)];
         let refused = loop {
             let index = *head;
             if index == NIL || ends.frames >= reach.frames_max {
@@ -304,7 +303,7 @@ impl<B: Buf> Switch<B> {
                 ends.shared_cursor |= index == reach.shared_cursor;
                 self.pool.push_ended(&mut self.slots, index);
             } else {
-                self.slots.end(index, &mut input.ended, &mut input.ended_slots);
+                self.ingress.hand_back_slot(&mut self.slots, ends.input, index);
             }
         };
         reach.deficit = deficit;

@@ -303,8 +303,8 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn takes_long_way(&self, entry: &Entry, frames: &[B]) -> bool {
         let (input, port) = (entry.input, entry.port);
         let looks_at_tags = self.egress.port(usize::from(port)).tags() != Tags::Kept;
-        self.may_be_full(usize::from(input))
-            || self.inputs[usize::from(input)].priorities != PriorityMask::ALL
+        self.may_be_full(input)
+            || self.ingress.input(input).priorities() != PriorityMask::ALL
             || (looks_at_tags && frames.iter().any(|buf| buf.vlan_tag() != VlanTag::AsIs))
     }
 
@@ -498,7 +498,7 @@ impl<B: Buf> Switch<B> {
             Sources::Learn => self.control.is_attached() || self.sources.has_bound_ips,
             Sources::Bound => true,
         };
-        let first_input = usize::from(self.egress.port(port).first_input());
+        let first_input = self.egress.port(port).first_input();
         let looks_at_tags = self.egress.port(port).tags() != Tags::Kept;
         matches!(self.egress.port(port).role(), PortRole::Access { .. })
             && (watches
@@ -509,8 +509,8 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if a port has queues that are limited to some priorities.
     fn has_own_queues(&self, port: usize) -> bool {
-        let mut inputs = self.egress.port(port).inputs().map(|at| &self.inputs[usize::from(at)]);
-        inputs.any(|input| input.priorities != PriorityMask::ALL)
+        let mut inputs = self.egress.port(port).inputs();
+        inputs.any(|input| self.ingress.input(input).priorities() != PriorityMask::ALL)
     }
 
     /// Adds an entry to the forwarding table, and clears the cached sources of the entry that it

@@ -6,21 +6,21 @@ use alloc::boxed::Box;
 use sluice_base::{Buf, Destination, InputId, Nanos, PortId, Priority, VnetId};
 
 use crate::attach::SparePorts;
-use crate::build::{buffer_count, make_inputs, make_tunnels, make_vnets, node_count, slot_count};
+use crate::build::{buffer_count, make_tunnels, make_vnets, node_count, slot_count};
 use crate::config::{ConfigError, PortRole, SwitchConfig};
 use crate::dscp::Dscp;
 use crate::egress::EgressTables;
 use crate::fdb::Fdb;
 use crate::handoff::RemoteRefs;
 use crate::hold::Holds;
+use crate::ingress::Ingress;
 use crate::isolation::Isolation;
 use crate::ledger::Ledger;
 use crate::mac_table;
-use crate::place::{Input, Tunnel, Vnet};
+use crate::place::{Tunnel, Vnet};
 use crate::pool::Pool;
 use crate::punt::{CONTROL_PRIORITY, Control};
 use crate::receive::NO_PORT;
-use crate::shared_buffer::PairShare;
 use crate::slots::Slots;
 use crate::sources::SourceChecks;
 use crate::storm::Storms;
@@ -42,7 +42,7 @@ pub(crate) const CONTROL_FRAMES: u32 = 64;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Switch<B> {
-    pub(crate) inputs: Box<[Input<B>]>,
+    pub(crate) ingress: Ingress<B>,
     pub(crate) egress: EgressTables<B>,
     pub(crate) ledger: Ledger,
     pub(crate) tunnels: Box<[Tunnel]>,
@@ -54,7 +54,6 @@ pub struct Switch<B> {
     /// rest.
     pub(crate) fdb: Fdb,
     pub(crate) pool: Pool,
-    pub(crate) pair_share: PairShare,
     pub(crate) unresolved: Unresolved,
     pub(crate) sources: SourceChecks,
     pub(crate) spare_ports: SparePorts,
@@ -76,19 +75,20 @@ impl<B: Buf> Switch<B> {
         let config = config.with_spare();
         let config = config.as_ref();
         // Tables that every frame touches are made first and together: they lie on few pages.
-        let inputs: Box<[Input<B>]> = make_inputs(config);
+        let ingress = Ingress::new(config);
+        let inputs = ingress.count();
         let slots = u32::try_from(slot_count(config)).expect("checked by `validate`");
-        let egress = EgressTables::new(config, node_count(config, slots, inputs.len()));
+        let egress = EgressTables::new(config, node_count(config, slots, inputs));
         // The last input stands for ports that are gone.
-        let ledger = Ledger::new(inputs.len() + 1);
-        let vnets = make_vnets(config, inputs.len());
+        let ledger = Ledger::new(inputs + 1);
+        let vnets = make_vnets(config, inputs);
         let fdb = Fdb::new(config, seed);
         let reserved = slots - u32::try_from(buffer_count(config)).expect("a part of them");
         let mut switch = Self {
             slots: Slots::new(slots, reserved),
             ledger,
             vnets,
-            tunnels: make_tunnels(config, inputs.len()),
+            tunnels: make_tunnels(config, inputs),
             fdb,
             control: Control::new(
                 config.control.punts,
@@ -97,17 +97,16 @@ impl<B: Buf> Switch<B> {
             ),
             sources: SourceChecks::new(config),
             pool: Pool::new(config),
-            pair_share: PairShare::new(config.pool.pair_share),
             dscp: Dscp::new(config),
-            unresolved: Unresolved::new(config, inputs.len()),
+            unresolved: Unresolved::new(config, inputs),
             spare_ports: SparePorts::new(config, now),
-            remote_refs: RemoteRefs::new(&config.handoff, config.ports.len(), inputs.len()),
-            isolation: Isolation::new(config, inputs.len()),
+            remote_refs: RemoteRefs::new(&config.handoff, config.ports.len(), inputs),
+            isolation: Isolation::new(config, inputs),
             holds: Holds::new(config),
             storms: Storms::new(config),
             too_big: TooBig::new(config.ports.len()),
             paths: Paths::new(config.tunnels.len()),
-            inputs,
+            ingress,
             egress,
         };
         switch.begin(now, config);
@@ -135,21 +134,21 @@ impl<B: Buf> Switch<B> {
     /// number.
     #[must_use]
     pub fn port_of(&self, input: InputId) -> Option<PortId> {
-        let port = self.inputs.get(input.index())?.port;
+        let port = self.ingress.inputs().get(input.index())?.port();
         (port != NO_PORT).then_some(PortId(port))
     }
 
     /// Returns the input under which control's own frames are counted.
     #[must_use]
     pub fn control_input(&self) -> InputId {
-        InputId::from_index(self.inputs.len() - 1)
+        InputId::from_index(self.ingress.count() - 1)
     }
 
     /// Returns the number under which handles of the host pool are reclaimed. It also has the
     /// counters of ports that are gone, once their numbers belong to other ports.
     #[must_use]
     pub fn pool_input(&self) -> InputId {
-        InputId::from_index(self.inputs.len())
+        InputId::from_index(self.ingress.count())
     }
 
     /// Returns the number of handles that the switch can hold at the same time, over all inputs and
@@ -164,9 +163,8 @@ impl<B: Buf> Switch<B> {
     /// # Errors
     /// The frame, if control has too many in the switch, or the target does not exist.
     pub fn inject(&mut self, now: Nanos, buf: B, to: Target) -> Result<(), B> {
-        let control = usize::from(self.control_input().0);
-        let i = &self.inputs[control];
-        if i.held.frames + i.unreclaimed >= CONTROL_FRAMES || self.slots.free_count() == 0 {
+        let i = self.ingress.input(self.control_input().0);
+        if i.held().frames + i.unreclaimed() >= CONTROL_FRAMES || self.slots.free_count() == 0 {
             return Err(buf);
         }
         let priority = CONTROL_PRIORITY;

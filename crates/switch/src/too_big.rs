@@ -97,7 +97,7 @@ impl<B: Buf> Switch<B> {
         group: u32,
         head: Head,
     ) {
-        let port = self.inputs[usize::from(input)].port;
+        let port = self.ingress.input(input).port();
         if port == NO_PORT {
             return;
         }

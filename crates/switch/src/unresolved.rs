@@ -20,7 +20,7 @@ use sluice_base::{Buf, DropReason, InputId, Mac, Nanos, Priority, SourceId, Vnet
 use crate::config::{SwitchConfig, UnresolvedConfig};
 use crate::dispose::Disposition;
 use crate::mac_table;
-use crate::slots::{BufferOwner, List};
+use crate::slots::BufferOwner;
 use crate::surface::{Head, Notice, PuntFrom, QueueGroupKind};
 use crate::switch::Switch;
 
@@ -173,9 +173,9 @@ impl<B: Buf> Switch<B> {
     fn refused_by_group(&self, slot: u32, to: u32) -> bool {
         let s = self.slots.get(slot);
         let group = self.egress.group(to);
-        let input = &self.inputs[usize::from(s.input)];
-        group.port() == input.port
-            || (input.from_underlay && group.is_behind_tunnel())
+        let input = self.ingress.input(s.input);
+        group.port() == input.port()
+            || (input.is_from_underlay() && group.is_behind_tunnel())
             || self.egress.port(usize::from(group.port())).is_detached()
             || matches!(group.kind(), QueueGroupKind::Held(_))
             || self.is_isolated(group.port(), s.priority)
@@ -239,9 +239,8 @@ impl<B: Buf> Switch<B> {
 
     /// Tries to queue deferred frames again, input by input, in order.
     fn retry_deferred(&mut self, now: Nanos) {
-        for input in 0..self.inputs.len() {
-            let mut list = self.inputs[input].deferred;
-            self.inputs[input].deferred = List::EMPTY;
+        for input in 0..self.ingress.count() {
+            let mut list = self.ingress.take_deferred(InputId::from_index(input).0);
             while let Some(slot) = self.slots.pop(&mut list) {
                 let dst = self.destination_of(slot);
                 let disposition = self.route(now, slot, dst);

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use core::net::Ipv4Addr;
 
-use sluice_base::{Batch, BitRate, DropReason, Mac, Priority, PriorityMask, Vni};
+use sluice_base::{Batch, BitRate, ByteCount, DropReason, Mac, Priority, PriorityMask, Vni};
 use sluice_wire::{EtherType, ethernet};
 
 use super::*;
@@ -390,7 +390,7 @@ fn attach_picks_port_slot_free_for_longest() {
 fn limits_follow_from_the_ports_that_are_there() {
     let small = PortConfig { input: limit(8, 6_000), mtu: 900, ..access(BLUE) };
     let jumbo = PortConfig { mtu: 9_000, ..access(BLUE) };
-    let of = |switch: &S| (switch.egress.common_room(0), switch.pair_share);
+    let of = |switch: &S| (switch.egress.common_room(0), switch.ingress.pair_share());
     // A switch that had these ports from the start.
     let expected = |more: &[&PortConfig]| {
         let mut config = config(0);

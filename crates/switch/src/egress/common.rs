@@ -15,7 +15,7 @@
 //! the queue group.
 
 use crate::config::{Limit, PortRole};
-use crate::place::Input;
+use crate::ingress::Input;
 use crate::slots::BufferOwner;
 
 use super::Port;
@@ -50,8 +50,8 @@ impl CommonMax {
         let is_access = |p: &&Port| !p.detached && matches!(p.role, PortRole::Access { .. });
         let sizes = ports.iter().filter(is_access).map(|port| u64::from(port.frame_size_max));
         let size_max = sizes.max().unwrap_or(1);
-        let least = |limit: &Limit| u64::from(limit.frames).min(limit.bytes.0 / size_max) / 4;
-        let least = inputs.map(|i| least(&i.limit)).min().unwrap_or(0);
+        let least = |limit: Limit| u64::from(limit.frames).min(limit.bytes.0 / size_max) / 4;
+        let least = inputs.map(|i| least(i.limit())).min().unwrap_or(0);
         Self(u32::try_from(least).unwrap_or(u32::MAX).min(COMMON_FRAMES_MAX))
     }
 }

@@ -314,13 +314,13 @@ impl<B: Buf> Switch<B> {
         let class = self.egress.class_of(port.into(), priority.into());
         let Some(index) = self.isolation.record(class) else { return };
         if self.is_shared(input) {
-            self.inputs[usize::from(input)].sweep = true;
+            self.ingress.set_sweep(input, true);
         }
         self.note_sender_of(index, source);
     }
 
     pub(super) fn note_sender_of(&mut self, index: usize, source: u16) {
-        let Some(tunnel) = usize::from(source).checked_sub(self.inputs.len()) else { return };
+        let Some(tunnel) = usize::from(source).checked_sub(self.ingress.count()) else { return };
         let record = &mut self.isolation.records[index];
         if record.note_sender(tunnel) && record.asked {
             record.has_news = true;

@@ -62,14 +62,14 @@ impl<B: Buf> Switch<B> {
     pub(super) fn sweep_later(&mut self) {
         for at in 0..self.isolation.shared.len() {
             let input = self.isolation.shared[at];
-            self.inputs[usize::from(input)].sweep = true;
+            self.ingress.set_sweep(input, true);
         }
     }
 
     /// Moves frames of an input for isolated receivers into the reserve, as far as it has room.
-    pub(crate) fn sweep(&mut self, input: usize, copy: &mut impl FnMut(B) -> Result<B, B>) {
+    pub(crate) fn sweep(&mut self, input: u16, copy: &mut impl FnMut(B) -> Result<B, B>) {
         let now = self.isolation.now;
-        self.inputs[input].sweep = false;
+        self.ingress.set_sweep(input, false);
         for index in 0..self.isolation.records.len() {
             let record = &self.isolation.records[index];
             if !record.is_used() || self.egress.port(usize::from(record.port)).has_bundles() {
@@ -96,7 +96,7 @@ impl<B: Buf> Switch<B> {
     /// Moves frames of one queue into the reserve. Returns false if it has no room.
     fn sweep_leaf(
         &mut self,
-        input: usize,
+        input: u16,
         leaf: u32,
         index: usize,
         copy: &mut impl FnMut(B) -> Result<B, B>,
@@ -106,8 +106,7 @@ impl<B: Buf> Switch<B> {
         while at != NIL && self.egress.queue(leaf).ring_frames() > 0 {
             let slot = self.slots.get(at);
             let next = slot.next;
-            if slot.owner == BufferOwner::Ring && usize::from(slot.input) == input && slot.sent == 0
-            {
+            if slot.owner == BufferOwner::Ring && slot.input == input && slot.sent == 0 {
                 if !self.reserve_takes(index) {
                     return false;
                 }
@@ -138,7 +137,7 @@ impl<B> Switch<B> {
             held.frames -= 1;
             held.bytes -= bytes;
         } else {
-            self.inputs[usize::from(input)].pooled_frames -= 1;
+            self.ingress.leave_pool(input);
         }
         self.pool.sub(part.min(PART), priority, Held { frames: 1, bytes });
     }
@@ -153,7 +152,7 @@ impl<B> Switch<B> {
             held.frames += 1;
             held.bytes += bytes;
         } else {
-            self.inputs[usize::from(input)].pooled_frames += 1;
+            self.ingress.enter_pool(input);
         }
         self.pool.add(part.min(PART), priority, Held { frames: 1, bytes });
     }
