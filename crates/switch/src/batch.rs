@@ -57,7 +57,7 @@ impl Lane {
 
     #[inline]
     const fn group(self) -> u32 {
-        ((self.0 & GROUP_MASK) >> GROUP_SHIFT) as u32
+        (self.0 >> GROUP_SHIFT & 0xf_ffff) as u32
     }
 
     #[inline]
@@ -68,7 +68,7 @@ impl Lane {
     /// Returns the network and the tunnel.
     #[inline]
     const fn place(self) -> (u16, u16) {
-        ((self.0 >> VNET_SHIFT) as u16, (self.0 >> TUNNEL_SHIFT & 0xffff) as u16)
+        ((self.0 >> VNET_SHIFT & 0xffff) as u16, (self.0 >> TUNNEL_SHIFT & 0xffff) as u16)
     }
 
     /// Returns the part that frames have in common which are counted together.
@@ -100,6 +100,9 @@ impl<const N: usize> Outlook<N> {
     }
 }
 
+/// The kin of no lane.
+const NO_KIN: u64 = Lane::SLOW.kin();
+
 /// Fields that frames of one batch have in common, and their sums before they are counted.
 struct Tally {
     kin: u64,
@@ -112,6 +115,16 @@ struct Tally {
     /// Index of the first class of the priority.
     classes: usize,
     received: Counter,
+}
+
+impl Tally {
+    /// Returns the tally of no frame.
+    #[inline]
+    fn none(input: u16) -> Self {
+        let (priority, owner, received) = (Priority::ZERO, BufferOwner::Output, Counter::default());
+        let (source, vnet, strip, classes) = (input, 0, 0, 0);
+        Self { kin: NO_KIN, input, source, vnet, strip, priority, owner, classes, received }
+    }
 }
 
 impl<B: Buf> Switch<B> {
@@ -243,7 +256,7 @@ impl<B: Buf> Switch<B> {
         outlook: &Outlook<N>,
         mut frames: impl Iterator<Item = B>,
     ) {
-        let mut tally = self.tally::<OUTER>(entry, Lane::new(0, (0, 0)));
+        let mut tally = Tally::none(entry.input);
         // No frame passes one that could not be queued.
         let mut blocked = !self.ingress.input(entry.input).deferred().is_empty();
         let mut at = 0;
