@@ -30,21 +30,21 @@ const _: () = assert!(OUTER_BYTES == PLAIN_STRIP as u32);
 
 /// The way of a frame through the switch, in one number, found before any frame of its batch is
 /// queued: its priority, its queue group, and, if it came out of a tunnel, the tunnel and the
-/// network. Frames of one lane wait in one queue.
+/// network. Frames of one route wait in one queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Lane(u64);
+struct Route(u64);
 
 const GROUP_SHIFT: u32 = Priority::COUNT.ilog2();
 const GROUP_MASK: u64 = 0xf_ffff << GROUP_SHIFT;
 const TUNNEL_SHIFT: u32 = GROUP_SHIFT + 20;
 const VNET_SHIFT: u32 = TUNNEL_SHIFT + 16;
-const _: () = assert!(VNET_SHIFT + 16 < u64::BITS, "a lane is never `SLOW`");
+const _: () = assert!(VNET_SHIFT + 16 < u64::BITS, "a route is never `SLOW`");
 
-impl Lane {
+impl Route {
     /// A frame that takes the slow path.
     const SLOW: Self = Self(u64::MAX);
 
-    /// Returns the lane of a frame whose queue group is not known yet.
+    /// Returns the route of a frame whose queue group is not known yet.
     #[inline]
     const fn new(priority: u8, (vnet, tunnel): (u16, u16)) -> Self {
         Self((vnet as u64) << VNET_SHIFT | (tunnel as u64) << TUNNEL_SHIFT | priority as u64)
@@ -78,30 +78,30 @@ impl Lane {
     }
 }
 
-/// The lanes of a batch.
-pub(crate) struct Outlook<const N: usize>([Lane; N]);
+/// The routes of a batch.
+pub(crate) struct Outlook<const N: usize>([Route; N]);
 
 impl<const N: usize> Outlook<N> {
     /// Every frame takes the slow path.
-    pub(crate) const SLOW: Self = Self([Lane::SLOW; N]);
+    pub(crate) const SLOW: Self = Self([Route::SLOW; N]);
 
     #[inline]
-    fn of(&self, at: usize) -> Lane {
-        self.0.get(at).copied().unwrap_or(Lane::SLOW)
+    fn of(&self, at: usize) -> Route {
+        self.0.get(at).copied().unwrap_or(Route::SLOW)
     }
 
-    /// Returns the number of successive frames from `at` on with the same lane.
+    /// Returns the number of successive frames from `at` on with the same route.
     #[inline]
     fn run(&self, at: usize) -> usize {
-        let Some((first, rest)) = self.0.get(at..).and_then(<[Lane]>::split_first) else {
+        let Some((first, rest)) = self.0.get(at..).and_then(<[Route]>::split_first) else {
             return 0;
         };
-        1 + rest.iter().take_while(|lane| *lane == first).count()
+        1 + rest.iter().take_while(|route| *route == first).count()
     }
 }
 
-/// The kin of no lane.
-const NO_KIN: u64 = Lane::SLOW.kin();
+/// The kin of no route.
+const NO_KIN: u64 = Route::SLOW.kin();
 
 /// Fields that frames of one batch have in common, and their sums before they are counted.
 struct Tally {
@@ -135,7 +135,7 @@ impl<B: Buf> Switch<B> {
         self.look_at(entry, frames, outlook);
     }
 
-    /// Finds the lanes of frames, as [`Self::look_ahead`].
+    /// Finds the routes of frames, as [`Self::look_ahead`].
     #[inline(always)]
     pub(crate) fn look_at<const N: usize>(
         &mut self,
@@ -161,19 +161,19 @@ impl<B: Buf> Switch<B> {
     ) {
         let mut keys = [0; N];
         let marking = self.marking(port);
-        for ((key, lane), buf) in keys.iter_mut().zip(&mut outlook.0).zip(frames) {
+        for ((key, route), buf) in keys.iter_mut().zip(&mut outlook.0).zip(frames) {
             if let Some((dst, priority)) = classify::plain(buf.head(), marking) {
                 *key = mac_table::key_of(vnet, dst);
-                *lane = Lane::new(priority, (0, 0));
+                *route = Route::new(priority, (0, 0));
             }
         }
         let (mut last, mut size_max) = (NIL, 0);
-        for ((key, lane), buf) in keys.iter().zip(&mut outlook.0).zip(frames) {
-            if *lane == Lane::SLOW {
+        for ((key, route), buf) in keys.iter().zip(&mut outlook.0).zip(frames) {
+            if *route == Route::SLOW {
                 continue;
             }
             let Some(group) = self.fdb.lookup(*key) else {
-                *lane = Lane::SLOW;
+                *route = Route::SLOW;
                 continue;
             };
             if group != last {
@@ -183,11 +183,11 @@ impl<B: Buf> Switch<B> {
                 size_max = if may { l.plain_size_max() } else { 0 };
             }
             let fits = buf.plain_size() <= size_max;
-            *lane = if fits { lane.with_group(group) } else { Lane::SLOW };
+            *route = if fits { route.with_group(group) } else { Route::SLOW };
         }
     }
 
-    /// Finds the lanes of frames from the underlay: for local ports, out of tunnels whose frames
+    /// Finds the routes of frames from the underlay: for local ports, out of tunnels whose frames
     /// need no further checks.
     #[inline(always)]
     fn look_at_outer<const N: usize>(
@@ -203,7 +203,7 @@ impl<B: Buf> Switch<B> {
         }
         let mut keys = [0; N];
         let marking = self.marking(entry.port);
-        for ((key, lane), buf) in keys.iter_mut().zip(&mut outlook.0).zip(frames) {
+        for ((key, route), buf) in keys.iter_mut().zip(&mut outlook.0).zip(frames) {
             let plain = classify::plain_underlay(buf.head(), buf.plain_size(), local, mac, marking);
             let Some(frame) = plain else { continue };
             let Some(tunnel) = self.fdb.vtep(frame.remote) else { continue };
@@ -211,15 +211,15 @@ impl<B: Buf> Switch<B> {
             let flow = self.vnets[usize::from(vnet)].decaps.get(usize::from(tunnel));
             if flow.is_some_and(|flow| flow.is_plain && flow.port == entry.port) {
                 *key = mac_table::key_of(vnet, frame.dst);
-                *lane = Lane::new(frame.priority, (vnet, tunnel));
+                *route = Route::new(frame.priority, (vnet, tunnel));
             }
         }
-        for ((key, lane), buf) in keys.iter().zip(&mut outlook.0).zip(frames) {
-            if *lane == Lane::SLOW {
+        for ((key, route), buf) in keys.iter().zip(&mut outlook.0).zip(frames) {
+            if *route == Route::SLOW {
                 continue;
             }
             let Some(group) = self.fdb.lookup(*key) else {
-                *lane = Lane::SLOW;
+                *route = Route::SLOW;
                 continue;
             };
             let l = self.egress.group(group);
@@ -227,7 +227,7 @@ impl<B: Buf> Switch<B> {
             // The tag of a frame in a common queue has 16 bits for the size.
             let size_max = (l.plain_size_max() + OUTER_BYTES).min(u16::MAX.into());
             let fits = is_local && buf.plain_size() <= size_max;
-            *lane = if fits { lane.with_group(group) } else { Lane::SLOW };
+            *route = if fits { route.with_group(group) } else { Route::SLOW };
         }
     }
 
@@ -246,8 +246,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Takes frames in by their lanes. A frame without one takes the slow path in its turn, so that
-    /// the order of every pair is kept. `OUTER`: the frames have outer headers.
+    /// Takes frames in by their routes. A frame without one takes the slow path in its turn, so
+    /// that the order of every pair is kept. `OUTER`: the frames have outer headers.
     #[inline(always)]
     pub(crate) fn take_in<const N: usize, const OUTER: bool>(
         &mut self,
@@ -261,8 +261,8 @@ impl<B: Buf> Switch<B> {
         let mut blocked = !self.ingress.input(entry.input).deferred().is_empty();
         let mut at = 0;
         loop {
-            let lane = outlook.of(at);
-            if lane == Lane::SLOW || blocked {
+            let route = outlook.of(at);
+            if route == Route::SLOW || blocked {
                 self.book(&mut tally);
                 let Some(buf) = frames.next() else { break };
                 self.receive_slowly(now, entry, buf);
@@ -270,34 +270,34 @@ impl<B: Buf> Switch<B> {
                 at += 1;
                 continue;
             }
-            if lane.kin() != tally.kin {
+            if route.kin() != tally.kin {
                 self.book(&mut tally);
-                tally = self.tally::<OUTER>(entry, lane);
+                tally = self.tally::<OUTER>(entry, route);
             }
-            at += self.enter::<N, OUTER>(&mut tally, lane, || outlook.run(at), &mut frames);
+            at += self.enter::<N, OUTER>(&mut tally, route, || outlook.run(at), &mut frames);
         }
     }
 
-    /// Queues the next frames of a lane: one of them if it goes into the common queue of its
+    /// Queues the next frames of a route: one of them if it goes into the common queue of its
     /// output, or else all of its run, into the queue of their source. Returns their number.
     #[inline(always)]
     fn enter<const N: usize, const OUTER: bool>(
         &mut self,
         tally: &mut Tally,
-        lane: Lane,
+        route: Route,
         run: impl FnOnce() -> usize,
         frames: &mut impl Iterator<Item = B>,
     ) -> usize {
-        let out = self.egress.port_of(lane.group());
+        let out = self.egress.port_of(route.group());
         if self.egress.common_room(tally.classes + out) > 0 {
             if let Some(buf) = frames.next() {
-                self.enter_common::<N, OUTER>(tally, lane, out, buf);
+                self.enter_common::<N, OUTER>(tally, route, out, buf);
             }
             return 1;
         }
         // Frames that are counted by themselves are queued by themselves.
         let run = if Self::counts_each::<N, OUTER>() { 1 } else { run() };
-        self.enter_queue::<N, OUTER>(tally, lane, frames.take(run));
+        self.enter_queue::<N, OUTER>(tally, route, frames.take(run));
         run
     }
 
@@ -306,13 +306,13 @@ impl<B: Buf> Switch<B> {
     fn enter_common<const N: usize, const OUTER: bool>(
         &mut self,
         tally: &mut Tally,
-        lane: Lane,
+        route: Route,
         out: usize,
         buf: B,
     ) {
         let (input, strip, owner) = (tally.input, tally.strip, tally.owner);
-        let (group, bytes) = (lane.group(), buf.plain_size());
-        self.count_in::<N, OUTER>(tally, lane, bytes);
+        let (group, bytes) = (route.group(), buf.plain_size());
+        self.count_in::<N, OUTER>(tally, route, bytes);
         let is_local = (group as usize) < self.egress.ports().len();
         #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
         let source_or_group = if is_local { tally.source } else { group as u16 };
@@ -326,23 +326,23 @@ impl<B: Buf> Switch<B> {
         self.egress.push_common(class, place, group, buf, tag);
     }
 
-    /// Puts successive frames of a lane into the queue of their source.
+    /// Puts successive frames of a route into the queue of their source.
     #[inline(never)]
     fn enter_queue<const N: usize, const OUTER: bool>(
         &mut self,
         tally: &mut Tally,
-        lane: Lane,
+        route: Route,
         frames: impl Iterator<Item = B>,
     ) {
         let Tally { input, source, vnet, strip, priority, owner, .. } = *tally;
         let arrival = Arrival { source, vnet, strip: strip.into(), priority, ecn: None };
-        let mut room = self.room(lane.group(), owner);
+        let mut room = self.room(route.group(), owner);
         let (mut received, mut queued) = (Counter::default(), Held::default());
         let mut list = List::EMPTY;
         for buf in frames {
             let bytes = buf.plain_size();
             if Self::counts_each::<N, OUTER>() {
-                self.count_in::<N, OUTER>(tally, lane, bytes);
+                self.count_in::<N, OUTER>(tally, route, bytes);
             } else {
                 received.add(bytes);
             }
@@ -357,22 +357,22 @@ impl<B: Buf> Switch<B> {
         }
         tally.received.add_all(received);
         if queued.frames > 0 {
-            self.push_queue((lane.group(), source, priority.get()), list, queued, owner);
+            self.push_queue((route.group(), source, priority.get()), list, queued, owner);
         }
     }
 
-    /// Returns the tally of the first frame of a lane.
+    /// Returns the tally of the first frame of a route.
     #[inline]
-    fn tally<const OUTER: bool>(&self, entry: &Entry, lane: Lane) -> Tally {
-        let (input, priority) = (entry.input, lane.priority());
+    fn tally<const OUTER: bool>(&self, entry: &Entry, route: Route) -> Tally {
+        let (input, priority) = (entry.input, route.priority());
         let (source, vnet, strip) = match entry.way {
             Way::Access { vnet } if !OUTER => (input, vnet, 0),
             _ => {
-                let (vnet, tunnel) = lane.place();
+                let (vnet, tunnel) = route.place();
                 (self.source_of_tunnel(vnet, tunnel), vnet, PLAIN_STRIP)
             }
         };
-        let (owner, kin) = (self.owner_of(priority), lane.kin());
+        let (owner, kin) = (self.owner_of(priority), route.kin());
         let (classes, received) = (self.egress.class_of(0, priority.index()), Counter::default());
         Tally { kin, input, source, vnet, strip, priority, owner, classes, received }
     }
@@ -388,12 +388,12 @@ impl<B: Buf> Switch<B> {
     fn count_in<const N: usize, const OUTER: bool>(
         &mut self,
         tally: &mut Tally,
-        lane: Lane,
+        route: Route,
         bytes: u32,
     ) {
         tally.received.add(bytes);
         if OUTER {
-            let (vnet, tunnel) = lane.place();
+            let (vnet, tunnel) = route.place();
             self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)].received.add(bytes);
         }
         if Self::counts_each::<N, OUTER>() {

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   receive, receive_one
-//!     │ sources checked? ── no: each frame by itself ──┐
-//!     │ look ahead: its lane, if it needs no more      │
-//!     ├─ lane ──> enter: counted, queued (`batch.rs`)  │
-//!     └─ none ──> judge (headers, tunnel, network) <───┘
-//!                   └─> dispose ──> settle (`dispose.rs`)
+//!     │ sources checked? ── no: each frame by itself ───┐
+//!     │ look ahead: its route, if it needs no more      │
+//!     ├─ route ──> enter: counted, queued (`batch.rs`)  │
+//!     └─ none ───> judge (headers, tunnel, network) <───┘
+//!                    └─> dispose ──> settle (`dispose.rs`)
 //! ```
 //!
 //! A frame that another switch hands over, or that control made, is judged already: it begins at
