@@ -86,7 +86,7 @@ const POPULATED_BYTES_MAX: usize = 64 << 20;
 /// Limits of the super-frames that may wait at a worker: 64 KB each, of which the kernel gives what
 /// was used once.
 const SUPER_FRAMES_MIN: u32 = 64;
-const SUPER_FRAMES_MAX: u32 = 4_096;
+const SUPER_FRAMES_MAX: u32 = 16_384;
 
 /// Handle of other threads for a worker.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@
 //!   segment 1 | segment 2 | segment 3   ─▶   | headers | payload 1 | payload 2 | payload 3 |
 //! ```
 //!
-//! Segments that differ in more than sequence number, PSH, identification and checksum are not
-//! joined, so that the receiver can cut the super-frame into what came. Only segments with a right
+//! Segments that differ in more than sequence number, PSH, checksum and an identification that
+//! counts up are not joined, so that the receiver can cut the super-frame into what came. Only segments with a right
 //! checksum are joined: the super-frame has none.
 //!
 //! A segment that is shorter than the first one, or has PSH, is the last one of its super-frame.
@@ -19,7 +19,7 @@ use sluice_wire::{checksum, ipv4, ipv6, tcp};
 
 use self::segment::Segment;
 use crate::frame::FrameBuf;
-use crate::offload::{Kind, Offload, OffloadRequest};
+use crate::offload::{Kind, Offload, OffloadRequest, SEGMENTS_MAX};
 use crate::port::Amount;
 
 /// Flows whose segments are joined at the same time.
@@ -62,6 +62,8 @@ struct Flow {
     each: u16,
     segments: u16,
     next_seq: u32,
+    /// Identification of the first segment; the others count up from it.
+    ident: u16,
     /// True if no segment can follow.
     ended: bool,
     priority: Priority,
@@ -161,6 +163,7 @@ impl Flow {
             each: 0,
             segments: 0,
             next_seq: 0,
+            ident: 0,
             ended: false,
             priority: Priority::ZERO,
         }
@@ -174,6 +177,7 @@ impl Flow {
         self.each = segment.payload_size();
         self.segments = 1;
         self.next_seq = segment.seq().wrapping_add(self.each.into());
+        self.ident = segment.ident();
         self.ended = segment.is_pushed();
         self.priority = priority;
     }
@@ -190,10 +194,18 @@ impl Flow {
         segment.begins
             && !self.ended
             && segment.seq() == self.next_seq
+            && self.counts_on(segment)
+            && u32::from(self.segments) < SEGMENTS_MAX
             && segment.payload_size() <= self.each
             && segment.header_size == self.header_size
             && self.size + usize::from(segment.payload_size()) <= ETHERNET_SIZE + PACKET_SIZE_MAX
             && segment.is_like(&self.bytes[..self.header_size])
+    }
+
+    /// True if the identification of IPv4 is the next one: so the receiver's kernel makes it again.
+    fn counts_on(&self, segment: &Segment<'_>) -> bool {
+        let is_ipv6 = self.transport_at == ETHERNET_SIZE + ipv6::HEADER_SIZE;
+        is_ipv6 || segment.ident() == self.ident.wrapping_add(self.segments)
     }
 
     fn append(&mut self, segment: &Segment<'_>) {

@@ -22,7 +22,7 @@ use sluice_wire::{EtherType, checksum, ipv4, ipv6, tcp, udp, vlan};
 
 /// Maximum of segments of a super-frame. A TCP segment in Linux has 48 bytes at least, so that the
 /// largest frame stays below; without a limit, segments of a byte would be 65,000 frames.
-const SEGMENTS_MAX: u32 = 2048;
+pub(crate) const SEGMENTS_MAX: u32 = 2048;
 /// ICMPv6, and the offset of its checksum (RFC 4443 section 2.1).
 const ICMPV6: u8 = 58;
 const ICMPV6_CHECKSUM_AT: u16 = 2;

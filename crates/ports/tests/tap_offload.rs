@@ -269,7 +269,9 @@ fn tap_of_earlier_release_taken_up_without_headers() {
     let wanted = config(&cable.left, ONE, true);
     let given = TapConfig { offload: false, addresses: Vec::new(), up: false, ..wanted.clone() };
     let known = KnownTap { index: 0, is_own: true, given, file: Some(file) };
-    let (one, _file) = KeptTap::open(&wanted, "sluice test", Some(known)).unwrap().keep().unwrap();
+    let taken_up = KeptTap::open(&wanted, "sluice test", Some(known)).unwrap();
+    assert!(!taken_up.offload, "what its record says later");
+    let (one, _file) = taken_up.keep().unwrap();
     let mut ports = [one, TapPort::open(&other).unwrap()];
     let seen = relay(&mut ports, || transfer(&cable));
     assert_eq!(seen[0].segments_max, 1, "its frames have no headers");

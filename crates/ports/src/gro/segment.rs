@@ -69,6 +69,9 @@ impl<'a> Segment<'a> {
         let header =
             tcp::Packet::new_checked(bytes.get(transport_at..)?).ok().filter(|_| is_right)?;
         let header_size = transport_at + header.header_size();
+        if header.header_size() < tcp::HEADER_SIZE_MIN || header_size > bytes.len() {
+            return None;
+        }
         let others = !(tcp::flags::ACK | tcp::flags::PSH);
         let begins = header.flags() & others == 0
             && header.flags() & tcp::flags::ACK != 0
@@ -79,6 +82,12 @@ impl<'a> Segment<'a> {
     pub(super) fn seq(&self) -> u32 {
         let at = self.transport_at + 4;
         u32::from_be_bytes(*self.bytes[at..].first_chunk().expect("its header was parsed"))
+    }
+
+    /// Identification of IPv4; zero for IPv6, which has none.
+    pub(super) fn ident(&self) -> u16 {
+        const AT: usize = ethernet::HEADER_SIZE + 4;
+        if self.is_ipv6() { 0 } else { u16::from_be_bytes([self.bytes[AT], self.bytes[AT + 1]]) }
     }
 
     pub(super) fn payload_size(&self) -> u16 {

@@ -12,6 +12,7 @@ const HEADER: usize = 14 + 20 + 32;
 #[derive(Clone, Debug)]
 struct Of {
     is_ipv6: bool,
+    ident: u16,
     port: u16,
     seq: u32,
     ack: u32,
@@ -23,10 +24,14 @@ struct Of {
 }
 
 impl Of {
-    fn data(seq: u32, size: usize) -> Self {
+    /// The `nth` segment of a flow, of which all before have `each` bytes.
+    fn nth(nth: u32, each: u32, size: usize) -> Self {
+        let seq = nth * each;
         let payload = (0..size).map(|at| (seq as usize + at).to_le_bytes()[0]).collect();
         Self {
             is_ipv6: false,
+            // It wraps around.
+            ident: 65_530_u16.wrapping_add(u16::try_from(nth).unwrap()),
             port: 80,
             seq,
             ack: 7,
@@ -71,7 +76,7 @@ impl Of {
             (header[0], header[1]) = (0x45, self.tos);
             let size = u16::try_from(20 + message.len()).unwrap();
             header[2..4].copy_from_slice(&size.to_be_bytes());
-            header[4..6].copy_from_slice(&self.seq.to_be_bytes()[2..]);
+            header[4..6].copy_from_slice(&self.ident.to_be_bytes());
             header[6] = 0x40;
             (header[8], header[9]) = (64, ipv4::PROTOCOL_TCP);
             header[12..16].copy_from_slice(&src.octets());
@@ -137,16 +142,7 @@ fn joined_segments_cut_again_are_what_came() {
         let segments: Vec<_> = (0..20_u32)
             .map(|nth| {
                 let size = if nth == 19 { 300 } else { 1000 };
-                let segment = Of::data(nth * 1000, size).with(|of| of.is_ipv6 = is_ipv6);
-                // The kernel counts identifications up from the first one's.
-                let mut frame = segment.frame();
-                if !is_ipv6 {
-                    frame[18..20].copy_from_slice(&u16::try_from(nth).unwrap().to_be_bytes());
-                    frame[24..26].fill(0);
-                    let sum = checksum::internet(&frame[14..34]);
-                    frame[24..26].copy_from_slice(&sum.to_be_bytes());
-                }
-                frame
+                Of::nth(nth, 1000, size).with(|of| of.is_ipv6 = is_ipv6).frame()
             })
             .collect();
         for frame in &segments {
@@ -165,33 +161,35 @@ fn joined_segments_cut_again_are_what_came() {
 #[test]
 fn segment_that_differs_waits_until_first_ones_are_sent() {
     let ended = [
-        ("a gap", Of::data(2000, 1000)),
-        ("a repetition", Of::data(0, 1000)),
-        ("a larger one", Of::data(1000, 1001)),
-        ("another acknowledgment", Of::data(1000, 1000).with(|of| of.ack = 8)),
-        ("another window", Of::data(1000, 1000).with(|of| of.window = 501)),
-        ("another timestamp", Of::data(1000, 1000).with(|of| of.stamp = 2)),
-        ("another ECN field", Of::data(1000, 1000).with(|of| of.tos = 3)),
-        ("an end", Of::data(1000, 1000).with(|of| of.flags |= tcp::flags::FIN)),
-        ("an urgent one", Of::data(1000, 1000).with(|of| of.flags |= tcp::flags::URG)),
-        ("an acknowledgment", Of::data(1000, 0)),
+        ("a gap", Of::nth(2, 1000, 1000)),
+        ("a repetition", Of::nth(0, 1000, 1000)),
+        ("a larger one", Of::nth(1, 1000, 1001)),
+        ("another acknowledgment", Of::nth(1, 1000, 1000).with(|of| of.ack = 8)),
+        ("another window", Of::nth(1, 1000, 1000).with(|of| of.window = 501)),
+        ("another timestamp", Of::nth(1, 1000, 1000).with(|of| of.stamp = 2)),
+        ("another ECN field", Of::nth(1, 1000, 1000).with(|of| of.tos = 3)),
+        ("an end", Of::nth(1, 1000, 1000).with(|of| of.flags |= tcp::flags::FIN)),
+        ("an urgent one", Of::nth(1, 1000, 1000).with(|of| of.flags |= tcp::flags::URG)),
+        ("another identification", Of::nth(1, 1000, 1000).with(|of| of.ident = 65_530)),
+        ("an acknowledgment", Of::nth(1, 1000, 0)),
     ];
     for (name, segment) in ended {
         let (mut gro, mut pool) = (Gro::default(), pool());
-        assert_eq!(join(&mut gro, &mut pool, &Of::data(0, 1000).frame()), Joined::Taken);
+        assert_eq!(join(&mut gro, &mut pool, &Of::nth(0, 1000, 1000).frame()), Joined::Taken);
         assert_eq!(join(&mut gro, &mut pool, &segment.frame()), Joined::Behind, "{name}");
-        assert_eq!(cut(&mut gro), [Of::data(0, 1000).frame()], "{name}");
+        assert_eq!(cut(&mut gro), [Of::nth(0, 1000, 1000).frame()], "{name}");
         assert_ne!(join(&mut gro, &mut pool, &segment.frame()), Joined::Behind, "{name}");
     }
 }
 
 #[test]
 fn short_or_pushed_segment_is_the_last() {
-    let pushed = Of::data(1000, 1000).with(|of| of.flags |= tcp::flags::PSH);
-    for last in [Of::data(1000, 999), pushed] {
+    let pushed = Of::nth(1, 1000, 1000).with(|of| of.flags |= tcp::flags::PSH);
+    for last in [Of::nth(1, 1000, 999), pushed] {
         let (mut gro, mut pool) = (Gro::default(), pool());
-        let next = Of::data(1000 + u32::try_from(last.payload.len()).unwrap(), 900);
-        assert_eq!(join(&mut gro, &mut pool, &Of::data(0, 1000).frame()), Joined::Taken);
+        let seq = 1000 + u32::try_from(last.payload.len()).unwrap();
+        let next = Of::nth(2, 1000, 900).with(|of| of.seq = seq);
+        assert_eq!(join(&mut gro, &mut pool, &Of::nth(0, 1000, 1000).frame()), Joined::Taken);
         assert_eq!(join(&mut gro, &mut pool, &last.frame()), Joined::Taken);
         assert_eq!(join(&mut gro, &mut pool, &next.frame()), Joined::Behind);
         let has_push = |frame: &[u8]| frame[14 + 20 + 13] & tcp::flags::PSH != 0;
@@ -203,15 +201,15 @@ fn short_or_pushed_segment_is_the_last() {
 
 #[test]
 fn frames_the_stack_must_see_not_joined() {
-    let mut wrong_sum = Of::data(1000, 1000).frame();
+    let mut wrong_sum = Of::nth(1, 1000, 1000).frame();
     *wrong_sum.last_mut().unwrap() ^= 1;
-    let mut wrong_ip_sum = Of::data(1000, 1000).frame();
+    let mut wrong_ip_sum = Of::nth(1, 1000, 1000).frame();
     wrong_ip_sum[24] ^= 1;
-    let mut may_fragment = Of::data(1000, 1000).frame();
+    let mut may_fragment = Of::nth(1, 1000, 1000).frame();
     may_fragment[20] = 0;
-    let padded = [Of::data(1000, 4).frame(), vec![0; 10]].concat();
+    let padded = [Of::nth(1, 1000, 4).frame(), vec![0; 10]].concat();
     let udp = {
-        let mut frame = Of::data(1000, 1000).frame();
+        let mut frame = Of::nth(1, 1000, 1000).frame();
         frame[23] = ipv4::PROTOCOL_UDP;
         frame
     };
@@ -219,7 +217,7 @@ fn frames_the_stack_must_see_not_joined() {
     for frame in [&wrong_sum, &wrong_ip_sum, &may_fragment, &padded, &udp, &arp, &vec![1; 10]] {
         let (mut gro, mut pool) = (Gro::default(), pool());
         assert_eq!(join(&mut gro, &mut pool, frame), Joined::Apart);
-        assert_eq!(join(&mut gro, &mut pool, &Of::data(0, 1000).frame()), Joined::Taken);
+        assert_eq!(join(&mut gro, &mut pool, &Of::nth(0, 1000, 1000).frame()), Joined::Taken);
         assert_eq!(join(&mut gro, &mut pool, frame), Joined::Behind);
         assert_eq!(cut(&mut gro).len(), 1);
     }
@@ -229,13 +227,13 @@ fn frames_the_stack_must_see_not_joined() {
 fn flows_joined_side_by_side_up_to_their_number() {
     let (mut gro, mut pool) = (Gro::default(), pool());
     let flows = u16::try_from(FLOWS).unwrap();
-    let segment = |port, seq| Of::data(seq, 500).with(|of| of.port = port).frame();
-    for seq in [0, 500, 1000] {
+    let segment = |port, nth| Of::nth(nth, 500, 500).with(|of| of.port = port).frame();
+    for nth in 0..3 {
         for port in 0..flows {
-            assert_eq!(join(&mut gro, &mut pool, &segment(port, seq)), Joined::Taken);
+            assert_eq!(join(&mut gro, &mut pool, &segment(port, nth)), Joined::Taken);
         }
     }
-    let ack = Of::data(0, 0).with(|of| of.port = flows).frame();
+    let ack = Of::nth(0, 1000, 0).with(|of| of.port = flows).frame();
     assert_eq!(join(&mut gro, &mut pool, &ack), Joined::Apart, "it belongs to none of them");
     assert_eq!(join(&mut gro, &mut pool, &segment(flows, 0)), Joined::Behind);
     let merged = gro.first().unwrap();
@@ -246,11 +244,71 @@ fn flows_joined_side_by_side_up_to_their_number() {
 #[test]
 fn super_frame_ends_before_largest_ip_packet() {
     let (mut gro, mut pool) = (Gro::default(), pool());
-    let mut seq = 0;
-    while join(&mut gro, &mut pool, &Of::data(seq, 1448).frame()) == Joined::Taken {
-        seq += 1448;
+    let mut nth = 0;
+    while join(&mut gro, &mut pool, &Of::nth(nth, 1448, 1448).frame()) == Joined::Taken {
+        nth += 1;
     }
     let size = gro.first().unwrap().bytes.len();
     assert!(size <= 14 + 65_535 && size + 1448 > 14 + 65_535, "{size} bytes");
-    assert_eq!(gro.waiting().frames, u64::from(seq / 1448));
+    assert_eq!(gro.waiting().frames, u64::from(nth));
+}
+
+#[test]
+fn super_frame_has_as_many_segments_as_may_be() {
+    let (mut gro, mut pool) = (Gro::default(), pool());
+    let mut nth = 0;
+    while join(&mut gro, &mut pool, &Of::nth(nth, 1, 1).frame()) == Joined::Taken {
+        nth += 1;
+    }
+    assert_eq!(nth, SEGMENTS_MAX);
+    assert_eq!(gro.first().unwrap().left.unwrap().segments(), 2_048);
+}
+
+#[test]
+fn tcp_header_shorter_or_longer_than_segment_not_joined() {
+    for words in (0..5).chain([15]) {
+        let (mut gro, mut pool) = (Gro::default(), pool());
+        for nth in 0..2 {
+            let mut frame = Of::nth(nth, 10, 10).frame();
+            frame[14 + 20 + 12] = words << 4;
+            frame[14 + 20 + 16..][..2].fill(0);
+            let (src, dst) = (Ipv4Addr::from([1; 4]), Ipv4Addr::from([2; 4]));
+            let sum = checksum::over_ipv4(src, dst, ipv4::PROTOCOL_TCP, &frame[34..]);
+            frame[14 + 20 + 16..][..2].copy_from_slice(&sum.to_be_bytes());
+            assert_eq!(join(&mut gro, &mut pool, &frame), Joined::Apart, "{words} words");
+        }
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn joined_segments_of_any_headers_give_frames(
+        changes in proptest::collection::vec((0_usize..80, proptest::num::u8::ANY), 0..3),
+        sums in proptest::bool::ANY,
+        count in 1_u32..6,
+    ) {
+        let (mut gro, mut pool) = (Gro::default(), pool());
+        for nth in 0..count {
+            let mut frame = Of::nth(nth, 40, 40).frame();
+            for (at, value) in &changes {
+                frame[*at] = *value;
+            }
+            if sums {
+                frame[24..26].fill(0);
+                let sum = checksum::internet(&frame[14..34]);
+                frame[24..26].copy_from_slice(&sum.to_be_bytes());
+                let addresses = |at: usize| -> [u8; 4] { *frame[at..].first_chunk().unwrap() };
+                let (src, dst) = (Ipv4Addr::from(addresses(26)), Ipv4Addr::from(addresses(30)));
+                frame[50..52].fill(0);
+                let sum = checksum::over_ipv4(src, dst, ipv4::PROTOCOL_TCP, &frame[34..]);
+                frame[50..52].copy_from_slice(&sum.to_be_bytes());
+            }
+            if join(&mut gro, &mut pool, &frame) == Joined::Behind {
+                proptest::prop_assert!(!cut(&mut gro).is_empty());
+                proptest::prop_assert_ne!(join(&mut gro, &mut pool, &frame), Joined::Behind);
+            }
+        }
+        cut(&mut gro);
+        proptest::prop_assert_eq!(gro.waiting().frames, 0);
+    }
 }

@@ -40,7 +40,8 @@ unsafe impl Send for Large {}
 impl Large {
     pub(super) fn new(count: u32) -> Result<Self, OpenError> {
         let bytes = SLOT_SIZE * count as usize;
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let (protection, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
         // SAFETY: a new anonymous mapping at an address of the kernel's choice touches nothing.
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) };

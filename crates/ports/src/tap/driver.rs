@@ -38,7 +38,7 @@ pub struct TapConfig {
     pub ring_frames: u32,
     /// True if the port sets the device up; otherwise the container's owner does.
     pub up: bool,
-    /// True if the container may leave checksums and segmentation to the port.
+    /// True if the container may leave checksums and segmentation to the port; default false.
     pub offload: bool,
 }
 
@@ -69,7 +69,7 @@ impl TapConfig {
             routes: Vec::new(),
             ring_frames: Self::RING_FRAMES,
             up: true,
-            offload: true,
+            offload: false,
         }
     }
 }
@@ -158,6 +158,10 @@ impl TapPort {
 
 impl Sink<FrameBuf> for TapPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        if self.waits.is_some() && self.gro.waiting().frames > 0 {
+            // The kernel had no room for what was taken before.
+            return Taken::No;
+        }
         if is_unfinished(frame) {
             return if self.write_joined() { self.offer_unfinished(frame) } else { Taken::No };
         }
@@ -180,8 +184,12 @@ impl TapPort {
     #[cold]
     fn offer_unfinished(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         let is_untouched = frame.first == 0 && frame.header.is_empty() && frame.strip == 0;
-        let takes = is_untouched && self.tap.as_ref().is_some_and(Tap::takes_offloads);
-        match frame.buf.and_then(FrameBuf::offload).filter(|_| takes) {
+        let tap = self.tap.as_ref().filter(|_| is_untouched);
+        match frame
+            .buf
+            .and_then(FrameBuf::offload)
+            .filter(|left| tap.is_some_and(|tap| tap.takes(left)))
+        {
             Some(left) => self.write(&header_of(left, 0), frame),
             None => finish(self, |own| &mut own.finisher, frame, Self::offer),
         }
@@ -194,7 +202,10 @@ impl TapPort {
             Settled::Waits(waits) => self.waits = Some(waits),
             Settled::Lost(errno) => {
                 self.waits = None;
-                self.lost.refuse(errno, frame.priority, frame_size(frame));
+                // A super-frame counts with the headers of its segments.
+                let whole = frame.buf.filter(|_| is_unfinished(frame));
+                let size = whole.map_or(frame_size(frame), |buf| buf.size() as usize);
+                self.lost.refuse(errno, frame.priority, size);
             }
         }
         if self.waits.is_some() { Taken::No } else { Taken::All }
@@ -321,6 +332,12 @@ impl Port for TapPort {
 
     fn close(&mut self) -> io::Result<()> {
         self.write_joined();
+        while let Some(merged) = self.gro.first() {
+            for size in merged.sizes() {
+                self.lost.count(libc::ENETDOWN, size);
+            }
+            self.gro.remove_first();
+        }
         self.tap = None;
         self.waits = None;
         Ok(())

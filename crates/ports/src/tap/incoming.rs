@@ -32,7 +32,8 @@ pub(super) enum Came {
 /// The kernel's error; the device is gone.
 pub(super) fn read(tap: &Tap, pool: &mut Pool) -> std::io::Result<Came> {
     let Some(mut slot) = pool.take() else { return Ok(Came::NoMemory) };
-    let wants_large = tap.may_leave_offloads && pool.large_slots() > 0;
+    // One that came before offloads were switched off is large, too.
+    let wants_large = tap.has_net_header && pool.large_slots() > 0;
     let mut large = if wants_large { pool.take_large() } else { None };
     if wants_large && large.is_none() {
         pool.cancel(slot);

@@ -55,6 +55,8 @@ pub struct KeptTap {
     pub index: u32,
     /// True if it is deleted with its port.
     pub is_own: bool,
+    /// True if the container leaves offloads to it. A TAP of an earlier release knows none.
+    pub offload: bool,
     file: OwnedFd,
 }
 
@@ -78,7 +80,8 @@ impl KeptTap {
         let copy = tap.fd().try_clone_to_owned();
         let file = copy.map_err(OpenError::device(&config.device, "copy its descriptor"))?;
         let index = tap.index;
-        Ok(Self { port: TapPort::new(config, tap), index, is_own, file })
+        let offload = tap.may_leave_offloads;
+        Ok(Self { port: TapPort::new(config, tap), index, is_own, offload, file })
     }
 
     /// Makes the device outlive this process, and returns the port and a descriptor to be kept. The

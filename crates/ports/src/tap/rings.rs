@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::sync::OnceLock;
 
 use super::driver::TapConfig;
 use sluice_switch::Egress;
@@ -13,6 +14,7 @@ use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::net_header::HEADER_SIZE;
 use crate::netlink::Netlink;
+use crate::offload::{Kind, Offload};
 use crate::sockets::SocketCounters;
 use crate::sys::{DeviceRequest, tap_net_header, tap_offloads, tap_state, write_gathered};
 
@@ -22,7 +24,7 @@ pub(super) struct Tap {
     file: OwnedFd,
     /// True if frames have a [`net_header`](crate::net_header) in front. An earlier release made
     /// TAPs without.
-    has_net_header: bool,
+    pub(super) has_net_header: bool,
     /// True if a frame that is read may have offloads to be performed.
     pub(super) may_leave_offloads: bool,
     pub(super) counters: DeviceCounters,
@@ -116,6 +118,17 @@ pub(super) fn set_up(
     Ok(Tap { file, has_net_header, may_leave_offloads, counters, sockets, index })
 }
 
+/// Returns true if this kernel takes super-frames of UDP at a TAP: since Linux 6.2.
+fn knows_udp_segmentation() -> bool {
+    static KNOWS: OnceLock<bool> = OnceLock::new();
+    *KNOWS.get_or_init(|| {
+        let name = rustix::system::uname();
+        let release = name.release().to_string_lossy();
+        let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+        (numbers.next(), numbers.next()) >= (Some(6), Some(2))
+    })
+}
+
 /// A frame that was read.
 pub(super) struct Found {
     /// Its header; zeros without one.
@@ -161,9 +174,10 @@ impl Tap {
         }
     }
 
-    /// Returns true if the kernel takes frames with offloads to be performed.
-    pub(super) const fn takes_offloads(&self) -> bool {
-        self.has_net_header
+    /// Returns true if the kernel performs these offloads of a frame.
+    pub(super) fn takes(&self, left: &Offload) -> bool {
+        let is_udp = left.ask().cut.is_some_and(|(kind, _)| kind == Kind::Udp);
+        self.has_net_header && (!is_udp || knows_udp_segmentation())
     }
 
     /// Writes one frame, gathered, with a header in front if this TAP has them.
