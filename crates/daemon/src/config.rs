@@ -10,6 +10,7 @@
 //! the tests need no devices.
 
 mod added;
+mod attachment;
 mod build;
 mod check;
 mod document;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Segments that differ in more than sequence number, PSH, checksum and an identification that
-//! counts up are not joined, so that the receiver can cut the super-frame into what came. Only segments with a right
-//! checksum are joined: the super-frame has none.
+//! counts up are not joined, so that the receiver can cut the super-frame into what came. Only
+//! segments with a right checksum are joined: the super-frame has none.
 //!
 //! A segment that is shorter than the first one, or has PSH, is the last one of its super-frame.
 

@@ -17,11 +17,11 @@
 //! can take more (an edge), or give a time in [`Port::retry_after`] if the kernel sends no event.
 //!
 //! **Before a sleep** the loop calls [`SharedRings::arm_notifications`] of a port that has such
-//! rings, which arms notifications and then looks once more. Its answer is level-triggered: it compares the queues with what was *served*,
-//! that is with the frames that were read and with the index at which an offer found no room, and
-//! never with what an earlier `arm_notifications` saw. So it may be called any number of times
-//! before the port is served, and gives the same answer, or [`ArmResult::More`] if more came. The
-//! loop keeps its part:
+//! rings, which arms notifications and then looks once more. Its answer is level-triggered: it
+//! compares the queues with what was *served*, that is with the frames that were read and with the
+//! index at which an offer found no room, and never with what an earlier `arm_notifications` saw.
+//! So it may be called any number of times before the port is served, and gives the same answer, or
+//! [`ArmResult::More`] if more came. The loop keeps its part:
 //!
 //! * after [`ArmResult::More`] it does not sleep, and serves the port as if a descriptor had an
 //!   event: `handle_events`, `read` of every queue that it named, and `offer`, at once and not

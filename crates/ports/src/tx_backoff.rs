@@ -83,8 +83,10 @@ impl TxBackoff {
         }
     }
 
-    /// Notes the answer of [`SharedRings::arm_notifications`](crate::SharedRings::arm_notifications); `wants_write` is the port's value
-    /// afterwards. Returns true if the loop has to serve the port once more before it may sleep.
+    /// Notes the answer of
+    /// [`SharedRings::arm_notifications`](crate::SharedRings::arm_notifications); `wants_write` is
+    /// the port's value afterwards. Returns true if the loop has to serve the port once more before
+    /// it may sleep.
     #[must_use]
     pub fn note_armed(&mut self, answer: ArmResult, wants_write: bool) -> bool {
         match (answer, self.missing) {

@@ -1,4 +1,5 @@
-//! Networks and tunnels, as tables; inputs are in `ingress.rs`, the places of egress in `egress.rs`.
+//! Networks and tunnels, as tables; inputs are in `ingress.rs`, the places of egress in
+//! `egress.rs`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -26,8 +26,8 @@
 //! of control drops a frame of the data path; only the budget of broadcasts does, which each port
 //! has for itself.
 //!
-//! **Fail static.** Punts happen while control is attached ([`Switch::attach_control`]) and at no other
-//! time. Without it ARP is flooded like any broadcast, and no event waits without a reader.
+//! **Fail static.** Punts happen while control is attached ([`Switch::attach_control`]) and at no
+//! other time. Without it ARP is flooded like any broadcast, and no event waits without a reader.
 //!
 //! **Limits.** The configuration gives the size of the queue. A port has a quarter of it at most,
 //! and one event of the same source at a time, so that one port costs the others nothing; punts

@@ -18,6 +18,7 @@ use sluice_switch::{
 };
 
 use super::Devices;
+use super::attachment;
 use super::check::OVERHEAD;
 use super::fabric::Bound;
 use super::headroom::{
@@ -382,27 +383,8 @@ impl Builder<'_> {
         let mtu = self.vnet_mtu(self.vnet_of(port));
         let virtual_lacks = (!self.policy().virtual_lossless()).then_some("policy ZL or ZZ");
         let (attachment, policy_lacks) = match port.kind {
-            PortKind::Tap => {
-                let attachment = Attachment::Tap {
-                    device: port.device.clone(),
-                    netns: port.netns.clone().map(PathBuf::from),
-                    mac: port.mac.as_ref().and_then(|mac| mac.parse().ok()),
-                    routes: Vec::new(),
-                    addresses: Vec::new(),
-                    ring_frames: port.ring_frames,
-                    offload: port.offload,
-                    mtu,
-                };
-                (attachment, virtual_lacks)
-            }
-            PortKind::VhostUser => {
-                let socket = port.socket.clone().map(PathBuf::from).unwrap_or_default();
-                let (client, in_order, offload) = (port.client, port.in_order, port.offload);
-                let queues = queues_of(port);
-                let machine =
-                    Attachment::VhostUser { socket, client, in_order, queues, offload, mtu };
-                (machine, virtual_lacks)
-            }
+            PortKind::Tap => (attachment::tap(port, mtu), virtual_lacks),
+            PortKind::VhostUser => (attachment::machine(port, mtu), virtual_lacks),
             PortKind::L2 => {
                 (self.l2(port), (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))
             }
@@ -556,21 +538,11 @@ pub(super) fn bound_ips(ips: &[IpAddr]) -> BoundIps {
     places
 }
 
-/// Returns the priorities of each queue of a port.
-fn queues_of(port: &api::Port) -> Vec<PriorityMask> {
-    let mask = |priorities: &Vec<u8>| {
-        let mut mask = PriorityMask::NONE;
-        priorities.iter().for_each(|p| mask.insert(Priority::from_low_bits(*p)));
-        mask
-    };
-    port.queues.iter().map(mask).collect()
-}
-
 /// Returns the allowed priorities of each queue. Every guest has the first queue, and may use no
 /// other: its frames may have any priority.
 fn queue_priorities(port: &api::Port) -> [PriorityMask; Priority::COUNT] {
     let mut all = [PriorityMask::ALL; Priority::COUNT];
-    for (place, mask) in all.iter_mut().zip(queues_of(port)).skip(1) {
+    for (place, mask) in all.iter_mut().zip(attachment::queues_of(port)).skip(1) {
         *place = mask;
     }
     all

@@ -20,8 +20,9 @@
 //! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
 //! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
 //! collects it. Notifications are armed before a sleep and the queues checked once more
-//! ([`SharedRings::arm_notifications`]); frames found then are served as after an event of a descriptor. A
-//! thread that asks a question puts it into the channel first and makes the edge afterwards.
+//! ([`SharedRings::arm_notifications`]); frames found then are served as after an event of a
+//! descriptor. A thread that asks a question puts it into the channel first and makes the edge
+//! afterwards.
 
 use std::io;
 use std::os::unix::net::UnixStream;

@@ -159,7 +159,7 @@ fn joined_segments_cut_again_are_what_came() {
 }
 
 #[test]
-fn segment_that_differs_waits_until_first_ones_are_sent() {
+fn different_segment_waits_until_first_ones_sent() {
     let ended = [
         ("a gap", Of::nth(2, 1000, 1000)),
         ("a repetition", Of::nth(0, 1000, 1000)),
@@ -224,7 +224,7 @@ fn frames_the_stack_must_see_not_joined() {
 }
 
 #[test]
-fn flows_joined_side_by_side_up_to_their_number() {
+fn flows_joined_side_by_side_up_to_maximum() {
     let (mut gro, mut pool) = (Gro::default(), pool());
     let flows = u16::try_from(FLOWS).unwrap();
     let segment = |port, nth| Of::nth(nth, 500, 500).with(|of| of.port = port).frame();
@@ -242,7 +242,7 @@ fn flows_joined_side_by_side_up_to_their_number() {
 }
 
 #[test]
-fn super_frame_ends_before_largest_ip_packet() {
+fn super_frame_size_limited_to_ip_packet() {
     let (mut gro, mut pool) = (Gro::default(), pool());
     let mut nth = 0;
     while join(&mut gro, &mut pool, &Of::nth(nth, 1448, 1448).frame()) == Joined::Taken {
@@ -254,7 +254,7 @@ fn super_frame_ends_before_largest_ip_packet() {
 }
 
 #[test]
-fn super_frame_has_as_many_segments_as_may_be() {
+fn super_frame_segments_limited() {
     let (mut gro, mut pool) = (Gro::default(), pool());
     let mut nth = 0;
     while join(&mut gro, &mut pool, &Of::nth(nth, 1, 1).frame()) == Joined::Taken {
@@ -265,7 +265,7 @@ fn super_frame_has_as_many_segments_as_may_be() {
 }
 
 #[test]
-fn tcp_header_shorter_or_longer_than_segment_not_joined() {
+fn invalid_tcp_header_size_not_joined() {
     for words in (0..5).chain([15]) {
         let (mut gro, mut pool) = (Gro::default(), pool());
         for nth in 0..2 {

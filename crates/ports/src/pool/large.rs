@@ -4,9 +4,9 @@
 //!   | offloads: 64 bytes | frame ............ | unused |
 //! ```
 //!
-//! Super-frames of a TAP are read into them. One of a guest lies in the guest's memory, and is copied
-//! only if it waits for a stopped receiver, goes to a group, or lies in too many pieces. Pages of a
-//! slot that was never used take no memory.
+//! Super-frames of a TAP are read into them. One of a guest lies in the guest's memory, and is
+//! copied only if it waits for a stopped receiver, goes to a group, or lies in too many pieces.
+//! Pages of a slot that was never used take no memory.
 #![allow(unsafe_code, reason = "as the pool's own slots")]
 
 use std::ptr::NonNull;

@@ -18,13 +18,13 @@
 //!
 //! A TAP goes away with the port, or outlives it and the process ([`KeptTap`]).
 //!
-//! Frames have a virtio-net header in front (`IFF_VNET_HDR`), and the container leaves checksums and
-//! segmentation to the port, unless that is switched off ([`TapConfig::offload`]). A super-frame
-//! stays whole up to its output, so that two containers of one host exchange 64 KB in one call
-//! each. One read takes one frame, straight into a slot, and one write sends one, gathered from
-//! header and slot. TCP segments for the container that come one behind the other are joined until
-//! the switch has no more of them (`gro`), for a write costs the whole way through the container's
-//! stack; nothing waits longer than that.
+//! Frames have a virtio-net header in front (`IFF_VNET_HDR`), and the container leaves checksums
+//! and segmentation to the port, unless that is switched off ([`TapConfig::offload`]). A
+//! super-frame stays whole up to its output, so that two containers of one host exchange 64 KB in
+//! one call each. One read takes one frame, straight into a slot, and one write sends one, gathered
+//! from header and slot. TCP segments for the container that come one behind the other are joined
+//! until the switch has no more of them (`gro`), for a write costs the whole way through the
+//! container's stack; nothing waits longer than that.
 
 pub mod abandoned;
 mod driver;

@@ -4,13 +4,13 @@ mod deliver;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use sluice_base::{Batch, Nanos, Priority, PriorityMask};
 use sluice_switch::Window;
 
+use super::config::VhostUserConfig;
 use super::device::handing::base_of;
 use super::device::{EVENT_IDX, Offer, features};
 use super::incoming::{Incoming, Refused};
@@ -18,7 +18,7 @@ use super::log::Logging;
 use super::outgoing::Outgoing;
 use super::queues::{Pairs, QUEUES_MAX, Routes};
 use super::ring::{Fault, Ring};
-use super::session::{Answer, Ask, Change, Driver, Role, Session, Setup};
+use super::session::{Answer, Ask, Change, Driver, Session, Setup};
 use super::waking::Full;
 use crate::error::OpenError;
 use crate::finish::Finisher;
@@ -43,24 +43,6 @@ const fn transmit(pair: usize) -> usize {
 
 /// Interval of looks for buffers while the worker is awake.
 const LOOK_AGAIN: Nanos = Nanos::from_micros(1);
-
-/// Configuration of a port for a virtual machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VhostUserConfig {
-    /// Path of the socket.
-    pub socket: PathBuf,
-    /// Side that listens there.
-    pub role: Role,
-    /// Size of the largest layer-3 packet.
-    pub mtu: u16,
-    /// True if chains of the guest's transmit queues are used in the order in which it made them
-    /// available.
-    pub in_order: bool,
-    /// Priorities of each queue pair, eight pairs at most; one pair if empty.
-    pub queues: Vec<PriorityMask>,
-    /// True if the guest may leave checksums and segmentation to the port, and the port to it.
-    pub offload: bool,
-}
 
 /// Descriptors and state of a ring.
 #[derive(Debug, Default)]

@@ -27,6 +27,7 @@
 //! same holds for a ring whose memory goes away; see `sigbus.rs`.
 #![allow(unsafe_code, reason = "memory is shared with a guest")]
 
+mod config;
 mod device;
 mod driver;
 mod header;
@@ -43,5 +44,6 @@ mod session;
 mod sigbus;
 mod waking;
 
-pub use driver::{VhostUserConfig, VhostUserPort};
+pub use config::VhostUserConfig;
+pub use driver::VhostUserPort;
 pub use session::Role;

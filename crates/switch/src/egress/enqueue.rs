@@ -25,8 +25,8 @@ impl<B> EgressTables<B> {
         self.classes[class].common_room(self.common_max)
     }
 
-    /// Adds a frame at the end of the common queue of a class, which has room, and charges it to its
-    /// queue group. The class is that of the port and the priority.
+    /// Adds a frame at the end of the common queue of a class, which has room, and charges it to
+    /// its queue group. The class is that of the port and the priority.
     #[inline(always)]
     pub(crate) fn push_common(
         &mut self,

@@ -6,8 +6,8 @@
 //!                      round: hold, set, leave, release ▼
 //! ```
 //!
-//! `sluice_ports::buckets` explains the four steps. They need no more than that each waits for the one
-//! before.
+//! `sluice_ports::buckets` explains the four steps. They need no more than that each waits for the
+//! one before.
 //!
 //! **A bucket with a standing queue does not move.** A bucket may go when its frames under way
 //! leave within a short time, judged by the frames that came in the last period. Otherwise a round
