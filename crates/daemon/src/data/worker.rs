@@ -20,9 +20,9 @@
 //! **No wake-up is lost**: descriptors are edge-triggered, a port's flag is cleared only by a
 //! driver that found nothing, and an edge after that is kept by the kernel until [`Poller::wait`]
 //! collects it. Notifications are armed before a sleep and the queues checked once more
-//! ([`SharedRings::arm_notifications`]); frames found then are served as after an event of a
-//! descriptor. A thread that asks a question puts it into the channel first and makes the edge
-//! afterwards.
+//! ([`arm_notifications`](sluice_ports::SharedRings::arm_notifications)); frames found then are
+//! served as after an event of a descriptor. A thread that asks a question puts it into the channel
+//! first and makes the edge afterwards.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -121,7 +121,8 @@ pub(super) struct Attached {
     is_memory: bool,
     /// True if the kernel may have frames.
     readable: bool,
-    /// True if a descriptor had an event since [`SharedRings::handle_events`].
+    /// True if a descriptor had an event since
+    /// [`handle_events`](sluice_ports::SharedRings::handle_events).
     has_events: bool,
     /// Room in the driver.
     pub(super) room: TxBackoff,
