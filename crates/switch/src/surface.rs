@@ -193,7 +193,7 @@ pub enum Notice {
         mtu: Option<u16>,
     },
     /// The first frame that a peer sent to a network since the switch started, or since
-    /// [`Command::ForgetDecap`].
+    /// [`ForgetDecap`](sluice_base::Command::ForgetDecap).
     Decap {
         /// The network.
         vnet: VnetId,
