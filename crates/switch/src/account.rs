@@ -73,6 +73,7 @@ impl<B> Switch<B> {
         self.uncharge_input_all(input, Held { frames: 1, bytes: bytes.into() }, priority);
     }
 
+    #[inline(never)]
     fn uncharge_paused(&mut self, input: u16, sum: Held, priority: u8) {
         let held = self.ledger.release(input, priority, sum);
         let priority = Priority::from_low_bits(priority);
@@ -101,7 +102,7 @@ impl<B> Switch<B> {
     }
 
     /// Takes the charges of frames back whose handles go back to their buffer owner.
-    #[inline]
+    #[inline(always)]
     fn release(&mut self, ends: &Ends, priority: u8) {
         match ends.owner {
             BufferOwner::Ring => {

@@ -8,7 +8,9 @@
 //! The loops are never inlined, and neither is the function that they call rarely
 //! (`receive_slowly`): each has the registers to itself, and sums stay out of memory.
 
+use core::iter;
 use core::net::Ipv4Addr;
+use core::slice;
 
 use sluice_base::{Buf, DropReason, Mac, Nanos, Priority};
 
@@ -137,12 +139,7 @@ impl<B: Buf> Switch<B> {
 
     /// Finds the routes of frames, as [`Self::look_ahead`].
     #[inline(always)]
-    pub(crate) fn look_at<const N: usize>(
-        &mut self,
-        entry: &Entry,
-        frames: &[B],
-        outlook: &mut Outlook<N>,
-    ) {
+    fn look_at<const N: usize>(&mut self, entry: &Entry, frames: &[B], outlook: &mut Outlook<N>) {
         match entry.way {
             Way::Access { vnet } => self.look_at_local(entry.port, vnet, frames, outlook),
             Way::Underlay { local, mac } => {
@@ -246,10 +243,41 @@ impl<B: Buf> Switch<B> {
         }
     }
 
+    /// Takes one frame of an access port.
+    #[inline(never)]
+    pub(crate) fn take_local(&mut self, now: Nanos, entry: &Entry, vnet: u16, buf: B) {
+        let mut outlook = Outlook::<1>::SLOW;
+        self.look_at_local(entry.port, vnet, slice::from_ref(&buf), &mut outlook);
+        self.take_one::<false>(now, entry, outlook.0[0], buf);
+    }
+
+    /// Takes one frame from the underlay.
+    #[inline(never)]
+    pub(crate) fn take_outer(&mut self, now: Nanos, entry: &Entry, to: (Ipv4Addr, Mac), buf: B) {
+        let mut outlook = Outlook::<1>::SLOW;
+        self.look_at_outer(entry, to, slice::from_ref(&buf), &mut outlook);
+        self.take_one::<true>(now, entry, outlook.0[0], buf);
+    }
+
+    /// Takes one frame in by its route, as [`Self::take_in`].
+    #[inline(always)]
+    fn take_one<const OUTER: bool>(&mut self, now: Nanos, entry: &Entry, route: Route, buf: B) {
+        if route == Route::SLOW || !self.ingress.input(entry.input).deferred().is_empty() {
+            return self.receive_slowly(now, entry, buf);
+        }
+        let mut tally = self.tally::<OUTER>(entry, route);
+        let out = self.egress.port_of(route.group());
+        if self.egress.common_room(tally.classes + out) > 0 {
+            self.enter_common::<1, OUTER>(&mut tally, route, out, buf);
+        } else {
+            self.enter_queue::<1, OUTER>(&mut tally, route, iter::once(buf));
+        }
+    }
+
     /// Takes frames in by their routes. A frame without one takes the slow path in its turn, so
     /// that the order of every pair is kept. `OUTER`: the frames have outer headers.
     #[inline(always)]
-    pub(crate) fn take_in<const N: usize, const OUTER: bool>(
+    fn take_in<const N: usize, const OUTER: bool>(
         &mut self,
         now: Nanos,
         entry: &Entry,

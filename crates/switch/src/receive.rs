@@ -12,7 +12,6 @@
 //! A frame that another switch hands over, or that control made, is judged already: it begins at
 //! `dispose`, or at `settle`.
 
-use core::iter;
 use core::net::Ipv4Addr;
 use core::slice;
 
@@ -102,34 +101,35 @@ impl<B: Buf> Switch<B> {
     ///
     /// # Panics
     /// As [`Self::receive`].
-    #[inline]
+    #[inline(always)]
     pub fn receive_one(&mut self, now: Nanos, input: InputId, buf: B) {
         self.slots.enter(1);
         let entry = self.entry(input);
         if entry.careful && !self.sources_pass(&entry, slice::from_ref(&buf)) {
             self.receive_checked(now, &entry, buf);
         } else {
-            self.receive_passed(now, &entry, buf);
+            self.pass(now, &entry, buf);
         }
     }
 
     /// Receives one frame whose source may be any. It is a batch of one.
     #[inline(never)]
     pub(crate) fn receive_passed(&mut self, now: Nanos, entry: &Entry, buf: B) {
-        let mut outlook = Outlook::<1>::SLOW;
-        let frames = slice::from_ref(&buf);
-        if !entry.careful || !self.takes_long_way(entry, frames) {
-            self.look_at(entry, frames, &mut outlook);
+        self.pass(now, entry, buf);
+    }
+
+    #[inline(always)]
+    fn pass(&mut self, now: Nanos, entry: &Entry, buf: B) {
+        if entry.careful && self.takes_long_way(entry, slice::from_ref(&buf)) {
+            return self.receive_slowly(now, entry, buf);
         }
         match entry.way {
-            Way::Access { .. } => {
-                self.take_in::<1, false>(now, entry, &outlook, iter::once(buf));
-            }
-            Way::Underlay { .. } => self.take_in::<1, true>(now, entry, &outlook, iter::once(buf)),
+            Way::Access { vnet } => self.take_local(now, entry, vnet, buf),
+            Way::Underlay { local, mac } => self.take_outer(now, entry, (local, mac), buf),
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn entry(&self, input: InputId) -> Entry {
         let port = self.ingress.input(input.0).port();
         let p = self.egress.port(usize::from(port));
