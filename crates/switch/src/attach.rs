@@ -30,15 +30,19 @@
 //! fixes. A spare port takes a port of at most the queues and limits that it was made for.
 
 use alloc::boxed::Box;
+use core::mem;
 
-use sluice_base::{Buf, Destination, Nanos, PortId, VnetId};
+use sluice_base::{Buf, ByteCount, Destination, Nanos, PortId, Priority, VnetId};
 
-use crate::build::{own_slots, priorities_of};
+use crate::build::{make_port, make_port_group, own_slots, priorities_of};
+use crate::common::CommonMax;
 use crate::config::{ConfigError, Limit, PortConfig, PortRole, SpareConfig, SwitchConfig};
-use crate::ingress::Input;
+use crate::inspect::{Counter, Marks};
 use crate::mac_table;
+use crate::place::{Full, Gate, Input};
 use crate::receive::NO_PORT;
-use crate::surface::Notice;
+use crate::slots::NIL;
+use crate::surface::{Notice, QueueGroupKind};
 use crate::switch::Switch;
 use crate::validate;
 
@@ -131,7 +135,7 @@ impl<B: Buf> Switch<B> {
         self.occupy(id, port, vnet);
         self.spare_ports.0[id.index()].since = now;
         self.inputs_changed();
-        self.egress.set_careful(id.index(), self.is_careful(id.index()));
+        self.ports[id.index()].careful = self.is_careful(id.index());
         Ok(id)
     }
 
@@ -142,7 +146,7 @@ impl<B: Buf> Switch<B> {
     /// If there is no such spare port.
     #[must_use]
     pub fn port_state(&self, port: PortId) -> PortState {
-        match self.egress.port(port.index()).is_detached() {
+        match self.ports[port.index()].detached {
             false => PortState::Attached,
             true if self.has_left(port) => PortState::Free,
             true => PortState::Detached,
@@ -168,26 +172,52 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if no frame and no handle of a detached port is in the switch.
     fn has_left(&self, port: PortId) -> bool {
-        let first = usize::from(self.egress.port(port.index()).first_input());
+        let first = usize::from(self.ports[port.index()].first_input);
         let inputs = first..first + usize::from(self.spare_ports.0[port.index()].queues);
-        self.ingress.inputs()[inputs.clone()].iter().all(Input::is_clear)
+        let is_clear = |input: &Input<B>| {
+            input.unreclaimed == 0
+                && input.held.frames == 0
+                && input.pooled_frames == 0
+                && input.awaiting.is_empty()
+                && input.deferred.is_empty()
+        };
+        self.inputs[inputs.clone()].iter().all(is_clear)
             // Checks for copies of its broadcasts; the source of an access port's frame is its
             // input.
-            && !self.egress.leaves().any(|leaf| {
-                inputs.contains(&usize::from(self.egress.queue(leaf).source()))
+            && !self.queues.leaves().any(|leaf| {
+                inputs.contains(&usize::from(self.queues.get(leaf).source))
             })
     }
 
     /// Puts a port into a free spare port.
     fn occupy(&mut self, id: PortId, port: &PortConfig, vnet: VnetId) {
         let at = id.index();
-        self.egress.occupy(id, port);
-        let first = self.egress.port(at).first_input();
+        let (group, first) = (self.ports[at].group, self.ports[at].first_input);
+        self.ports[at] = make_port(port, group, first);
+        let old = mem::replace(&mut self.groups[group as usize], make_port_group(id, port));
+        debug_assert!(old.frames == 0 && old.parked == NIL && old.copies == 0, "{old:?}");
+        self.busy.remove(at);
+        for priority in Priority::all() {
+            let class = self.class_of(at, priority.index());
+            let class = &mut self.classes[class];
+            debug_assert!(class.is_idle(), "frames wait for nobody");
+            class.deficit = 0;
+            class.sent = Counter::default();
+        }
         for queue in 0..self.spare_ports.0[at].queues {
             let input = first + u16::from(queue);
             self.close_counters(input);
-            let limits = (queue < port.queues).then_some((port.input, port.input_full));
-            self.ingress.occupy(input, vnet.0, limits, priorities_of(port, queue));
+            let input = &mut self.inputs[usize::from(input)];
+            debug_assert!(input.excess == 0 && input.holding.is_empty(), "nothing is held");
+            input.vnet = vnet.0;
+            input.marks = Marks::default();
+            // An input without a queue of the port has no window.
+            input.priorities = priorities_of(port, queue);
+            (input.limit, input.full) = if queue < port.queues {
+                (port.input, port.input_full.into())
+            } else {
+                (Limit { frames: 0, bytes: ByteCount::ZERO }, Full::Wait)
+            };
         }
         self.sources.restart(at, port.sources);
         self.control.restart(at);
@@ -204,13 +234,19 @@ impl<B: Buf> Switch<B> {
     /// Removes every destination that leads to the port: the first part of a detachment.
     pub(crate) fn leave(&mut self, now: Nanos, port: PortId) {
         let at = port.index();
-        if self.egress.detach(at) {
+        if !mem::replace(&mut self.ports[at].detached, true) {
             self.spare_ports.0[at].since = now;
         }
-        let group = self.egress.port(at).group();
+        let group = self.ports[at].group;
         if self.spare_ports.0[at].is_access {
             self.leave_vnet(port);
             self.fdb.remove_group(group);
+        }
+        let l = &mut self.groups[group as usize];
+        if l.gate == Gate::Timed {
+            l.gate = Gate::Open;
+            self.lists.remove_timed(group);
+            self.ports[at].timed_groups -= 1;
         }
         let sources = self.sources.of(at);
         self.sources.restart(at, sources);
@@ -223,7 +259,7 @@ impl<B: Buf> Switch<B> {
     fn forget_notices(&mut self, now: Nanos, port: PortId) {
         self.end_taken(Some(port));
         self.control.forget(port);
-        let (fdb, egress) = (&mut self.fdb, &mut self.egress);
+        let (fdb, groups) = (&mut self.fdb, &mut self.groups);
         self.control.retain_misses(|notice| {
             let Notice::Miss { vnet, mac, from, .. } = notice else { return true };
             if *from != Some(Destination::Port(port)) {
@@ -231,7 +267,7 @@ impl<B: Buf> Switch<B> {
             }
             // Frames of other ports may wait for the same address: the miss is reported again.
             if let Some(group) = fdb.pending(mac_table::key(vnet.0, *mac)) {
-                egress.punt_again(group, now);
+                groups[group as usize].punt_at = now;
             }
             false
         });
@@ -241,12 +277,14 @@ impl<B: Buf> Switch<B> {
     /// detachment.
     pub(crate) fn forget_questions(&mut self, now: Nanos) {
         let mut at = 0;
-        while let Some((group, vnet, mac)) = self.egress.unresolved_at(at) {
-            if self.egress.group(group).has_parked() {
-                at += 1;
-            } else {
+        while let Some(&group) = self.lists.waiting().get(at) {
+            let l = &self.groups[group as usize];
+            match l.kind {
                 // `reject` takes the queue group out of the list, so `at` is the next one.
-                self.reject(now, vnet, mac);
+                QueueGroupKind::Unresolved(vnet, mac) if l.parked == NIL => {
+                    self.reject(now, vnet, mac)
+                }
+                _ => at += 1,
             }
         }
     }
@@ -254,31 +292,30 @@ impl<B: Buf> Switch<B> {
     /// Marks the spare ports, which are the last ones, as free.
     pub(crate) fn leave_free(&mut self, spare: Option<&SpareConfig>) {
         let spare = spare.map_or(0, |spare| usize::from(spare.ports));
-        let count = self.egress.ports().len();
-        for at in count - spare..count {
-            self.egress.detach(at);
+        for at in self.ports.len() - spare..self.ports.len() {
+            self.ports[at].detached = true;
+            self.groups[at].plain = false;
             self.leave_vnet(PortId::from_index(at));
         }
         self.inputs_changed();
     }
 
     fn leave_vnet(&mut self, port: PortId) {
-        if let PortRole::Access { vnet } = self.egress.port(port.index()).role() {
+        if let PortRole::Access { vnet } = self.ports[port.index()].role {
             self.vnets[vnet.index()].members.retain(|member| *member != port.0);
         }
     }
 
     /// Recomputes the limits that depend on the smallest input, of attached ports and of control.
     fn inputs_changed(&mut self) {
-        let egress = &self.egress;
-        let is_live = |input: &Input<B>| {
-            let port = egress.ports().get(usize::from(input.port()));
-            input.limit().frames > 0 && port.is_none_or(|port| !port.is_detached())
+        let ports = &self.ports;
+        let is_live = |input: &&Input<B>| {
+            let port = ports.get(usize::from(input.port));
+            input.limit.frames > 0 && port.is_none_or(|port| !port.detached)
         };
-        self.ingress.inputs_changed(is_live);
-        let inputs = self.ingress.inputs().iter().filter(|input| is_live(input));
-        let common_max = egress.common_max_of(inputs);
-        self.egress.set_common_max(common_max);
+        let inputs = self.inputs.iter().filter(is_live);
+        self.common_max = CommonMax::of(ports, inputs.clone());
+        self.pair_share.inputs_changed(inputs);
     }
 }
 

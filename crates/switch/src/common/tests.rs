@@ -1,5 +1,4 @@
 use super::*;
-use crate::egress::Class;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use proptest::prelude::*;
