@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Mac};
 use sluice_ports::veth::{VethConfig, VethPort};
-use sluice_ports::{Lossless, Pool, PoolConfig, Port};
+use sluice_ports::{Lossless, Pool, PoolConfig, Port, PortRequest};
 use sluice_switch::{Sink as _, Taken};
 use support::{
     OPEN, Peer as _, RawPeer, Waiter, can_have_namespaces, egress, eventually, frame, inside,
@@ -300,6 +300,7 @@ fn deleted_container_is_an_error() {
     // First the carrier goes.
     let read = loop {
         assert!(waiter.wait(10_000), "it tells that the card is gone");
+        assert_eq!(port.handle_events(), PortRequest::Nothing);
         match port.read(OPEN, 8, &mut pool, &mut batch) {
             Ok(read) => assert_eq!((read.frames, read.more), (0, false)),
             Err(error) => break error,

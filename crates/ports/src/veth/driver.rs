@@ -24,7 +24,7 @@ use crate::l2::outgoing::Outgoing;
 use crate::netlink::{Changes, GROUP_LINK, Netlink};
 use crate::netns;
 use crate::pool::Pool;
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, PortRequest, Read, Ring};
 use crate::tap::TapRoute;
 
 /// Configuration of a veth pair.
@@ -221,12 +221,6 @@ impl Port for VethPort {
                 match open.pull() {
                     Ok(Pulled::Frames) => {}
                     Ok(Pulled::Nothing) => {
-                        // The XDP socket says what became of the device; of these, the next edge
-                        // counts.
-                        while matches!(
-                            open.links.changes(),
-                            Ok(Changes::Some(_) | Changes::Overrun)
-                        ) {}
                         read.more = false;
                         return Ok(read);
                     }
@@ -249,6 +243,13 @@ impl Port for VethPort {
         }
         open.end.xsk.publish();
         Ok(read)
+    }
+
+    fn handle_events(&mut self) -> PortRequest {
+        let Some(open) = &mut self.open else { return PortRequest::Nothing };
+        // `read` asks the socket; what counts is the next edge.
+        while matches!(open.links.changes(), Ok(Changes::Some(_) | Changes::Overrun)) {}
+        PortRequest::Nothing
     }
 
     fn flush(&mut self) -> io::Result<()> {
