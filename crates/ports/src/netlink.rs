@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
-    NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
@@ -260,7 +260,9 @@ impl Netlink {
         question.header.family = AddressFamily::Unspec;
         // The root of this device alone: a dump has all devices, and would run once per port.
         question.header.parent = TcHandle::ROOT;
-        let answer = match self.ask(RouteNetlinkMessage::GetQueueDiscipline(question), 0) {
+        // Without an echo the kernel answers no more than "no error".
+        let question = RouteNetlinkMessage::GetQueueDiscipline(question);
+        let answer = match self.ask(question, NLM_F_ECHO) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
             answer => answer?,
         };

@@ -145,8 +145,32 @@ impl Iterator for Messages<'_> {
             if let Ok(message) = NetlinkMessage::deserialize(message) {
                 return Some(message);
             }
+            let plain = without_options(message);
+            if let Some(Ok(message)) = plain.map(|plain| NetlinkMessage::deserialize(&plain)) {
+                return Some(message);
+            }
         }
     }
+}
+
+/// A message about a queueing discipline without its options (`TCA_OPTIONS`), which are no
+/// attributes in some of them: those of `pfifo` are one number.
+fn without_options(message: &[u8]) -> Option<Vec<u8>> {
+    const RTM_NEWQDISC: u16 = 36;
+    const TC_HEADER_SIZE: usize = 20;
+    const TCA_OPTIONS: u16 = 2;
+    const TCA_PAD: u16 = 9;
+    let number = |at: usize| message.get(at..)?.first_chunk().copied().map(u16::from_ne_bytes);
+    if number(4)? != RTM_NEWQDISC {
+        return None;
+    }
+    let mut at = HEADER_SIZE + TC_HEADER_SIZE;
+    while number(at + 2)? != TCA_OPTIONS {
+        at += usize::from(number(at)?.max(1)).next_multiple_of(ALIGN);
+    }
+    let mut plain = message.to_vec();
+    plain[at + 2..at + 4].copy_from_slice(&TCA_PAD.to_ne_bytes());
+    Some(plain)
 }
 
 #[cfg(test)]

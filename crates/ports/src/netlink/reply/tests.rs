@@ -29,6 +29,28 @@ fn every_number_of_an_error_is_read() {
     }
 }
 
+/// The options of `pfifo` are a limit, and no attributes.
+#[test]
+fn drops_of_a_pfifo_are_read() {
+    let attribute = |kind: u16, value: &[u8]| {
+        let size = u16::try_from(4 + value.len()).unwrap().to_ne_bytes();
+        [&size[..], &kind.to_ne_bytes(), value].concat()
+    };
+    let mut root = [0; 20];
+    root[4..8].copy_from_slice(&3u32.to_ne_bytes());
+    root[12..16].copy_from_slice(&u32::MAX.to_ne_bytes());
+    let queue: Vec<u8> = [0u32, 0, 144, 0, 0].iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let statistics = attribute(7, &attribute(3, &queue));
+    let body =
+        [&root[..], &attribute(1, b"pfifo\0\0\0"), &attribute(2, &[10, 0, 0, 0]), &statistics]
+            .concat();
+    let mut message = u32::try_from(16 + body.len()).unwrap().to_ne_bytes().to_vec();
+    message.extend(36u16.to_ne_bytes());
+    message.extend([0; 10]);
+    message.extend(body);
+    assert_eq!(root_drops(&changes(&message), 3), 144);
+}
+
 proptest! {
     /// Parsing of any bytes ends, and reads nothing past their end.
     #[test]
