@@ -41,17 +41,6 @@ pub enum OpenError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// A veth pair whose container end would not hold its senders.
-    #[error(
-        "device {device}: it does not hold its senders on this kernel: {reason}; \
-         take kind `tap`, which drops when it is full"
-    )]
-    NotHeld {
-        /// The device.
-        device: String,
-        /// The observation.
-        reason: String,
-    },
     /// An offload that would give this port frames that never were on a wire.
     #[error(
         "device {device}: {feature} is on and cannot be switched off; \

@@ -34,7 +34,7 @@ mod filter;
 mod handing;
 pub mod icmp_suppress;
 mod offload;
-pub(crate) mod outgoing;
+mod outgoing;
 mod rings;
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,7 @@ enum Waits {
 
 /// One egress path.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(super) struct Outgoing {
     /// `None` once it is closed.
     socket: Option<TxSocket>,
     staging: Staging,
@@ -114,7 +114,7 @@ impl Unwanted {
 
 impl Outgoing {
     /// Opens an egress path of the device of this index.
-    pub(crate) fn open(device: &str, index: u32, mac: Mac, mtu: u16) -> Result<Self, OpenError> {
+    pub(super) fn open(device: &str, index: u32, mac: Mac, mtu: u16) -> Result<Self, OpenError> {
         let failed = OpenError::device(device, "open a socket to send on it");
         Ok(Self {
             socket: Some(TxSocket::open(index).map_err(failed)?),
@@ -129,7 +129,7 @@ impl Outgoing {
 
     /// Stages one frame, with a tag behind its addresses if `tag` is given.
     #[inline]
-    pub(crate) fn offer(
+    pub(super) fn offer(
         &mut self,
         frame: &Egress<'_, FrameBuf>,
         tag: Option<[u8; vlan::TAG_SIZE]>,
@@ -174,7 +174,7 @@ impl Outgoing {
     }
 
     /// Passes staged frames to the kernel until none is left or it takes no more.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self) -> io::Result<()> {
         let Some(socket) = &self.socket else { return Ok(()) };
         self.waits = Waits::No;
         while !self.staging.is_empty() {
@@ -216,12 +216,12 @@ impl Outgoing {
     }
 
     /// As [`crate::Port::wants_write`].
-    pub(crate) fn wants_write(&self) -> bool {
+    pub(super) fn wants_write(&self) -> bool {
         self.waits == Waits::ForWritable
     }
 
     /// As [`crate::Port::retry_after`].
-    pub(crate) fn retry_after(&self) -> Option<Nanos> {
+    pub(super) fn retry_after(&self) -> Option<Nanos> {
         match self.waits {
             Waits::For(span) => Some(span),
             Waits::No | Waits::ForWritable => None,
@@ -229,34 +229,34 @@ impl Outgoing {
     }
 
     /// The descriptor that signals room, while it is open.
-    pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
+    pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
         let socket = self.socket.as_ref()?;
         Some(PollFd { fd: socket.fd(), read: false, write: true })
     }
 
     /// Frames that the kernel has not taken yet.
-    pub(crate) fn pending(&self) -> Amount {
+    pub(super) fn pending(&self) -> Amount {
         self.staging.amount()
     }
 
     /// As [`crate::Port::take_refused`].
     #[inline]
-    pub(crate) fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+    pub(super) fn take_refused(&mut self) -> Option<(Priority, Amount)> {
         self.lost.take_refused()
     }
 
     /// Frames that the kernel refused for good.
-    pub(crate) fn lost(&self) -> &Losses {
+    pub(super) fn lost(&self) -> &Losses {
         &self.lost
     }
 
     /// Number of times that the kernel dropped a frame that was kept and sent again.
-    pub(crate) fn refused(&self) -> u64 {
+    pub(super) fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Closes the socket and gives up staged frames.
-    pub(crate) fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.waits = Waits::No;
         self.staging.clear();
         self.socket = None;

@@ -75,7 +75,7 @@ fn a_frame_past_the_slot_is_refused() {
 #[test]
 fn the_slot_size_follows_the_mtu() {
     assert_eq!(PoolConfig::for_mtu(1, 1500).slot_size, 2048 + 64);
-    assert_eq!(PoolConfig::for_mtu(1, 9000).slot_size, 9088);
+    assert_eq!(PoolConfig::for_mtu(1, 9000).slot_size, 9152);
     assert_eq!(PoolConfig::for_mtu(1, 65_535).slot_size, 0xffc0);
 }
 
