@@ -76,7 +76,7 @@ fn percentile(times: &mut [Duration], part: f64) -> f64 {
     times[at].as_secs_f64() * 1e9
 }
 
-/// What is measured.
+/// Subject and conditions of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     subject: Subject,

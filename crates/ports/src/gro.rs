@@ -38,7 +38,7 @@ pub(crate) enum Joined {
     Taken,
     /// It can be sent at once, ahead of what waits: it belongs to none of the flows.
     Apart,
-    /// What waits has to be sent first. Then the frame may be offered again.
+    /// Waiting frames have to be sent first. Then this one may be offered again.
     Behind,
 }
 
@@ -72,7 +72,7 @@ struct Flow {
 /// A frame of one or more segments.
 pub(crate) struct Merged<'a> {
     pub(crate) bytes: &'a [u8],
-    /// What is left to the receiver; `None` for a single segment.
+    /// Offloads that are left to the receiver; `None` for a single segment.
     pub(crate) left: Option<Offload>,
     segments: u16,
     pub(crate) priority: Priority,

@@ -24,7 +24,7 @@ pub(super) struct AttachError {
 /// Selector of the workers' sockets at one address, and its table.
 pub(super) type SharedSelector = (Selector, BucketTable);
 
-/// What several ports may share.
+/// Resources that several ports may share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// Open devices, by name.

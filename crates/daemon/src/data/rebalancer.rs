@@ -69,7 +69,7 @@ type Sample = (Vec<CoreLoad>, Vec<EntryLoad>);
 trait Movable: Send + 'static {
     /// True if decisions stay under a policy that does not change the mode.
     const KEEPS_DECISIONS: bool;
-    /// What is shown of the things themselves.
+    /// Rows about the things themselves, as they are shown.
     type Rows: Debug + Default + Send;
 
     /// Returns the placement's settings.

@@ -106,7 +106,7 @@ enum Waits {
     ForMemory,
 }
 
-/// What follows from a write.
+/// Consequence of a write.
 enum Settled {
     Sent,
     Waits(Waits),

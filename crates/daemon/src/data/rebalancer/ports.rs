@@ -158,7 +158,7 @@ struct Entry {
 struct MovablePorts {
     entries: Vec<Entry>,
     workers: Vec<Last>,
-    /// How busy each worker was in the last period.
+    /// Load of each worker in the last period.
     busy: Vec<Share>,
     mover: Mover,
     moved: Moved,
