@@ -12,6 +12,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,11 @@ const SLOW_PACE: Duration = Duration::from_millis(8);
 const UNDER_WAY: u64 = 800;
 /// Time after which a missing datagram counts as lost.
 const GIVE_UP: Duration = Duration::from_secs(20);
+
+/// Longest wait for one datagram, after which the receiver looks whether all have come.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Time without a datagram, when all were sent, after which the missing ones count as lost.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 struct Case {
     a: Netns,
@@ -80,18 +86,19 @@ impl Case {
         pace: Duration,
         work: impl FnOnce() -> T + Send,
     ) -> (T, Fared) {
-        let stop = AtomicBool::new(false);
+        let (stop, all) = (AtomicBool::new(false), AllSent::default());
         let bind = |netns: &Netns, at, flow| netns.udp(at, FIRST_PORT + flow);
         let from: Vec<UdpSocket> = (0..FLOWS).map(|flow| bind(&self.a, A, flow)).collect();
         let to: Vec<UdpSocket> = (0..FLOWS).map(|flow| bind(&self.b, B, flow)).collect();
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send(&from, pace, &stop));
             let receivers: Vec<_> =
-                to.iter().map(|socket| scope.spawn(|| count(socket, &stop))).collect();
+                to.iter().map(|socket| scope.spawn(|| count(socket, &all))).collect();
             let stops = Stops(&stop);
             let done = work();
             drop(stops);
             let sent = sender.join().unwrap();
+            all.tell(sent);
             let counted = receivers.into_iter().map(|thread| thread.join().unwrap());
             let mut fared = Fared { sent: sent * u64::from(FLOWS), ..Fared::default() };
             for (came, late) in counted {
@@ -136,19 +143,38 @@ fn send(from: &[UdpSocket], pace: Duration, stop: &AtomicBool) -> u64 {
     number
 }
 
-/// Receives until nothing more is sent or arrives; returns the numbers of received and of late
-/// ones.
-fn count(socket: &UdpSocket, stop: &AtomicBool) -> (u64, u64) {
-    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+/// The number of datagrams, which is known when the last one was sent.
+#[derive(Default)]
+struct AllSent(OnceLock<u64>);
+
+impl AllSent {
+    fn tell(&self, sent: u64) {
+        self.0.set(sent).unwrap();
+    }
+
+    /// Receives a datagram. Returns false if all have come, or no more do for [`SILENCE_MAX`].
+    fn receive(&self, socket: &UdpSocket, came: u64, bytes: &mut [u8]) -> bool {
+        let mut since = Instant::now();
+        while socket.recv(bytes).is_err() {
+            match self.0.get() {
+                // A busy machine may be silent for long before all was sent.
+                None => since = Instant::now(),
+                Some(&sent) if came >= sent || since.elapsed() > SILENCE_MAX => return false,
+                Some(_) => {}
+            }
+        }
+        true
+    }
+}
+
+/// Receives until all came, or no more do; returns the numbers of received and of late ones.
+fn count(socket: &UdpSocket, all: &AllSent) -> (u64, u64) {
+    socket.set_read_timeout(Some(LOOK_AGAIN)).unwrap();
     let (mut came, mut late, mut last) = (0, 0, 0);
     let mut bytes = [0; 8];
     loop {
-        // A busy machine may be silent for long before all was sent.
-        let is_all_sent = stop.load(Ordering::Relaxed);
-        match socket.recv(&mut bytes) {
-            Ok(_) => {}
-            Err(_) if is_all_sent => return (came, late),
-            Err(_) => continue,
+        if !all.receive(socket, came, &mut bytes) {
+            return (came, late);
         }
         let number = u64::from_be_bytes(bytes);
         came += 1;
@@ -180,7 +206,7 @@ fn steered_flows_reach_chosen_core_in_order() {
     }
     let case = Case::new("steer");
     for (core, pace) in [(0, SLOW_PACE), (1, SLOW_PACE), (0, PACE), (1, PACE)] {
-        let words = format!("--cores {core} --xdp generic --seconds 3");
+        let words = format!("--cores {core} --xdp generic --seconds 2");
         let (said, fared) = case.under_traffic(pace, || case.steer(&words));
         let on: Vec<_> = buckets(&said).into_iter().filter(|(_, count)| *count > 0).collect();
         assert_eq!(on, [(core, FLOWS.into())], "{said}");
@@ -236,8 +262,7 @@ struct Manner {
 struct Came {
     all: AtomicU64,
     late: AtomicU64,
-    /// True if nothing more is sent.
-    is_all_sent: AtomicBool,
+    sent: AllSent,
 }
 
 impl Case {
@@ -257,7 +282,7 @@ impl Case {
             let said = self.steer(&format!("--xdp generic {words} --seconds {seconds}"));
             drop(stops);
             let sent = sender.join().unwrap();
-            came.is_all_sent.store(true, Ordering::Relaxed);
+            came.sent.tell(sent);
             receiver.join().unwrap();
             let [came, late] = [&came.all, &came.late].map(|count| count.load(Ordering::Relaxed));
             (said, Fared { sent, came, late })
@@ -293,17 +318,12 @@ fn send_in_turns(from: &[UdpSocket], burst: u32, came: &Came, stop: &AtomicBool)
     sent
 }
 
-/// Notes received datagrams until nothing more is sent or arrives.
+/// Notes received datagrams until all came, or no more do.
 fn note(socket: &UdpSocket, flows: usize, came: &Came) {
-    socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    socket.set_read_timeout(Some(LOOK_AGAIN)).unwrap();
     let mut last = vec![0; flows];
     let mut bytes = [0; 16];
-    loop {
-        match socket.recv(&mut bytes) {
-            Ok(_) => {}
-            Err(_) if came.is_all_sent.load(Ordering::Relaxed) => return,
-            Err(_) => continue,
-        }
+    while came.sent.receive(socket, came.all.load(Ordering::Relaxed), &mut bytes) {
         let [flow, number] =
             [0, 8].map(|at| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap()));
         let last = &mut last[usize::try_from(flow).unwrap()];
@@ -320,7 +340,7 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
     if skip(name, &[]) || !two_cores(name) {
         return;
     }
-    let seconds = if std::env::var_os("SLUICE_SOAK").is_some() { 60 } else { 5 };
+    let seconds = if std::env::var_os("SLUICE_SOAK").is_some() { 60 } else { 3 };
     let case = Case::new("drill");
     // Each of many flows pauses for longer than a move waits, each of few does not.
     let pauses = Manner { flows: 256, burst: 8, words: "--drill-ms 1 --patience-ms 0" };

@@ -59,6 +59,13 @@ fn cables(plan: &Plan) -> anyhow::Result<Vec<Cable>> {
     Ok(cables)
 }
 
+/// Tells the workers, and waits until each of them acts on it.
+pub(super) fn tell_carrier(askers: &WorkerHandles, port: PortId, has_carrier: bool) {
+    askers.ask_all(|| WorkerRequest::Device(Device::Carrier(port, has_carrier)));
+    // A worker that answers has taken what it was asked before. Nobody waits for one that hangs.
+    _ = askers.answers_now(|reply| WorkerRequest::Device(Device::Has(port, reply)));
+}
+
 impl Cable {
     /// Reports every change. Returns false if netlink has failed: then the link counts as up.
     fn tell(&mut self, askers: &WorkerHandles) -> bool {
@@ -82,10 +89,11 @@ impl Cable {
         if std::mem::replace(&mut self.has_carrier, has_carrier) == has_carrier {
             return;
         }
+        for port in self.ports.iter().copied() {
+            tell_carrier(askers, port, has_carrier);
+        }
+        // It is in force before it is said.
         let what = if has_carrier { "a carrier" } else { "no carrier: it takes nothing" };
         say!("{} has {what} now", self.device);
-        for port in self.ports.iter().copied() {
-            askers.ask_all(|| WorkerRequest::Device(Device::Carrier(port, has_carrier)));
-        }
     }
 }

@@ -20,7 +20,7 @@ use sluice_switch::PortRole;
 use super::guard::Guard;
 use super::taps::Taps;
 use super::worker::{Device, WorkerRequest};
-use super::{WorkerHandles, attach, spawn};
+use super::{WorkerHandles, attach, cables, spawn};
 use crate::config::{Attachment, Plan, PortPlan};
 use crate::sys::clock;
 use crate::sys::log::say;
@@ -150,7 +150,7 @@ impl Followed {
         askers.ask_all(|| WorkerRequest::Device(Device::Is(self.port, mac, mtu)));
         if self.is_l2 {
             let has_carrier = now.up && now.carrier;
-            askers.ask_all(|| WorkerRequest::Device(Device::Carrier(self.port, has_carrier)));
+            cables::tell_carrier(askers, self.port, has_carrier);
         }
         self.say(before, now);
     }
