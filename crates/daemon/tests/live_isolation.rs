@@ -244,9 +244,10 @@ fn blocked_receiver_slows_only_its_own_senders() {
         return;
     }
     if is_soak() {
-        let first =
-            std::env::var("SLUICE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-        run_all(&(first..first + SOAK_RUNS).map(Draw::new).collect::<Vec<_>>());
+        let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let first = number("SLUICE_SEED").unwrap_or(1);
+        let runs = number("SLUICE_RUNS").unwrap_or(SOAK_RUNS);
+        run_all(&(first..first + runs).map(Draw::new).collect::<Vec<_>>());
         return;
     }
     let scene = SceneConfig { policy: "ZZ", hold: "1s", workers: 1, flood: 80_000 };
