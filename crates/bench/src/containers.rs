@@ -4,6 +4,7 @@
 //!   c1 ─ TAP or veth ─┤ h1 ├ ═══ cable, for two hosts ═══ ┤ h2 ├─ TAP or veth ─ c2
 //! ```
 //!
+//! Between two hosts, Sluice uses its `l2` and its `udp` underlay, and the bridges the kernel's VXLAN.
 //! The figures are pings of an idle container, pings beside the container's own TCP flow, and that
 //! flow, with the processor time of all parties. Subjects take turns in each round; other programs
 //! on the machine affect both, so that a ratio within a round is worth more than a figure.
@@ -51,8 +52,6 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    const ALL: [Self; 2] = [Self::Sluice, Self::Bridge];
-
     const fn name(self) -> &'static str {
         match self {
             Self::Sluice => "sluice",
@@ -76,11 +75,56 @@ fn percentile(times: &mut [Duration], part: f64) -> f64 {
     times[at].as_secs_f64() * 1e9
 }
 
+/// The link between two hosts, as a subject uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Underlay {
+    /// There is one host.
+    None,
+    /// Sluice's underlay of raw frames, and that of sockets.
+    L2,
+    Udp,
+    /// The kernel's own VXLAN.
+    Vxlan,
+}
+
+impl Underlay {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::L2 => "l2",
+            Self::Udp => "udp",
+            Self::Vxlan => "vxlan",
+        }
+    }
+
+    /// Policy of Sluice's hosts: a socket can pause no wire.
+    const fn policy(self) -> &'static str {
+        match self {
+            Self::None | Self::L2 => "ZZ",
+            Self::Udp => "ZL",
+            Self::Vxlan => "LL",
+        }
+    }
+
+    /// Subjects on this number of hosts, with their links.
+    const fn of(hosts: usize) -> &'static [(Subject, Self)] {
+        match hosts {
+            1 => &[(Subject::Sluice, Self::None), (Subject::Bridge, Self::None)],
+            _ => &[
+                (Subject::Sluice, Self::L2),
+                (Subject::Sluice, Self::Udp),
+                (Subject::Bridge, Self::Vxlan),
+            ],
+        }
+    }
+}
+
 /// Subject and conditions of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     subject: Subject,
     hosts: usize,
+    underlay: Underlay,
     /// True if containers leave checksums and segmentation to their card.
     offload: bool,
 }
@@ -140,20 +184,25 @@ impl Figures {
     }
 
     fn rows(&self) -> Vec<Row> {
-        let Setup { subject, hosts, offload } = self.setup;
+        let Setup { subject, hosts, underlay, offload } = self.setup;
+        let policy = if subject == Subject::Sluice { underlay.policy() } else { "none" };
+        let underlay = underlay.name();
         let mut rows = Vec::new();
         for (load, values) in [("none", &self.idle), ("own-tcp", &self.beside)] {
             for (values, (_, name)) in values.iter().zip(PERCENTILES) {
                 let row = Row::new("ping", subject.name(), "ns", values.clone());
-                let row = row.with("hosts", hosts).with("percentile", name);
+                let row = row.with("hosts", hosts).with("underlay", underlay);
+                let row = row.with("percentile", name);
                 rows.push(row.with("load", load).with("offload", offload));
             }
         }
         let kind = if subject == Subject::Sluice { "tap" } else { "veth" };
         for (at, streams) in STREAMS.into_iter().enumerate() {
             let row = Row::new("tcp_stream", subject.name(), "bit/s", self.rate[at].clone());
-            let row = row.with("hosts", hosts).with("streams", streams).with("offload", offload);
+            let row = row.with("hosts", hosts).with("underlay", underlay);
+            let row = row.with("streams", streams).with("offload", offload);
             let row = row.with("mtu", MTU).with("kind", kind).with("port_kind", kind);
+            let row = row.with("policy", policy);
             rows.push(row.with("cores_per_gbit", median(&self.cores_per_gbit[at])));
         }
         rows
@@ -174,7 +223,9 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
     let all = all.flat_map(|offload| [1, 2].map(|hosts| (offload, hosts)));
     let all = all.filter(|(_, hosts)| plan.hosts.is_none_or(|only| only == *hosts));
     let setups = all.flat_map(|(offload, hosts)| {
-        Subject::ALL.map(|subject| Figures::new(Setup { subject, hosts, offload }))
+        Underlay::of(hosts).iter().map(move |&(subject, underlay)| {
+            Figures::new(Setup { subject, hosts, underlay, offload })
+        })
     });
     let mut all: Vec<Figures> = setups.collect();
     for round in 1..=plan.rounds {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
 
-use super::{MTU, Setup, Subject};
+use super::{MTU, Setup, Subject, Underlay};
 use crate::fabric::host::program;
 use crate::fabric::net::{Net, Netns, cable, signal, veth_pair, wait_for};
 
@@ -26,7 +26,7 @@ impl Pair {
         [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2)];
 
     pub(super) fn new(setup: Setup, setting: &str) -> anyhow::Result<Self> {
-        let Setup { subject, hosts, offload } = setup;
+        let Setup { subject, hosts, .. } = setup;
         let mut net = Net::new(subject.name())?;
         let containers = [net.netns("c1")?, net.netns("c2")?];
         let spaces = (1..=hosts).map(|host| net.netns(&format!("h{host}")));
@@ -37,18 +37,24 @@ impl Pair {
         let mut pair = Self { containers, daemons: Vec::new(), data: Vec::new(), net };
         match subject {
             Subject::Bridge => pair.bridge(setup, &spaces)?,
-            Subject::Sluice => pair.daemons(offload, &spaces, setting)?,
+            Subject::Sluice => pair.daemons(setup, &spaces, setting)?,
         }
         Ok(pair)
     }
 
-    /// Makes a bridge on each host; together they are one network.
+    /// Makes a bridge on each host; a tunnel makes one network of two.
     fn bridge(&self, setup: Setup, spaces: &[Netns]) -> anyhow::Result<()> {
-        for space in spaces {
+        for (index, space) in spaces.iter().enumerate() {
             space.ip("link add br0 type bridge")?;
             space.ip("link set br0 up")?;
-            if spaces.len() > 1 {
-                space.ip("link set up0 master br0")?;
+            if setup.underlay == Underlay::Vxlan {
+                let (own, other) = (index + 1, 2 - index);
+                space.ip(&format!("addr add 192.0.2.{own}/24 dev up0"))?;
+                space.ip(&format!(
+                    "link add vx0 type vxlan id 42 local 192.0.2.{own} remote 192.0.2.{other} \
+                     dstport 4789 dev up0"
+                ))?;
+                space.ip(&format!("link set vx0 mtu {MTU} master br0 up"))?;
             }
         }
         for (index, container) in self.containers.iter().enumerate() {
@@ -62,7 +68,7 @@ impl Pair {
         Ok(())
     }
 
-    fn daemons(&mut self, offload: bool, spaces: &[Netns], setting: &str) -> anyhow::Result<()> {
+    fn daemons(&mut self, setup: Setup, spaces: &[Netns], setting: &str) -> anyhow::Result<()> {
         let program = program()?;
         for (index, space) in spaces.iter().enumerate() {
             let dir = self.net.dir().join(format!("h{}", index + 1));
@@ -70,7 +76,7 @@ impl Pair {
             if spaces.len() > 1 {
                 space.ip(&format!("addr add 192.0.2.{}/24 dev up0", index + 1))?;
             }
-            let config = self.config(offload, index, spaces.len(), &dir, setting);
+            let config = self.config(setup, index, &dir, setting);
             fs::write(dir.join("host.toml"), config)?;
             let log = File::create(dir.join("log"))?;
             let mut command = space.command(&program);
@@ -87,26 +93,22 @@ impl Pair {
     }
 
     /// Returns the configuration file of a host.
-    fn config(
-        &self,
-        offload: bool,
-        index: usize,
-        hosts: usize,
-        dir: &Path,
-        setting: &str,
-    ) -> String {
+    fn config(&self, setup: Setup, index: usize, dir: &Path, setting: &str) -> String {
+        let Setup { hosts, underlay, offload, .. } = setup;
         let mut text = format!(
-            "[host]\nname = \"h{}\"\nrun_dir = \"{}\"\npolicy = \"ZZ\"\n{setting}\n",
+            "[host]\nname = \"h{}\"\nrun_dir = \"{}\"\npolicy = \"{}\"\n{setting}\n",
             index + 1,
-            dir.display()
+            dir.display(),
+            underlay.policy()
         );
         let mac = |at: usize| format!("02:00:00:00:00:0{}", at + 1);
         if hosts > 1 {
             let other = 1 - index;
             text += &format!(
-                "[underlay]\nkind = \"l2\"\ndevice = \"up0\"\naddress = \"192.0.2.{}\"\n\
+                "[underlay]\nkind = \"{}\"\ndevice = \"up0\"\naddress = \"192.0.2.{}\"\n\
                  [[peer]]\nname = \"h{}\"\nvtep = \"192.0.2.{}\"\nvnets = [\"blue\"]\n\
                  [[vport]]\nvnet = \"blue\"\npeer = \"h{}\"\nmac = \"{}\"\nip = \"{}\"\n",
+                underlay.name(),
                 index + 1,
                 other + 1,
                 other + 1,

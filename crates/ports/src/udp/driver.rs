@@ -6,9 +6,11 @@ use std::os::fd::OwnedFd;
 
 use sluice_base::{Batch, Mac, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
-use sluice_wire::{EtherType, ethernet, ipv4, udp};
+use sluice_wire::{ethernet, ipv4, udp};
 
-use super::rings::{Arrival, RECEIVE_COST, RECEIVE_FRAMES_MAX, Receiver, Sender, Target, path_mtu};
+use super::inbox::{BLOCKS, Inbox};
+use super::outer::{OUTER_SIZE, target, write_frame};
+use super::rings::{RECEIVE_COST, Receiver, Sender, Series, path_mtu};
 use super::sharing::{Selector, bucket_of, choose_by, evenly};
 use crate::buckets::{BucketTable, Buckets};
 use crate::device::{softnet_dropped, sum_hex_column};
@@ -71,12 +73,6 @@ impl UdpConfig {
 
 /// Names of the state that is handed over.
 const SOCKET: &str = "socket";
-/// Size of the headers that this port prepends to a datagram: Ethernet, IPv4, UDP.
-const OUTER_SIZE: usize = ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE;
-const UDP_HEADER_SIZE: u16 = 8;
-const _: () = assert!(UDP_HEADER_SIZE as usize == udp::HEADER_SIZE);
-/// Size of an 802.1Q tag of the outer header, which a socket cannot send.
-const TAG_SIZE: usize = 4;
 /// Interval of retries when the kernel had no room and signals none.
 const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
 
@@ -85,9 +81,12 @@ const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
 pub struct UdpPort {
     config: UdpConfig,
     open: Option<Open>,
-    /// Slots for the kernel, and descriptions of the datagrams in them; empty between calls.
+    /// Slots for datagrams; empty between calls.
     slots: Vec<SlotMut>,
-    arrivals: Vec<Arrival>,
+    inbox: Inbox,
+    /// The last series of datagrams, and whether what is offered belongs to it.
+    series: Series,
+    in_series: bool,
     waits: Waits,
     waiting_max: u64,
     truncated: u64,
@@ -184,8 +183,10 @@ impl UdpPort {
         Ok(Self {
             config: config.clone(),
             open: Some(open),
-            slots: Vec::with_capacity(RECEIVE_FRAMES_MAX),
-            arrivals: Vec::with_capacity(RECEIVE_FRAMES_MAX),
+            slots: Vec::with_capacity(BLOCKS),
+            inbox: Inbox::new(),
+            series: 0,
+            in_series: false,
             waits: Waits::default(),
             waiting_max: 0,
             truncated: 0,
@@ -228,34 +229,44 @@ impl UdpPort {
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Received> {
         let Some(open) = &self.open else { return Ok(Received::nothing(false)) };
-        while self.slots.len() < limit.min(RECEIVE_FRAMES_MAX) {
+        while self.slots.len() < limit.min(BLOCKS) {
             let Some(slot) = pool.take() else { break };
             self.slots.push(slot);
         }
         if self.slots.is_empty() {
             return Ok(Received::nothing(true));
         }
-        let asked = self.slots.len();
-        let received = open.receiver.receive(&mut self.slots, OUTER_SIZE, &mut self.arrivals);
-        let full = self.arrivals.len() == asked;
-        let (mut frames, mut bytes, mut kept) = (0, 0, 0);
-        if let Some(buckets) = &mut self.buckets {
-            buckets.were_read(self.arrivals.iter().map(|arrival| arrival.size), !full);
+        let (mut received, mut full) = (Ok(()), true);
+        if self.inbox.is_empty() && !self.stopped {
+            let asked = self.inbox.blocks_for(self.slots.len());
+            received = open.receiver.receive(asked, &mut self.inbox);
+            full = self.inbox.sizes().count() == asked;
+            if let Some(buckets) = &mut self.buckets {
+                buckets.were_read(self.inbox.sizes(), !full);
+            }
         }
+        let (mut frames, mut bytes, mut kept) = (0, 0, 0);
         let mut slots = self.slots.drain(..);
-        for (arrival, mut slot) in self.arrivals.drain(..).zip(&mut slots) {
-            if arrival.truncated {
+        for mut slot in slots.by_ref() {
+            let Some(datagram) = self.inbox.next() else {
+                pool.cancel(slot);
+                break;
+            };
+            let size = OUTER_SIZE + datagram.bytes.len();
+            if datagram.truncated || size > slot.bytes_mut().len() {
                 self.truncated += 1;
                 pool.cancel(slot);
                 continue;
             }
-            write_outer(&self.config, &arrival, slot.bytes_mut());
-            let size = OUTER_SIZE + arrival.size;
+            let config = &self.config;
+            write_frame(
+                &datagram,
+                (config.local, config.port, config.mac),
+                &mut slot.bytes_mut()[..size],
+            );
             // By the bytes that the kernel saw: a handle shows no more than its head.
-            let bucket = self
-                .buckets
-                .as_ref()
-                .and_then(|buckets| bucket_of(&slot.bytes_mut()[OUTER_SIZE..size], buckets.high()));
+            let bucket =
+                self.buckets.as_ref().and_then(|buckets| bucket_of(datagram.bytes, buckets.high()));
             let mut buf = slot.freeze(0, size);
             if let Some(buckets) = &mut self.buckets {
                 let Some(passed) = buckets.pass(bucket, buf) else {
@@ -269,6 +280,7 @@ impl UdpPort {
             bytes += size as u64;
         }
         slots.for_each(|slot| pool.cancel(slot));
+        full |= !self.inbox.is_empty();
         match received.map_err(|error| (error.raw_os_error(), error)) {
             Ok(()) => Ok(Received { frames, bytes, kept, full }),
             Err((Some(libc::EAGAIN), _)) => Ok(Received::nothing(false)),
@@ -276,44 +288,6 @@ impl UdpPort {
             Err((_, error)) => Err(error),
         }
     }
-}
-
-/// Writes the headers that the kernel removed from a datagram.
-fn write_outer(config: &UdpConfig, arrival: &Arrival, to: &mut [u8]) {
-    let (ethernet_at, rest) = to.split_at_mut(ethernet::HEADER_SIZE);
-    let (ipv4_at, udp_at) = rest.split_at_mut(ipv4::HEADER_SIZE_MIN);
-    ethernet::Repr { dst: config.mac, src: Mac::default(), ethertype: EtherType::IPV4 }
-        .emit(ethernet_at);
-    let size = u16::try_from(arrival.size).expect("a datagram is smaller than 64 KiB");
-    ipv4::Repr {
-        src: *arrival.from.ip(),
-        dst: config.local,
-        protocol: ipv4::PROTOCOL_UDP,
-        dscp: arrival.tos >> 2,
-        ecn: arrival.tos & 3,
-        ttl: 64,
-        ident: 0,
-        dont_fragment: true,
-        payload_size: size + UDP_HEADER_SIZE,
-    }
-    .emit(ipv4_at);
-    udp::Repr { src_port: arrival.from.port(), dst_port: config.port, payload_size: size }
-        .emit(udp_at);
-}
-
-/// Target of a frame, by its outer headers; the number of their bytes that the kernel writes
-/// itself; and their source port. `None` if they are not Ethernet, IPv4 and UDP.
-pub(super) fn target(header: &[u8], port: u16) -> Option<(Target, usize, u16)> {
-    let tagged = header.get(12..14)? == [0x81, 0x00];
-    let at = ethernet::HEADER_SIZE + if tagged { TAG_SIZE } else { 0 };
-    let packet = ipv4::Packet::new_checked(header.get(at..)?).ok()?;
-    let plain = header[at - 2..at] == [0x08, 0x00]
-        && packet.header_size() == ipv4::HEADER_SIZE_MIN
-        && packet.protocol() == ipv4::PROTOCOL_UDP;
-    let datagram = udp::Packet::new_checked(header.get(at + ipv4::HEADER_SIZE_MIN..)?).ok()?;
-    let tos = packet.dscp() << 2 | packet.ecn();
-    let target = Target { to: SocketAddrV4::new(packet.dst(), port), tos };
-    plain.then_some((target, OUTER_SIZE + at - ethernet::HEADER_SIZE, datagram.src_port()))
 }
 
 /// Sends the staged datagrams of one socket. Returns a host to which a datagram was too large.
@@ -345,6 +319,9 @@ fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Opt
                     waits.for_room = true;
                     break;
                 }
+            }
+            // The device, or its route, takes no several as one: each for itself is next.
+            libc::EMSGSIZE | libc::EINVAL | libc::EIO | libc::EOPNOTSUPP if sender.part_first() => {
             }
             errno => {
                 if errno == libc::EMSGSIZE {
@@ -390,8 +367,13 @@ impl Open {
 impl Sink<FrameBuf> for UdpPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         if is_unfinished(frame) {
-            return finish(self, |own| &mut own.finisher, frame, Self::offer);
+            // Its segments are of one flow, and of one size but for the last.
+            (self.series, self.in_series) = (self.series.wrapping_add(1).max(1), true);
+            let taken = finish(self, |own| &mut own.finisher, frame, Self::offer);
+            self.in_series = false;
+            return taken;
         }
+        let series = if self.in_series { self.series } else { 0 };
         let Some(open) = &mut self.open else { return Taken::No };
         let size = frame_size(frame);
         let Some((target, skip, port)) = target(frame.header, self.config.port) else {
@@ -401,11 +383,11 @@ impl Sink<FrameBuf> for UdpPort {
         };
         let which = usize::from(port) % open.senders.len();
         let sender = &mut open.senders[which];
-        let mut staged = sender.push(frame, skip, target);
+        let mut staged = sender.push(frame, skip, (target, series));
         if staged == Err(NotStaged::Full) && self.waits == Waits::default() {
             let refused = send_staged(sender, &mut self.waits, &mut self.lost);
             self.too_large = refused.or(self.too_large);
-            staged = sender.push(frame, skip, target);
+            staged = sender.push(frame, skip, (target, series));
         }
         match staged {
             Ok(()) => Taken::All,
@@ -447,11 +429,11 @@ impl Port for UdpPort {
             buckets.reads(pool.slots(), waiting);
             (frames, bytes) = buckets.hand_over(window, limit, batch);
         }
-        if self.stopped {
-            return Ok(Read { frames, more: true, aside: 0 });
-        }
         while frames < limit && bytes < window.bytes.0 {
-            if self.buckets.as_ref().is_some_and(|b| !b.may_read(RECEIVE_FRAMES_MAX)) {
+            if self.stopped && self.inbox.is_empty() {
+                break;
+            }
+            if self.buckets.as_ref().is_some_and(|b| !b.may_read(BLOCKS)) {
                 break;
             }
             // The number that surely does not exceed the window by more than the last frame.
@@ -482,7 +464,8 @@ impl Port for UdpPort {
     }
 
     fn aside(&self) -> HeldBack {
-        self.buckets.as_ref().map_or(HeldBack::default(), |buckets| buckets.aside())
+        // Of several sockets, none has datagrams in its inbox between calls.
+        self.buckets.as_ref().map_or(self.inbox.left(), |buckets| buckets.aside())
     }
 
     fn stop_reading(&mut self) {

@@ -24,8 +24,11 @@
 //! and so does the kernel while it resolves a neighbour (`neigh.unresolved_discards`); see
 //! [`crate::Port::lossless`].
 
+mod control;
 mod driver;
 mod high;
+mod inbox;
+mod outer;
 mod program;
 mod rings;
 mod sharing;

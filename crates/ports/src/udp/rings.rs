@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
+use super::control::{self, Control, Said};
 use super::driver::UdpConfig;
+use super::inbox::{Arrival, BLOCKS, Inbox};
 use super::sharing;
 use crate::device::device;
 use crate::guard;
-use crate::pool::SlotMut;
 use crate::staging::{NotStaged, STAGED_FRAMES_MAX, Staging};
 use crate::stuck_head::StuckHead;
 use crate::sys;
 
-/// Maximum of datagrams received by one system call.
-pub(super) const RECEIVE_FRAMES_MAX: usize = 32;
 /// Cost of one datagram of full size in a receive buffer (measured: 2,304 bytes for 1,000 to 1,500
 /// bytes of data).
 pub(super) const RECEIVE_COST: u64 = 2304;
@@ -26,22 +25,11 @@ pub(super) const RECEIVE_COST: u64 = 2304;
 /// Limit of another process's time to close its copy of a socket that it passed on.
 const INHERITED_CLOSED_WITHIN: Duration = Duration::from_millis(100);
 
+/// Largest payload of a UDP datagram over IPv4, also of several that are given as one.
+const DATAGRAM_SIZE_MAX: usize = 65_507;
+
 /// Tries of a datagram that a rule refuses or for which there is no memory: for 50 ms.
 const SIGNS_FULL: u32 = 250;
-
-/// Room for one control message with an integer, aligned.
-const CONTROL_WORDS: usize = 4;
-const CONTROL_HEADER: usize = size_of::<libc::cmsghdr>();
-
-/// A received datagram.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
-    pub(super) size: usize,
-    pub(super) from: SocketAddrV4,
-    pub(super) tos: u8,
-    /// True if it was larger than its buffer.
-    pub(super) truncated: bool,
-}
 
 fn address(to: SocketAddrV4) -> libc::sockaddr_in {
     libc::sockaddr_in {
@@ -94,6 +82,9 @@ impl Receiver {
             // Without CAP_NET_ADMIN the system's limit applies.
             .or_else(|_| sys::set_option(&socket, level, libc::SO_RCVBUF, &half))
             .map_err(|e| ("set its receive buffer", e))?;
+        // Of several sockets, each gets the datagrams of its buckets alone: none is joined.
+        control::join(&socket, sharers == 1)
+            .map_err(|e| ("set whether datagrams are joined", e))?;
         let receiver = Self(socket);
         // A socket that was passed on may be bound to a device that has gone since. A correct
         // binding is left alone: a new one would take the socket out of the group that shares its
@@ -140,24 +131,18 @@ impl Receiver {
         })
     }
 
-    /// Receives into `slots`, from byte `offset` of each on; describes the datagrams in `arrivals`.
-    pub(super) fn receive(
-        &self,
-        slots: &mut [SlotMut],
-        offset: usize,
-        arrivals: &mut Vec<Arrival>,
-    ) -> io::Result<()> {
-        const MAX: usize = RECEIVE_FRAMES_MAX;
-        let count = slots.len().min(MAX);
+    /// Receives into at most `count` buffers.
+    pub(super) fn receive(&self, count: usize, inbox: &mut Inbox) -> io::Result<()> {
+        const MAX: usize = BLOCKS;
+        let count = count.min(MAX);
         // SAFETY: all zero is a value of each of these structs of numbers and pointers.
         let mut messages: [libc::mmsghdr; MAX] = unsafe { std::mem::zeroed() };
         // SAFETY: as above.
         let mut parts: [libc::iovec; MAX] = unsafe { std::mem::zeroed() };
         // SAFETY: as above.
         let mut names: [libc::sockaddr_in; MAX] = unsafe { std::mem::zeroed() };
-        let mut controls = [[0u64; CONTROL_WORDS]; MAX];
-        for (nth, slot) in slots.iter_mut().take(count).enumerate() {
-            let room = &mut slot.bytes_mut()[offset..];
+        let mut controls = [Control::default(); MAX];
+        for (nth, room) in inbox.blocks().take(count).enumerate() {
             parts[nth] = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
             let header = &mut messages[nth].msg_hdr;
             header.msg_iov = &raw mut parts[nth];
@@ -165,9 +150,9 @@ impl Receiver {
             header.msg_name = (&raw mut names[nth]).cast();
             header.msg_namelen = socket_size::<libc::sockaddr_in>();
             header.msg_control = controls[nth].as_mut_ptr().cast();
-            header.msg_controllen = size_of_val(&controls[nth]);
+            header.msg_controllen = Control::SIZE;
         }
-        let vlen = libc::c_uint::try_from(count).expect("at most RECEIVE_FRAMES_MAX");
+        let vlen = libc::c_uint::try_from(count).expect("at most BLOCKS");
         // SAFETY: the first `count` messages are filled in, and what they point to outlives the
         // call and may be written.
         let received = unsafe {
@@ -179,20 +164,20 @@ impl Receiver {
                 std::ptr::null_mut(),
             )
         };
-        let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-        for nth in 0..received {
+        let received = usize::try_from(received).map_err(|_| io::Error::last_os_error());
+        inbox.filled((0..*received.as_ref().unwrap_or(&0)).map(|nth| {
             let (message, name) = (&messages[nth], &names[nth]);
-            arrivals.push(Arrival {
+            Arrival {
                 size: message.msg_len as usize,
                 from: SocketAddrV4::new(
                     Ipv4Addr::from(name.sin_addr.s_addr.to_ne_bytes()),
                     u16::from_be(name.sin_port),
                 ),
-                tos: tos_of(&controls[nth], message.msg_hdr.msg_controllen),
+                said: controls[nth].read(message.msg_hdr.msg_controllen),
                 truncated: message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
-            });
-        }
-        Ok(())
+            }
+        }));
+        received.map(|_| ())
     }
 }
 
@@ -219,15 +204,6 @@ pub(super) struct Memory {
     pub(super) drops: u32,
 }
 
-/// The TOS in a control message of IP_RECVTOS, the only kind that was requested.
-pub(super) fn tos_of(control: &[u64; CONTROL_WORDS], size: usize) -> u8 {
-    const { assert!(CONTROL_HEADER.is_multiple_of(size_of::<u64>())) };
-    if size <= CONTROL_HEADER {
-        return 0; // No message: TOS was zero.
-    }
-    control[CONTROL_HEADER / size_of::<u64>()].to_ne_bytes()[0]
-}
-
 /// Destination and TOS of a staged datagram.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
@@ -242,7 +218,13 @@ pub(super) struct Sender {
     pub(super) staging: Staging,
     pub(super) patience: StuckHead,
     targets: [Target; STAGED_FRAMES_MAX],
+    /// Series of each staged datagram.
+    series: [Series; STAGED_FRAMES_MAX],
 }
+
+/// Number of a run of datagrams of one flow and one size, the last of which may be smaller, that
+/// the kernel may be given as one; 0: none.
+pub(super) type Series = u32;
 
 impl Sender {
     pub(super) fn open(
@@ -255,17 +237,17 @@ impl Sender {
         sys::receive_nothing(&socket).map_err(|e| ("close a sending socket's other side", e))?;
         guard::mark(&socket).map_err(|e| ("mark what a socket sends", e))?;
         let set = |level, name, value: i32| sys::set_option(&socket, level, name, &value);
-        // Never fragmented (RFC 7348 section 4.3), and no outer checksum (section 5).
+        // Never fragmented (RFC 7348 section 4.3). The outer checksum stays on: the kernel takes
+        // several datagrams as one only so, and a network card makes it.
         set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)
             .map_err(|e| ("forbid fragments", e))?;
-        set(libc::SOL_SOCKET, libc::SO_NO_CHECK, 1)
-            .map_err(|e| ("switch the outer checksum off", e))?;
         let nowhere = Target { to: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0), tos: 0 };
         Ok(Self {
             socket,
             staging: Staging::new(datagram_size_max),
             patience: StuckHead::new(SIGNS_FULL),
             targets: [nowhere; STAGED_FRAMES_MAX],
+            series: [0; STAGED_FRAMES_MAX],
         })
     }
 
@@ -278,16 +260,49 @@ impl Sender {
         &mut self,
         frame: &sluice_switch::Egress<'_, crate::FrameBuf>,
         skip: usize,
-        target: Target,
+        (target, series): (Target, Series),
     ) -> Result<(), NotStaged> {
         self.staging.push(frame, skip)?;
-        self.targets[self.staging.place(self.staging.len() - 1)] = target;
+        let place = self.staging.place(self.staging.len() - 1);
+        self.targets[place] = target;
+        self.series[place] = series;
         Ok(())
     }
 
     /// Target of the first staged datagram.
     pub(super) fn first_target(&self) -> Target {
         self.targets[self.staging.place(0)]
+    }
+
+    /// Number of datagrams, from the `first` staged one on, that the kernel is given as one.
+    fn together(&self, first: usize) -> usize {
+        let series = self.series[self.staging.place(first)];
+        if series == 0 {
+            return 1;
+        }
+        let each = self.staging.get(first).len();
+        let (mut end, mut bytes) = (first + 1, each);
+        while end < self.staging.len() && self.series[self.staging.place(end)] == series {
+            let size = self.staging.get(end).len();
+            bytes += size;
+            if size > each || bytes > DATAGRAM_SIZE_MAX {
+                break;
+            }
+            end += 1;
+            if size < each {
+                break;
+            }
+        }
+        end - first
+    }
+
+    /// Returns true if the first staged datagram was to go with others. From now on it and these go
+    /// one by one: the kernel, or the device, may take them only so.
+    #[cold]
+    pub(super) fn part_first(&mut self) -> bool {
+        let count = self.together(0);
+        (0..count).for_each(|nth| self.series[self.staging.place(nth)] = 0);
+        count > 1
     }
 
     /// Sends staged datagrams from the front on; returns the number that the kernel took.
@@ -300,30 +315,40 @@ impl Sender {
         let mut parts: [libc::iovec; MAX] = unsafe { std::mem::zeroed() };
         // SAFETY: as above.
         let mut names: [libc::sockaddr_in; MAX] = unsafe { std::mem::zeroed() };
-        let mut controls = [[0u64; CONTROL_WORDS]; MAX];
-        for nth in 0..count {
-            let target = self.targets[self.staging.place(nth)];
-            let data = self.staging.get(nth);
-            parts[nth] =
-                libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
-            names[nth] = address(target.to);
-            controls[nth] = control_of_tos(target.tos);
-            let header = &mut messages[nth].msg_hdr;
-            header.msg_iov = &raw mut parts[nth];
-            header.msg_iovlen = 1;
-            header.msg_name = (&raw mut names[nth]).cast();
+        let mut controls = [Control::default(); MAX];
+        let mut counts = [0; MAX];
+        let (mut first, mut calls) = (0, 0);
+        while first < count {
+            let together = self.together(first);
+            for (nth, part) in (first..).zip(&mut parts[first..first + together]) {
+                let data = self.staging.get(nth);
+                *part =
+                    libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
+            }
+            let target = self.targets[self.staging.place(first)];
+            let each = u16::try_from(self.staging.get(first).len()).ok();
+            let each = each.filter(|_| together > 1);
+            names[calls] = address(target.to);
+            let header = &mut messages[calls].msg_hdr;
+            header.msg_iov = &raw mut parts[first];
+            header.msg_iovlen = together;
+            header.msg_name = (&raw mut names[calls]).cast();
             header.msg_namelen = socket_size::<libc::sockaddr_in>();
-            header.msg_control = controls[nth].as_mut_ptr().cast();
-            header.msg_controllen = CONTROL_HEADER + 8;
+            header.msg_controllen = controls[calls].fill(Said { tos: target.tos, each });
+            header.msg_control = controls[calls].as_mut_ptr().cast();
+            counts[calls] = together;
+            first += together;
+            calls += 1;
         }
-        let vlen = libc::c_uint::try_from(count).expect("at most STAGED_FRAMES_MAX");
-        // SAFETY: the first `count` messages are filled in, and what they point to outlives the
+        let vlen = libc::c_uint::try_from(calls).expect("at most STAGED_FRAMES_MAX");
+        // SAFETY: the first `calls` messages are filled in, and what they point to outlives the
         // call; sending only reads it.
         let sent = unsafe {
             let flags = libc::MSG_DONTWAIT;
             libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), vlen, flags)
         };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        let sent = usize::try_from(sent).map_err(|_| io::Error::last_os_error())?;
+        Ok(counts[..sent].iter().sum())
     }
 }
 
@@ -333,22 +358,4 @@ pub(super) fn path_mtu(local: Ipv4Addr, to: SocketAddrV4) -> io::Result<u16> {
     socket.connect(to)?;
     let mtu = sys::get_option(&socket, libc::IPPROTO_IP, libc::IP_MTU, 0_i32)?;
     u16::try_from(mtu).map_err(io::Error::other)
-}
-
-/// The control message that sets the TOS of one datagram: `struct cmsghdr`, and an integer.
-pub(super) fn control_of_tos(tos: u8) -> [u64; CONTROL_WORDS] {
-    let mut control = [0; CONTROL_WORDS];
-    let header = libc::cmsghdr {
-        cmsg_len: CONTROL_HEADER + size_of::<libc::c_int>(),
-        cmsg_level: libc::IPPROTO_IP,
-        cmsg_type: libc::IP_TOS,
-    };
-    let to = control.as_mut_ptr();
-    // SAFETY: `control` is aligned to 8 bytes and larger than the header and the integer behind
-    // it, whose size is a multiple of 4.
-    unsafe {
-        to.cast::<libc::cmsghdr>().write(header);
-        to.byte_add(CONTROL_HEADER).cast::<libc::c_int>().write(tos.into());
-    }
-    control
 }

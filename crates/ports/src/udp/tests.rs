@@ -2,8 +2,9 @@ use std::net::Ipv4Addr;
 
 use sluice_base::Mac;
 
-use super::driver::{UdpConfig, UdpPort, target};
-use super::rings::{Receiver, control_of_tos, tos_of};
+use super::driver::{UdpConfig, UdpPort};
+use super::outer::target;
+use super::rings::Receiver;
 use crate::buckets::RECEIVE_COST_MIN;
 use crate::sockets::snmp_counter;
 
@@ -36,14 +37,6 @@ fn udp_target_absent_for_non_ipv4_udp_frame() {
     assert!(target(&outer(&[], 0x8808, 0x45, 17), 4789).is_none());
     assert!(target(&outer(&[], 0x0800, 0x46, 17), 4789).is_none());
     assert!(target(&outer(&[], 0x0800, 0x45, 6), 4789).is_none());
-}
-
-#[test]
-fn tos_read_from_control_message_after_header() {
-    for tos in [0, 1, 0xb8, 0xff] {
-        assert_eq!(tos_of(&control_of_tos(tos), 24), tos);
-    }
-    assert_eq!(tos_of(&control_of_tos(0xff), 0), 0, "no message");
 }
 
 #[test]
