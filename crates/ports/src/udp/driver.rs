@@ -221,6 +221,12 @@ impl UdpPort {
         handed
     }
 
+    /// Makes the kernel refuse several datagrams as one, as it does on a route with IPsec.
+    #[cfg(test)]
+    pub(super) fn refuse_series(&self) {
+        self.open.iter().flat_map(|open| &open.senders).for_each(Sender::refuse_series);
+    }
+
     /// Receives once into at most `limit` slots.
     fn receive(
         &mut self,

@@ -255,6 +255,12 @@ impl Sender {
         self.socket.as_fd()
     }
 
+    /// As [`super::UdpPort::refuse_series`]: a socket without checksums.
+    #[cfg(test)]
+    pub(super) fn refuse_series(&self) {
+        sys::set_option(&self.socket, libc::SOL_SOCKET, libc::SO_NO_CHECK, &1).unwrap();
+    }
+
     /// Stages a frame without its first `skip` bytes.
     pub(super) fn push(
         &mut self,

@@ -8,6 +8,8 @@ use super::rings::Receiver;
 use crate::buckets::RECEIVE_COST_MIN;
 use crate::sockets::snmp_counter;
 
+mod series;
+
 /// Outer headers with TOS 0xba, to 10.0.0.2, from port 0xc001; `tag` goes before the EtherType.
 fn outer(tag: &[u8], ethertype: u16, first: u8, protocol: u8) -> Vec<u8> {
     let mut bytes = vec![0; 12];

@@ -1,0 +1,174 @@
+//! Super-frames through two ports on the loopback device, which takes several datagrams as one.
+
+use sluice_base::{Batch, Buf as _, ByteCount, Priority, PriorityMask, TunnelId};
+use sluice_switch::{Egress, Sink as _, Taken, Window};
+use sluice_testkit::unfinished::{Carries, Unfinished};
+use sluice_wire::{ipv4, udp};
+
+use super::*;
+use crate::frame::FrameBuf;
+use crate::offload::{Kind, Offload, OffloadRequest};
+use crate::pool::{Pool, PoolConfig};
+use crate::port::Port as _;
+
+const ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+const OUTER: usize = 42;
+const VXLAN: usize = 8;
+
+const OPEN: Window = Window {
+    frames: u32::MAX,
+    bytes: ByteCount(u64::MAX),
+    closed: PriorityMask::NONE,
+    needs_copy: false,
+};
+
+struct Pair {
+    from: UdpPort,
+    to: UdpPort,
+    port: u16,
+    pool: Pool,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let open = |last, port| {
+            let local = [127, 0, 0, last].into();
+            let config = UdpConfig { port, ..UdpConfig::new(local, Mac([2; 6]), 1_500) };
+            UdpPort::open(&config).unwrap()
+        };
+        let to = open(2, 0);
+        let socket = std::net::UdpSocket::from(to.duplicate_socket().unwrap());
+        let port = socket.local_addr().unwrap().port();
+        let from = open(1, port);
+        let pool = PoolConfig { slots: 256, slot_size: 2_048, populate: false };
+        let pool = Pool::new(pool).unwrap().with_large(4).unwrap();
+        Self { from, to, port, pool }
+    }
+
+    fn offer(&mut self, frame: &Unfinished) {
+        let cut = frame.each.map(|each| (Kind::Tcp4, each));
+        let bytes = frame.frame();
+        let ask = OffloadRequest { start: 34, offset: 16, cut, ecn: false };
+        let left = Offload::check(ask, &bytes[..bytes.len().min(128)], bytes.len()).unwrap();
+        let mut slot = self.pool.take_large().unwrap();
+        slot.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
+        let buf = slot.freeze(&left);
+        let size = u16::try_from(buf.segment_size()).unwrap();
+        let header = outer(self.port, size);
+        let mut first = 0;
+        loop {
+            let (tunnel, priority) = (Some(TunnelId(0)), Priority::ZERO);
+            let buf = Some(&buf);
+            let egress =
+                Egress { header: &header, buf, strip: 0, size: 0, first, priority, tunnel };
+            match self.from.offer(&egress) {
+                Taken::All => break,
+                Taken::Segments(count) => first += count,
+                Taken::No => self.from.flush().unwrap(),
+            }
+        }
+        self.pool.give_back(buf);
+    }
+
+    /// Returns the inner frames that one read of at most `limit` gives.
+    fn read(&mut self, limit: usize) -> Vec<Vec<u8>> {
+        let mut batch: Batch<FrameBuf> = Batch::with_limit(256);
+        self.to.read(OPEN, limit, &mut self.pool, &mut batch).unwrap();
+        let mut all = Vec::new();
+        for buf in batch.drain() {
+            let frame = buf.bytes();
+            let packet = ipv4::Packet::new_checked(&frame[14..]).unwrap();
+            assert_eq!(usize::from(packet.total_size()), frame.len() - 14);
+            assert_eq!(packet.src(), Ipv4Addr::new(127, 0, 0, 1));
+            assert_eq!((packet.dscp(), packet.ecn()), (8, 2));
+            all.push(frame[OUTER + VXLAN..].to_vec());
+            self.pool.give_back(buf);
+        }
+        all
+    }
+
+    fn read_all(&mut self) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        loop {
+            let some = self.read(64);
+            if some.is_empty() {
+                return all;
+            }
+            all.extend(some);
+        }
+    }
+}
+
+/// Outer headers of a frame of `inner` bytes.
+fn outer(port: u16, inner: u16) -> [u8; OUTER + VXLAN] {
+    let mut outer = [0; OUTER + VXLAN];
+    outer[12..14].copy_from_slice(&[8, 0]);
+    ipv4::Repr {
+        src: [127, 0, 0, 1].into(),
+        dst: [127, 0, 0, 2].into(),
+        protocol: ipv4::PROTOCOL_UDP,
+        dscp: 8,
+        ecn: 2,
+        ttl: 64,
+        ident: 0,
+        dont_fragment: true,
+        payload_size: inner + 16,
+    }
+    .emit(&mut outer[14..34]);
+    udp::Repr { src_port: 50_000, dst_port: port, payload_size: inner + 8 }
+        .emit(&mut outer[34..42]);
+    outer
+}
+
+fn frame(data: usize, each: u16) -> Unfinished {
+    Unfinished::new(Carries::Tcp4, ADDRESSES, data, Some(each))
+}
+
+#[test]
+fn super_frames_segments_cross_together_come_apart() {
+    let mut pair = Pair::new();
+    // More than are staged at a time; another size; a last segment of full size; a single one.
+    let frames = [frame(50_100, 1_000), frame(9_000, 900), frame(2_000, 1_000), frame(10, 1_000)];
+    frames.iter().for_each(|frame| pair.offer(frame));
+    pair.from.flush().unwrap();
+    assert_eq!(pair.from.pending().frames, 0);
+    let first = pair.read(3);
+    assert_eq!(first.len(), 3);
+    let aside = pair.to.aside().frames;
+    assert!(aside > 20, "the rest of the first came together with these: {aside}");
+    let expected: Vec<_> = frames.iter().flat_map(Unfinished::finished).collect();
+    assert!([first, pair.read_all()].concat() == expected, "all, whole and in order");
+    assert_eq!((pair.to.aside().frames, pair.pool.used()), (0, 0));
+    assert_eq!(pair.from.lost().total().frames, 0);
+}
+
+#[test]
+fn stopped_port_hands_out_what_came_together() {
+    let mut pair = Pair::new();
+    let frames = [frame(20_000, 1_000), frame(500, 100)];
+    pair.offer(&frames[0]);
+    pair.from.flush().unwrap();
+    let first = pair.read(4);
+    pair.to.stop_reading();
+    pair.offer(&frames[1]);
+    pair.from.flush().unwrap();
+    let rest = pair.read_all();
+    assert!([first, rest].concat() == frames[0].finished());
+    assert_eq!(pair.to.aside().frames, 0, "the rest stays in the socket");
+    pair.to.resume_reading();
+    assert!(pair.read_all() == frames[1].finished());
+}
+
+#[test]
+fn kernel_that_takes_no_series_gets_single_datagrams() {
+    let mut pair = Pair::new();
+    pair.from.refuse_series();
+    let frames = [frame(30_000, 1_000), frame(3_000, 700)];
+    frames.iter().for_each(|frame| pair.offer(frame));
+    pair.from.flush().unwrap();
+    let expected: Vec<_> = frames.iter().flat_map(Unfinished::finished).collect();
+    let first = pair.read(2);
+    assert_eq!(pair.to.aside().frames, 0, "each came alone");
+    assert!([first, pair.read_all()].concat() == expected);
+    assert_eq!(pair.from.lost().total().frames, 0);
+}
