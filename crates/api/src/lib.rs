@@ -6,6 +6,7 @@
 
 pub mod agree;
 pub mod config;
+pub mod doctor;
 pub mod envelope;
 pub mod fabric;
 pub mod foreign;

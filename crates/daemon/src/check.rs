@@ -13,7 +13,7 @@ use crate::fabric;
 
 /// A result of the checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Finding {
+pub(crate) enum Finding {
     /// The item is fine.
     Fine(String),
     /// The host runs, but may not do as expected.
@@ -23,7 +23,7 @@ enum Finding {
 }
 
 /// Checks the machine.
-fn look(plan: &Plan) -> Vec<Finding> {
+pub(crate) fn look(plan: &Plan) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(fabric) = &plan.fabric {
         let folder = fabric.certificates.display();

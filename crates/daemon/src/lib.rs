@@ -17,9 +17,11 @@ pub mod client;
 pub mod config;
 pub mod control;
 pub mod data;
+mod doctor;
 pub mod fabric;
 pub mod ipc;
 mod registry;
 pub mod sys;
 
 pub use check::check;
+pub use doctor::doctor;

@@ -37,6 +37,7 @@ mod notifier;
 mod offload;
 mod pool;
 mod port;
+pub mod probe;
 mod sockets;
 mod staging;
 mod stuck_head;

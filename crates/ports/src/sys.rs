@@ -466,6 +466,16 @@ pub(crate) fn tap_persist(tun: BorrowedFd<'_>) -> io::Result<()> {
         .map(drop)
 }
 
+/// Returns the flags that this kernel knows for a TAP.
+pub(crate) fn tun_features(tun: impl AsFd) -> io::Result<u32> {
+    let mut flags: c_uint = 0;
+    let fd = tun.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes one `unsigned int` behind the pointer, which lives until the call
+    // returns.
+    check(unsafe { libc::ioctl(fd, libc::TUNGETFEATURES, &raw mut flags) })?;
+    Ok(flags)
+}
+
 /// Sets the carrier of an attached TAP.
 pub(crate) fn tap_carrier(tun: BorrowedFd<'_>, is_on: bool) -> io::Result<()> {
     let carrier = c_int::from(is_on);

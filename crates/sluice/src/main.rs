@@ -33,6 +33,16 @@ struct Arguments {
 enum Command {
     /// Run a host: a virtual switch with its ports
     Daemon(DaemonArguments),
+    /// Look at what this machine can do for a host, and what to change; ends with 0 if all is as it
+    /// should be, with 3 for `warn`, 4 for `stop`, and 5 for `unknown`
+    Doctor {
+        /// The configuration of a host, whose needs are looked at too
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
     /// Ask a running host
     Show(ShowArguments),
     /// Show what a host does now: the time of its data workers, the rates of its ports
@@ -349,6 +359,8 @@ fn main() -> ExitCode {
     };
     let done = match command {
         Command::Daemon(arguments) => daemon(&arguments),
+        Command::Doctor { config, json } => sluice_daemon::doctor(config.as_deref(), json)
+            .map(|grade| ExitCode::from(grade.exit_code())),
         Command::Show(arguments) => show(&arguments),
         Command::Top(arguments) => top(&arguments),
         Command::Upgrade { asked } => upgrade(&asked),

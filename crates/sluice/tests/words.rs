@@ -118,6 +118,20 @@ fn exit_code_of_a_trace_is_its_verdict() {
 }
 
 #[test]
+fn doctor_exit_code_is_gravest_row_with_remedy() {
+    let config = ["doctor", "--json", "--config", "/nonexistent/host.toml"];
+    let (code, answer) = read(&Command::new(SLUICE).args(config).output().unwrap());
+    assert_eq!((code, &answer["grade"]), (Some(4), &json!("stop")), "{answer}");
+    let rows = answer["rows"].as_array().unwrap();
+    for row in rows {
+        assert_eq!(row["remedy"] == "", row["grade"] == "pass", "{row}");
+    }
+    let last = rows.last().unwrap();
+    assert_eq!((&last["part"], &last["what"]), (&json!("config"), &json!("file")));
+    assert!(last["seen"].as_str().unwrap().contains("/nonexistent/host.toml"), "{last}");
+}
+
+#[test]
 fn pipe_gets_no_screen_codes() {
     let host = Host::new("pipe");
     let mut command = host.command(&["show", "queues", "--watch"]);

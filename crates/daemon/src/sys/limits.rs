@@ -14,5 +14,10 @@ pub(crate) fn raise_descriptors() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let limit = if raised.is_ok() { maximum } else { current };
+    ports_with(limit)
+}
+
+/// Returns the number of ports that a limit of descriptors allows.
+pub(crate) fn ports_with(limit: Option<u64>) -> u64 {
     limit.map_or(u64::MAX, |limit| limit.saturating_sub(BESIDE) / OF_A_TAP)
 }

@@ -31,7 +31,7 @@ use sluice_api::config::Host;
 use crate::sys::log::say;
 
 /// Capabilities that are kept if present.
-const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
+pub(crate) const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::SYS_PTRACE)

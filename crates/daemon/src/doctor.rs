@@ -1,0 +1,37 @@
+//! `sluice doctor`: what this machine can do for a host, what it cannot, and what to change. It
+//! changes nothing and asks no running host.
+//!
+//! | file | rows |
+//! |---|---|
+//! | `machine` | kernel, rights, limits, scheduling, memory |
+//! | `means` | what the kernel has for containers and underlays |
+//! | `plan` | what a configuration needs: devices, their MTU, directories, and the checks of `sluice daemon --check` |
+
+mod machine;
+mod means;
+mod plan;
+
+use std::io::Write as _;
+use std::path::Path;
+
+use sluice_api::doctor::Report;
+use sluice_api::envelope::Envelope;
+use sluice_api::trace::Grade;
+
+/// Looks at this machine, and at what the configuration needs if there is one. Prints the report;
+/// returns its grade.
+///
+/// # Errors
+/// If the report cannot be printed.
+pub fn doctor(file: Option<&Path>, json: bool) -> anyhow::Result<Grade> {
+    let mut rows = machine::rows();
+    rows.extend(means::rows());
+    rows.extend(file.into_iter().flat_map(plan::rows));
+    let report = Report::new(rows);
+    let text = match json {
+        true => Envelope::now(None).around(&serde_json::to_string(&report)?),
+        false => report.to_string(),
+    };
+    writeln!(std::io::stdout(), "{text}")?;
+    Ok(report.grade)
+}
