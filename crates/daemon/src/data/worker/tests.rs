@@ -27,6 +27,9 @@ mod spread;
 mod underlay;
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Answers of a worker that are waited for before nothing more is expected of it: time alone says
+/// little on a busy machine.
+const TURNS_MIN: u32 = 16;
 
 /// Serializes tests that want all processors.
 fn alone() -> MutexGuard<'static, ()> {

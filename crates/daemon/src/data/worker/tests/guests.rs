@@ -218,10 +218,13 @@ fn plain(count: usize) -> Vms {
 /// Sends to a receiver that takes nothing until the sender is held. Returns the number of frames
 /// sent.
 fn fill(vms: &mut Vms, from: usize, to: usize) -> u32 {
-    let (mut sent, mut since) = (0, Instant::now());
-    while since.elapsed() < Duration::from_millis(100) {
+    let (mut sent, mut since, mut turns) = (0, Instant::now(), 0);
+    while since.elapsed() < Duration::from_millis(100) || turns < TURNS_MIN {
         if vms.guests[from].send(&frame(from, to, sent)) {
-            (sent, since) = (sent + 1, Instant::now());
+            (sent, since, turns) = (sent + 1, Instant::now(), 0);
+        } else {
+            _ = vms.running.ask(Question::Audit);
+            turns += 1;
         }
     }
     sent

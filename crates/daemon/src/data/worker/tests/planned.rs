@@ -55,10 +55,13 @@ impl Host {
 
     /// Sends frames, by their numbers, until the sender is held. Returns the number of frames.
     pub(super) fn until_held(&mut self, mut send: impl FnMut(&mut Self, u32) -> bool) -> u32 {
-        let (mut sent, mut since) = (0, Instant::now());
-        while since.elapsed() < Duration::from_millis(100) {
+        let (mut sent, mut since, mut turns) = (0, Instant::now(), 0);
+        while since.elapsed() < Duration::from_millis(100) || turns < TURNS_MIN {
             if send(self, sent) {
-                (sent, since) = (sent + 1, Instant::now());
+                (sent, since, turns) = (sent + 1, Instant::now(), 0);
+            } else {
+                _ = self.running.ask(Question::Audit);
+                turns += 1;
             }
             // More than all rings and places together.
             assert!(sent < 5_000, "the sender is held");

@@ -115,10 +115,13 @@ impl Several {
 
     /// Sends until frames have been refused for a while. Returns the number of frames sent.
     pub(super) fn fill(&self, from: usize, to: usize) -> u32 {
-        let (mut sent, mut refused) = (0, Instant::now());
-        while refused.elapsed() < Duration::from_millis(50) {
+        let (mut sent, mut refused, mut turns) = (0, Instant::now(), 0);
+        while refused.elapsed() < Duration::from_millis(50) || turns < TURNS_MIN {
             if self.send(from, to, sent) {
-                (sent, refused) = (sent + 1, Instant::now());
+                (sent, refused, turns) = (sent + 1, Instant::now(), 0);
+            } else {
+                _ = self.ask(Question::Audit);
+                turns += 1;
             }
         }
         sent
