@@ -67,16 +67,10 @@ pub enum LabCommand {
     Aggregator,
 }
 
-/// The arguments of `sluice lab run`.
+/// The cells of a run, in place of the scenario's.
 #[derive(Args, Clone, Debug)]
-pub struct RunArguments {
-    /// A scenario's name or file
-    #[arg(value_name = "NAME|FILE")]
-    pub scenario: String,
-    /// Write result.json and report.html to this folder
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Queries per cell
+pub struct CellArguments {
+    /// Queries per cell (one size under one policy)
     #[arg(long, value_name = "N")]
     pub queries: Option<u32>,
     /// Sizes of an answer in full segments, such as 2,4,8
@@ -91,7 +85,21 @@ pub struct RunArguments {
         value_name = "P,…"
     )]
     pub policies: Option<Vec<Policy>>,
-    /// The time of a cell (one size under one policy)
+}
+
+/// The arguments of `sluice lab run`.
+#[derive(Args, Clone, Debug)]
+pub struct RunArguments {
+    /// A scenario's name or file
+    #[arg(value_name = "NAME|FILE")]
+    pub scenario: String,
+    /// Write result.json and report.html to this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Cells of the run.
+    #[command(flatten)]
+    pub cells: CellArguments,
+    /// The time of a cell
     #[arg(long, value_name = "S")]
     pub seconds_per_cell: Option<f64>,
     /// Print the planned run and the configuration, and do nothing
@@ -106,7 +114,7 @@ pub struct RunArguments {
 }
 
 /// Parses a policy on the command line.
-pub(crate) fn policy_parser() -> impl TypedValueParser<Value = Policy> {
+fn policy_parser() -> impl TypedValueParser<Value = Policy> {
     let value = |policy: Policy| {
         let first = if policy.virtual_lossless() { "Lossless" } else { "Lossy" };
         let second = if policy.physical_lossless() { "PFC" } else { "lossy" };
@@ -178,9 +186,9 @@ fn run_scenario(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         json: arguments.json,
         quiet: arguments.quiet,
         overrides: Overrides {
-            queries: arguments.queries,
-            sizes: arguments.sizes,
-            policies: arguments.policies,
+            queries: arguments.cells.queries,
+            sizes: arguments.cells.sizes,
+            policies: arguments.cells.policies,
             seconds_per_cell: arguments.seconds_per_cell,
         },
         program: None,

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use sluice_api::config::Policy;
 
 use super::cpu::cli::CpuCommand;
 use super::{Options, Overrides};
-use crate::cli::policy_parser;
+use crate::cli::CellArguments;
 
 /// The subcommands of `sluice sim`.
 #[derive(Clone, Debug, Subcommand)]
@@ -38,21 +37,9 @@ pub struct RunArguments {
     /// The seed of all random numbers
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Queries per cell (one size under one policy)
-    #[arg(long, value_name = "N")]
-    pub queries: Option<u32>,
-    /// Sizes of an answer in full segments, such as 2,4,8
-    #[arg(long, value_delimiter = ',', value_name = "N,…")]
-    pub sizes: Option<Vec<u32>>,
-    /// Flow-control policies, such as LL,ZZ
-    #[arg(
-        long,
-        value_parser = policy_parser(),
-        ignore_case = true,
-        value_delimiter = ',',
-        value_name = "P,…"
-    )]
-    pub policies: Option<Vec<Policy>>,
+    /// Cells of the run.
+    #[command(flatten)]
+    pub cells: CellArguments,
     /// Print the results as JSON instead of a table
     #[arg(long)]
     pub json: bool,
@@ -136,9 +123,9 @@ fn run_scenario(arguments: RunArguments) -> anyhow::Result<ExitCode> {
         quiet: arguments.quiet,
         overrides: Overrides {
             seed: arguments.seed,
-            queries: arguments.queries,
-            sizes: arguments.sizes,
-            policies: arguments.policies,
+            queries: arguments.cells.queries,
+            sizes: arguments.cells.sizes,
+            policies: arguments.cells.policies,
         },
     };
     let outcome = super::run(&arguments.scenario, &options)?;
