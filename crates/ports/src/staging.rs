@@ -11,18 +11,18 @@ use sluice_wire::vlan;
 use crate::frame::{FrameBuf, frame_size, gather};
 use crate::port::{Amount, Losses};
 
-/// Number of frames staged before the kernel must take some.
+/// Number of frames staged before the kernel must take some, unless a driver has another one.
 pub(crate) const STAGED_FRAMES_MAX: usize = 32;
 
 /// Size of the destination and source addresses; a tag follows them.
 pub(crate) const ADDRESSES_SIZE: usize = 12;
 
-/// The ring of copies.
+/// The ring of copies, with places for so many.
 #[derive(Debug)]
-pub(crate) struct Staging {
+pub(crate) struct Staging<const PLACES: usize = STAGED_FRAMES_MAX> {
     bytes: Box<[u8]>,
-    sizes: [usize; STAGED_FRAMES_MAX],
-    priorities: [Priority; STAGED_FRAMES_MAX],
+    sizes: [usize; PLACES],
+    priorities: [Priority; PLACES],
     frame_size_max: usize,
     first: usize,
     amount: Amount,
@@ -37,12 +37,12 @@ pub(crate) enum NotStaged {
     TooLarge,
 }
 
-impl Staging {
+impl<const PLACES: usize> Staging<PLACES> {
     pub(crate) fn new(frame_size_max: usize) -> Self {
         Self {
-            bytes: vec![0; frame_size_max * STAGED_FRAMES_MAX].into_boxed_slice(),
-            sizes: [0; STAGED_FRAMES_MAX],
-            priorities: [Priority::ZERO; STAGED_FRAMES_MAX],
+            bytes: vec![0; frame_size_max * PLACES].into_boxed_slice(),
+            sizes: [0; PLACES],
+            priorities: [Priority::ZERO; PLACES],
             frame_size_max,
             first: 0,
             amount: Amount::default(),
@@ -55,14 +55,14 @@ impl Staging {
         frame: &Egress<'_, FrameBuf>,
         skip: usize,
     ) -> Result<(), NotStaged> {
-        if self.len() == STAGED_FRAMES_MAX {
+        if self.len() == PLACES {
             return Err(NotStaged::Full);
         }
         let size = frame_size(frame) - skip;
         if size > self.frame_size_max {
             return Err(NotStaged::TooLarge);
         }
-        let index = (self.first + self.len()) % STAGED_FRAMES_MAX;
+        let index = (self.first + self.len()) % PLACES;
         gather(frame, skip, &mut self.bytes[index * self.frame_size_max..][..size]);
         self.sizes[index] = size;
         self.priorities[index] = frame.priority;
@@ -76,14 +76,14 @@ impl Staging {
         frame: &Egress<'_, FrameBuf>,
         tag: [u8; vlan::TAG_SIZE],
     ) -> Result<(), NotStaged> {
-        if self.len() == STAGED_FRAMES_MAX {
+        if self.len() == PLACES {
             return Err(NotStaged::Full);
         }
         let size = tag.len() + frame_size(frame);
         if size > self.frame_size_max {
             return Err(NotStaged::TooLarge);
         }
-        let index = (self.first + self.len()) % STAGED_FRAMES_MAX;
+        let index = (self.first + self.len()) % PLACES;
         let slot = &mut self.bytes[index * self.frame_size_max..][..size];
         // The addresses may stand in the header, in the payload, or in both: first the whole frame,
         // then its beginning once more.
@@ -98,7 +98,7 @@ impl Staging {
 
     /// Number of staged frames.
     pub(crate) fn len(&self) -> usize {
-        usize::try_from(self.amount.frames).expect("at most STAGED_FRAMES_MAX")
+        usize::try_from(self.amount.frames).expect("at most `PLACES`")
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -112,7 +112,7 @@ impl Staging {
     /// The place of the `nth` frame from the front, stable while it is staged.
     pub(crate) fn place(&self, nth: usize) -> usize {
         debug_assert!(nth < self.len());
-        (self.first + nth) % STAGED_FRAMES_MAX
+        (self.first + nth) % PLACES
     }
 
     /// The bytes of the `nth` frame from the front.
@@ -132,7 +132,7 @@ impl Staging {
     pub(crate) fn pop(&mut self) -> usize {
         assert!(!self.is_empty(), "only staged frames are taken away");
         let size = self.sizes[self.first];
-        self.first = (self.first + 1) % STAGED_FRAMES_MAX;
+        self.first = (self.first + 1) % PLACES;
         self.amount.remove(size);
         size
     }

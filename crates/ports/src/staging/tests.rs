@@ -13,7 +13,7 @@ fn header_and_rest_are_gathered() {
     let mut slot = pool.take().unwrap();
     slot.bytes_mut()[..6].copy_from_slice(b"xxtail");
     let buf = slot.freeze(0, 6);
-    let mut staging = Staging::new(16);
+    let mut staging: Staging = Staging::new(16);
     staging.push(&egress(b"__head", Some(&buf), 2), 2).unwrap();
     assert_eq!(staging.get(0), b"headtail");
     assert_eq!(staging.amount(), Amount { frames: 1, bytes: 8 });
@@ -22,7 +22,7 @@ fn header_and_rest_are_gathered() {
 
 #[test]
 fn order_is_kept_around_the_end() {
-    let mut staging = Staging::new(1);
+    let mut staging: Staging = Staging::new(1);
     let mut next_in = 0u8;
     let mut next_out = 0u8;
     for round in 1..200 {
@@ -46,7 +46,7 @@ fn order_is_kept_around_the_end() {
 
 #[test]
 fn a_frame_too_large_is_refused() {
-    let mut staging = Staging::new(4);
+    let mut staging: Staging = Staging::new(4);
     assert_eq!(staging.push(&egress(b"12345", None, 0), 0), Err(NotStaged::TooLarge));
     assert!(staging.is_empty());
 }
@@ -57,7 +57,7 @@ fn staging_tag_follows_addresses_at_any_header_split() {
     let whole: Vec<u8> = (0..60).collect();
     let tag = [0x81, 0x00, 0xa0, 0x0a];
     let expected = [&whole[..12], &tag, &whole[12..]].concat();
-    let mut staging = Staging::new(64);
+    let mut staging: Staging = Staging::new(64);
     for header_size in [0, 1, 11, 12, 13, 34, 59, 60] {
         let mut slot = pool.take().unwrap();
         let payload = &whole[header_size..];

@@ -14,7 +14,7 @@ use super::inbox::{Arrival, BLOCKS, Inbox};
 use super::sharing;
 use crate::device::device;
 use crate::guard;
-use crate::staging::{NotStaged, STAGED_FRAMES_MAX, Staging};
+use crate::staging::{NotStaged, Staging};
 use crate::stuck_head::StuckHead;
 use crate::sys;
 
@@ -25,6 +25,8 @@ pub(super) const RECEIVE_COST: u64 = 2304;
 /// Limit of another process's time to close its copy of a socket that it passed on.
 const INHERITED_CLOSED_WITHIN: Duration = Duration::from_millis(100);
 
+/// Datagrams staged before the kernel must take some: the segments of one super-frame.
+const STAGED_MAX: usize = 64;
 /// Largest payload of a UDP datagram over IPv4, also of several that are given as one.
 const DATAGRAM_SIZE_MAX: usize = 65_507;
 
@@ -215,11 +217,11 @@ pub(super) struct Target {
 #[derive(Debug)]
 pub(super) struct Sender {
     socket: UdpSocket,
-    pub(super) staging: Staging,
+    pub(super) staging: Staging<STAGED_MAX>,
     pub(super) patience: StuckHead,
-    targets: [Target; STAGED_FRAMES_MAX],
+    targets: [Target; STAGED_MAX],
     /// Series of each staged datagram.
-    series: [Series; STAGED_FRAMES_MAX],
+    series: [Series; STAGED_MAX],
 }
 
 /// Number of a run of datagrams of one flow and one size, the last of which may be smaller, that
@@ -246,8 +248,8 @@ impl Sender {
             socket,
             staging: Staging::new(datagram_size_max),
             patience: StuckHead::new(SIGNS_FULL),
-            targets: [nowhere; STAGED_FRAMES_MAX],
-            series: [0; STAGED_FRAMES_MAX],
+            targets: [nowhere; STAGED_MAX],
+            series: [0; STAGED_MAX],
         })
     }
 
@@ -313,7 +315,7 @@ impl Sender {
 
     /// Sends staged datagrams from the front on; returns the number that the kernel took.
     pub(super) fn send(&self) -> io::Result<usize> {
-        const MAX: usize = STAGED_FRAMES_MAX;
+        const MAX: usize = STAGED_MAX;
         let count = self.staging.len();
         // SAFETY: all zero is a value of each of these structs of numbers and pointers.
         let mut messages: [libc::mmsghdr; MAX] = unsafe { std::mem::zeroed() };
@@ -346,7 +348,7 @@ impl Sender {
             first += together;
             calls += 1;
         }
-        let vlen = libc::c_uint::try_from(calls).expect("at most STAGED_FRAMES_MAX");
+        let vlen = libc::c_uint::try_from(calls).expect("at most STAGED_MAX");
         // SAFETY: the first `calls` messages are filled in, and what they point to outlives the
         // call; sending only reads it.
         let sent = unsafe {

@@ -128,7 +128,7 @@ fn frame(data: usize, each: u16) -> Unfinished {
 fn super_frames_segments_cross_together_come_apart() {
     let mut pair = Pair::new();
     // More than are staged at a time; another size; a last segment of full size; a single one.
-    let frames = [frame(50_100, 1_000), frame(9_000, 900), frame(2_000, 1_000), frame(10, 1_000)];
+    let frames = [frame(60_100, 1_000), frame(9_000, 900), frame(2_000, 1_000), frame(10, 1_000)];
     frames.iter().for_each(|frame| pair.offer(frame));
     pair.from.flush().unwrap();
     assert_eq!(pair.from.pending().frames, 0);
