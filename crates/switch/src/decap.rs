@@ -97,6 +97,12 @@ impl<B: Buf> Switch<B> {
         flow.received.add(bytes);
     }
 
+    /// Returns the source number of frames out of a tunnel to a network that has it.
+    #[inline]
+    pub(crate) fn source_of_tunnel(&self, vnet: u16, tunnel: u16) -> u16 {
+        self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)].source
+    }
+
     /// Returns true if frames out of a tunnel are punted to control.
     pub(crate) fn is_watched(&self, tunnel: u16) -> bool {
         self.control.is_attached() && self.tunnels[usize::from(tunnel)].foreign

@@ -1,4 +1,5 @@
 use super::*;
+use crate::egress::Class;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use proptest::prelude::*;
