@@ -135,13 +135,27 @@ impl<B> Switch<B> {
     /// Ends a frame without a slot, which a driver took out of a common queue.
     #[inline(always)]
     pub(crate) fn deliver(&mut self, buf: B, tag: Tag, priority: u8) {
-        let ends = Ends::of(tag.input, tag.owner, tag.bytes.into());
-        self.book_delivered(&ends, priority);
-        self.ingress.hand_back(&mut self.slots, tag.input, buf);
+        self.ledger.deliver(tag.input, priority, Counter::of(tag.bytes.into()));
+        self.end_loose(buf, tag, priority);
+    }
+
+    /// Takes the charge of a frame without a slot back, and its handle goes back to the driver.
+    #[inline(always)]
+    fn end_loose(&mut self, buf: B, tag: Tag, priority: u8) {
+        let (input, bytes) = (tag.input, tag.bytes.into());
+        let (full, late) = self.ingress.end_loose(input, tag.owner, bytes, buf);
+        if tag.owner != BufferOwner::Ring {
+            self.ingress.note_excess(&mut self.slots, input);
+        } else if let Full::Pause(_) = full {
+            self.uncharge_paused(input, Held { frames: 1, bytes: bytes.into() }, priority);
+        }
+        if let Some(buf) = late {
+            self.ingress.end_late(&mut self.slots, input, buf);
+        }
     }
 
     /// Books frames of one input that a driver took. Their handles have ended, or end at once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn book_delivered(&mut self, ends: &Ends, priority: u8) {
         let delivered = Counter { frames: u64::from(ends.frames), bytes: ends.bytes };
         self.ledger.deliver(ends.input, priority, delivered);
@@ -178,10 +192,8 @@ impl<B> Switch<B> {
     /// Drops a frame without a slot.
     #[cold]
     pub(crate) fn drop_loose(&mut self, buf: B, tag: Tag, priority: u8, reason: DropReason) {
-        let ends = Ends::of(tag.input, tag.owner, tag.bytes.into());
         self.ledger.drop(tag.input, priority, reason, Counter::of(tag.bytes.into()));
-        self.release(&ends, priority);
-        self.ingress.hand_back(&mut self.slots, tag.input, buf);
+        self.end_loose(buf, tag, priority);
     }
 
     /// Counts frames of a port that its driver took and its device then refused for good: the
@@ -194,8 +206,10 @@ impl<B> Switch<B> {
 
     /// Returns a handle of an input to its driver, without counting a frame.
     pub(crate) fn end_handle(&mut self, input: u16, buf: B) {
-        self.ingress.end(input, 1);
-        self.ingress.hand_back(&mut self.slots, input, buf);
+        let (_, late) = self.ingress.end_loose(input, BufferOwner::Output, 0, buf);
+        if let Some(buf) = late {
+            self.ingress.end_late(&mut self.slots, input, buf);
+        }
         self.ingress.note_excess(&mut self.slots, input);
     }
 

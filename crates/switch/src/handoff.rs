@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 use sluice_base::{Buf, Destination, InputId, PortId, Priority, PriorityMask};
 
 use crate::config::{HandoffConfig, PortRole};
-use crate::egress::Turn;
+use crate::egress::{Tag, Turn};
 use crate::receive::Arrival;
 use crate::run::priority_of;
 use crate::slots::{BufferOwner, NIL, NOT_REMOTE};
@@ -172,9 +172,9 @@ impl<B: Buf> Switch<B> {
         sink: &mut impl HandoffSink<B>,
     ) -> bool {
         let class = self.egress.class_of(at, priority);
-        if let Some((_, tag)) = self.egress.common_head(class) {
+        if let Some((_, &tag)) = self.egress.common_head(class) {
             if tag.owner == BufferOwner::Output || self.may_reference_own(tag.input) {
-                self.hand_over_common(at, priority, sink);
+                self.hand_over_common(at, priority, tag, sink);
                 return true;
             }
             // The frame is to be copied, which needs a queue of its source.
@@ -207,15 +207,21 @@ impl<B: Buf> Switch<B> {
     /// they can be copied to the shared buffer: frames with a remote reference and a common queue
     /// together would take too much of an input.
     fn leave_common_of(&mut self, at: usize, class: usize) {
-        while let Some((_, tag)) = self.egress.common_head(class) {
+        while let Some((_, &tag)) = self.egress.common_head(class) {
             self.leave_common(self.egress.group_of_tag(at, tag));
         }
     }
 
     /// Hands over the first frame of a common queue, which gets a slot for that.
-    fn hand_over_common(&mut self, at: usize, priority: usize, sink: &mut impl HandoffSink<B>) {
+    fn hand_over_common(
+        &mut self,
+        at: usize,
+        priority: usize,
+        tag: Tag,
+        sink: &mut impl HandoffSink<B>,
+    ) {
         let class = self.egress.class_of(at, priority);
-        let Some((buf, tag)) = self.egress.pop_common(class) else { return };
+        let Some(buf) = self.egress.pop_common(class) else { return };
         let (input, source, group) =
             (tag.input, self.egress.source_of_tag(at, tag), self.egress.group_of_tag(at, tag));
         let (vnet, strip) = (self.ingress.input(input).vnet(), tag.strip.into());

@@ -18,7 +18,7 @@ use crate::config::{InputFull, Limit, SwitchConfig};
 use crate::egress::Key;
 use crate::inspect::Marks;
 use crate::place::{Full, Held};
-use crate::slots::{List, NIL, Slots};
+use crate::slots::{BufferOwner, List, NIL, Slots};
 
 use self::share::PairShare;
 
@@ -320,18 +320,31 @@ impl<B> Ingress<B> {
         slots.end(index, &mut i.ended, &mut i.ended_slots);
     }
 
-    /// Moves a handle without a slot to those that the driver has back. If there is no room, it
-    /// takes a slot: lossy frames of an input ended faster than it reclaims them, and the handles
-    /// beyond its own slots wait in slots of its outputs.
+    /// Ends a frame without a slot: its handle is one that the driver has back, and a frame that
+    /// waited in the memory of the input leaves it. Returns the input's behaviour when it is full,
+    /// and the handle if there is no room for it, for [`Self::end_late`].
     #[inline(always)]
-    pub(crate) fn hand_back(&mut self, slots: &mut Slots<B>, input: u16, buf: B) {
-        if let Err(BatchFull(buf)) = self.input_mut(input).ended.push(buf) {
-            self.end_late(slots, input, buf);
+    pub(crate) fn end_loose(
+        &mut self,
+        input: u16,
+        owner: BufferOwner,
+        bytes: u32,
+        buf: B,
+    ) -> (Full, Option<B>) {
+        let i = self.input_mut(input);
+        i.unreclaimed += 1;
+        let late = i.ended.push(buf).err().map(|BatchFull(buf)| buf);
+        if owner == BufferOwner::Ring {
+            i.held.frames -= 1;
+            i.held.bytes -= u64::from(bytes);
         }
+        (i.full, late)
     }
 
+    /// Keeps a handle that ended in a slot: lossy frames of an input ended faster than it reclaims
+    /// them, and the handles beyond its own slots wait in slots of its outputs.
     #[cold]
-    fn end_late(&mut self, slots: &mut Slots<B>, input: u16, buf: B) {
+    pub(crate) fn end_late(&mut self, slots: &mut Slots<B>, input: u16, buf: B) {
         let index = slots.take();
         let slot = slots.get_mut(index);
         slot.buf = Some(buf);

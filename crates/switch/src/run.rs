@@ -7,7 +7,7 @@
 use sluice_base::{Buf, DropReason, Nanos, Priority};
 
 use crate::account::Ends;
-use crate::egress::{QUANTUM_BYTES, Reach, Run};
+use crate::egress::{QUANTUM_BYTES, Reach, Run, Tag};
 use crate::place::Held;
 use crate::slots::{BufferOwner, NIL};
 use crate::surface::{Egress, Head, Sink, Taken};
@@ -31,7 +31,7 @@ impl<B: Buf> Switch<B> {
         let urgency = priority_of(priority);
         let mut run = Run::default();
         let mut served = Served::Taken;
-        while let Some((buf, tag)) = self.egress.common_head(class) {
+        while let Some((buf, &tag)) = self.egress.common_head(class) {
             let (bytes, strip) = (u32::from(tag.bytes), u16::from(tag.strip));
             let size = bytes - u32::from(strip);
             let buf = Some(buf);
@@ -41,8 +41,8 @@ impl<B: Buf> Switch<B> {
                 served = Served::Refused;
                 break;
             }
-            let Some((buf, tag)) = self.egress.pop_common(class) else { break };
-            run.add(tag.owner, Held { frames: 1, bytes: bytes.into() }, size.into());
+            let Some(buf) = self.egress.pop_common(class) else { break };
+            run.add_loose(tag.owner, bytes, size);
             self.deliver(buf, tag, urgency.get());
             if !alone {
                 break;
@@ -71,7 +71,7 @@ impl<B: Buf> Switch<B> {
         let urgency = priority_of(priority);
         let mut header = [0; OUTER_SIZE];
         let mut served = Served::Taken;
-        while let Some((buf, tag)) = self.egress.common_head(class) {
+        while let Some((buf, &tag)) = self.egress.common_head(class) {
             if sink.is_full() {
                 served = Served::Refused;
                 break;
@@ -83,7 +83,7 @@ impl<B: Buf> Switch<B> {
             let (number, vnet) = (tunnel.index(), self.ingress.input(tag.input).vnet());
             let made = self.encapsulate(tunnel, vnet, urgency, buf, bytes, &mut header);
             if let Err(reason) = made {
-                self.drop_common(now, class, group, urgency, reason);
+                self.drop_common(now, class, tag, urgency, reason);
                 served = Served::Skipped;
                 continue;
             }
@@ -102,7 +102,7 @@ impl<B: Buf> Switch<B> {
                 served = Served::Refused;
                 break;
             }
-            let Some((buf, tag)) = self.egress.pop_common(class) else { break };
+            let Some(buf) = self.egress.pop_common(class) else { break };
             *taken += 1;
             self.egress.add_sent(class, size);
             self.tunnels[number].sent.add(size);
@@ -123,11 +123,12 @@ impl<B: Buf> Switch<B> {
         &mut self,
         now: Nanos,
         class: usize,
-        group: u32,
+        tag: Tag,
         priority: Priority,
         reason: DropReason,
     ) {
-        if let Some((buf, tag)) = self.egress.pop_common(class) {
+        if let Some(buf) = self.egress.pop_common(class) {
+            let group = tag.source_or_group.into();
             if reason == DropReason::Oversize {
                 let from = (tag.input, self.ingress.input(tag.input).vnet());
                 let head = Head::copy_of(&buf.head()[usize::from(tag.strip)..]);

@@ -116,18 +116,19 @@ impl<B> Common<B> {
         self.count += 1;
     }
 
-    /// Returns the frame whose turn it is.
+    /// Returns the frame whose turn it is. The tag is a reference, so that no frame is a null
+    /// pointer.
     #[inline]
-    pub(crate) fn head(&self) -> Option<(&B, Tag)> {
+    pub(crate) fn head(&self) -> Option<(&B, &Tag)> {
         let entry = &self.entries[usize::from(self.first % PLACES)];
-        Some((entry.buf.as_ref()?, entry.tag))
+        Some((entry.buf.as_ref()?, &entry.tag))
     }
 
-    /// Takes the first frame out.
+    /// Takes the handle of the first frame out, whose tag is known from [`Self::head`].
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(B, Tag)> {
+    pub(crate) fn pop(&mut self) -> Option<B> {
         let entry = &mut self.entries[usize::from(self.first % PLACES)];
-        let taken = (entry.buf.take()?, entry.tag);
+        let taken = entry.buf.take()?;
         self.count -= 1;
         // An empty queue begins again at its first place, which was used last and is in cache.
         let next = (self.first + 1) % PLACES;

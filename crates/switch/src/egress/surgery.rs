@@ -31,14 +31,14 @@ impl<B> EgressTables<B> {
 
     /// Returns the frame of a common queue whose turn it is.
     #[inline]
-    pub(crate) fn common_head(&self, class: usize) -> Option<(&B, Tag)> {
+    pub(crate) fn common_head(&self, class: usize) -> Option<(&B, &Tag)> {
         self.classes[class].common.head()
     }
 
-    /// Takes the first frame out of a common queue. The caller counts it and marks the class as
-    /// idle.
+    /// Takes the handle of the first frame out of a common queue. The caller counts the frame and
+    /// marks the class as idle.
     #[inline]
-    pub(crate) fn pop_common(&mut self, class: usize) -> Option<(B, Tag)> {
+    pub(crate) fn pop_common(&mut self, class: usize) -> Option<B> {
         self.classes[class].common.pop()
     }
 
@@ -55,7 +55,8 @@ impl<B> EgressTables<B> {
         // Goes around once, so that frames that stay keep their order.
         let count = self.classes[class].common.len() as usize;
         for place in taken.iter_mut().take(count) {
-            let Some((buf, tag)) = self.classes[class].common.pop() else { break };
+            let Some(tag) = self.classes[class].common.head().map(|(_, tag)| *tag) else { break };
+            let Some(buf) = self.classes[class].common.pop() else { break };
             if goes(self, tag) {
                 *place = Some((buf, tag));
             } else {

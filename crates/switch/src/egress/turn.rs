@@ -66,6 +66,18 @@ impl Run {
         }
     }
 
+    /// Adds a frame of a common queue, which counts in no queue of a source.
+    #[inline]
+    pub(crate) fn add_loose(&mut self, owner: BufferOwner, bytes: u32, sent_bytes: u32) {
+        self.frames += 1;
+        self.bytes += u64::from(bytes);
+        self.sent_bytes += u64::from(sent_bytes);
+        if owner == BufferOwner::Output {
+            self.output.frames += 1;
+            self.output.bytes += u64::from(bytes);
+        }
+    }
+
     /// Returns the frames with their sizes on the wire.
     #[inline]
     pub(crate) fn sent(&self) -> Counter {
