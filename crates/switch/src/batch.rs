@@ -9,17 +9,18 @@
 //! (`receive_slowly`): each has the registers to itself, and sums stay out of memory.
 
 use core::iter;
+use core::mem;
 use core::net::Ipv4Addr;
 use core::slice;
 
-use sluice_base::{Buf, DropReason, Mac, Nanos, Priority};
+use sluice_base::{Batch, Buf, DropReason, Mac, Nanos, Priority};
 
 use crate::classify;
-use crate::egress::Tag;
+use crate::egress::{GROUPS_MAX, Tag};
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::Held;
-use crate::receive::{Arrival, Entry, Way};
+use crate::receive::{Arrival, Entry};
 use crate::slots::{BufferOwner, List, NIL};
 use crate::surface::QueueGroupKind;
 use crate::switch::{BATCH_MAX, Switch};
@@ -30,62 +31,54 @@ const BATCH: usize = BATCH_MAX as usize;
 const PLAIN_STRIP: u8 = 50;
 const _: () = assert!(OUTER_BYTES == PLAIN_STRIP as u32);
 
-/// The way of a frame through the switch, in one number, found before any frame of its batch is
-/// queued: its priority, its queue group, and, if it came out of a tunnel, the tunnel and the
-/// network. Frames of one route wait in one queue.
+/// Queue group and priority of a frame, in one number, found before any frame of its batch is
+/// queued.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Route(u64);
+struct Route(u32);
 
+/// Shift of a queue group's number, which stands above its frame's priority.
 const GROUP_SHIFT: u32 = Priority::COUNT.ilog2();
-const GROUP_MASK: u64 = 0xf_ffff << GROUP_SHIFT;
-const TUNNEL_SHIFT: u32 = GROUP_SHIFT + 20;
-const VNET_SHIFT: u32 = TUNNEL_SHIFT + 16;
-const _: () = assert!(VNET_SHIFT + 16 < u64::BITS, "a route is never `SLOW`");
+const _: () = assert!(GROUPS_MAX << GROUP_SHIFT < u32::MAX as usize, "a route is never `SLOW`");
 
 impl Route {
     /// A frame that takes the slow path.
-    const SLOW: Self = Self(u64::MAX);
+    const SLOW: Self = Self(u32::MAX);
 
     /// Returns the route of a frame whose queue group is not known yet.
     #[inline]
-    const fn new(priority: u8, (vnet, tunnel): (u16, u16)) -> Self {
-        Self((vnet as u64) << VNET_SHIFT | (tunnel as u64) << TUNNEL_SHIFT | priority as u64)
+    const fn new(priority: u8) -> Self {
+        Self(priority as u32)
     }
 
     #[inline]
     const fn with_group(self, group: u32) -> Self {
-        Self(self.0 | (group as u64) << GROUP_SHIFT)
+        Self(group << GROUP_SHIFT | self.0)
     }
 
     #[inline]
     const fn group(self) -> u32 {
-        (self.0 >> GROUP_SHIFT & 0xf_ffff) as u32
+        self.0 >> GROUP_SHIFT
     }
 
     #[inline]
     const fn priority(self) -> Priority {
         Priority::from_low_bits((self.0 & 7) as u8)
     }
+}
 
-    /// Returns the network and the tunnel.
-    #[inline]
-    const fn place(self) -> (u16, u16) {
-        ((self.0 >> VNET_SHIFT & 0xffff) as u16, (self.0 >> TUNNEL_SHIFT & 0xffff) as u16)
-    }
-
-    /// Returns the part that frames have in common which are counted together.
-    #[inline]
-    const fn kin(self) -> u64 {
-        self.0 & !GROUP_MASK
-    }
+/// The network and the tunnel of a frame from the underlay.
+#[derive(Clone, Copy, Default)]
+struct Origin {
+    vnet: u16,
+    tunnel: u16,
 }
 
 /// The routes of a batch.
-pub(crate) struct Outlook<const N: usize>([Route; N]);
+struct Outlook<const N: usize>([Route; N]);
 
 impl<const N: usize> Outlook<N> {
     /// Every frame takes the slow path.
-    pub(crate) const SLOW: Self = Self([Route::SLOW; N]);
+    const SLOW: Self = Self([Route::SLOW; N]);
 
     #[inline]
     fn of(&self, at: usize) -> Route {
@@ -102,52 +95,163 @@ impl<const N: usize> Outlook<N> {
     }
 }
 
-/// The kin of no route.
-const NO_KIN: u64 = Route::SLOW.kin();
-
-/// Fields that frames of one batch have in common, and their sums before they are counted.
-struct Tally {
-    kin: u64,
+/// Fields that the frames of one batch and priority have in common.
+struct Kin {
     input: u16,
     source: u16,
     vnet: u16,
-    strip: u8,
     priority: Priority,
     owner: BufferOwner,
     /// Index of the first class of the priority.
     classes: usize,
-    received: Counter,
 }
 
-impl Tally {
-    /// Returns the tally of no frame.
-    #[inline]
-    fn none(input: u16) -> Self {
-        let (priority, owner, received) = (Priority::ZERO, BufferOwner::Output, Counter::default());
-        let (source, vnet, strip, classes) = (input, 0, 0, 0);
-        Self { kin: NO_KIN, input, source, vnet, strip, priority, owner, classes, received }
-    }
+/// The common queue that a frame goes to: that of this port.
+#[derive(Clone, Copy)]
+struct Output {
+    port: usize,
+    /// See [`Tag`].
+    source_or_group: u16,
 }
 
 impl<B: Buf> Switch<B> {
-    /// Reads the heads of a whole batch, then their table entries, so that the cache misses of one
-    /// frame overlap with those of the next.
+    /// Takes a batch of an access port.
     #[inline(never)]
-    pub(crate) fn look_ahead(&mut self, entry: &Entry, frames: &[B], outlook: &mut Outlook<BATCH>) {
-        self.look_at(entry, frames, outlook);
+    pub(crate) fn take_local_batch(
+        &mut self,
+        now: Nanos,
+        entry: Entry,
+        vnet: u16,
+        batch: &mut Batch<B>,
+    ) {
+        let mut outlook = Outlook::<BATCH>::SLOW;
+        self.look_ahead_local(entry.port, vnet, batch.as_slice(), &mut outlook);
+        let from = (entry.input, vnet);
+        let mut kin = self.kin(entry.input, from, Priority::ZERO);
+        let mut received = Counter::default();
+        // No frame passes one that could not be queued.
+        let mut blocked = !self.ingress.input(entry.input).deferred().is_empty();
+        let mut at = 0;
+        let count = batch.len();
+        let mut frames = batch.drain();
+        while at < count {
+            let route = outlook.of(at);
+            if route == Route::SLOW || blocked {
+                self.book(&kin, mem::take(&mut received));
+                let Some(buf) = frames.next() else { break };
+                self.receive_slowly(now, entry, buf);
+                blocked = !self.ingress.input(entry.input).deferred().is_empty();
+                at += 1;
+                continue;
+            }
+            if route.priority() != kin.priority {
+                self.book(&kin, mem::take(&mut received));
+                kin = self.kin(entry.input, from, route.priority());
+            }
+            let (group, output) = (route.group(), self.output_of(&kin, route.group()));
+            if self.egress.common_room(kin.classes + output.port) > 0 {
+                let Some(buf) = frames.next() else { break };
+                received.add(buf.plain_size());
+                self.enter_common(&kin, 0, group, output, buf);
+                at += 1;
+            } else {
+                let run = outlook.run(at);
+                received.add_all(self.enter_queue(&kin, 0, group, frames.by_ref().take(run)));
+                at += run;
+            }
+        }
+        self.book(&kin, received);
     }
 
-    /// Finds the routes of frames, as [`Self::look_ahead`].
-    #[inline(always)]
-    fn look_at<const N: usize>(&mut self, entry: &Entry, frames: &[B], outlook: &mut Outlook<N>) {
-        match entry.way {
-            Way::Access { vnet } => self.look_at_local(entry.port, vnet, frames, outlook),
-            Way::Underlay { local, mac } => {
-                self.look_at_outer(entry, (local, mac), frames, outlook);
-            }
+    /// Takes a batch from the underlay.
+    #[inline(never)]
+    pub(crate) fn take_outer_batch(
+        &mut self,
+        now: Nanos,
+        entry: Entry,
+        to: (Ipv4Addr, Mac),
+        batch: &mut Batch<B>,
+    ) {
+        let (mut outlook, mut origins) = (Outlook::<BATCH>::SLOW, [Origin::default(); BATCH]);
+        self.look_ahead_outer(entry, to, batch.as_slice(), &mut outlook, &mut origins);
+        for (at, buf) in batch.drain().enumerate() {
+            let origin = origins.get(at).copied().unwrap_or_default();
+            self.enter_outer(now, entry, outlook.of(at), origin, buf);
         }
     }
 
+    /// Takes one frame of an access port. It is a batch of one.
+    #[inline(never)]
+    pub(crate) fn take_local(&mut self, now: Nanos, entry: Entry, vnet: u16, buf: B) {
+        let mut outlook = Outlook::<1>::SLOW;
+        self.look_at_local(entry.port, vnet, slice::from_ref(&buf), &mut outlook);
+        let route = outlook.0[0];
+        if route == Route::SLOW || !self.ingress.input(entry.input).deferred().is_empty() {
+            return self.receive_slowly(now, entry, buf);
+        }
+        self.enter(entry.input, (entry.input, vnet), 0, route, buf);
+    }
+
+    /// Takes one frame from the underlay. It is a batch of one.
+    #[inline(never)]
+    pub(crate) fn take_outer(&mut self, now: Nanos, entry: Entry, to: (Ipv4Addr, Mac), buf: B) {
+        let (mut outlook, mut origins) = (Outlook::<1>::SLOW, [Origin::default()]);
+        self.look_at_outer(entry, to, slice::from_ref(&buf), &mut outlook, &mut origins);
+        self.enter_outer(now, entry, outlook.0[0], origins[0], buf);
+    }
+
+    /// Takes a frame from the underlay in by its route.
+    #[inline(always)]
+    fn enter_outer(&mut self, now: Nanos, entry: Entry, route: Route, origin: Origin, buf: B) {
+        if route == Route::SLOW || !self.ingress.input(entry.input).deferred().is_empty() {
+            return self.receive_slowly(now, entry, buf);
+        }
+        let flow = self.flow_mut(origin.vnet, origin.tunnel);
+        flow.received.add(buf.plain_size());
+        let source = flow.source;
+        self.enter(entry.input, (source, origin.vnet), PLAIN_STRIP, route, buf);
+    }
+
+    /// Counts a frame and queues it.
+    #[inline(always)]
+    fn enter(&mut self, input: u16, from: (u16, u16), strip: u8, route: Route, buf: B) {
+        let kin = self.kin(input, from, route.priority());
+        self.count_in(&kin, Counter::of(buf.plain_size()));
+        let (group, output) = (route.group(), self.output_of(&kin, route.group()));
+        if self.egress.common_room(kin.classes + output.port) > 0 {
+            self.enter_common(&kin, strip, group, output, buf);
+        } else {
+            self.enter_queue(&kin, strip, group, iter::once(buf));
+        }
+    }
+
+    /// Reads the heads of a whole batch, then their table entries, so that the cache misses of one
+    /// frame overlap with those of the next.
+    #[inline(never)]
+    fn look_ahead_local(
+        &mut self,
+        port: u16,
+        vnet: u16,
+        frames: &[B],
+        outlook: &mut Outlook<BATCH>,
+    ) {
+        self.look_at_local(port, vnet, frames, outlook);
+    }
+
+    /// Reads heads and table entries as [`Self::look_ahead_local`], of frames from the underlay.
+    #[inline(never)]
+    fn look_ahead_outer(
+        &mut self,
+        entry: Entry,
+        to: (Ipv4Addr, Mac),
+        frames: &[B],
+        outlook: &mut Outlook<BATCH>,
+        origins: &mut [Origin; BATCH],
+    ) {
+        self.look_at_outer(entry, to, frames, outlook, origins);
+    }
+
+    /// Finds the routes of frames of an access port.
     #[inline(always)]
     fn look_at_local<const N: usize>(
         &mut self,
@@ -161,7 +265,7 @@ impl<B: Buf> Switch<B> {
         for ((key, route), buf) in keys.iter_mut().zip(&mut outlook.0).zip(frames) {
             if let Some((dst, priority)) = classify::plain(buf.head(), marking) {
                 *key = mac_table::key_of(vnet, dst);
-                *route = Route::new(priority, (0, 0));
+                *route = Route::new(priority);
             }
         }
         let (mut last, mut size_max) = (NIL, 0);
@@ -189,10 +293,11 @@ impl<B: Buf> Switch<B> {
     #[inline(always)]
     fn look_at_outer<const N: usize>(
         &mut self,
-        entry: &Entry,
+        entry: Entry,
         (local, mac): (Ipv4Addr, Mac),
         frames: &[B],
         outlook: &mut Outlook<N>,
+        origins: &mut [Origin; N],
     ) {
         let is_blocked = !self.ingress.input(entry.input).deferred().is_empty();
         if is_blocked || self.may_be_full(entry.input) {
@@ -200,7 +305,8 @@ impl<B: Buf> Switch<B> {
         }
         let mut keys = [0; N];
         let marking = self.marking(entry.port);
-        for ((key, route), buf) in keys.iter_mut().zip(&mut outlook.0).zip(frames) {
+        let places = keys.iter_mut().zip(&mut outlook.0).zip(origins);
+        for (((key, route), origin), buf) in places.zip(frames) {
             let plain = classify::plain_underlay(buf.head(), buf.plain_size(), local, mac, marking);
             let Some(frame) = plain else { continue };
             let Some(tunnel) = self.fdb.vtep(frame.remote) else { continue };
@@ -208,7 +314,7 @@ impl<B: Buf> Switch<B> {
             let flow = self.vnets[usize::from(vnet)].decaps.get(usize::from(tunnel));
             if flow.is_some_and(|flow| flow.is_plain && flow.port == entry.port) {
                 *key = mac_table::key_of(vnet, frame.dst);
-                *route = Route::new(frame.priority, (vnet, tunnel));
+                (*route, *origin) = (Route::new(frame.priority), Origin { vnet, tunnel });
             }
         }
         for ((key, route), buf) in keys.iter().zip(&mut outlook.0).zip(frames) {
@@ -228,152 +334,51 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Takes a batch in, as [`Self::take_in`].
-    #[inline(never)]
-    pub(crate) fn take_in_batch(
-        &mut self,
-        now: Nanos,
-        entry: &Entry,
-        outlook: &Outlook<BATCH>,
-        frames: impl Iterator<Item = B>,
-    ) {
-        match entry.way {
-            Way::Access { .. } => self.take_in::<BATCH, false>(now, entry, outlook, frames),
-            Way::Underlay { .. } => self.take_in::<BATCH, true>(now, entry, outlook, frames),
-        }
-    }
-
-    /// Takes one frame of an access port.
-    #[inline(never)]
-    pub(crate) fn take_local(&mut self, now: Nanos, entry: &Entry, vnet: u16, buf: B) {
-        let mut outlook = Outlook::<1>::SLOW;
-        self.look_at_local(entry.port, vnet, slice::from_ref(&buf), &mut outlook);
-        self.take_one::<false>(now, entry, outlook.0[0], buf);
-    }
-
-    /// Takes one frame from the underlay.
-    #[inline(never)]
-    pub(crate) fn take_outer(&mut self, now: Nanos, entry: &Entry, to: (Ipv4Addr, Mac), buf: B) {
-        let mut outlook = Outlook::<1>::SLOW;
-        self.look_at_outer(entry, to, slice::from_ref(&buf), &mut outlook);
-        self.take_one::<true>(now, entry, outlook.0[0], buf);
-    }
-
-    /// Takes one frame in by its route, as [`Self::take_in`].
+    /// Returns the place of frames for a queue group among the common queues.
     #[inline(always)]
-    fn take_one<const OUTER: bool>(&mut self, now: Nanos, entry: &Entry, route: Route, buf: B) {
-        if route == Route::SLOW || !self.ingress.input(entry.input).deferred().is_empty() {
-            return self.receive_slowly(now, entry, buf);
+    fn output_of(&self, kin: &Kin, group: u32) -> Output {
+        // The queue group of a local port has the port's number.
+        if (group as usize) < self.egress.ports().len() {
+            return Output { port: group as usize, source_or_group: kin.source };
         }
-        let mut tally = self.tally::<OUTER>(entry, route);
-        let out = self.egress.port_of(route.group());
-        if self.egress.common_room(tally.classes + out) > 0 {
-            self.enter_common::<1, OUTER>(&mut tally, route, out, buf);
-        } else {
-            self.enter_queue::<1, OUTER>(&mut tally, route, iter::once(buf));
-        }
-    }
-
-    /// Takes frames in by their routes. A frame without one takes the slow path in its turn, so
-    /// that the order of every pair is kept. `OUTER`: the frames have outer headers.
-    #[inline(always)]
-    fn take_in<const N: usize, const OUTER: bool>(
-        &mut self,
-        now: Nanos,
-        entry: &Entry,
-        outlook: &Outlook<N>,
-        mut frames: impl Iterator<Item = B>,
-    ) {
-        let mut tally = Tally::none(entry.input);
-        // No frame passes one that could not be queued.
-        let mut blocked = !self.ingress.input(entry.input).deferred().is_empty();
-        let mut at = 0;
-        loop {
-            let route = outlook.of(at);
-            if route == Route::SLOW || blocked {
-                self.book(&mut tally);
-                let Some(buf) = frames.next() else { break };
-                self.receive_slowly(now, entry, buf);
-                blocked = !self.ingress.input(entry.input).deferred().is_empty();
-                at += 1;
-                continue;
-            }
-            if route.kin() != tally.kin {
-                self.book(&mut tally);
-                tally = self.tally::<OUTER>(entry, route);
-            }
-            at += self.enter::<N, OUTER>(&mut tally, route, || outlook.run(at), &mut frames);
-        }
-    }
-
-    /// Queues the next frames of a route: one of them if it goes into the common queue of its
-    /// output, or else all of its run, into the queue of their source. Returns their number.
-    #[inline(always)]
-    fn enter<const N: usize, const OUTER: bool>(
-        &mut self,
-        tally: &mut Tally,
-        route: Route,
-        run: impl FnOnce() -> usize,
-        frames: &mut impl Iterator<Item = B>,
-    ) -> usize {
-        let out = self.egress.port_of(route.group());
-        if self.egress.common_room(tally.classes + out) > 0 {
-            if let Some(buf) = frames.next() {
-                self.enter_common::<N, OUTER>(tally, route, out, buf);
-            }
-            return 1;
-        }
-        // Frames that are counted by themselves are queued by themselves.
-        let run = if Self::counts_each::<N, OUTER>() { 1 } else { run() };
-        self.enter_queue::<N, OUTER>(tally, route, frames.take(run));
-        run
-    }
-
-    /// Puts a frame into the common queue of port `out`, which has room.
-    #[inline(always)]
-    fn enter_common<const N: usize, const OUTER: bool>(
-        &mut self,
-        tally: &mut Tally,
-        route: Route,
-        out: usize,
-        buf: B,
-    ) {
-        let (input, strip, owner) = (tally.input, tally.strip, tally.owner);
-        let (group, bytes) = (route.group(), buf.plain_size());
-        self.count_in::<N, OUTER>(tally, route, bytes);
-        let is_local = (group as usize) < self.egress.ports().len();
+        let port = usize::from(self.egress.group(group).port());
         #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
-        let source_or_group = if is_local { tally.source } else { group as u16 };
+        Output { port, source_or_group: group as u16 }
+    }
+
+    /// Puts a frame, which is counted, into the common queue of its place, which has room. `strip`
+    /// is the number of bytes in front of the tenant's frame.
+    #[inline(always)]
+    fn enter_common(&mut self, kin: &Kin, strip: u8, group: u32, output: Output, buf: B) {
+        let (input, owner, bytes) = (kin.input, kin.owner, buf.plain_size());
+        let Output { port, source_or_group } = output;
         #[expect(clippy::cast_possible_truncation, reason = "a plain group takes it")]
         let tag = Tag { bytes: bytes as u16, input, source_or_group, strip, owner };
-        if !self.room(group, owner).takes(bytes) {
-            self.drop_loose(buf, tag, tally.priority.get(), DropReason::OutputFull);
+        if owner == BufferOwner::Output && !self.room(group, owner).takes(bytes) {
+            self.drop_loose(buf, tag, kin.priority.get(), DropReason::OutputFull);
             return;
         }
-        let (class, place) = (tally.classes + out, (out, tally.priority.index()));
-        self.egress.push_common(class, place, group, buf, tag);
+        let (class, at) = (kin.classes + port, (port, kin.priority.index()));
+        self.egress.push_common(class, at, group, buf, tag);
     }
 
-    /// Puts successive frames of a route into the queue of their source.
+    /// Puts successive frames of a route into the queue of their source. Returns their sum.
     #[inline(never)]
-    fn enter_queue<const N: usize, const OUTER: bool>(
+    fn enter_queue(
         &mut self,
-        tally: &mut Tally,
-        route: Route,
+        kin: &Kin,
+        strip: u8,
+        group: u32,
         frames: impl Iterator<Item = B>,
-    ) {
-        let Tally { input, source, vnet, strip, priority, owner, .. } = *tally;
+    ) -> Counter {
+        let Kin { input, source, vnet, priority, owner, .. } = *kin;
         let arrival = Arrival { source, vnet, strip: strip.into(), priority, ecn: None };
-        let mut room = self.room(route.group(), owner);
+        let mut room = self.room(group, owner);
         let (mut received, mut queued) = (Counter::default(), Held::default());
         let mut list = List::EMPTY;
         for buf in frames {
             let bytes = buf.plain_size();
-            if Self::counts_each::<N, OUTER>() {
-                self.count_in::<N, OUTER>(tally, route, bytes);
-            } else {
-                received.add(bytes);
-            }
+            received.add(bytes);
             let slot = self.new_slot(input, &arrival, owner, buf);
             if !room.takes(bytes) {
                 self.drop_frame(slot, DropReason::OutputFull);
@@ -383,63 +388,32 @@ impl<B: Buf> Switch<B> {
             queued.bytes += u64::from(bytes);
             self.slots.push(&mut list, slot);
         }
-        tally.received.add_all(received);
         if queued.frames > 0 {
-            self.push_queue((route.group(), source, priority.get()), list, queued, owner);
+            self.push_queue((group, source, priority.get()), list, queued, owner);
         }
+        received
     }
 
-    /// Returns the tally of the first frame of a route.
     #[inline]
-    fn tally<const OUTER: bool>(&self, entry: &Entry, route: Route) -> Tally {
-        let (input, priority) = (entry.input, route.priority());
-        let (source, vnet, strip) = match entry.way {
-            Way::Access { vnet } if !OUTER => (input, vnet, 0),
-            _ => {
-                let (vnet, tunnel) = route.place();
-                (self.source_of_tunnel(vnet, tunnel), vnet, PLAIN_STRIP)
-            }
-        };
-        let (owner, kin) = (self.owner_of(priority), route.kin());
-        let (classes, received) = (self.egress.class_of(0, priority.index()), Counter::default());
-        Tally { kin, input, source, vnet, strip, priority, owner, classes, received }
+    fn kin(&self, input: u16, (source, vnet): (u16, u16), priority: Priority) -> Kin {
+        let (owner, classes) = (self.owner_of(priority), self.egress.class_of(0, priority.index()));
+        Kin { input, source, vnet, priority, owner, classes }
     }
 
-    /// True if each frame is booked before it is queued. A batch of a local port is booked by
-    /// priority, behind its last frame.
-    #[inline(always)]
-    const fn counts_each<const N: usize, const OUTER: bool>() -> bool {
-        N == 1 || OUTER
+    /// Books frames that came in, if there are any.
+    #[inline(never)]
+    fn book(&mut self, kin: &Kin, received: Counter) {
+        if received.frames > 0 {
+            self.count_in(kin, received);
+        }
     }
 
     #[inline(always)]
-    fn count_in<const N: usize, const OUTER: bool>(
-        &mut self,
-        tally: &mut Tally,
-        route: Route,
-        bytes: u32,
-    ) {
-        tally.received.add(bytes);
-        if OUTER {
-            let (vnet, tunnel) = route.place();
-            self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)].received.add(bytes);
+    fn count_in(&mut self, kin: &Kin, received: Counter) {
+        let (input, priority) = (kin.input, kin.priority.get());
+        self.ledger.receive(input, priority, received);
+        if kin.owner == BufferOwner::Ring {
+            self.charge_input_all(input, priority, received);
         }
-        if Self::counts_each::<N, OUTER>() {
-            self.book(tally);
-        }
-    }
-
-    /// Books the frames that came in.
-    #[inline]
-    fn book(&mut self, tally: &mut Tally) {
-        if tally.received.frames == 0 {
-            return;
-        }
-        let (input, priority) = (tally.input, tally.priority.get());
-        self.ledger.receive(input, priority, tally.received);
-        if tally.owner == BufferOwner::Ring {
-            self.charge_input_all(input, priority, tally.received);
-        }
-        tally.received = Counter::default();
     }
 }

@@ -97,10 +97,10 @@ impl<B: Buf> Switch<B> {
         flow.received.add(bytes);
     }
 
-    /// Returns the source number of frames out of a tunnel to a network that has it.
+    /// Returns the flow of a peer to a network that has it.
     #[inline]
-    pub(crate) fn source_of_tunnel(&self, vnet: u16, tunnel: u16) -> u16 {
-        self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)].source
+    pub(crate) fn flow_mut(&mut self, vnet: u16, tunnel: u16) -> &mut Decap {
+        &mut self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)]
     }
 
     /// Returns true if frames out of a tunnel are punted to control.

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   receive, receive_one
-//!     │ sources checked? ── no: each frame by itself ───┐
-//!     │ look ahead: its route, if it needs no more      │
-//!     ├─ route ──> enter: counted, queued (`batch.rs`)  │
-//!     └─ none ───> judge (headers, tunnel, network) <───┘
+//!     │ careful port? ── sources are bad: each by itself ──┐
+//!     │               └─ takes the long way ───────────────┤
+//!     │ look ahead: its route, if it needs no more         │
+//!     ├─ route ──> enter: counted, queued (`batch.rs`)     │
+//!     └─ none ───> judge (headers, tunnel, network) <──────┘
 //!                    └─> dispose ──> settle (`dispose.rs`)
 //! ```
 //!
@@ -17,7 +18,6 @@ use core::slice;
 
 use sluice_base::{Batch, Buf, DropReason, InputId, Mac, Nanos, Priority};
 
-use crate::batch::Outlook;
 use crate::classify::{self, Classified, Marking, OuterVerdict, Verdict};
 use crate::config::{PortRole, Tags};
 use crate::dispose::Disposition;
@@ -43,9 +43,6 @@ pub(crate) struct Arrival {
 pub(crate) struct Entry {
     pub(crate) input: u16,
     pub(crate) port: u16,
-    pub(crate) way: Way,
-    /// True if frames need more than the fast path: see [`crate::egress::Port`].
-    pub(crate) careful: bool,
 }
 
 /// The headers that frames come with.
@@ -83,17 +80,35 @@ impl<B: Buf> Switch<B> {
         }
         self.slots.enter(u32::try_from(batch.len()).expect("fewer than handles in the switch"));
         let entry = self.entry(input);
-        if entry.careful && !self.sources_pass(&entry, batch.as_slice()) {
+        if self.egress.port(usize::from(entry.port)).is_careful() {
+            self.receive_carefully(now, entry, batch);
+        } else {
+            self.take_batch(now, entry, batch);
+        }
+    }
+
+    /// Receives a batch of a careful port.
+    #[inline(never)]
+    fn receive_carefully(&mut self, now: Nanos, entry: Entry, batch: &mut Batch<B>) {
+        if !self.sources_pass(entry, batch.as_slice()) {
             for buf in batch.drain() {
-                self.receive_checked(now, &entry, buf);
+                self.receive_checked(now, entry, buf);
             }
-            return;
+        } else if self.takes_long_way(entry, batch.as_slice()) {
+            for buf in batch.drain() {
+                self.receive_slowly(now, entry, buf);
+            }
+        } else {
+            self.take_batch(now, entry, batch);
         }
-        let mut outlook = Outlook::SLOW;
-        if !entry.careful || !self.takes_long_way(&entry, batch.as_slice()) {
-            self.look_ahead(&entry, batch.as_slice(), &mut outlook);
+    }
+
+    #[inline(always)]
+    fn take_batch(&mut self, now: Nanos, entry: Entry, batch: &mut Batch<B>) {
+        match self.way(entry) {
+            Way::Access { vnet } => self.take_local_batch(now, entry, vnet, batch),
+            Way::Underlay { local, mac } => self.take_outer_batch(now, entry, (local, mac), batch),
         }
-        self.take_in_batch(now, &entry, &outlook, batch.drain());
     }
 
     /// Takes one frame as [`Self::receive`], for a driver that reads one at a time. The window must
@@ -105,25 +120,36 @@ impl<B: Buf> Switch<B> {
     pub fn receive_one(&mut self, now: Nanos, input: InputId, buf: B) {
         self.slots.enter(1);
         let entry = self.entry(input);
-        if entry.careful && !self.sources_pass(&entry, slice::from_ref(&buf)) {
-            self.receive_checked(now, &entry, buf);
+        if self.egress.port(usize::from(entry.port)).is_careful() {
+            self.receive_one_carefully(now, entry, buf);
         } else {
-            self.pass(now, &entry, buf);
+            self.take(now, entry, buf);
         }
     }
 
-    /// Receives one frame whose source may be any. It is a batch of one.
+    /// Receives one frame of a careful port. It is a batch of one.
     #[inline(never)]
-    pub(crate) fn receive_passed(&mut self, now: Nanos, entry: &Entry, buf: B) {
-        self.pass(now, entry, buf);
+    fn receive_one_carefully(&mut self, now: Nanos, entry: Entry, buf: B) {
+        if self.sources_pass(entry, slice::from_ref(&buf)) {
+            self.receive_passed(now, entry, buf);
+        } else {
+            self.receive_checked(now, entry, buf);
+        }
+    }
+
+    /// Receives one frame of a careful port, whose source may be any.
+    #[inline(never)]
+    pub(crate) fn receive_passed(&mut self, now: Nanos, entry: Entry, buf: B) {
+        if self.takes_long_way(entry, slice::from_ref(&buf)) {
+            self.receive_slowly(now, entry, buf);
+        } else {
+            self.take(now, entry, buf);
+        }
     }
 
     #[inline(always)]
-    fn pass(&mut self, now: Nanos, entry: &Entry, buf: B) {
-        if entry.careful && self.takes_long_way(entry, slice::from_ref(&buf)) {
-            return self.receive_slowly(now, entry, buf);
-        }
-        match entry.way {
+    fn take(&mut self, now: Nanos, entry: Entry, buf: B) {
+        match self.way(entry) {
             Way::Access { vnet } => self.take_local(now, entry, vnet, buf),
             Way::Underlay { local, mac } => self.take_outer(now, entry, (local, mac), buf),
         }
@@ -131,14 +157,17 @@ impl<B: Buf> Switch<B> {
 
     #[inline(always)]
     fn entry(&self, input: InputId) -> Entry {
-        let port = self.ingress.input(input.0).port();
-        let p = self.egress.port(usize::from(port));
-        let way = match p.role() {
+        Entry { input: input.0, port: self.ingress.input(input.0).port() }
+    }
+
+    /// Returns the headers of frames that come in here.
+    #[inline(always)]
+    pub(crate) fn way(&self, entry: Entry) -> Way {
+        match self.egress.port(usize::from(entry.port)).role() {
             PortRole::Access { vnet } => Way::Access { vnet: vnet.0 },
             PortRole::Underlay { local, mac } => Way::Underlay { local, mac },
             PortRole::Handoff => panic!("`receive_handoff` takes what another switch hands over"),
-        };
-        Entry { input: input.0, port, way, careful: p.is_careful() }
+        }
     }
 
     #[inline]
@@ -171,10 +200,10 @@ impl<B: Buf> Switch<B> {
 
     /// Receives any frame on the slow path.
     #[inline(never)]
-    pub(crate) fn receive_slowly(&mut self, now: Nanos, entry: &Entry, mut buf: B) {
+    pub(crate) fn receive_slowly(&mut self, now: Nanos, entry: Entry, mut buf: B) {
         let mut arrival =
             Arrival { source: entry.input, vnet: 0, strip: 0, priority: Priority::ZERO, ecn: None };
-        let judged = match entry.way {
+        let judged = match self.way(entry) {
             Way::Access { vnet } => {
                 arrival.vnet = vnet;
                 self.judge_access(now, entry, &mut arrival, &buf)
@@ -195,13 +224,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Judges the headers of a frame of an access port.
-    fn judge_access(
-        &mut self,
-        now: Nanos,
-        entry: &Entry,
-        arrival: &mut Arrival,
-        buf: &B,
-    ) -> Judged {
+    fn judge_access(&mut self, now: Nanos, entry: Entry, arrival: &mut Arrival, buf: &B) -> Judged {
         match self.classify_access(entry.input, entry.port, buf) {
             Verdict::Forward(c) => {
                 arrival.priority = c.priority;
@@ -224,7 +247,7 @@ impl<B: Buf> Switch<B> {
     fn judge_outer(
         &mut self,
         now: Nanos,
-        entry: &Entry,
+        entry: Entry,
         (local, mac): (Ipv4Addr, Mac),
         arrival: &mut Arrival,
         buf: &mut B,

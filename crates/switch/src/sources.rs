@@ -296,7 +296,7 @@ pub(crate) fn check_bindings(config: &SwitchConfig) -> Result<(), ConfigError> {
 impl<B: Buf> Switch<B> {
     /// Returns true if frames have to take the slow path: they may find the input full, their queue
     /// has some priorities only, or a tag that their driver took off gives their priority.
-    pub(crate) fn takes_long_way(&self, entry: &Entry, frames: &[B]) -> bool {
+    pub(crate) fn takes_long_way(&self, entry: Entry, frames: &[B]) -> bool {
         let (input, port) = (entry.input, entry.port);
         let looks_at_tags = self.egress.port(usize::from(port)).tags() != Tags::Kept;
         self.may_be_full(input)
@@ -305,8 +305,9 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Checks the sources of frames. Returns false if each frame has to be judged by itself.
-    pub(crate) fn sources_pass(&mut self, entry: &Entry, frames: &[B]) -> bool {
-        let &Entry { input, port, way: Way::Access { vnet }, .. } = entry else { return true };
+    pub(crate) fn sources_pass(&mut self, entry: Entry, frames: &[B]) -> bool {
+        let Way::Access { vnet } = self.way(entry) else { return true };
+        let Entry { input, port } = entry;
         let at = usize::from(port);
         match self.sources.watch[at].sources {
             Sources::Any => true,
@@ -362,7 +363,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Receives one frame whose source has to be judged by itself.
-    pub(crate) fn receive_checked(&mut self, now: Nanos, entry: &Entry, buf: B) {
+    pub(crate) fn receive_checked(&mut self, now: Nanos, entry: Entry, buf: B) {
         match self.check_source(entry, &buf) {
             Ok(()) => self.receive_passed(now, entry, buf),
             Err((arrival, reason)) => {
@@ -373,8 +374,9 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Judges the source of a frame, and punts it if the source is new.
-    fn check_source(&mut self, entry: &Entry, buf: &B) -> Result<(), (Arrival, DropReason)> {
-        let &Entry { input, port, way: Way::Access { vnet }, .. } = entry else { return Ok(()) };
+    fn check_source(&mut self, entry: Entry, buf: &B) -> Result<(), (Arrival, DropReason)> {
+        let Way::Access { vnet } = self.way(entry) else { return Ok(()) };
+        let Entry { input, port } = entry;
         let Verdict::Forward(c) = self.classify_access(input, port, buf) else { return Ok(()) };
         let source = source_of(buf.head());
         let judged = self.judge(port, vnet, buf.head()).map_err(|reason| {

@@ -435,13 +435,6 @@ impl<B> EgressTables<B> {
         Room(Held { frames: room.frames.min(to_spare), bytes: room.bytes })
     }
 
-    /// Returns the port of a queue group. The queue group of a local port has the port's number.
-    #[inline]
-    pub(crate) fn port_of(&self, group: u32) -> usize {
-        let at = group as usize;
-        if at < self.ports.len() { at } else { usize::from(self.group(group).port) }
-    }
-
     /// Returns the queue group at a place in the list of those that wait, and its destination.
     pub(crate) fn unresolved_at(&self, at: usize) -> Option<(u32, VnetId, Mac)> {
         let group = *self.lists.waiting().get(at)?;
