@@ -143,14 +143,11 @@ impl<B> Switch<B> {
     #[inline(always)]
     fn end_loose(&mut self, buf: B, tag: Tag, priority: u8) {
         let (input, bytes) = (tag.input, tag.bytes.into());
-        let (full, late) = self.ingress.end_loose(input, tag.owner, bytes, buf);
+        let full = self.ingress.end_loose(&mut self.slots, input, (tag.owner, bytes), buf);
         if tag.owner != BufferOwner::Ring {
             self.ingress.note_excess(&mut self.slots, input);
         } else if let Full::Pause(_) = full {
             self.uncharge_paused(input, Held { frames: 1, bytes: bytes.into() }, priority);
-        }
-        if let Some(buf) = late {
-            self.ingress.end_late(&mut self.slots, input, buf);
         }
     }
 
@@ -206,10 +203,7 @@ impl<B> Switch<B> {
 
     /// Returns a handle of an input to its driver, without counting a frame.
     pub(crate) fn end_handle(&mut self, input: u16, buf: B) {
-        let (_, late) = self.ingress.end_loose(input, BufferOwner::Output, 0, buf);
-        if let Some(buf) = late {
-            self.ingress.end_late(&mut self.slots, input, buf);
-        }
+        self.ingress.end_loose(&mut self.slots, input, (BufferOwner::Output, 0), buf);
         self.ingress.note_excess(&mut self.slots, input);
     }
 

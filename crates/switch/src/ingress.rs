@@ -321,30 +321,32 @@ impl<B> Ingress<B> {
     }
 
     /// Ends a frame without a slot: its handle is one that the driver has back, and a frame that
-    /// waited in the memory of the input leaves it. Returns the input's behaviour when it is full,
-    /// and the handle if there is no room for it, for [`Self::end_late`].
+    /// waited in the memory of the input leaves it. Returns the input's behaviour when it is full.
     #[inline(always)]
     pub(crate) fn end_loose(
         &mut self,
+        slots: &mut Slots<B>,
         input: u16,
-        owner: BufferOwner,
-        bytes: u32,
+        (owner, bytes): (BufferOwner, u32),
         buf: B,
-    ) -> (Full, Option<B>) {
+    ) -> Full {
         let i = self.input_mut(input);
+        let full = i.full;
         i.unreclaimed += 1;
-        let late = i.ended.push(buf).err().map(|BatchFull(buf)| buf);
         if owner == BufferOwner::Ring {
             i.held.frames -= 1;
             i.held.bytes -= u64::from(bytes);
         }
-        (i.full, late)
+        if let Err(BatchFull(buf)) = i.ended.push(buf) {
+            self.end_late(slots, input, buf);
+        }
+        full
     }
 
     /// Keeps a handle that ended in a slot: lossy frames of an input ended faster than it reclaims
     /// them, and the handles beyond its own slots wait in slots of its outputs.
     #[cold]
-    pub(crate) fn end_late(&mut self, slots: &mut Slots<B>, input: u16, buf: B) {
+    fn end_late(&mut self, slots: &mut Slots<B>, input: u16, buf: B) {
         let index = slots.take();
         let slot = slots.get_mut(index);
         slot.buf = Some(buf);

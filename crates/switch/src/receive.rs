@@ -116,7 +116,7 @@ impl<B: Buf> Switch<B> {
     ///
     /// # Panics
     /// As [`Self::receive`].
-    #[inline(always)]
+    #[inline]
     pub fn receive_one(&mut self, now: Nanos, input: InputId, buf: B) {
         self.slots.enter(1);
         let entry = self.entry(input);
