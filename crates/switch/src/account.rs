@@ -58,19 +58,14 @@ impl<B> Switch<B> {
         }
     }
 
-    /// Takes the charge back when frames leave their input's memory.
+    /// Takes the charge of a frame back when it leaves its input's memory.
     #[inline]
-    fn uncharge_input_all(&mut self, input: u16, sum: Held, priority: u8) {
+    pub(crate) fn uncharge_input(&mut self, input: u16, bytes: u32, priority: u8) {
+        let sum = Held { frames: 1, bytes: bytes.into() };
         let i = self.ingress.release(input, sum);
         if let Full::Pause(_) = i.full() {
             self.uncharge_paused(input, sum, priority);
         }
-    }
-
-    /// Takes the charge of a frame back when it leaves its input's memory.
-    #[inline]
-    pub(crate) fn uncharge_input(&mut self, input: u16, bytes: u32, priority: u8) {
-        self.uncharge_input_all(input, Held { frames: 1, bytes: bytes.into() }, priority);
     }
 
     #[inline(never)]
@@ -104,17 +99,13 @@ impl<B> Switch<B> {
     /// Takes the charges of frames back whose handles go back to their buffer owner.
     #[inline(always)]
     fn release(&mut self, ends: &Ends, priority: u8) {
-        match ends.owner {
-            BufferOwner::Ring => {
-                self.ingress.end(ends.input, ends.frames);
-                let held = Held { frames: ends.frames, bytes: ends.bytes };
-                self.uncharge_input_all(ends.input, held, priority);
-            }
-            BufferOwner::Output => {
-                self.ingress.end(ends.input, ends.frames);
-                self.ingress.note_excess(&mut self.slots, ends.input);
-            }
-            BufferOwner::Pool | BufferOwner::Copy => {}
+        if !matches!(ends.owner, BufferOwner::Ring | BufferOwner::Output) {
+            return;
+        }
+        let sum = Held { frames: ends.frames, bytes: ends.bytes };
+        let full = self.ingress.end(&mut self.slots, ends.input, ends.owner, sum);
+        if let (BufferOwner::Ring, Full::Pause(_)) = (ends.owner, full) {
+            self.uncharge_paused(ends.input, sum, priority);
         }
     }
 
@@ -144,9 +135,7 @@ impl<B> Switch<B> {
     fn end_loose(&mut self, buf: B, tag: Tag, priority: u8) {
         let (input, bytes) = (tag.input, tag.bytes.into());
         let full = self.ingress.end_loose(&mut self.slots, input, (tag.owner, bytes), buf);
-        if tag.owner != BufferOwner::Ring {
-            self.ingress.note_excess(&mut self.slots, input);
-        } else if let Full::Pause(_) = full {
+        if let (BufferOwner::Ring, Full::Pause(_)) = (tag.owner, full) {
             self.uncharge_paused(input, Held { frames: 1, bytes: bytes.into() }, priority);
         }
     }
@@ -204,7 +193,6 @@ impl<B> Switch<B> {
     /// Returns a handle of an input to its driver, without counting a frame.
     pub(crate) fn end_handle(&mut self, input: u16, buf: B) {
         self.ingress.end_loose(&mut self.slots, input, (BufferOwner::Output, 0), buf);
-        self.ingress.note_excess(&mut self.slots, input);
     }
 
     pub(crate) fn count_drop(&mut self, index: u32, reason: DropReason) {

@@ -214,6 +214,34 @@ impl<B> Input<B> {
             && self.deferred.is_empty()
     }
 
+    /// Counts frames of one buffer owner that ended, and whose handles are to be reclaimed. Frames
+    /// that waited in its memory leave it.
+    #[inline(always)]
+    fn end(&mut self, slots: &mut Slots<B>, owner: BufferOwner, sum: Held) {
+        self.unreclaimed += sum.frames;
+        if owner == BufferOwner::Ring {
+            self.release(sum);
+        } else {
+            self.note_excess(slots);
+        }
+    }
+
+    #[inline]
+    const fn release(&mut self, sum: Held) {
+        self.held.frames -= sum.frames;
+        self.held.bytes -= sum.bytes;
+    }
+
+    /// Updates the number of slots that it uses beyond its own.
+    #[inline]
+    fn note_excess(&mut self, slots: &mut Slots<B>) {
+        let excess = (self.held.frames + self.unreclaimed).saturating_sub(self.slots_max());
+        if excess != self.excess {
+            slots.change_excess(self.excess, excess);
+            self.excess = excess;
+        }
+    }
+
     /// Returns the number of its own slots.
     #[inline]
     fn slots_max(&self) -> u32 {
@@ -296,8 +324,7 @@ impl<B> Ingress<B> {
     #[inline]
     pub(crate) fn release(&mut self, input: u16, sum: Held) -> &Input<B> {
         let i = self.input_mut(input);
-        i.held.frames -= sum.frames;
-        i.held.bytes -= sum.bytes;
+        i.release(sum);
         i
     }
 
@@ -307,10 +334,20 @@ impl<B> Ingress<B> {
         self.input_mut(input).holding.remove(priority);
     }
 
-    /// Counts handles that ended and are to be reclaimed.
-    #[inline]
-    pub(crate) fn end(&mut self, input: u16, handles: u32) {
-        self.input_mut(input).unreclaimed += handles;
+    /// Counts frames of one buffer owner that ended, and whose handles are to be reclaimed. Frames
+    /// that waited in the memory of the input leave it. Returns the input's behaviour when it is
+    /// full.
+    #[inline(always)]
+    pub(crate) fn end(
+        &mut self,
+        slots: &mut Slots<B>,
+        input: u16,
+        owner: BufferOwner,
+        sum: Held,
+    ) -> Full {
+        let i = self.input_mut(input);
+        i.end(slots, owner, sum);
+        i.full
     }
 
     /// Moves the handle of a slot to those that the driver has back, and frees the slot.
@@ -320,8 +357,7 @@ impl<B> Ingress<B> {
         slots.end(index, &mut i.ended, &mut i.ended_slots);
     }
 
-    /// Ends a frame without a slot: its handle is one that the driver has back, and a frame that
-    /// waited in the memory of the input leaves it. Returns the input's behaviour when it is full.
+    /// Ends a frame without a slot as [`Self::end`]: its handle is one that the driver has back.
     #[inline(always)]
     pub(crate) fn end_loose(
         &mut self,
@@ -332,11 +368,7 @@ impl<B> Ingress<B> {
     ) -> Full {
         let i = self.input_mut(input);
         let full = i.full;
-        i.unreclaimed += 1;
-        if owner == BufferOwner::Ring {
-            i.held.frames -= 1;
-            i.held.bytes -= u64::from(bytes);
-        }
+        i.end(slots, owner, Held { frames: 1, bytes: bytes.into() });
         if let Err(BatchFull(buf)) = i.ended.push(buf) {
             self.end_late(slots, input, buf);
         }
@@ -354,21 +386,24 @@ impl<B> Ingress<B> {
         slots.stack_push(&mut self.input_mut(input).ended_slots, index);
     }
 
-    /// Moves handles that ended to their driver, as many as fit. Returns their number.
-    pub(crate) fn reclaim(&mut self, input: u16, out: &mut Batch<B>) -> u32 {
+    /// Moves handles that ended and have no slot to their driver, as many as fit.
+    pub(crate) fn reclaim(&mut self, slots: &mut Slots<B>, input: u16, out: &mut Batch<B>) {
         let i = self.input_mut(input);
         let moved = out.refill(&mut i.ended, usize::MAX);
         let moved = u32::try_from(moved).expect("not above `unreclaimed`");
         i.unreclaimed -= moved;
-        moved
+        slots.leave(moved);
+        i.note_excess(slots);
     }
 
     /// Returns a handle that ended and has no slot.
     #[inline]
-    pub(crate) fn reclaim_one(&mut self, input: u16) -> Option<B> {
+    pub(crate) fn reclaim_one(&mut self, slots: &mut Slots<B>, input: u16) -> Option<B> {
         let i = self.input_mut(input);
         let buf = i.ended.pop()?;
         i.unreclaimed -= 1;
+        slots.leave(1);
+        i.note_excess(slots);
         Some(buf)
     }
 
@@ -381,14 +416,8 @@ impl<B> Ingress<B> {
     }
 
     /// Updates the number of slots that an input uses beyond its own.
-    #[inline]
     pub(crate) fn note_excess(&mut self, slots: &mut Slots<B>, input: u16) {
-        let i = self.input_mut(input);
-        let excess = (i.held.frames + i.unreclaimed).saturating_sub(i.slots_max());
-        if excess != i.excess {
-            slots.change_excess(i.excess, excess);
-            i.excess = excess;
-        }
+        self.input_mut(input).note_excess(slots);
     }
 
     /// Puts a frame at the end of those that could not be queued.

@@ -23,9 +23,7 @@ impl<B: Buf> Switch<B> {
     /// in no particular order.
     pub fn reclaim(&mut self, input: InputId, out: &mut Batch<B>) {
         if input != self.pool_input() {
-            let moved = self.ingress.reclaim(input.0, out);
-            self.slots.leave(moved);
-            self.ingress.note_excess(&mut self.slots, input.0);
+            self.ingress.reclaim(&mut self.slots, input.0, out);
         }
         while out.room() > 0 && self.has_ended(input) {
             let Some(buf) = self.reclaim_slot(input) else { break };
@@ -37,14 +35,15 @@ impl<B: Buf> Switch<B> {
     /// Hands back one handle, for a driver that reclaims in every turn.
     #[inline]
     pub fn reclaim_one(&mut self, input: InputId) -> Option<B> {
-        let is_pool = input == self.pool_input();
-        if is_pool || self.ingress.input(input.0).unreclaimed() == 0 {
-            return if is_pool { self.reclaim_slot(input) } else { None };
+        if !self.has_ended(input) {
+            return None;
         }
-        let Some(buf) = self.ingress.reclaim_one(input.0) else { return self.reclaim_slot(input) };
-        self.slots.leave(1);
-        self.ingress.note_excess(&mut self.slots, input.0);
-        Some(buf)
+        if input != self.pool_input()
+            && let Some(buf) = self.ingress.reclaim_one(&mut self.slots, input.0)
+        {
+            return Some(buf);
+        }
+        self.reclaim_slot(input)
     }
 
     /// Hands back the handle on top of a stack of slots.

@@ -317,14 +317,15 @@ impl<B: Buf> Switch<B> {
             // Events about receivers are due at once.
             return Some(Nanos::ZERO);
         }
-        let mut first = [self.egress.deadline(), self.isolation.deadline(), self.holds.deadline()]
-            .into_iter()
-            .flatten()
-            .min();
-        if !self.egress.waiting().is_empty() || !self.egress.closed().is_empty() {
-            first = first.into_iter().chain(self.unresolved_deadline()).min();
+        let watched = [self.isolation.deadline(), self.holds.deadline()];
+        let watched = watched.into_iter().flatten().min();
+        let egress = self.egress.deadline();
+        let waits = !self.egress.waiting().is_empty() || !self.egress.closed().is_empty();
+        if egress.is_none() && !waits {
+            return watched;
         }
-        first
+        let unresolved = if waits { self.unresolved_deadline() } else { None };
+        [watched, egress, unresolved].into_iter().flatten().min()
     }
 
     /// Returns the first port from `from` on that may have something to send. A worker walks these
