@@ -30,19 +30,15 @@
 //! fixes. A spare port takes a port of at most the queues and limits that it was made for.
 
 use alloc::boxed::Box;
-use core::mem;
 
-use sluice_base::{Buf, ByteCount, Destination, Nanos, PortId, Priority, VnetId};
+use sluice_base::{Buf, Destination, Nanos, PortId, VnetId};
 
-use crate::build::{make_port, make_port_group, own_slots, priorities_of};
-use crate::common::CommonMax;
+use crate::build::{own_slots, priorities_of};
 use crate::config::{ConfigError, Limit, PortConfig, PortRole, SpareConfig, SwitchConfig};
-use crate::inspect::{Counter, Marks};
+use crate::ingress::Input;
 use crate::mac_table;
-use crate::place::{Full, Gate, Input};
 use crate::receive::NO_PORT;
-use crate::slots::NIL;
-use crate::surface::{Notice, QueueGroupKind};
+use crate::surface::Notice;
 use crate::switch::Switch;
 use crate::validate;
 
@@ -135,7 +131,7 @@ impl<B: Buf> Switch<B> {
         self.occupy(id, port, vnet);
         self.spare_ports.0[id.index()].since = now;
         self.inputs_changed();
-        self.ports[id.index()].careful = self.is_careful(id.index());
+        self.egress.set_careful(id.index(), self.is_careful(id.index()));
         Ok(id)
     }
 
@@ -146,7 +142,7 @@ impl<B: Buf> Switch<B> {
     /// If there is no such spare port.
     #[must_use]
     pub fn port_state(&self, port: PortId) -> PortState {
-        match self.ports[port.index()].detached {
+        match self.egress.port(port.index()).is_detached() {
             false => PortState::Attached,
             true if self.has_left(port) => PortState::Free,
             true => PortState::Detached,
@@ -172,52 +168,26 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if no frame and no handle of a detached port is in the switch.
     fn has_left(&self, port: PortId) -> bool {
-        let first = usize::from(self.ports[port.index()].first_input);
+        let first = usize::from(self.egress.port(port.index()).first_input());
         let inputs = first..first + usize::from(self.spare_ports.0[port.index()].queues);
-        let is_clear = |input: &Input<B>| {
-            input.unreclaimed == 0
-                && input.held.frames == 0
-                && input.pooled_frames == 0
-                && input.awaiting.is_empty()
-                && input.deferred.is_empty()
-        };
-        self.inputs[inputs.clone()].iter().all(is_clear)
+        self.ingress.inputs()[inputs.clone()].iter().all(Input::is_clear)
             // Checks for copies of its broadcasts; the source of an access port's frame is its
             // input.
-            && !self.queues.leaves().any(|leaf| {
-                inputs.contains(&usize::from(self.queues.get(leaf).source))
+            && !self.egress.leaves().any(|leaf| {
+                inputs.contains(&usize::from(self.egress.queue(leaf).source()))
             })
     }
 
     /// Puts a port into a free spare port.
     fn occupy(&mut self, id: PortId, port: &PortConfig, vnet: VnetId) {
         let at = id.index();
-        let (group, first) = (self.ports[at].group, self.ports[at].first_input);
-        self.ports[at] = make_port(port, group, first);
-        let old = mem::replace(&mut self.groups[group as usize], make_port_group(id, port));
-        debug_assert!(old.frames == 0 && old.parked == NIL && old.copies == 0, "{old:?}");
-        self.busy.remove(at);
-        for priority in Priority::all() {
-            let class = self.class_of(at, priority.index());
-            let class = &mut self.classes[class];
-            debug_assert!(class.is_idle(), "frames wait for nobody");
-            class.deficit = 0;
-            class.sent = Counter::default();
-        }
+        self.egress.occupy(id, port);
+        let first = self.egress.port(at).first_input();
         for queue in 0..self.spare_ports.0[at].queues {
             let input = first + u16::from(queue);
             self.close_counters(input);
-            let input = &mut self.inputs[usize::from(input)];
-            debug_assert!(input.excess == 0 && input.holding.is_empty(), "nothing is held");
-            input.vnet = vnet.0;
-            input.marks = Marks::default();
-            // An input without a queue of the port has no window.
-            input.priorities = priorities_of(port, queue);
-            (input.limit, input.full) = if queue < port.queues {
-                (port.input, port.input_full.into())
-            } else {
-                (Limit { frames: 0, bytes: ByteCount::ZERO }, Full::Wait)
-            };
+            let limits = (queue < port.queues).then_some((port.input, port.input_full));
+            self.ingress.occupy(input, vnet.0, limits, priorities_of(port, queue));
         }
         self.sources.restart(at, port.sources);
         self.control.restart(at);
@@ -234,19 +204,13 @@ impl<B: Buf> Switch<B> {
     /// Removes every destination that leads to the port: the first part of a detachment.
     pub(crate) fn leave(&mut self, now: Nanos, port: PortId) {
         let at = port.index();
-        if !mem::replace(&mut self.ports[at].detached, true) {
+        if self.egress.detach(at) {
             self.spare_ports.0[at].since = now;
         }
-        let group = self.ports[at].group;
+        let group = self.egress.port(at).group();
         if self.spare_ports.0[at].is_access {
             self.leave_vnet(port);
             self.fdb.remove_group(group);
-        }
-        let l = &mut self.groups[group as usize];
-        if l.gate == Gate::Timed {
-            l.gate = Gate::Open;
-            self.lists.remove_timed(group);
-            self.ports[at].timed_groups -= 1;
         }
         let sources = self.sources.of(at);
         self.sources.restart(at, sources);
@@ -259,7 +223,7 @@ impl<B: Buf> Switch<B> {
     fn forget_notices(&mut self, now: Nanos, port: PortId) {
         self.end_taken(Some(port));
         self.control.forget(port);
-        let (fdb, groups) = (&mut self.fdb, &mut self.groups);
+        let (fdb, egress) = (&mut self.fdb, &mut self.egress);
         self.control.retain_misses(|notice| {
             let Notice::Miss { vnet, mac, from, .. } = notice else { return true };
             if *from != Some(Destination::Port(port)) {
@@ -267,7 +231,7 @@ impl<B: Buf> Switch<B> {
             }
             // Frames of other ports may wait for the same address: the miss is reported again.
             if let Some(group) = fdb.pending(mac_table::key(vnet.0, *mac)) {
-                groups[group as usize].punt_at = now;
+                egress.punt_again(group, now);
             }
             false
         });
@@ -277,14 +241,12 @@ impl<B: Buf> Switch<B> {
     /// detachment.
     pub(crate) fn forget_questions(&mut self, now: Nanos) {
         let mut at = 0;
-        while let Some(&group) = self.lists.waiting().get(at) {
-            let l = &self.groups[group as usize];
-            match l.kind {
+        while let Some((group, vnet, mac)) = self.egress.unresolved_at(at) {
+            if self.egress.group(group).has_parked() {
+                at += 1;
+            } else {
                 // `reject` takes the queue group out of the list, so `at` is the next one.
-                QueueGroupKind::Unresolved(vnet, mac) if l.parked == NIL => {
-                    self.reject(now, vnet, mac)
-                }
-                _ => at += 1,
+                self.reject(now, vnet, mac);
             }
         }
     }
@@ -292,30 +254,31 @@ impl<B: Buf> Switch<B> {
     /// Marks the spare ports, which are the last ones, as free.
     pub(crate) fn leave_free(&mut self, spare: Option<&SpareConfig>) {
         let spare = spare.map_or(0, |spare| usize::from(spare.ports));
-        for at in self.ports.len() - spare..self.ports.len() {
-            self.ports[at].detached = true;
-            self.groups[at].plain = false;
+        let count = self.egress.ports().len();
+        for at in count - spare..count {
+            self.egress.detach(at);
             self.leave_vnet(PortId::from_index(at));
         }
         self.inputs_changed();
     }
 
     fn leave_vnet(&mut self, port: PortId) {
-        if let PortRole::Access { vnet } = self.ports[port.index()].role {
+        if let PortRole::Access { vnet } = self.egress.port(port.index()).role() {
             self.vnets[vnet.index()].members.retain(|member| *member != port.0);
         }
     }
 
     /// Recomputes the limits that depend on the smallest input, of attached ports and of control.
     fn inputs_changed(&mut self) {
-        let ports = &self.ports;
-        let is_live = |input: &&Input<B>| {
-            let port = ports.get(usize::from(input.port));
-            input.limit.frames > 0 && port.is_none_or(|port| !port.detached)
+        let egress = &self.egress;
+        let is_live = |input: &Input<B>| {
+            let port = egress.ports().get(usize::from(input.port()));
+            input.limit().frames > 0 && port.is_none_or(|port| !port.is_detached())
         };
-        let inputs = self.inputs.iter().filter(is_live);
-        self.common_max = CommonMax::of(ports, inputs.clone());
-        self.pair_share.inputs_changed(inputs);
+        self.ingress.inputs_changed(is_live);
+        let inputs = self.ingress.inputs().iter().filter(|input| is_live(input));
+        let common_max = egress.common_max_of(inputs);
+        self.egress.set_common_max(common_max);
     }
 }
 

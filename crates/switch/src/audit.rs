@@ -83,12 +83,9 @@ impl<B> Switch<B> {
     #[must_use]
     pub fn audit(&self) -> Audit {
         let mut resident = alloc::vec![Counter::default(); self.ledger.row_count()];
-        for (at, class) in self.classes.iter().enumerate() {
-            let priority = at / self.ports.len();
-            for tag in class.common.tags() {
-                let row = usize::from(tag.input) * Priority::COUNT + priority;
-                resident[row].add(tag.bytes.into());
-            }
+        for (priority, tag) in self.egress.all_tags() {
+            let row = usize::from(tag.input) * Priority::COUNT + priority;
+            resident[row].add(tag.bytes.into());
         }
         let mut count = |list: List| {
             for index in self.slots.walk(list) {
@@ -97,12 +94,12 @@ impl<B> Switch<B> {
                 resident[row].add(slot.bytes);
             }
         };
-        for leaf in self.queues.leaves() {
-            count(self.queues.get(leaf).list);
+        for leaf in self.egress.leaves() {
+            count(self.egress.queue(leaf).list());
         }
-        for input in &self.inputs {
-            count(input.awaiting);
-            count(input.deferred);
+        for input in self.ingress.inputs() {
+            count(input.awaiting());
+            count(input.deferred());
         }
         for slot in self.slots.remote() {
             resident[row(slot.input, slot.priority)].add(slot.bytes);

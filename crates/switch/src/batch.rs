@@ -1,22 +1,26 @@
-//! Ingress fast path for unicast IPv4 to known destinations, the content of most batches.
+//! Ingress fast path: unicast IPv4 to known destinations, the content of most batches.
 //!
 //! The heads and the table entries of a whole batch are read before its first frame is queued;
 //! successive frames for one source's queue are queued together; counters are updated once per
-//! batch and priority. The result is the same as for each frame by itself.
+//! batch and priority. The result is the same as for each frame by itself, and one frame is a batch
+//! of one.
 //!
 //! The loops are never inlined, and neither is the function that they call rarely
-//! (`receive_access`): each has the registers to itself, and sums stay out of memory.
+//! (`receive_slowly`): each has the registers to itself, and sums stay out of memory.
 
+use core::iter;
+use core::mem;
 use core::net::Ipv4Addr;
+use core::slice;
 
 use sluice_base::{Batch, Buf, DropReason, Mac, Nanos, Priority};
 
-use crate::classify::{self, PlainDecapsulated};
-use crate::common::Tag;
+use crate::classify;
+use crate::egress::{GROUPS_MAX, Tag};
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::place::Held;
-use crate::receive::Arrival;
+use crate::receive::{Arrival, Entry};
 use crate::slots::{BufferOwner, List, NIL};
 use crate::surface::QueueGroupKind;
 use crate::switch::{BATCH_MAX, Switch};
@@ -27,388 +31,389 @@ const BATCH: usize = BATCH_MAX as usize;
 const PLAIN_STRIP: u8 = 50;
 const _: () = assert!(OUTER_BYTES == PLAIN_STRIP as u32);
 
-/// Queue group and priority of each frame of a batch, in one number, looked up before any of them
-/// is queued.
-struct Outlook([u32; BATCH]);
+/// Queue group and priority of a frame, in one number, found before any frame of its batch is
+/// queued.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Route(u32);
 
-/// Mark of a frame that takes the slow path.
-const SLOW_PATH: u32 = u32::MAX;
 /// Shift of a queue group's number, which stands above its frame's priority.
 const GROUP_SHIFT: u32 = Priority::COUNT.ilog2();
+const _: () = assert!(GROUPS_MAX << GROUP_SHIFT < u32::MAX as usize, "a route is never `SLOW`");
 
-impl Outlook {
+impl Route {
+    /// A frame that takes the slow path.
+    const SLOW: Self = Self(u32::MAX);
+
+    /// Returns the route of a frame whose queue group is not known yet.
     #[inline]
-    fn of(&self, at: usize) -> u32 {
-        self.0.get(at).copied().unwrap_or(SLOW_PATH)
+    const fn new(priority: u8) -> Self {
+        Self(priority as u32)
     }
 
-    /// Returns the number of successive frames from `at` on with the same queue group and priority.
     #[inline]
-    fn run(&self, at: usize) -> usize {
-        let Some((first, rest)) = self.0.get(at..).and_then(<[u32]>::split_first) else { return 0 };
-        1 + rest.iter().take_while(|destination| *destination == first).count()
+    const fn with_group(self, group: u32) -> Self {
+        Self(group << GROUP_SHIFT | self.0)
+    }
+
+    #[inline]
+    const fn group(self) -> u32 {
+        self.0 >> GROUP_SHIFT
+    }
+
+    #[inline]
+    const fn priority(self) -> Priority {
+        Priority::from_low_bits((self.0 & 7) as u8)
     }
 }
 
-/// Fields that the frames of one batch and priority have in common, and their sums before they are
-/// counted.
-struct Tally {
+/// The network and the tunnel of a frame from the underlay.
+#[derive(Clone, Copy, Default)]
+struct Origin {
+    vnet: u16,
+    tunnel: u16,
+}
+
+/// The routes of a batch.
+struct Outlook<const N: usize>([Route; N]);
+
+impl<const N: usize> Outlook<N> {
+    /// Every frame takes the slow path.
+    const SLOW: Self = Self([Route::SLOW; N]);
+
+    #[inline]
+    fn of(&self, at: usize) -> Route {
+        self.0.get(at).copied().unwrap_or(Route::SLOW)
+    }
+
+    /// Returns the number of successive frames from `at` on with the same route.
+    #[inline]
+    fn run(&self, at: usize) -> usize {
+        let Some((first, rest)) = self.0.get(at..).and_then(<[Route]>::split_first) else {
+            return 0;
+        };
+        1 + rest.iter().take_while(|route| *route == first).count()
+    }
+}
+
+/// Fields that the frames of one batch and priority have in common.
+struct Kin {
     input: u16,
+    source: u16,
     vnet: u16,
     priority: Priority,
     owner: BufferOwner,
     /// Index of the first class of the priority.
     classes: usize,
-    received: Counter,
+}
+
+/// The common queue that a frame goes to: that of this port.
+#[derive(Clone, Copy)]
+struct Output {
+    port: usize,
+    /// See [`Tag`].
+    source_or_group: u16,
 }
 
 impl<B: Buf> Switch<B> {
-    /// Receives a batch. The fast path is unicast IPv4 between local ports of one network. Any
-    /// other frame of the batch takes the slow path in its turn, so that the order of every pair is
-    /// kept.
+    /// Takes a batch of an access port.
     #[inline(never)]
-    pub(crate) fn receive_batch(
+    pub(crate) fn take_local_batch(
         &mut self,
         now: Nanos,
-        input: u16,
-        port: u16,
+        entry: Entry,
         vnet: u16,
         batch: &mut Batch<B>,
     ) {
-        let outlook = self.look_ahead(port, vnet, batch.as_slice());
-        let mut tally = self.tally(input, vnet, Priority::ZERO);
+        let mut outlook = Outlook::<BATCH>::SLOW;
+        self.look_ahead_local(entry.port, vnet, batch.as_slice(), &mut outlook);
+        let from = (entry.input, vnet);
+        let mut kin = self.kin(entry.input, from, Priority::ZERO);
+        let mut received = Counter::default();
         // No frame passes one that could not be queued.
-        let mut blocked = !self.inputs[usize::from(input)].deferred.is_empty();
-        // The queue group of a local port has the port's number; the queue groups of tunnels
-        // follow.
-        let local_end = self.ports.len() << GROUP_SHIFT;
+        let mut blocked = !self.ingress.input(entry.input).deferred().is_empty();
         let mut at = 0;
         let count = batch.len();
         let mut frames = batch.drain();
         while at < count {
-            let destination = outlook.of(at);
-            if destination as usize >= local_end || blocked {
-                if destination != SLOW_PATH && !blocked {
-                    at += self.receive_tunnel(&outlook, at, &mut tally, &mut frames);
-                    continue;
-                }
-                self.book(&mut tally);
+            let route = outlook.of(at);
+            if route == Route::SLOW || blocked {
+                self.book(&kin, mem::take(&mut received));
                 let Some(buf) = frames.next() else { break };
-                self.receive_access(now, input, port, vnet, buf);
-                blocked = !self.inputs[usize::from(input)].deferred.is_empty();
+                self.receive_slowly(now, entry, buf);
+                blocked = !self.ingress.input(entry.input).deferred().is_empty();
                 at += 1;
                 continue;
             }
-            let priority = Priority::from_low_bits((destination & 7) as u8);
-            if priority != tally.priority {
-                self.book(&mut tally);
-                tally = self.tally(input, vnet, priority);
+            if route.priority() != kin.priority {
+                self.book(&kin, mem::take(&mut received));
+                kin = self.kin(entry.input, from, route.priority());
             }
-            let group = destination >> GROUP_SHIFT;
-            // The queue group of a local port has the port's number.
-            let out = group as usize;
-            if self.classes[tally.classes + out].common_room(self.common_max) > 0 {
+            let (group, output) = (route.group(), self.output_of(&kin, route.group()));
+            if self.egress.common_room(kin.classes + output.port) > 0 {
                 let Some(buf) = frames.next() else { break };
-                self.receive_common(group, out, input, &mut tally, buf);
+                received.add(buf.plain_size());
+                self.enter_common(&kin, 0, group, output, buf);
                 at += 1;
             } else {
                 let run = outlook.run(at);
-                self.receive_leaf(group, &mut tally, frames.by_ref().take(run));
+                received.add_all(self.enter_queue(&kin, 0, group, frames.by_ref().take(run)));
                 at += run;
             }
         }
-        self.book(&mut tally);
+        self.book(&kin, received);
     }
 
-    #[inline]
-    fn tally(&self, input: u16, vnet: u16, priority: Priority) -> Tally {
-        let owner = if self.services.lossless().contains(priority) {
-            BufferOwner::Ring
-        } else {
-            BufferOwner::Output
-        };
-        let classes = self.class_of(0, priority.index());
-        Tally { input, vnet, priority, owner, classes, received: Counter::default() }
-    }
-
-    /// Puts a frame into the common queue of port `out`, which has room. `source_or_group` goes
-    /// into its tag.
-    #[inline(always)]
-    fn receive_common(
+    /// Takes a batch from the underlay.
+    #[inline(never)]
+    pub(crate) fn take_outer_batch(
         &mut self,
-        group: u32,
-        out: usize,
-        source_or_group: u16,
-        tally: &mut Tally,
-        buf: B,
+        now: Nanos,
+        entry: Entry,
+        to: (Ipv4Addr, Mac),
+        batch: &mut Batch<B>,
     ) {
-        let (input, owner) = (tally.input, tally.owner);
-        let bytes = buf.plain_size();
-        tally.received.add(bytes);
-        #[expect(clippy::cast_possible_truncation, reason = "a plain group takes it")]
-        let tag = Tag { bytes: bytes as u16, input, source_or_group, strip: 0, owner };
-        if owner == BufferOwner::Output && self.output_is_full(group, bytes) {
-            self.drop_loose(buf, tag, tally.priority.get(), DropReason::OutputFull);
-            return;
-        }
-        self.charge_group(group, bytes, owner);
-        let common = &mut self.classes[tally.classes + out].common;
-        let first = common.is_empty();
-        common.push(buf, tag);
-        if first {
-            self.mark_active(out, tally.priority.index());
+        let (mut outlook, mut origins) = (Outlook::<BATCH>::SLOW, [Origin::default(); BATCH]);
+        self.look_ahead_outer(entry, to, batch.as_slice(), &mut outlook, &mut origins);
+        for (at, buf) in batch.drain().enumerate() {
+            let origin = origins.get(at).copied().unwrap_or_default();
+            self.enter_outer(now, entry, outlook.of(at), origin, buf);
         }
     }
 
-    /// Queues the frame at `at`, which goes to a tunnel. If it goes into a source's queue, queues
-    /// the next frames for the same queue group as well. Returns the number of frames.
+    /// Takes one frame of an access port. It is a batch of one.
     #[inline(never)]
-    fn receive_tunnel(
-        &mut self,
-        outlook: &Outlook,
-        at: usize,
-        tally: &mut Tally,
-        frames: &mut impl Iterator<Item = B>,
-    ) -> usize {
-        let destination = outlook.of(at);
-        let (group, priority) =
-            (destination >> GROUP_SHIFT, Priority::from_low_bits((destination & 7) as u8));
-        if priority != tally.priority {
-            self.book(tally);
-            *tally = self.tally(tally.input, tally.vnet, priority);
+    pub(crate) fn take_local(&mut self, now: Nanos, entry: Entry, vnet: u16, buf: B) {
+        let mut outlook = Outlook::<1>::SLOW;
+        self.look_at_local(entry.port, vnet, slice::from_ref(&buf), &mut outlook);
+        let route = outlook.0[0];
+        if route == Route::SLOW || !self.ingress.input(entry.input).deferred().is_empty() {
+            return self.receive_slowly(now, entry, buf);
         }
-        let out = usize::from(self.groups[group as usize].port);
-        if self.classes[tally.classes + out].common_room(self.common_max) == 0 {
-            let run = outlook.run(at);
-            self.receive_leaf(group, tally, frames.take(run));
-            return run;
-        }
-        if let Some(buf) = frames.next() {
-            #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
-            self.receive_common(group, out, group as u16, tally, buf);
-        }
-        1
+        self.enter(entry.input, (entry.input, vnet), 0, route, buf);
     }
 
-    /// Receives one frame on the fast path. Returns any other frame, which takes the slow path.
+    /// Takes one frame from the underlay. It is a batch of one.
     #[inline(never)]
-    pub(crate) fn receive_plain(
+    pub(crate) fn take_outer(&mut self, now: Nanos, entry: Entry, to: (Ipv4Addr, Mac), buf: B) {
+        let (mut outlook, mut origins) = (Outlook::<1>::SLOW, [Origin::default()]);
+        self.look_at_outer(entry, to, slice::from_ref(&buf), &mut outlook, &mut origins);
+        self.enter_outer(now, entry, outlook.0[0], origins[0], buf);
+    }
+
+    /// Takes a frame from the underlay in by its route.
+    #[inline(always)]
+    fn enter_outer(&mut self, now: Nanos, entry: Entry, route: Route, origin: Origin, buf: B) {
+        if route == Route::SLOW || !self.ingress.input(entry.input).deferred().is_empty() {
+            return self.receive_slowly(now, entry, buf);
+        }
+        let flow = self.flow_mut(origin.vnet, origin.tunnel);
+        flow.received.add(buf.plain_size());
+        let source = flow.source;
+        self.enter(entry.input, (source, origin.vnet), PLAIN_STRIP, route, buf);
+    }
+
+    /// Counts a frame and queues it.
+    #[inline(always)]
+    fn enter(&mut self, input: u16, from: (u16, u16), strip: u8, route: Route, buf: B) {
+        let kin = self.kin(input, from, route.priority());
+        self.count_in(&kin, Counter::of(buf.plain_size()));
+        let (group, output) = (route.group(), self.output_of(&kin, route.group()));
+        if self.egress.common_room(kin.classes + output.port) > 0 {
+            self.enter_common(&kin, strip, group, output, buf);
+        } else {
+            self.enter_queue(&kin, strip, group, iter::once(buf));
+        }
+    }
+
+    /// Reads the heads of a whole batch, then their table entries, so that the cache misses of one
+    /// frame overlap with those of the next.
+    #[inline(never)]
+    fn look_ahead_local(
         &mut self,
-        input: u16,
         port: u16,
         vnet: u16,
-        buf: B,
-    ) -> Result<(), B> {
-        let Some((dst, priority)) = classify::plain(buf.head(), self.marking(port)) else {
-            return Err(buf);
-        };
-        let Some(group) = self.fdb.lookup(mac_table::key_of(vnet, dst)) else { return Err(buf) };
-        let mut tally = self.tally(input, vnet, Priority::from_low_bits(priority));
-        let out = usize::from(self.groups[group as usize].port);
-        if buf.plain_size() > self.plain_size_max(port, group)
-            || !self.inputs[usize::from(input)].deferred.is_empty()
-        {
-            return Err(buf);
-        }
-        if self.classes[tally.classes + out].common_room(self.common_max) == 0 {
-            tally.received.add(buf.plain_size());
-            self.book(&mut tally);
-            let priority = tally.priority;
-            let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-            self.queue_one(input, group, &arrival, tally.owner, buf);
-            return Ok(());
-        }
-        #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
-        let source_or_group = if out == group as usize { input } else { group as u16 };
-        self.receive_common(group, out, source_or_group, &mut tally, buf);
-        self.book(&mut tally);
-        Ok(())
+        frames: &[B],
+        outlook: &mut Outlook<BATCH>,
+    ) {
+        self.look_at_local(port, vnet, frames, outlook);
     }
 
-    /// Receives a frame from the underlay on the fast path. Returns any other frame, which takes
-    /// the slow path.
+    /// Reads heads and table entries as [`Self::look_ahead_local`], of frames from the underlay.
     #[inline(never)]
-    pub(crate) fn receive_plain_underlay(
+    fn look_ahead_outer(
         &mut self,
-        input: u16,
-        port: u16,
-        (local, mac): (Ipv4Addr, Mac),
-        buf: B,
-    ) -> Result<(), B> {
-        let (marking, bytes) = (self.marking(port), buf.plain_size());
-        let Some(frame) = classify::plain_underlay(buf.head(), bytes, local, mac, marking) else {
-            return Err(buf);
-        };
-        let priority = Priority::from_low_bits(frame.priority);
-        let Some((vnet, tunnel, source, group)) = self.place_of_plain(input, port, &frame) else {
-            return Err(buf);
-        };
-        let l = &self.groups[group as usize];
-        let (out, size_max) = (usize::from(l.port), u32::from(l.plain_size_max));
-        let class = self.class_of(out, priority.index());
-        let Ok(size) = u16::try_from(bytes) else { return Err(buf) };
-        if bytes > size_max + OUTER_BYTES {
-            return Err(buf);
-        }
-        let owner = if self.services.lossless().contains(priority) {
-            BufferOwner::Ring
-        } else {
-            BufferOwner::Output
-        };
-        self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)].received.add(bytes);
-        let tag = Tag { bytes: size, input, source_or_group: source, strip: PLAIN_STRIP, owner };
-        self.ledger.receive(input, frame.priority, Counter::of(bytes));
-        if owner == BufferOwner::Ring {
-            let sum = Counter { frames: 1, bytes: bytes.into() };
-            self.charge_input_all(input, frame.priority, sum);
-        }
-        if self.classes[class].common_room(self.common_max) == 0 {
-            let arrival = Arrival { source, vnet, strip: PLAIN_STRIP.into(), priority, ecn: None };
-            self.queue_one(input, group, &arrival, owner, buf);
-            return Ok(());
-        }
-        if owner == BufferOwner::Output && self.output_is_full(group, bytes) {
-            self.drop_loose(buf, tag, frame.priority, DropReason::OutputFull);
-            return Ok(());
-        }
-        self.charge_group(group, bytes, owner);
-        self.classes[class].common.push(buf, tag);
-        self.mark_active(out, priority.index());
-        Ok(())
+        entry: Entry,
+        to: (Ipv4Addr, Mac),
+        frames: &[B],
+        outlook: &mut Outlook<BATCH>,
+        origins: &mut [Origin; BATCH],
+    ) {
+        self.look_at_outer(entry, to, frames, outlook, origins);
     }
 
-    /// Puts a frame that is charged to its input already into the queue of its source.
-    #[inline(never)]
-    fn queue_one(&mut self, input: u16, group: u32, arrival: &Arrival, owner: BufferOwner, buf: B) {
-        let bytes = buf.plain_size();
-        let slot = self.new_slot(input, arrival, owner, buf);
-        if owner == BufferOwner::Output && self.output_is_full(group, bytes) {
-            self.drop_frame(slot, DropReason::OutputFull);
+    /// Finds the routes of frames of an access port.
+    #[inline(always)]
+    fn look_at_local<const N: usize>(
+        &mut self,
+        port: u16,
+        vnet: u16,
+        frames: &[B],
+        outlook: &mut Outlook<N>,
+    ) {
+        let mut keys = [0; N];
+        let marking = self.marking(port);
+        for ((key, route), buf) in keys.iter_mut().zip(&mut outlook.0).zip(frames) {
+            if let Some((dst, priority)) = classify::plain(buf.head(), marking) {
+                *key = mac_table::key_of(vnet, dst);
+                *route = Route::new(priority);
+            }
+        }
+        let (mut last, mut size_max) = (NIL, 0);
+        for ((key, route), buf) in keys.iter().zip(&mut outlook.0).zip(frames) {
+            if *route == Route::SLOW {
+                continue;
+            }
+            let Some(group) = self.fdb.lookup(*key) else {
+                *route = Route::SLOW;
+                continue;
+            };
+            if group != last {
+                last = group;
+                let l = self.egress.group(group);
+                let may = l.is_plain() && l.port() != port;
+                size_max = if may { l.plain_size_max() } else { 0 };
+            }
+            let fits = buf.plain_size() <= size_max;
+            *route = if fits { route.with_group(group) } else { Route::SLOW };
+        }
+    }
+
+    /// Finds the routes of frames from the underlay: for local ports, out of tunnels whose frames
+    /// need no further checks.
+    #[inline(always)]
+    fn look_at_outer<const N: usize>(
+        &mut self,
+        entry: Entry,
+        (local, mac): (Ipv4Addr, Mac),
+        frames: &[B],
+        outlook: &mut Outlook<N>,
+        origins: &mut [Origin; N],
+    ) {
+        let is_blocked = !self.ingress.input(entry.input).deferred().is_empty();
+        if is_blocked || self.may_be_full(entry.input) {
             return;
         }
-        self.charge_group(group, bytes, owner);
-        self.enqueue_leaf(slot, group);
-    }
-
-    /// Returns the network of a frame of the underlay, its tunnel, the source number of the tunnel,
-    /// and the frame's queue group, if the frame may come in and the queue group is plain and that
-    /// of a local port.
-    #[inline]
-    fn place_of_plain(
-        &mut self,
-        input: u16,
-        port: u16,
-        frame: &PlainDecapsulated,
-    ) -> Option<(u16, u16, u16, u32)> {
-        let tunnel = self.fdb.vtep(frame.remote)?;
-        let vnet = self.fdb.vnet_of(frame.vni)?;
-        let at = usize::from(input);
-        let flow = self.vnets[usize::from(vnet)].decaps.get(usize::from(tunnel))?;
-        let source = flow.source;
-        if !flow.is_plain
-            || flow.port != port
-            || !self.inputs[at].deferred.is_empty()
-            || self.may_be_full(at)
-        {
-            return None;
+        let mut keys = [0; N];
+        let marking = self.marking(entry.port);
+        let places = keys.iter_mut().zip(&mut outlook.0).zip(origins);
+        for (((key, route), origin), buf) in places.zip(frames) {
+            let plain = classify::plain_underlay(buf.head(), buf.plain_size(), local, mac, marking);
+            let Some(frame) = plain else { continue };
+            let Some(tunnel) = self.fdb.vtep(frame.remote) else { continue };
+            let Some(vnet) = self.fdb.vnet_of(frame.vni) else { continue };
+            let flow = self.vnets[usize::from(vnet)].decaps.get(usize::from(tunnel));
+            if flow.is_some_and(|flow| flow.is_plain && flow.port == entry.port) {
+                *key = mac_table::key_of(vnet, frame.dst);
+                (*route, *origin) = (Route::new(frame.priority), Origin { vnet, tunnel });
+            }
         }
-        let group = self.fdb.lookup(mac_table::key_of(vnet, frame.dst))?;
-        let l = &self.groups[group as usize];
-        (l.plain && matches!(l.kind, QueueGroupKind::Port(_)))
-            .then_some((vnet, tunnel, source, group))
+        for ((key, route), buf) in keys.iter().zip(&mut outlook.0).zip(frames) {
+            if *route == Route::SLOW {
+                continue;
+            }
+            let Some(group) = self.fdb.lookup(*key) else {
+                *route = Route::SLOW;
+                continue;
+            };
+            let l = self.egress.group(group);
+            let is_local = l.is_plain() && matches!(l.kind(), QueueGroupKind::Port(_));
+            // The tag of a frame in a common queue has 16 bits for the size.
+            let size_max = (l.plain_size_max() + OUTER_BYTES).min(u16::MAX.into());
+            let fits = is_local && buf.plain_size() <= size_max;
+            *route = if fits { route.with_group(group) } else { Route::SLOW };
+        }
     }
 
-    /// Puts successive frames for one queue group into the queue of their source.
+    /// Returns the place of frames for a queue group among the common queues.
+    #[inline(always)]
+    fn output_of(&self, kin: &Kin, group: u32) -> Output {
+        // The queue group of a local port has the port's number.
+        if (group as usize) < self.egress.ports().len() {
+            return Output { port: group as usize, source_or_group: kin.source };
+        }
+        let port = usize::from(self.egress.group(group).port());
+        #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
+        Output { port, source_or_group: group as u16 }
+    }
+
+    /// Puts a frame, which is counted, into the common queue of its place, which has room. `strip`
+    /// is the number of bytes in front of the tenant's frame.
+    #[inline(always)]
+    fn enter_common(&mut self, kin: &Kin, strip: u8, group: u32, output: Output, buf: B) {
+        let (input, owner, bytes) = (kin.input, kin.owner, buf.plain_size());
+        let Output { port, source_or_group } = output;
+        #[expect(clippy::cast_possible_truncation, reason = "a plain group takes it")]
+        let tag = Tag { bytes: bytes as u16, input, source_or_group, strip, owner };
+        if owner == BufferOwner::Output && !self.room(group, owner).takes(bytes) {
+            self.drop_loose(buf, tag, kin.priority.get(), DropReason::OutputFull);
+            return;
+        }
+        let (class, at) = (kin.classes + port, (port, kin.priority.index()));
+        self.egress.push_common(class, at, group, buf, tag);
+    }
+
+    /// Puts successive frames of a route into the queue of their source. Returns their sum.
     #[inline(never)]
-    fn receive_leaf(&mut self, group: u32, tally: &mut Tally, frames: impl Iterator<Item = B>) {
-        let Tally { input, vnet, priority, owner, .. } = *tally;
-        let arrival = Arrival { source: input, vnet, strip: 0, priority, ecn: None };
-        let mut room = if owner == BufferOwner::Ring { Held::MAX } else { self.output_room(group) };
+    fn enter_queue(
+        &mut self,
+        kin: &Kin,
+        strip: u8,
+        group: u32,
+        frames: impl Iterator<Item = B>,
+    ) -> Counter {
+        let Kin { input, source, vnet, priority, owner, .. } = *kin;
+        let arrival = Arrival { source, vnet, strip: strip.into(), priority, ecn: None };
+        let mut room = self.room(group, owner);
         let (mut received, mut queued) = (Counter::default(), Held::default());
         let mut list = List::EMPTY;
         for buf in frames {
             let bytes = buf.plain_size();
             received.add(bytes);
             let slot = self.new_slot(input, &arrival, owner, buf);
-            if room.frames == 0 || room.bytes < u64::from(bytes) {
+            if !room.takes(bytes) {
                 self.drop_frame(slot, DropReason::OutputFull);
                 continue;
             }
-            room.frames -= 1;
-            room.bytes -= u64::from(bytes);
             queued.frames += 1;
             queued.bytes += u64::from(bytes);
             self.slots.push(&mut list, slot);
         }
-        tally.received.add_all(received);
-        if queued.frames == 0 {
-            return;
+        if queued.frames > 0 {
+            self.push_queue((group, source, priority.get()), list, queued, owner);
         }
-        self.charge_group_all(group, queued, owner);
-        let leaf = self.leaf_of(group, input, priority.get());
-        let node = self.queues.get_mut(leaf);
-        node.add(queued.frames, queued.bytes, owner);
-        let may_be_over = self.pair_share.may_be_passed_by(node);
-        self.slots.splice(&mut node.list, list);
-        if may_be_over {
-            self.note_share(list.head, leaf);
-        }
+        received
     }
 
-    /// Reads the heads of the whole batch, then their table entries, so that the cache misses of
-    /// one frame overlap with those of the next.
+    #[inline]
+    fn kin(&self, input: u16, (source, vnet): (u16, u16), priority: Priority) -> Kin {
+        let (owner, classes) = (self.owner_of(priority), self.egress.class_of(0, priority.index()));
+        Kin { input, source, vnet, priority, owner, classes }
+    }
+
+    /// Books frames that came in, if there are any.
     #[inline(never)]
-    fn look_ahead(&mut self, port: u16, vnet: u16, frames: &[B]) -> Outlook {
-        let frames = &frames[..frames.len().min(BATCH)];
-        let mut keys = [0; BATCH];
-        let mut destinations = [SLOW_PATH; BATCH];
-        let marking = self.marking(port);
-        for ((key, destination), buf) in keys.iter_mut().zip(&mut destinations).zip(frames) {
-            if let Some((dst, priority)) = classify::plain(buf.head(), marking) {
-                *key = mac_table::key_of(vnet, dst);
-                *destination = u32::from(priority);
-            }
+    fn book(&mut self, kin: &Kin, received: Counter) {
+        if received.frames > 0 {
+            self.count_in(kin, received);
         }
-        let (mut last, mut size_max) = (NIL, 0);
-        for ((key, destination), buf) in keys.iter().zip(&mut destinations).zip(frames) {
-            if *destination == SLOW_PATH {
-                continue;
-            }
-            let Some(group) = self.fdb.lookup(*key) else {
-                *destination = SLOW_PATH;
-                continue;
-            };
-            if group != last {
-                last = group;
-                size_max = self.plain_size_max(port, group);
-            }
-            *destination = if buf.plain_size() > size_max {
-                SLOW_PATH
-            } else {
-                (group << GROUP_SHIFT) | *destination
-            };
-        }
-        Outlook(destinations)
     }
 
-    /// Returns the largest frame of a port that may be queued for a queue group without further
-    /// checks.
-    #[inline]
-    fn plain_size_max(&self, port: u16, group: u32) -> u32 {
-        let group = &self.groups[group as usize];
-        if group.plain && group.port != port { group.plain_size_max.into() } else { 0 }
-    }
-
-    #[inline]
-    fn book(&mut self, tally: &mut Tally) {
-        if tally.received.frames == 0 {
-            return;
+    #[inline(always)]
+    fn count_in(&mut self, kin: &Kin, received: Counter) {
+        let (input, priority) = (kin.input, kin.priority.get());
+        self.ledger.receive(input, priority, received);
+        if kin.owner == BufferOwner::Ring {
+            self.charge_input_all(input, priority, received);
         }
-        let (input, priority) = (tally.input, tally.priority.get());
-        self.ledger.receive(input, priority, tally.received);
-        if tally.owner == BufferOwner::Ring {
-            self.charge_input_all(input, priority, tally.received);
-        }
-        tally.received = Counter::default();
     }
 }

@@ -3,21 +3,18 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use sluice_base::{Batch, ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
+use sluice_base::{ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
 
 use crate::config::{InputFull, Limit, PortConfig, PortRole, SwitchConfig, Tags};
 use crate::decap::make_decaps;
-use crate::inspect::{Counter, Marks};
-use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
-use crate::place::{Held, Input, NO_VNET, Port, QueueGroup, Tunnel, Vnet};
-use crate::queues::{GROUPS_MAX, NODES_MAX};
+use crate::egress::{GROUPS_MAX, NODES_MAX, Port, QueueGroup};
+use crate::ingress::Input;
+use crate::inspect::Counter;
+use crate::place::{NO_VNET, Tunnel, Vnet};
 use crate::receive::NO_PORT;
 use crate::shaper::Shaper;
-use crate::shared_buffer::OVER_MAX;
-use crate::slots::{List, NIL};
 use crate::surface::QueueGroupKind;
 use crate::switch::{BATCH_MAX, CONTROL_FRAMES};
-use crate::tunnel::Outer;
 use crate::underlay;
 
 pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
@@ -33,71 +30,15 @@ pub(crate) fn make_ports(config: &SwitchConfig) -> Box<[Port]> {
     let ports = config.ports.iter().enumerate().map(|(at, port)| {
         let first = first_input;
         first_input += u16::from(port.queues);
-        let mut made = make_port(port, u32::try_from(at).expect("fewer than 2^16 ports"), first);
-        made.elsewhere = config.handoff.is_elsewhere(at);
-        made
+        let group = u32::try_from(at).expect("fewer than 2^16 ports");
+        Port::new(port, group, first, config.handoff.is_elsewhere(at))
     });
     ports.collect()
 }
 
-/// Returns a port in its initial state, with its own queue group.
-pub(crate) fn make_port(port: &PortConfig, group: u32, first_input: u16) -> Port {
-    let pause = match port.input_full {
-        InputFull::Pause(pause) => Some(pause),
-        InputFull::Wait | InputFull::Drop => None,
-    };
-    let link = pause.map(|p| p.link).or(port.rate.map(|r| r.rate)).unwrap_or(LINK_DEFAULT);
-    Port {
-        role: port.role,
-        has_bundles: matches!(port.role, PortRole::Underlay { .. }),
-        detached: false,
-        elsewhere: false,
-        careful: false,
-        tags: port.tags,
-        group,
-        first_input,
-        queues: port.queues,
-        restrained: pause.is_some()
-            || port.rx_pause
-            || port.rate.is_some()
-            || port.group_rate.is_some(),
-        active: 0,
-        class_turn: 0,
-        shaper: Shaper::new(port.rate),
-        timed_groups: 0,
-        hold: port.hold,
-        pause_in: PauseReceiver::new(port.rx_pause, link),
-        pause_out: pause.map(|pause| PauseSender::new(pause, port.input)),
-        trust: port.trust,
-        default_priority: port.default_priority,
-        frame_size_max: u32::from(port.mtu) + 14,
-        outer: match port.role {
-            PortRole::Underlay { local, mac } => Some(Outer::new(mac, local)),
-            PortRole::Access { .. } | PortRole::Handoff => None,
-        },
-    }
-}
-
 pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
-    let input = |port: u16, limit: Limit, full: InputFull, vnet: u16, priorities| Input {
-        port,
-        limit,
-        full: full.into(),
-        from_underlay: false,
-        vnet,
-        holding: PriorityMask::NONE,
-        held: Held::default(),
-        unreclaimed: 0,
-        ended: Batch::with_limit(own_slots(limit.frames, full) as usize),
-        excess: 0,
-        ended_slots: NIL,
-        awaiting: List::EMPTY,
-        deferred: List::EMPTY,
-        over: Vec::with_capacity(OVER_MAX),
-        pooled_frames: 0,
-        priorities,
-        marks: Marks::default(),
-        sweep: false,
+    let input = |place, limit: Limit, full, priorities| {
+        Input::new(place, (limit, full), own_slots(limit.frames, full), priorities)
     };
     // Allocates all inputs at once, so that their own memory does not lie before or between them.
     let queues: usize = config.ports.iter().map(|port| usize::from(port.queues)).sum();
@@ -109,18 +50,16 @@ pub(crate) fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
         };
         for queue in 0..port.queues {
             let (id, priorities) = (PortId::from_index(at).0, priorities_of(port, queue));
-            let mut input = input(id, port.input, port.input_full, vnet, priorities);
-            match port.role {
-                PortRole::Access { .. } => {}
-                PortRole::Underlay { .. } => input.from_underlay = true,
-                // Each handle goes back with its remote reference, which is in a slot.
-                PortRole::Handoff => input.ended = Batch::with_limit(0),
-            }
-            inputs.push(input);
+            let input = input((id, vnet), port.input, port.input_full, priorities);
+            inputs.push(match port.role {
+                PortRole::Access { .. } => input,
+                PortRole::Underlay { .. } => input.of_underlay(),
+                PortRole::Handoff => input.of_handoff(),
+            });
         }
     }
     let control = Limit { frames: CONTROL_FRAMES, bytes: ByteCount(u64::MAX) };
-    inputs.push(input(NO_PORT, control, InputFull::Wait, NO_VNET, PriorityMask::ALL));
+    inputs.push(input((NO_PORT, NO_VNET), control, InputFull::Wait, PriorityMask::ALL));
     inputs.into()
 }
 
@@ -135,19 +74,16 @@ pub(crate) fn priorities_of(port: &PortConfig, queue: u8) -> PriorityMask {
 }
 
 pub(crate) fn make_groups(config: &SwitchConfig) -> Box<[QueueGroup]> {
-    let shaper = |port: &PortConfig| Shaper::new(port.group_rate);
     let unresolved = usize::from(config.unresolved.destinations);
     let mut groups = Vec::with_capacity(config.ports.len() + config.tunnels.len() + unresolved);
     for (at, port) in config.ports.iter().enumerate() {
-        groups.push(make_port_group(PortId::from_index(at), port));
+        groups.push(QueueGroup::of_port(PortId::from_index(at), port));
     }
     let vnet_mtu_min = config.vnets.iter().map(|vnet| vnet.mtu).min().unwrap_or(0);
     for (at, tunnel) in config.tunnels.iter().enumerate() {
         let port = &config.ports[tunnel.port.index()];
-        let kind = QueueGroupKind::Tunnel(TunnelId::from_index(at));
-        let mut group = QueueGroup::new(kind, tunnel.port.0, port.output, shaper(port));
-        group.plain_size_max = plain_size_max(port.mtu.saturating_sub(50).min(vnet_mtu_min));
-        groups.push(group);
+        let mtu = port.mtu.saturating_sub(50).min(vnet_mtu_min);
+        groups.push(QueueGroup::of_tunnel(TunnelId::from_index(at), tunnel.port, port, mtu));
     }
     let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
     assert!(groups.len() + unresolved + holds_max(config) <= GROUPS_MAX, "checked by `validate`");
@@ -181,16 +117,6 @@ pub(crate) fn holds_max(config: &SwitchConfig) -> usize {
 /// ([`sluice_base::Buf::plain_size`]).
 pub(crate) fn plain_size_max(mtu: u16) -> u16 {
     mtu.saturating_add(14).min(u16::MAX - 1)
-}
-
-/// Returns the own queue group of a port.
-pub(crate) fn make_port_group(id: PortId, port: &PortConfig) -> QueueGroup {
-    let shaper = Shaper::new(port.group_rate);
-    let mut group = QueueGroup::new(QueueGroupKind::Port(id), id.0, port.output, shaper);
-    group.plain &= matches!(port.role, PortRole::Access { .. });
-    // Larger frames are checked one by one: they may have a tag, which does not count.
-    group.plain_size_max = plain_size_max(port.mtu);
-    group
 }
 
 pub(crate) fn make_vnets(config: &SwitchConfig, inputs: usize) -> Box<[Vnet]> {

@@ -97,6 +97,12 @@ impl<B: Buf> Switch<B> {
         flow.received.add(bytes);
     }
 
+    /// Returns the flow of a peer to a network that has it.
+    #[inline]
+    pub(crate) fn flow_mut(&mut self, vnet: u16, tunnel: u16) -> &mut Decap {
+        &mut self.vnets[usize::from(vnet)].decaps[usize::from(tunnel)]
+    }
+
     /// Returns true if frames out of a tunnel are punted to control.
     pub(crate) fn is_watched(&self, tunnel: u16) -> bool {
         self.control.is_attached() && self.tunnels[usize::from(tunnel)].foreign

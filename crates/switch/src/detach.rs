@@ -4,7 +4,9 @@
 
 use sluice_base::{Buf, DropReason, Nanos, PortId, Priority};
 
-use crate::slots::{BufferOwner, NIL};
+use crate::egress::Tag;
+use crate::ingress::Ingress;
+use crate::slots::BufferOwner;
 use crate::surface::Detached;
 use crate::switch::Switch;
 
@@ -18,25 +20,20 @@ impl<B: Buf> Switch<B> {
         let before = self.dropped_as(DropReason::Stopped);
         self.end_isolation_of(port.0);
         self.leave(now, port);
-        for group in self.groups.iter_mut().filter(|group| group.port == port.0) {
-            group.plain = false;
-        }
-        let first = usize::from(self.ports[port.index()].first_input);
-        let inputs = first..first + usize::from(self.ports[port.index()].queues);
+        let inputs = self.egress.port(port.index()).inputs();
         for input in inputs.clone() {
             self.drop_unqueued(input);
         }
-        for at in 0..self.ports.len() {
+        for at in 0..self.egress.ports().len() {
             self.detach_common(at, port.0);
         }
-        for at in 0..self.queues.len() {
-            if self.queues.is_live_leaf(at) {
-                let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
-                self.detach_leaf(leaf, port.0);
-            }
+        let mut from = 0;
+        while let Some(leaf) = self.egress.leaf_from(from) {
+            self.detach_leaf(leaf, port.0);
+            from = leaf + 1;
         }
         self.forget_questions(now);
-        let handles = inputs.map(|input| self.inputs[input].unreclaimed).sum();
+        let handles = inputs.map(|input| self.ingress.input(input).unreclaimed()).sum();
         let dropped = dropped_since(before, self.dropped_as(DropReason::Stopped));
         Detached { dropped, handles }
     }
@@ -49,38 +46,27 @@ impl<B: Buf> Switch<B> {
     /// Returns true if the frame must end because its memory, or its output, goes away.
     fn goes_with(&self, slot: u32, to_port: bool, port: u16) -> bool {
         let s = self.slots.get(slot);
-        to_port || self.lies_with(s.input, s.owner, port)
-    }
-
-    /// Returns true if a frame is in the memory of a port's driver.
-    fn lies_with(&self, input: u16, owner: BufferOwner, port: u16) -> bool {
-        self.inputs[usize::from(input)].port == port
-            && matches!(owner, BufferOwner::Ring | BufferOwner::Output)
+        to_port || lies_with(&self.ingress, s.input, s.owner, port)
     }
 
     fn detach_common(&mut self, at: usize, port: u16) {
         let to_port = at == usize::from(port);
         for priority in Priority::all() {
-            let class = self.class_of(at, priority.index());
-            // Goes around once, so that frames that stay keep their order.
-            for _ in 0..self.classes[class].common.len() {
-                let Some((buf, tag)) = self.classes[class].common.pop() else { break };
-                if to_port || self.lies_with(tag.input, tag.owner, port) {
-                    let group = self.group_of_tag(at, tag);
-                    self.uncharge_group(group, tag.bytes.into(), tag.owner);
-                    self.drop_loose(buf, tag, priority.get(), DropReason::Stopped);
-                } else {
-                    self.classes[class].common.push(buf, tag);
-                }
+            let ingress = &self.ingress;
+            let goes = |tag: Tag| to_port || lies_with(ingress, tag.input, tag.owner, port);
+            let taken = self.egress.take_common(at, priority, |_, tag| goes(tag));
+            for (buf, tag) in taken.into_iter().flatten() {
+                let group = self.egress.group_of_tag(at, tag);
+                self.egress.uncharge(group, tag.bytes.into(), tag.owner);
+                self.drop_loose(buf, tag, priority.get(), DropReason::Stopped);
             }
-            self.mark_idle(at, priority.index());
         }
     }
 
     fn detach_leaf(&mut self, leaf: u32, port: u16) {
-        let node = self.queues.get(leaf);
-        let to_port = self.groups[node.group as usize].port == port;
-        if self.slots.walk(node.list).any(|slot| self.goes_with(slot, to_port, port)) {
+        let queue = self.egress.queue(leaf);
+        let to_port = self.egress.group(queue.group()).port() == port;
+        if self.slots.walk(queue.list()).any(|slot| self.goes_with(slot, to_port, port)) {
             self.drop_from_leaf(leaf, DropReason::Stopped, |switch, slot| {
                 switch.goes_with(slot, to_port, port)
             });
@@ -94,32 +80,21 @@ impl<B: Buf> Switch<B> {
         reason: DropReason,
         goes: impl Fn(&Self, u32) -> bool,
     ) {
-        let node = *self.queues.get(leaf);
-        let group = &self.groups[node.group as usize];
-        let priority = usize::from(node.priority);
-        // A queue group that waits for its rate may still have queues in the port's ring: a queue
-        // is parked when its turn comes.
-        if !self.is_parked(leaf) {
-            let at = usize::from(group.port);
-            let class = self.class_of(at, priority);
-            let ring = &mut self.classes[class].ring;
-            self.queues.leaf_out(ring, leaf);
-            if *ring == NIL {
-                self.mark_idle(at, priority);
-            }
-        } else {
-            let mut parked = group.parked;
-            self.queues.ring_remove(&mut parked, leaf);
-            self.groups[node.group as usize].parked = parked;
-        }
+        let group = self.egress.queue(leaf).group();
+        self.egress.unplace(leaf);
         self.take_frames(leaf, |switch, slot| {
             if goes(switch, slot) {
                 switch.drop_frame(slot, reason);
             } else {
-                switch.put_frame(slot, node.group);
+                switch.put_frame(slot, group);
             }
         });
     }
+}
+
+/// Returns true if a frame is in the memory of a port's driver.
+fn lies_with<B>(ingress: &Ingress<B>, input: u16, owner: BufferOwner, port: u16) -> bool {
+    ingress.input(input).port() == port && matches!(owner, BufferOwner::Ring | BufferOwner::Output)
 }
 
 /// Returns the number of frames that ended between two readings of a counter.

@@ -32,13 +32,11 @@ use alloc::vec::Vec;
 use sluice_base::{Buf, Destination, InputId, PortId, Priority, PriorityMask};
 
 use crate::config::{HandoffConfig, PortRole};
-use crate::inspect::Counter;
+use crate::egress::{Tag, Turn};
 use crate::receive::Arrival;
 use crate::run::priority_of;
 use crate::slots::{BufferOwner, NIL, NOT_REMOTE};
-use crate::surface::QueueGroupKind;
 use crate::switch::Switch;
-use crate::transmit::Turn;
 use crate::tunnel;
 
 /// A remote reference: the number of the referenced frame in the switch that it belongs to.
@@ -139,10 +137,10 @@ impl<B: Buf> Switch<B> {
     /// many as may have a remote reference. Returns their number.
     pub fn hand_over(&mut self, port: PortId, sink: &mut impl HandoffSink<B>) -> u32 {
         let at = port.index();
-        debug_assert!(self.ports[at].elsewhere, "the port has a driver here");
+        debug_assert!(self.egress.port(at).is_elsewhere(), "the port has a driver here");
         let (mut refused, mut count) = (PriorityMask::NONE, 0);
-        while let Some(priority) = self.next_priority(at, refused) {
-            let class = self.class_of(at, priority);
+        while let Some(priority) = self.egress.next_priority(at, refused) {
+            let class = self.egress.class_of(at, priority);
             if self.remote_refs.may(class) && self.hand_over_next(at, priority, sink) {
                 self.remote_refs.by_class[class] += 1;
                 self.remote_refs.add_beside(class, 1);
@@ -152,9 +150,7 @@ impl<B: Buf> Switch<B> {
                 refused.insert(priority_of(priority));
             }
         }
-        if self.ports[at].active == 0 {
-            self.busy.remove(at);
-        }
+        self.egress.rest_elsewhere(at);
         count
     }
 
@@ -162,8 +158,8 @@ impl<B: Buf> Switch<B> {
     #[must_use]
     pub fn has_handoff(&self, port: PortId) -> bool {
         let at = port.index();
-        let active = PriorityMask(self.ports[at].active);
-        let may = |p: Priority| self.remote_refs.may(self.class_of(at, p.index()));
+        let active = self.egress.port(at).active();
+        let may = |p: Priority| self.remote_refs.may(self.egress.class_of(at, p.index()));
         Priority::all().any(|p| active.contains(p) && may(p))
     }
 
@@ -175,17 +171,17 @@ impl<B: Buf> Switch<B> {
         priority: usize,
         sink: &mut impl HandoffSink<B>,
     ) -> bool {
-        let class = self.class_of(at, priority);
-        if let Some((_, tag)) = self.classes[class].common.head() {
+        let class = self.egress.class_of(at, priority);
+        if let Some((_, &tag)) = self.egress.common_head(class) {
             if tag.owner == BufferOwner::Output || self.may_reference_own(tag.input) {
-                self.hand_over_common(at, priority, sink);
+                self.hand_over_common(at, priority, tag, sink);
                 return true;
             }
             // The frame is to be copied, which needs a queue of its source.
             self.leave_common_of(at, class);
         }
-        let node = self.next_node(at, priority);
-        let turn = self.turn_of(at, priority, node);
+        let node = self.egress.next_node(&self.slots, at, priority);
+        let turn = self.egress.turn_of(at, priority, node);
         let slot = self.slots.get(turn.slot);
         if slot.owner == BufferOwner::Ring && !self.may_reference_own(slot.input) {
             return self.copy_first(&turn, sink) && self.hand_over_next(at, priority, sink);
@@ -200,9 +196,9 @@ impl<B: Buf> Switch<B> {
         let to = self.destination_of_group(at, turn.group);
         let slot = self.slots.get(turn.slot);
         let size = slot.bytes_left() + outer_size(to) * u32::from(slot.segments_left());
-        self.charge_class(at, priority, size);
-        self.queues.get_mut(turn.node).deficit -= i32::try_from(size).unwrap_or(i32::MAX);
-        let index = self.dequeue(&turn);
+        self.egress.charge_class(at, priority, size);
+        self.egress.charge_node(turn.node, size);
+        let index = self.egress.dequeue(&mut self.slots, &turn);
         self.pass_on(index, at, to, sink, copied);
         true
     }
@@ -211,32 +207,42 @@ impl<B: Buf> Switch<B> {
     /// they can be copied to the shared buffer: frames with a remote reference and a common queue
     /// together would take too much of an input.
     fn leave_common_of(&mut self, at: usize, class: usize) {
-        while let Some((_, tag)) = self.classes[class].common.head() {
-            self.leave_common(self.group_of_tag(at, tag));
+        while let Some((_, &tag)) = self.egress.common_head(class) {
+            self.leave_common(self.egress.group_of_tag(at, tag));
         }
     }
 
     /// Hands over the first frame of a common queue, which gets a slot for that.
-    fn hand_over_common(&mut self, at: usize, priority: usize, sink: &mut impl HandoffSink<B>) {
-        let class = self.class_of(at, priority);
-        let Some((buf, tag)) = self.classes[class].common.pop() else { return };
+    fn hand_over_common(
+        &mut self,
+        at: usize,
+        priority: usize,
+        tag: Tag,
+        sink: &mut impl HandoffSink<B>,
+    ) {
+        let class = self.egress.class_of(at, priority);
+        let Some(buf) = self.egress.pop_common(class) else { return };
         let (input, source, group) =
-            (tag.input, self.source_of_tag(at, tag), self.group_of_tag(at, tag));
-        let (vnet, strip) = (self.inputs[usize::from(input)].vnet, tag.strip.into());
-        self.uncharge_group(group, tag.bytes.into(), tag.owner);
-        self.mark_idle(at, priority);
+            (tag.input, self.egress.source_of_tag(at, tag), self.egress.group_of_tag(at, tag));
+        let (vnet, strip) = (self.ingress.input(input).vnet(), tag.strip.into());
+        self.egress.uncharge(group, tag.bytes.into(), tag.owner);
+        self.egress.mark_idle(at, priority);
         let urgency = priority_of(priority);
         let arrival = Arrival { source, vnet, strip, priority: urgency, ecn: None };
         let index = self.new_slot(input, &arrival, tag.owner, buf);
         let to = self.destination_of_group(at, group);
-        self.charge_class(at, priority, u32::from(tag.bytes) - u32::from(strip) + outer_size(to));
+        self.egress.charge_class(
+            at,
+            priority,
+            u32::from(tag.bytes) - u32::from(strip) + outer_size(to),
+        );
         self.pass_on(index, at, to, sink, None);
     }
 
     fn destination_of_group(&self, at: usize, group: u32) -> Destination {
-        match self.groups[group as usize].kind {
-            QueueGroupKind::Tunnel(tunnel) => Destination::Tunnel(tunnel),
-            _ => Destination::Port(PortId::from_index(at)),
+        match self.egress.group(group).tunnel() {
+            Some(tunnel) => Destination::Tunnel(tunnel),
+            None => Destination::Port(PortId::from_index(at)),
         }
     }
 
@@ -270,23 +276,23 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if another frame in an input's own memory may have a remote reference.
     fn may_reference_own(&self, input: u16) -> bool {
-        let input = usize::from(input);
-        self.remote_refs.own[input] < (self.inputs[input].limit.frames / 4).max(1)
+        let limit = self.ingress.input(input).limit();
+        self.remote_refs.own[usize::from(input)] < (limit.frames / 4).max(1)
     }
 
     /// Copies the frame whose turn it is into the pool. Returns false if the pool has no room.
     fn copy_first(&mut self, turn: &Turn, sink: &mut impl HandoffSink<B>) -> bool {
         let slot = self.slots.get(turn.slot);
         let (input, bytes, priority) = (slot.input, slot.bytes, slot.priority);
-        let port = self.groups[turn.group as usize].port;
-        if !self.pool_takes_of(input.into(), priority) || self.is_isolated(port, priority) {
+        let port = self.egress.group(turn.group).port();
+        if !self.pool_takes_of(input, priority) || self.is_isolated(port, priority) {
             return false;
         }
         let own = slot.buf.as_ref().expect("a frame in a ring has its handle");
         let Some(copy) = sink.copy(own) else { return false };
         let own = self.slots.get_mut(turn.slot).buf.replace(copy);
-        self.pooled(turn.slot, usize::from(self.inputs[usize::from(input)].from_underlay));
-        self.queues.get_mut(turn.leaf).ring_sub(1, bytes.into());
+        self.pooled(turn.slot, usize::from(self.ingress.input(input).is_from_underlay()));
+        self.egress.left_input(turn.leaf, bytes);
         // There is one handle more until the driver has its own back.
         self.slots.enter(1);
         self.end_handle(input, own.expect("as before"));
@@ -303,20 +309,19 @@ impl<B: Buf> Switch<B> {
         let slot = self.slots.get_mut(remote.0);
         let port = core::mem::replace(&mut slot.remote_port, NOT_REMOTE);
         assert!(port != NOT_REMOTE, "a frame came back that was not lent");
-        let (input, bytes, priority, owner) = (slot.input, slot.bytes, slot.priority, slot.owner);
+        let (input, priority, owner) = (slot.input, slot.priority, slot.owner);
         let mut copied = None;
         if owner == BufferOwner::Copy {
             copied = Some(buf);
         } else {
             slot.buf = Some(buf);
         }
-        let class = self.class_of(port.into(), priority.into());
+        let class = self.egress.class_of(port.into(), priority.into());
         self.remote_refs.by_class[class] -= 1;
         if owner == BufferOwner::Ring {
             self.remote_refs.own[usize::from(input)] -= 1;
         }
-        self.ledger.deliver(input, priority, Counter::of(bytes));
-        self.end(remote.0);
+        self.deliver_slot(remote.0);
         copied
     }
 
@@ -335,7 +340,7 @@ impl<B: Buf> Switch<B> {
     #[must_use]
     pub fn remote_refs_to(&self, port: PortId) -> u32 {
         let remote = |priority: Priority| {
-            let class = self.class_of(port.index(), priority.index());
+            let class = self.egress.class_of(port.index(), priority.index());
             u32::from(self.remote_refs.by_class.get(class).copied().unwrap_or(0))
         };
         Priority::all().map(remote).sum()
@@ -347,25 +352,21 @@ impl<B: Buf> Switch<B> {
         let Handoff { buf, remote, to, source, vnet, strip, priority, ecn, sent } = frame;
         self.slots.enter(1);
         let arrival = Arrival { source, vnet, strip, priority, ecn };
-        self.ledger.receive(input.0, priority.get(), Counter::of(buf.size()));
-        let index = self.new_slot(input.0, &arrival, BufferOwner::Output, buf);
+        let index = self.arrive(input.0, &arrival, buf);
         let slot = self.slots.get_mut(index);
         slot.set_remote_number(remote.0);
         (slot.sent, slot.sent_bytes) = sent;
         let group = match to {
-            Destination::Port(port) => self.ports[port.index()].group,
+            Destination::Port(port) => self.egress.port(port.index()).group(),
             Destination::Tunnel(tunnel) => self.tunnels[tunnel.index()].group,
         };
-        if self.services.lossless().contains(priority) {
-            self.slots.get_mut(index).owner = BufferOwner::Ring;
-            self.charge_input(index);
+        if self.owner_of(priority) == BufferOwner::Ring {
+            self.hold_at_input(index);
         }
         if let Some(reason) = self.refusal(index, group) {
             self.drop_frame(index, reason);
             return;
         }
-        let (bytes, owner) = (self.slots.get(index).bytes, self.slots.get(index).owner);
-        self.charge_group(group, bytes, owner);
         // Never uses the common queue, whose frames have no slot for the remote reference.
         self.enqueue_leaf(index, group);
     }
@@ -373,14 +374,14 @@ impl<B: Buf> Switch<B> {
     /// Returns true if an input is that of a handoff port: its frames belong to another switch.
     #[inline]
     pub(crate) fn is_handoff(&self, input: u16) -> bool {
-        let port = self.inputs[usize::from(input)].port;
-        self.ports.get(usize::from(port)).is_some_and(|port| port.role == PortRole::Handoff)
+        let port = self.ingress.input(input).port();
+        let port = self.egress.ports().get(usize::from(port));
+        port.is_some_and(|port| port.role() == PortRole::Handoff)
     }
 
     /// Returns a handle that has to go back to the other switch, with its remote reference.
     pub fn reclaim_handoff(&mut self, input: InputId) -> Option<(B, RemoteRef)> {
-        let i = &mut self.inputs[input.index()];
-        let index = i.ended_slots;
+        let index = self.ingress.input(input.0).ended_slot();
         if index == NIL {
             return None;
         }
@@ -399,8 +400,8 @@ impl<B: Buf> Switch<B> {
         of: InputId,
         mut copy: impl FnMut(B, RemoteRef) -> Result<B, B>,
     ) -> u32 {
-        let of_tunnels = self.inputs[of.index()].from_underlay;
-        let tunnels_from = self.inputs.len();
+        let of_tunnels = self.ingress.input(of.0).is_from_underlay();
+        let tunnels_from = self.ingress.count();
         // Inputs and sources have the same numbers in all switches.
         let is_meant = |source: u16| match of_tunnels {
             true => usize::from(source) >= tunnels_from,

@@ -72,31 +72,31 @@ impl<B: Buf> Switch<B> {
     /// Returns the rule by which this switch finds the priority of frames of an input.
     #[must_use]
     pub fn classifier(&self, input: InputId) -> Classifier {
-        let i = &self.inputs[input.index()];
-        let port = &self.ports[usize::from(i.port)];
-        let ends = match port.role {
+        let i = self.ingress.input(input.0);
+        let port = self.egress.port(usize::from(i.port()));
+        let ends = match port.role() {
             PortRole::Underlay { local, mac } => Some((local, mac)),
             PortRole::Access { .. } | PortRole::Handoff => None,
         };
         Classifier {
             ends,
-            tags: port.tags,
-            trust: port.trust,
-            default: port.default_priority,
+            tags: port.tags(),
+            trust: port.trust(),
+            default: port.default_priority(),
             dscp_to_priority: *self.dscp.priorities(),
-            priorities: i.priorities,
+            priorities: i.priorities(),
         }
     }
 
     /// Takes a frame of flow control that a driver keeps apart from data. The frame needs no window
     /// and no handle, whatever the input holds, and is counted like one that came among data.
     pub fn hear(&mut self, now: Nanos, input: InputId, frame: &[u8]) {
-        let port = self.inputs[input.index()].port;
-        if port == NO_PORT || self.ports[usize::from(port)].detached {
+        let port = self.ingress.input(input.0).port();
+        if port == NO_PORT || self.egress.port(usize::from(port)).is_detached() {
             return;
         }
         let size = u32::try_from(frame.len()).unwrap_or(u32::MAX);
-        let message = match self.ports[usize::from(port)].role {
+        let message = match self.egress.port(usize::from(port)).role() {
             PortRole::Underlay { local, mac } => {
                 match classify::underlay(frame, size, local, mac, self.marking(port)) {
                     OuterVerdict::Pause(message) => Ok(message),
@@ -116,7 +116,7 @@ impl<B: Buf> Switch<B> {
         self.ledger.receive(at, priority, sum);
         match message {
             Ok(message) => {
-                self.ports[usize::from(port)].pause_in.receive(now, &message);
+                self.egress.hear_pause(port, now, &message);
                 self.ledger.consume(at, priority, sum);
             }
             Err(reason) => self.ledger.drop(at, priority, reason, sum),

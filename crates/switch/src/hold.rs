@@ -24,10 +24,7 @@ use sluice_base::{
 use crate::build::{first_hold_group, holds_max};
 use crate::config::SwitchConfig;
 use crate::mac_table;
-use crate::place::Gate;
-use crate::receive::NO_PORT;
-use crate::slots::NIL;
-use crate::surface::{CommandError, QueueGroupKind};
+use crate::surface::CommandError;
 use crate::switch::Switch;
 
 /// Lifetime of a hold that is not repeated.
@@ -91,7 +88,7 @@ impl<B: Buf> Switch<B> {
         let to = self.group_of(vnet, Destination::Tunnel(tunnel))?;
         let key = mac_table::key(vnet.0, mac);
         let (held, stuck) =
-            (held.and(self.services.lossless()), stuck.and(held).and(self.services.lossless()));
+            (held.and(self.egress.lossless()), stuck.and(held).and(self.egress.lossless()));
         let mut at = self.holds.entries.iter().position(|entry| entry.key == key);
         if let Some(other) = at.filter(|&at| self.holds.entries[at].tunnel != tunnel.0) {
             if held.is_empty() {
@@ -117,10 +114,7 @@ impl<B: Buf> Switch<B> {
 
     fn begin_hold(&mut self, key: u64, tunnel: TunnelId, to: u32) -> Result<usize, CommandError> {
         let group = self.holds.free_groups.pop().ok_or(CommandError::TooManyHeld)?;
-        let l = &mut self.groups[group as usize];
-        l.kind = QueueGroupKind::Held(tunnel);
-        l.gate = Gate::Closed;
-        l.port = self.tunnels[tunnel.index()].port;
+        self.egress.begin_hold(group, tunnel, self.tunnels[tunnel.index()].port);
         if self.fdb.peek(key) == Some(to) {
             self.install(key, group);
         }
@@ -134,21 +128,18 @@ impl<B: Buf> Switch<B> {
     fn sort_held(&mut self, at: usize) {
         let Held { group, held, stuck, tunnel, .. } = self.holds.entries[at];
         let to = self.tunnels[usize::from(tunnel)].group;
-        let mut parked = core::mem::replace(&mut self.groups[group as usize].parked, NIL);
-        let mut stays = NIL;
-        while parked != NIL {
-            let leaf = self.queues.ring_pop(&mut parked);
-            let priority = Priority::from_low_bits(self.queues.get(leaf).priority);
+        let mut parked = self.egress.take_parked(group);
+        while let Some(leaf) = self.egress.next_parked(&mut parked) {
+            let priority = Priority::from_low_bits(self.egress.queue(leaf).priority());
             if stuck.contains(priority) {
                 let reason = DropReason::ReceiverStuck;
                 self.take_frames(leaf, |switch, slot| switch.drop_frame(slot, reason));
             } else if held.contains(priority) {
-                self.queues.ring_push(&mut stays, leaf);
+                self.egress.push_parked(leaf);
             } else {
                 self.move_leaf(leaf, to);
             }
         }
-        self.groups[group as usize].parked = stays;
     }
 
     /// Ends a hold and releases its frames.
@@ -160,10 +151,7 @@ impl<B: Buf> Switch<B> {
         if self.fdb.peek(key) == Some(group) {
             self.install(key, self.tunnels[usize::from(tunnel)].group);
         }
-        let l = &mut self.groups[group as usize];
-        debug_assert!(l.frames == 0 && l.parked == NIL, "a queue group is freed when it is empty");
-        l.kind = QueueGroupKind::Free;
-        l.port = NO_PORT;
+        self.egress.end_hold(group);
         self.holds.free_groups.push(group);
     }
 

@@ -165,7 +165,7 @@ impl<B> Switch<B> {
     /// Returns the frames that the driver of a port took in one priority.
     #[must_use]
     pub fn sent_priority(&self, port: PortId, priority: Priority) -> Counter {
-        self.classes[self.class_of(port.index(), priority.index())].sent
+        self.egress.sent(self.egress.class_of(port.index(), priority.index()))
     }
 
     /// Returns the frames of one (input, priority) that ended under a reason.
@@ -177,8 +177,8 @@ impl<B> Switch<B> {
     /// Returns the frames that wait at an input now, with their bytes.
     #[must_use]
     pub fn held(&self, input: InputId) -> Counter {
-        let input = &self.inputs[input.index()];
-        Counter { frames: u64::from(input.held.frames), bytes: input.held.bytes }
+        let held = self.ingress.input(input.0).held();
+        Counter { frames: u64::from(held.frames), bytes: held.bytes }
     }
 
     /// Returns the frames of one priority that wait at an input that pauses its sender by priority;
@@ -193,8 +193,8 @@ impl<B> Switch<B> {
     #[must_use]
     pub fn queued(&self, port: PortId) -> Counter {
         let mut sum = Counter::default();
-        for group in self.groups.iter().filter(|group| group.port == port.0) {
-            sum.add_all(Counter { frames: u64::from(group.frames), bytes: group.bytes });
+        for group in self.egress.groups_of(port.0) {
+            sum.add_all(group.queued());
         }
         sum
     }
@@ -202,18 +202,13 @@ impl<B> Switch<B> {
     /// Returns the high-water marks of an input.
     #[must_use]
     pub fn held_marks(&self, input: InputId) -> Marks {
-        self.inputs[input.index()].marks
+        self.ingress.input(input.0).marks()
     }
 
     /// Returns the high-water marks of a port: the sums of the marks of its queue groups.
     #[must_use]
     pub fn queued_marks(&self, port: PortId) -> Marks {
-        let mut sum = Marks::default();
-        for group in self.groups.iter().filter(|group| group.port == port.0) {
-            sum.frames_max += group.marks.frames_max;
-            sum.bytes_max += group.marks.bytes_max;
-        }
-        sum
+        self.egress.marks_of(port.0)
     }
 
     /// Returns the frames in the host pool: from local ports, and from the underlay.
@@ -232,15 +227,15 @@ impl<B> Switch<B> {
     /// Returns the state of flow control of one (port, priority).
     #[must_use]
     pub fn pause_state(&self, now: Nanos, port: PortId, priority: Priority) -> PauseState {
-        let p = &self.ports[port.index()];
-        let out = p.pause_out.as_ref();
+        let p = self.egress.port(port.index());
+        let (out, received) = (p.pause_out(), p.pause_in());
         let (xoff_sent, xon_sent) = out.map_or((0, 0), |o| o.sent_count(priority));
         PauseState {
             xoff_sent,
             xon_sent,
-            received: p.pause_in.received_count(priority),
-            paused_time: p.pause_in.paused_time(now, priority),
-            paused: p.pause_in.paused().contains(priority),
+            received: received.received_count(priority),
+            paused_time: received.paused_time(now, priority),
+            paused: received.paused().contains(priority),
             pausing: out.is_some_and(|o| o.pausing().contains(priority)),
         }
     }
@@ -252,7 +247,7 @@ impl<B> Switch<B> {
         TunnelCounters {
             sent: t.sent,
             received: self.received_from(tunnel.index()),
-            queued_frames: self.groups[t.group as usize].frames,
+            queued_frames: self.egress.group(t.group).frames(),
             up: t.next_hop.is_some(),
             path_mtu: (t.path_mtu != crate::underlay::UNKNOWN).then_some(t.path_mtu),
         }
@@ -262,7 +257,7 @@ impl<B> Switch<B> {
     pub fn macs(
         &self,
     ) -> impl Iterator<Item = (sluice_base::VnetId, sluice_base::Mac, Destination)> + '_ {
-        self.fdb.iter().filter_map(|(vnet, mac, group)| match self.groups[group as usize].kind {
+        self.fdb.iter().filter_map(|(vnet, mac, group)| match self.egress.group(group).kind() {
             QueueGroupKind::Port(port) => Some((vnet, mac, Destination::Port(port))),
             QueueGroupKind::Tunnel(tunnel) | QueueGroupKind::Held(tunnel) => {
                 Some((vnet, mac, Destination::Tunnel(tunnel)))
@@ -276,7 +271,7 @@ impl<B> Switch<B> {
     #[must_use]
     pub fn mac(&self, vnet: sluice_base::VnetId, mac: sluice_base::Mac) -> Option<Destination> {
         let group = self.fdb.peek(crate::mac_table::key(vnet.0, mac))?;
-        match self.groups[group as usize].kind {
+        match self.egress.group(group).kind() {
             QueueGroupKind::Port(port) => Some(Destination::Port(port)),
             QueueGroupKind::Tunnel(tunnel) | QueueGroupKind::Held(tunnel) => {
                 Some(Destination::Tunnel(tunnel))
@@ -287,28 +282,28 @@ impl<B> Switch<B> {
 
     /// Returns the queues that hold frames; a common queue is split by queue group and source.
     pub fn queues(&self) -> impl Iterator<Item = QueueState> + '_ {
-        let leaves = self.queues.leaves().map(|leaf| {
-            let node = self.queues.get(leaf);
+        let leaves = self.egress.leaves().map(|leaf| {
+            let queue = self.egress.queue(leaf);
             QueueState {
-                group: QueueGroupId(node.group),
-                to: self.groups[node.group as usize].kind,
-                source: SourceId(node.source),
-                priority: Priority::from_low_bits(node.priority),
-                frames: node.frames,
-                bytes: node.bytes,
+                group: QueueGroupId(queue.group()),
+                to: self.egress.group(queue.group()).kind(),
+                source: SourceId(queue.source()),
+                priority: Priority::from_low_bits(queue.priority()),
+                frames: queue.frames(),
+                bytes: queue.bytes(),
             }
         });
-        leaves.chain((0..self.ports.len()).flat_map(|port| self.common_queues(port)))
+        leaves.chain((0..self.egress.ports().len()).flat_map(|port| self.common_queues(port)))
     }
 
     fn common_queues(&self, port: usize) -> Vec<QueueState> {
         let mut rows: Vec<QueueState> = Vec::new();
         for priority in Priority::all() {
             let first = rows.len();
-            let class = &self.classes[self.class_of(port, priority.index())];
-            for tag in class.common.tags() {
+            for tag in self.egress.tags(self.egress.class_of(port, priority.index())) {
                 let bytes = u64::from(tag.bytes);
-                let (group, source) = (self.group_of_tag(port, tag), self.source_of_tag(port, tag));
+                let (group, source) =
+                    (self.egress.group_of_tag(port, tag), self.egress.source_of_tag(port, tag));
                 let (group, source) = (QueueGroupId(group), SourceId(source));
                 let same = |row: &&mut QueueState| row.group == group && row.source == source;
                 match rows[first..].iter_mut().find(same) {
@@ -318,7 +313,7 @@ impl<B> Switch<B> {
                     }
                     None => rows.push(QueueState {
                         group,
-                        to: self.groups[group.0 as usize].kind,
+                        to: self.egress.group(group.0).kind(),
                         source,
                         priority,
                         frames: 1,
@@ -334,6 +329,6 @@ impl<B> Switch<B> {
     /// the number of the source.
     #[must_use]
     pub fn source_tunnel(&self, source: SourceId) -> Option<TunnelId> {
-        source.index().checked_sub(self.inputs.len()).map(TunnelId::from_index)
+        source.index().checked_sub(self.ingress.count()).map(TunnelId::from_index)
     }
 }

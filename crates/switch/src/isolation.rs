@@ -45,12 +45,11 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use sluice_base::{Buf, Nanos, PortId, Priority, PriorityMask, ReceiverState, TunnelId};
+use sluice_base::{Buf, Nanos, PortId, Priority, ReceiverState, TunnelId};
 
 use crate::config::{InputFull, PortRole, SwitchConfig};
 use crate::place::Full;
-use crate::slots::NIL;
-use crate::surface::{Notice, QueueGroupKind};
+use crate::surface::Notice;
 use crate::switch::Switch;
 
 pub(crate) use self::record::Record;
@@ -193,10 +192,10 @@ impl<B: Buf> Switch<B> {
         }
         isolation.looks += 1;
         isolation.look_at = now.after(pace);
-        for at in 0..self.ports.len() {
-            let waiting = PriorityMask(self.ports[at].active).and(self.services.lossless());
+        for at in 0..self.egress.ports().len() {
+            let waiting = self.egress.port(at).active().and(self.egress.lossless());
             for priority in Priority::all().filter(|p| waiting.contains(*p)) {
-                if self.isolation.record(self.class_of(at, priority.index())).is_none() {
+                if self.isolation.record(self.egress.class_of(at, priority.index())).is_none() {
                     self.look_at_class(now, patience, at, priority);
                 }
             }
@@ -213,7 +212,7 @@ impl<B: Buf> Switch<B> {
         if self.isolation.is_any() || self.is_pressed() {
             return Some(Nanos((patience.0 / FINE).max(1)));
         }
-        (!self.busy.is_empty()).then_some(Nanos(patience.0 * COARSE))
+        (!self.egress.is_at_rest()).then_some(Nanos(patience.0 * COARSE))
     }
 
     /// Returns true if a shared resource is pressed: a good part of it is in use.
@@ -231,11 +230,11 @@ impl<B: Buf> Switch<B> {
     }
 
     fn is_input_pressed(&self, input: u16) -> bool {
-        let i = &self.inputs[usize::from(input)];
-        match i.full {
+        let i = self.ingress.input(input);
+        match i.full() {
             Full::Pause(_) => self.pause_of(i).is_some_and(|pause| !pause.pausing().is_empty()),
             Full::Wait | Full::Drop => {
-                i.held.frames >= i.limit.frames / 2 || i.held.bytes >= i.limit.bytes.0 / 2
+                i.held().frames >= i.limit().frames / 2 || i.held().bytes >= i.limit().bytes.0 / 2
             }
         }
     }
@@ -243,17 +242,17 @@ impl<B: Buf> Switch<B> {
     /// Returns true if several senders share an input.
     #[inline]
     pub(crate) fn is_shared(&self, input: u16) -> bool {
-        let i = &self.inputs[usize::from(input)];
-        i.from_underlay || !matches!(i.full, Full::Wait)
+        let i = self.ingress.input(input);
+        i.is_from_underlay() || !matches!(i.full(), Full::Wait)
     }
 
     /// Returns the frames that left a class so far, whichever switch had its port; the count wraps.
     pub(crate) fn progress(&self, class: usize) -> u64 {
-        self.classes[class].sent.frames.wrapping_add(self.remote_refs.left_beside(class))
+        self.egress.sent(class).frames.wrapping_add(self.remote_refs.left_beside(class))
     }
 
     fn look_at_class(&mut self, now: Nanos, patience: Nanos, at: usize, priority: Priority) {
-        let class = self.class_of(at, priority.index());
+        let class = self.egress.class_of(at, priority.index());
         let sent = self.progress(class);
         let claim = self.claim(at, priority);
         let look = self.isolation.looks;
@@ -271,8 +270,8 @@ impl<B: Buf> Switch<B> {
             let paused = self.paused_time(now, at, priority);
             (watch.over_since, watch.over_sent, watch.over_paused) = (now, sent, paused);
         }
-        let is_beyond_hold =
-            self.ports[at].hold[priority.index()].is_over(now.since(watch.moved_at));
+        let hold = self.egress.port(at).hold(priority);
+        let is_beyond_hold = hold.is_over(now.since(watch.moved_at));
         let mut isolates = is_beyond_hold;
         if claim.over && now.since(watch.over_since) >= patience {
             let (span, left) = (now.since(watch.over_since), sent.wrapping_sub(watch.over_sent));
@@ -291,26 +290,26 @@ impl<B: Buf> Switch<B> {
     fn claim(&self, at: usize, priority: Priority) -> Claim {
         let mut claim = Claim::default();
         let (mut pooled, mut pooled_bytes) = (0, 0);
-        let class = self.class_of(at, priority.index());
-        for leaf in self.leaves_of(class) {
-            let node = self.queues.get(leaf);
-            pooled += node.frames - node.ring_frames;
-            pooled_bytes += node.bytes.saturating_sub(node.ring_bytes.into());
-            if node.ring_frames == 0 {
+        let class = self.egress.class_of(at, priority.index());
+        for leaf in self.egress.leaves_of(class) {
+            let node = self.egress.queue(leaf);
+            pooled += node.frames() - node.ring_frames();
+            pooled_bytes += node.bytes().saturating_sub(node.ring_bytes().into());
+            if node.ring_frames() == 0 {
                 continue;
             }
-            if let Some(input) = self.shared_input_of(node.source) {
-                claim.frames += node.ring_frames;
-                claim.over |= self.presses(input, priority, node.ring_frames, node.ring_bytes);
+            if let Some(input) = self.shared_input_of(node.source()) {
+                claim.frames += node.ring_frames();
+                claim.over |= self.presses(input, priority, node.ring_frames(), node.ring_bytes());
             }
         }
-        for tag in self.classes[class].common.tags().filter(|tag| self.is_shared(tag.input)) {
+        for tag in self.egress.tags(class).filter(|tag| self.is_shared(tag.input)) {
             claim.frames += 1;
             claim.over |= self.presses(tag.input, priority, 1, tag.bytes.into());
         }
         claim.frames += pooled;
         // Each copy keeps the body that it shares in memory.
-        let copies = self.groups[self.ports[at].group as usize].copies;
+        let copies = self.egress.group(self.egress.port(at).group()).copies();
         claim.over |= copies > 0 && copies > self.pool.bodies_max() / POOL_SHARE;
         for part in &self.pool.parts()[..2] {
             let is_full = part.frames >= part.limit.frames || part.bytes >= part.limit.bytes.0;
@@ -324,40 +323,35 @@ impl<B: Buf> Switch<B> {
     /// Returns true if so many frames of one class in a shared input are more than its share, or
     /// are a part of the frames that keep others out.
     fn presses(&self, input: u16, priority: Priority, frames: u32, bytes: u32) -> bool {
-        let i = &self.inputs[usize::from(input)];
-        match (i.full, self.pause_of(i)) {
+        let i = self.ingress.input(input);
+        match (i.full(), self.pause_of(i)) {
             (Full::Pause(paused), Some(pause)) if paused.contains(priority) => {
                 pause.pausing().contains(priority)
                     || pause.weight(frames, bytes.into()) > pause.xoff() / 2
             }
             _ => {
                 self.is_input_pressed(input)
-                    || frames > i.limit.frames / 2
-                    || u64::from(bytes) > i.limit.bytes.0 / 2
+                    || frames > i.limit().frames / 2
+                    || u64::from(bytes) > i.limit().bytes.0 / 2
             }
         }
     }
 
     /// Returns the input of a source's frames, if it is shared.
     fn shared_input_of(&self, source: u16) -> Option<u16> {
-        let input = match usize::from(source).checked_sub(self.inputs.len()) {
+        let input = match usize::from(source).checked_sub(self.ingress.count()) {
             None => source,
-            Some(tunnel) => self.ports[usize::from(self.tunnels[tunnel].port)].first_input,
+            Some(tunnel) => self.egress.port(usize::from(self.tunnels[tunnel].port)).first_input(),
         };
         self.is_shared(input).then_some(input)
-    }
-
-    /// Returns the queues of a class that stand in its port's ring.
-    pub(crate) fn leaves_of(&self, class: usize) -> impl Iterator<Item = u32> + '_ {
-        self.queues.ring(self.classes[class].ring).flat_map(|node| self.queues.children_of(node))
     }
 
     /// Returns true if a class is isolated.
     #[inline]
     pub(crate) fn is_isolated(&self, port: u16, priority: u8) -> bool {
         self.isolation.is_any()
-            && usize::from(port) < self.ports.len()
-            && self.isolation.record(self.class_of(port.into(), priority.into())).is_some()
+            && usize::from(port) < self.egress.ports().len()
+            && self.isolation.record(self.egress.class_of(port.into(), priority.into())).is_some()
     }
 
     /// Returns true if any priority of a port is isolated.
@@ -368,23 +362,9 @@ impl<B: Buf> Switch<B> {
     /// Recomputes which queue groups of a port are plain, after a change of its isolation.
     pub(crate) fn refresh_plain(&mut self, port: u16) {
         let isolated = self.is_port_isolated(port);
-        let p = &self.ports[usize::from(port)];
-        let (detached, is_access) = (p.detached, matches!(p.role, PortRole::Access { .. }));
-        for (at, group) in
-            self.groups.iter_mut().enumerate().filter(|(_, group)| group.port == port)
-        {
-            let may = match group.kind {
-                QueueGroupKind::Port(_) => is_access,
-                QueueGroupKind::Tunnel(tunnel) => {
-                    // The tag of a frame in a common queue has 16 bits for a queue group.
-                    self.tunnels[tunnel.index()].next_hop.is_some() && u16::try_from(at).is_ok()
-                }
-                QueueGroupKind::Unresolved(..) | QueueGroupKind::Held(_) | QueueGroupKind::Free => {
-                    continue;
-                }
-            };
-            group.plain = may && !detached && !isolated && !group.shaper.is_limited();
-        }
+        let tunnels = &self.tunnels;
+        let is_up = |tunnel: TunnelId| tunnels[tunnel.index()].next_hop.is_some();
+        self.egress.refresh_plain(port, isolated, is_up);
     }
 
     /// Returns the next event about a record.
@@ -454,11 +434,6 @@ impl<B: Buf> Switch<B> {
     #[must_use]
     pub const fn isolation_changes(&self) -> u64 {
         self.isolation.changes
-    }
-
-    /// Returns true if no frame of a class waits.
-    fn is_empty_class(&self, class: usize) -> bool {
-        self.classes[class].ring == NIL && self.classes[class].common.is_empty()
     }
 }
 

@@ -36,13 +36,12 @@
 //! closes before and after.
 
 use alloc::vec::Vec;
-use core::mem;
 
 use sluice_base::{Buf, PortId, Priority};
 
-use crate::inspect::{Counter, Marks};
+use crate::egress::PortEgress;
+use crate::inspect::Marks;
 use crate::ledger::PortCounters;
-use crate::shaper::Shaper;
 use crate::sources::Watch;
 use crate::switch::Switch;
 
@@ -50,12 +49,9 @@ use crate::switch::Switch;
 #[derive(Debug)]
 #[must_use = "a port that is dropped here is nobody's"]
 pub struct MigratedPort {
-    shaper: Shaper,
-    restrained: bool,
+    egress: PortEgress,
     watch: Watch,
     inputs: Vec<InputState>,
-    sent: [Counter; Priority::COUNT],
-    queued: Marks,
 }
 
 /// Counters and high-water marks of an input.
@@ -71,36 +67,35 @@ impl<B: Buf> Switch<B> {
     #[must_use]
     pub fn is_clear(&self, port: PortId) -> bool {
         let is_done = self.inputs_of(port).all(|input| {
-            self.inputs[usize::from(input)].unreclaimed == 0 && self.ledger.has_ended_all(input)
+            self.ingress.input(input).unreclaimed() == 0 && self.ledger.has_ended_all(input)
         });
         is_done && !self.awaits_handoff(port)
     }
 
     /// Returns true if a frame from another switch waits for a port.
     fn awaits_handoff(&self, port: PortId) -> bool {
-        let group = self.ports[port.index()].group as usize;
+        let at = port.index();
         let is_remote = |slot: u32| self.is_handoff(self.slots.get(slot).input);
         // Every queue of a movable port stands in a ring, as its queue group has no rate.
         let some = |priority: Priority| {
-            let ring = self.classes[self.class_of(port.index(), priority.index())].ring;
-            let mut leaves = self.queues.ring(ring).map(|leaf| self.queues.get(leaf).list);
-            leaves.any(|list| self.slots.walk(list).any(is_remote))
+            let mut leaves = self.egress.leaves_of(self.egress.class_of(at, priority.index()));
+            leaves.any(|leaf| self.slots.walk(self.egress.queue(leaf).list()).any(is_remote))
         };
-        self.groups[group].frames > 0 && Priority::all().any(some)
+        self.egress.group(self.egress.port(at).group()).queued().frames > 0
+            && Priority::all().any(some)
     }
 
     fn inputs_of(&self, port: PortId) -> core::ops::Range<u16> {
-        let port = &self.ports[port.index()];
-        port.first_input..port.first_input + u16::from(port.queues)
+        self.egress.port(port.index()).inputs()
     }
 
     /// Returns true if [`Self::export_port`] may be called: the port is here, and
     /// [clear](Self::is_clear).
     #[must_use]
     pub fn may_export_port(&self, port: PortId) -> bool {
-        let p = &self.ports[port.index()];
+        let p = self.egress.port(port.index());
         let is_movable = self.remote_refs.is_movable(port);
-        is_movable && !p.elsewhere && !p.detached && self.is_clear(port)
+        is_movable && !p.is_elsewhere() && !p.is_detached() && self.is_clear(port)
     }
 
     /// Exports a port: another switch reads and writes it from now on. Frames that wait for it may
@@ -112,27 +107,15 @@ impl<B: Buf> Switch<B> {
         assert!(self.may_export_port(port), "frames of a port that moves are in the switch");
         let at = port.index();
         let inputs = self.inputs_of(port).map(|input| self.take_input(input)).collect();
-        let sent = core::array::from_fn(|priority| {
-            let class = self.class_of(at, priority);
-            let sent = mem::take(&mut self.classes[class].sent);
-            self.remote_refs.add_beside(class, sent.frames);
-            sent
-        });
-        let group = self.ports[at].group as usize;
-        let p = &mut self.ports[at];
-        p.elsewhere = true;
-        MigratedPort {
-            shaper: mem::replace(&mut p.shaper, Shaper::new(None)),
-            restrained: mem::take(&mut p.restrained),
-            watch: self.sources.give(at),
-            inputs,
-            sent,
-            queued: mem::take(&mut self.groups[group].marks),
+        let egress = self.egress.export_port(at);
+        for (priority, sent) in egress.sent().iter().enumerate() {
+            self.remote_refs.add_beside(self.egress.class_of(at, priority), sent.frames);
         }
+        MigratedPort { egress, watch: self.sources.give(at), inputs }
     }
 
     fn take_input(&mut self, input: u16) -> InputState {
-        let held = mem::take(&mut self.inputs[usize::from(input)].marks);
+        let held = self.ingress.take_marks(input);
         InputState { held, counters: self.ledger.export(input) }
     }
 
@@ -143,19 +126,14 @@ impl<B: Buf> Switch<B> {
     /// If it is here already, or frames for it have [remote references](Self::remote_refs_to).
     pub fn import_port(&mut self, port: PortId, its: MigratedPort) {
         let at = port.index();
-        assert!(self.ports[at].elsewhere, "the port is here already");
+        assert!(self.egress.port(at).is_elsewhere(), "the port is here already");
         assert!(self.remote_refs_to(port) == 0, "frames that were lent would be overtaken");
-        let MigratedPort { shaper, restrained, watch, inputs, sent, queued } = its;
-        let p = &mut self.ports[at];
-        (p.elsewhere, p.shaper, p.restrained) = (false, shaper, restrained);
+        let MigratedPort { egress, watch, inputs } = its;
         self.sources.take(at, watch);
-        let group = self.ports[at].group as usize;
-        self.groups[group].marks.rise_to(queued);
-        for (priority, sent) in sent.into_iter().enumerate() {
-            let class = self.class_of(at, priority);
-            self.classes[class].sent.add_all(sent);
-            self.remote_refs.take_beside(class, sent.frames);
+        for (priority, sent) in egress.sent().iter().enumerate() {
+            self.remote_refs.take_beside(self.egress.class_of(at, priority), sent.frames);
         }
+        self.egress.import_port(at, egress);
         for (input, state) in self.inputs_of(port).zip(inputs) {
             self.add_input(input, state);
         }
@@ -163,7 +141,7 @@ impl<B: Buf> Switch<B> {
     }
 
     fn add_input(&mut self, input: u16, state: InputState) {
-        self.inputs[usize::from(input)].marks.rise_to(state.held);
+        self.ingress.add_marks(input, state.held);
         self.ledger.import(input, state.counters);
     }
 }

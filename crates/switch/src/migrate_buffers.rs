@@ -9,7 +9,7 @@
 use sluice_base::{Buf, DropReason, InputId, Priority};
 
 use crate::detach::dropped_since;
-use crate::slots::{BufferOwner, List, NIL};
+use crate::slots::{BufferOwner, NIL};
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
@@ -22,9 +22,8 @@ impl<B: Buf> Switch<B> {
         input: InputId,
         mut copy: impl FnMut(B) -> Result<B, B>,
     ) -> u32 {
-        let at = input.index();
-        if !self.inputs[at].awaiting.is_empty() {
-            self.replicate(at, &mut copy);
+        if !self.ingress.input(input.0).awaiting().is_empty() {
+            self.replicate(input.0, &mut copy);
         }
         self.migrate_queues(input, |_| true, |buf, _| copy(buf))
     }
@@ -39,31 +38,29 @@ impl<B: Buf> Switch<B> {
         mut copy: impl FnMut(B, u32) -> Result<B, B>,
     ) -> u32 {
         let before = self.dropped_as(DropReason::Stopped);
-        let at = input.index();
-        self.drop_unqueued(at);
-        for port in 0..self.ports.len() {
+        self.drop_unqueued(input.0);
+        for port in 0..self.egress.ports().len() {
             for priority in Priority::all() {
                 while let Some(group) = self.group_in_common(port, priority, input) {
                     self.leave_common(group);
                 }
             }
         }
-        for node in 0..self.queues.len() {
-            let leaf = u32::try_from(node).expect("fewer than 2^24 nodes");
-            if self.queues.is_live_leaf(node) && is_meant(self.queues.get(leaf).source) {
+        let mut from = 0;
+        while let Some(leaf) = self.egress.leaf_from(from) {
+            if is_meant(self.egress.queue(leaf).source()) {
                 self.migrate_leaf(leaf, input.0, &mut copy);
             }
+            from = leaf + 1;
         }
         dropped_since(before, self.dropped_as(DropReason::Stopped))
     }
 
     /// Ends the frames of an input that stand in no queue, and clears the list of its queues whose
     /// frames should be copied to the shared buffer.
-    pub(crate) fn drop_unqueued(&mut self, input: usize) {
-        let mut lists = [self.inputs[input].awaiting, self.inputs[input].deferred];
-        self.inputs[input].awaiting = List::EMPTY;
-        self.inputs[input].deferred = List::EMPTY;
-        self.inputs[input].over.clear();
+    pub(crate) fn drop_unqueued(&mut self, input: u16) {
+        let mut lists = [self.ingress.take_awaiting(input), self.ingress.take_deferred(input)];
+        self.ingress.forget_over(input);
         for list in &mut lists {
             while let Some(slot) = self.slots.pop(list) {
                 self.drop_frame(slot, DropReason::Stopped);
@@ -73,9 +70,9 @@ impl<B: Buf> Switch<B> {
 
     /// Returns a queue group for which a frame of this input waits in a common queue.
     fn group_in_common(&self, port: usize, priority: Priority, input: InputId) -> Option<u32> {
-        let class = &self.classes[self.class_of(port, priority.index())];
-        let tag = class.common.tags().find(|tag| tag.input == input.0)?;
-        Some(self.group_of_tag(port, tag))
+        let class = self.egress.class_of(port, priority.index());
+        let tag = self.egress.tags(class).find(|tag| tag.input == input.0)?;
+        Some(self.egress.group_of_tag(port, tag))
     }
 
     fn migrate_leaf(
@@ -84,7 +81,7 @@ impl<B: Buf> Switch<B> {
         input: u16,
         copy: &mut impl FnMut(B, u32) -> Result<B, B>,
     ) {
-        let mut at = self.queues.get(leaf).list.head;
+        let mut at = self.egress.queue(leaf).list().head;
         let mut some_left = false;
         while at != NIL {
             let slot = self.slots.get(at);

@@ -1,78 +1,18 @@
-//! The places at which frames wait, as tables: inputs, ports, queue groups, networks, tunnels.
+//! Networks and tunnels, as tables; inputs are in `ingress.rs`, the places of egress in
+//! `egress.rs`.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use sluice_base::{Batch, Mac, Nanos, Priority, PriorityMask, Vni};
+use sluice_base::{Mac, Priority, PriorityMask, Vni};
 
-use crate::config::{Hold, InputFull, Limit, PortRole, Tags, Trust};
+use crate::config::{InputFull, Limit};
 use crate::decap::Decap;
-use crate::inspect::{Counter, Marks};
-use crate::pause::{PauseReceiver, PauseSender};
-use crate::queues::Key;
-use crate::shaper::Shaper;
-use crate::slots::{List, NIL};
-use crate::surface::QueueGroupKind;
-use crate::tunnel::Outer;
+use crate::inspect::Counter;
 
 /// The network of an input whose frames may belong to any network.
 pub(crate) const NO_VNET: u16 = u16::MAX;
-
-/// Ingress of frames. Every frame touches the first cache line; the second is touched when a frame
-/// is charged and when it ends.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Input<B> {
-    /// Frames that wait in this input's own memory and count against its window.
-    pub(crate) held: Held,
-    pub(crate) limit: Limit,
-    /// Number of handles that ended and were not reclaimed yet, in `ended` and `ended_slots`.
-    pub(crate) unreclaimed: u32,
-    pub(crate) full: Full,
-    pub(crate) port: u16,
-    /// The network of its port; [`NO_VNET`] for the underlay and for control.
-    pub(crate) vnet: u16,
-    pub(crate) from_underlay: bool,
-    /// Inputs that pause: the priorities with frames.
-    pub(crate) holding: PriorityMask,
-    /// Frames that could not even be queued as unresolved; in order, and no frame passes them.
-    pub(crate) deferred: List,
-    /// Stack of slots whose handles found no room in `ended`. Only lossy frames can be so many,
-    /// since they wait in outputs and not in their input.
-    pub(crate) ended_slots: u32,
-    /// Handles that ended and were not reclaimed yet, at most as many as the input has slots of its
-    /// own.
-    pub(crate) ended: Batch<B>,
-    pub(crate) marks: Marks,
-    /// Number of slots that it uses beyond its own: lossy frames that waited in an output's share
-    /// of the slots, ended, and were not reclaimed yet.
-    pub(crate) excess: u32,
-    /// Frames to be replicated once they are in the host pool.
-    pub(crate) awaiting: List,
-    /// Queues of this input that have outgrown their share, as far as the list has room.
-    pub(crate) over: Vec<Key>,
-    /// Frames of this input that wait in the host pool.
-    pub(crate) pooled_frames: u32,
-    /// The priorities that its frames may have. Only careful ports have inputs that are limited to
-    /// some.
-    pub(crate) priorities: PriorityMask,
-    /// True if it may hold frames for isolated receivers, which belong into the reserve.
-    pub(crate) sweep: bool,
-}
-
-impl<B> Input<B> {
-    /// Returns the number of its own slots.
-    #[inline]
-    pub(crate) fn slots_max(&self) -> u32 {
-        // An input that tells its handles apart has all of them in slots.
-        match self.ended.limit() {
-            0 => self.limit.frames,
-            // Made from a `u32` in `build`.
-            limit => u32::try_from(limit).unwrap_or(u32::MAX),
-        }
-    }
-}
 
 /// Behaviour of a full input; the thresholds of a pause are in the port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,134 +42,6 @@ pub(crate) struct Held {
 impl Held {
     /// No limit.
     pub(crate) const MAX: Self = Self { frames: u32::MAX, bytes: u64::MAX };
-}
-
-/// Egress of frames. The fields that every frame touches come first.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Port {
-    /// Priorities with frames that may be sent.
-    pub(crate) active: u8,
-    /// True if it has a rate or flow control, which are checked before each frame.
-    pub(crate) restrained: bool,
-    /// True if its queues are grouped in bundles: it has a queue group per tunnel.
-    pub(crate) has_bundles: bool,
-    pub(crate) detached: bool,
-    /// True if another switch reads and writes it.
-    pub(crate) elsewhere: bool,
-    /// Access ports: true if frames need more than the fast path, since their sources or tags are
-    /// checked, or they may find the input full.
-    pub(crate) careful: bool,
-    pub(crate) tags: Tags,
-    /// Its own queue group.
-    pub(crate) group: u32,
-    pub(crate) first_input: u16,
-    pub(crate) queues: u8,
-    pub(crate) class_turn: u8,
-    pub(crate) role: PortRole,
-    pub(crate) trust: Trust,
-    pub(crate) default_priority: Priority,
-    /// The largest frame without tag that may leave, Ethernet header included.
-    pub(crate) frame_size_max: u32,
-    /// Number of its queue groups that wait for their rate.
-    pub(crate) timed_groups: u32,
-    pub(crate) hold: [Hold; Priority::COUNT],
-    pub(crate) shaper: Shaper,
-    pub(crate) pause_out: Option<PauseSender>,
-    /// Outer header of every frame through its tunnels.
-    pub(crate) outer: Option<Outer>,
-    pub(crate) pause_in: PauseReceiver,
-}
-
-impl Port {
-    /// Returns true if it has no [`Self::deadline`]: no frame waits that a rate or a pause may hold
-    /// back, and it pauses nobody.
-    #[inline]
-    pub(crate) fn is_timeless(&self) -> bool {
-        let is_held = self.shaper.is_limited() || !self.pause_in.paused().is_empty();
-        !self.restrained
-            || ((self.active == 0 || !is_held)
-                && self.pause_out.as_ref().is_none_or(PauseSender::is_silent))
-    }
-
-    /// Returns the next moment at which its rate allows a frame, a received pause that holds a
-    /// frame ends, or a sent pause must be repeated.
-    pub(crate) fn deadline(&self) -> Option<Nanos> {
-        if self.detached {
-            return None;
-        }
-        let refresh = self.pause_out.as_ref().and_then(PauseSender::deadline);
-        if self.active == 0 {
-            return refresh;
-        }
-        let active = PriorityMask(self.active);
-        let open = active.without(self.pause_in.paused());
-        let rate = (!open.is_empty() && self.shaper.is_limited()).then(|| self.shaper.ready_at());
-        let pause = self.pause_in.deadline(active);
-        [rate, pause, refresh].into_iter().flatten().min()
-    }
-}
-
-/// Reason why a queue group's queues stand in no port's ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
-    /// The queues stand in their port's ring.
-    Open,
-    /// The rate of the queue group does not allow the next frame yet.
-    Timed,
-    /// The queue group has no destination yet: unresolved, or a tunnel without a next hop.
-    Closed,
-}
-
-/// A destination that can be held back by itself. Every frame touches the first cache line.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct QueueGroup {
-    pub(crate) port: u16,
-    pub(crate) gate: Gate,
-    /// True if a frame may be queued without further checks: a local port, or a tunnel with a next
-    /// hop, that is not detached and has no rate of its own.
-    pub(crate) plain: bool,
-    /// Plain queue groups: tenants' frames up to this size fit.
-    pub(crate) plain_size_max: u16,
-    pub(crate) frames: u32,
-    pub(crate) bytes: u64,
-    pub(crate) marks: Marks,
-    /// Room left in the output's own buffer (lossy priorities).
-    pub(crate) room: Held,
-    pub(crate) kind: QueueGroupKind,
-    /// Tail of the ring of its parked queues.
-    pub(crate) parked: u32,
-    pub(crate) copies: u32,
-    pub(crate) shaper: Shaper,
-    /// Closed queue groups: when their frames end.
-    pub(crate) deadline: Nanos,
-    /// Unresolved queue groups: when the next punt may go.
-    pub(crate) punt_at: Nanos,
-    /// Unresolved queue groups: the input whose frame was the first.
-    pub(crate) asker: u16,
-}
-
-impl QueueGroup {
-    pub(crate) fn new(kind: QueueGroupKind, port: u16, limit: Limit, shaper: Shaper) -> Self {
-        Self {
-            port,
-            gate: Gate::Open,
-            plain: matches!(kind, QueueGroupKind::Port(_)) && !shaper.is_limited(),
-            plain_size_max: 0,
-            frames: 0,
-            bytes: 0,
-            room: Held { frames: limit.frames, bytes: limit.bytes.0 },
-            marks: Marks::default(),
-            kind,
-            parked: NIL,
-            copies: 0,
-            shaper,
-            deadline: Nanos::MAX,
-            punt_at: Nanos::MAX,
-            asker: 0,
-        }
-    }
 }
 
 /// A network. The fields that frames need are in the first cache line.

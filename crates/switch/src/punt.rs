@@ -45,6 +45,7 @@ use sluice_base::{
 };
 use sluice_wire::{EtherType, ethernet, icmpv6, ipv6, vlan};
 
+use crate::dispose::Disposition;
 use crate::inspect::Counter;
 use crate::mac_table;
 use crate::receive::Arrival;
@@ -282,36 +283,37 @@ pub(crate) fn behind_tag<'a>(frame: &ethernet::Frame<'a>) -> Option<(EtherType, 
 }
 
 impl<B: Buf> Switch<B> {
-    /// Punts an ARP or ND frame that came in at an access port. Returns true if the frame is done
-    /// with: taken, flooded, or beyond the budget of broadcasts. Otherwise it is forwarded.
-    pub(crate) fn punt_neighbors(&mut self, now: Nanos, slot: u32, dst: Mac) -> bool {
+    /// Punts an ARP or ND frame that came in at an access port. Returns the disposition of a frame
+    /// that is taken, flooded, or beyond the budget of broadcasts. Any other is forwarded.
+    pub(crate) fn punt_neighbors(
+        &mut self,
+        now: Nanos,
+        slot: u32,
+        dst: Mac,
+    ) -> Option<Disposition> {
         let s = self.slots.get(slot);
-        let (input, bytes, priority, vnet) = (s.input, s.bytes, s.priority, VnetId(s.vnet));
+        let (input, bytes, vnet) = (s.input, s.bytes, VnetId(s.vnet));
         let head = s.buf.as_ref().map_or(&[][..], Buf::head);
-        let Some(mut cause) = neighbors(head) else { return false };
+        let mut cause = neighbors(head)?;
         let is_flood = dst.is_group() && cause != PuntCause::Snooped;
         // Control hands back a frame that it does not answer, so it needs the whole frame.
         let is_taken = is_flood && head.len() == bytes as usize;
         if !is_taken {
             cause = PuntCause::Snooped;
         }
-        let port = self.inputs[usize::from(input)].port;
+        let port = self.ingress.input(input).port();
         let is_storm = is_flood && self.is_storm(now, slot);
         if is_storm {
-            self.drop_frame(slot, DropReason::StormLimit);
-            return true;
+            return Some(Disposition::Drop(DropReason::StormLimit));
         }
         let head = self.slots.get(slot).buf.as_ref().map_or(&[][..], Buf::head);
         let what = (cause, vnet, Destination::Port(PortId(port)));
         let taken_at = is_taken.then_some(InputId(input));
         let is_queued = self.control.punt(port, None, what, head, taken_at);
         if is_taken && is_queued {
-            self.ledger.consume(input, priority, Counter::of(bytes));
-            self.end(slot);
-        } else if is_flood {
-            self.hold_for_replication(slot);
+            return Some(Disposition::Consume);
         }
-        is_flood
+        is_flood.then_some(Disposition::Replicate)
     }
 
     /// Floods a frame that was taken, or a question of control in a sender's name, as if it had
@@ -323,7 +325,7 @@ impl<B: Buf> Switch<B> {
     /// `punt_limit`.
     pub fn flood(&mut self, vnet: VnetId, from: Destination, buf: B) -> Result<(), B> {
         let Ok(port) = self.place_of(vnet, from) else { return Err(buf) };
-        let input = self.ports[usize::from(port)].first_input;
+        let input = self.egress.port(usize::from(port)).first_input();
         let bytes = buf.size();
         if self.pool.bodies() >= self.pool.bodies_max() || self.slots.free_count() == 0 {
             self.count_refused(input, DropReason::PuntLimit, Counter::of(bytes));
@@ -345,8 +347,8 @@ impl<B: Buf> Switch<B> {
         reason: DropReason,
         sum: Counter,
     ) -> Result<(), CommandError> {
-        let there = self.ports.get(port.index()).filter(|port| !port.detached);
-        let input = there.ok_or(CommandError::NoSuchPort(port))?.first_input;
+        let there = self.egress.ports().get(port.index()).filter(|port| !port.is_detached());
+        let input = there.ok_or(CommandError::NoSuchPort(port))?.first_input();
         self.count_refused(input, reason, sum);
         Ok(())
     }
@@ -364,7 +366,7 @@ impl<B: Buf> Switch<B> {
             return Err(CommandError::NoSuchVnet(vnet));
         }
         let group = self.group_of(vnet, from)?;
-        Ok(self.groups[group as usize].port)
+        Ok(self.egress.group(group).port())
     }
 
     const fn source_of(&self, input: u16, from: Destination) -> u16 {
@@ -434,10 +436,10 @@ impl<B: Buf> Switch<B> {
 
     /// Ends the frames that were taken, at one port or at any, and will not be read.
     pub(crate) fn end_taken(&mut self, port: Option<PortId>) {
-        let (inputs, ledger) = (&self.inputs, &mut self.ledger);
+        let (ingress, ledger) = (&self.ingress, &mut self.ledger);
         let priority = CONTROL_PRIORITY.get();
         for (input, bytes) in self.control.taken() {
-            if port.is_none_or(|port| port.0 == inputs[input.index()].port) {
+            if port.is_none_or(|port| port.0 == ingress.input(input.0).port()) {
                 ledger.inject(input.0, priority, Counter::of(bytes));
                 ledger.drop(input.0, priority, DropReason::Stopped, Counter::of(bytes));
             }

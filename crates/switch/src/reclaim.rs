@@ -13,8 +13,8 @@ impl<B: Buf> Switch<B> {
     #[inline]
     #[must_use]
     pub fn has_ended(&self, input: InputId) -> bool {
-        match self.inputs.get(input.index()) {
-            Some(i) => i.unreclaimed > 0,
+        match self.ingress.inputs().get(input.index()) {
+            Some(i) => i.unreclaimed() > 0,
             None => self.pool.has_ended(),
         }
     }
@@ -23,12 +23,7 @@ impl<B: Buf> Switch<B> {
     /// in no particular order.
     pub fn reclaim(&mut self, input: InputId, out: &mut Batch<B>) {
         if input != self.pool_input() {
-            let i = &mut self.inputs[input.index()];
-            let moved = out.refill(&mut i.ended, usize::MAX);
-            let moved = u32::try_from(moved).expect("not above `unreclaimed`");
-            i.unreclaimed -= moved;
-            self.slots.leave(moved);
-            self.note_excess(input.0);
+            self.ingress.reclaim(&mut self.slots, input.0, out);
         }
         while out.room() > 0 && self.has_ended(input) {
             let Some(buf) = self.reclaim_slot(input) else { break };
@@ -40,24 +35,22 @@ impl<B: Buf> Switch<B> {
     /// Hands back one handle, for a driver that reclaims in every turn.
     #[inline]
     pub fn reclaim_one(&mut self, input: InputId) -> Option<B> {
-        let Some(i) = self.inputs.get_mut(input.index()) else { return self.reclaim_slot(input) };
-        if i.unreclaimed == 0 {
+        if !self.has_ended(input) {
             return None;
         }
-        let Some(buf) = i.ended.pop() else { return self.reclaim_slot(input) };
-        i.unreclaimed -= 1;
-        self.slots.leave(1);
-        self.note_excess(input.0);
-        Some(buf)
+        if input != self.pool_input()
+            && let Some(buf) = self.ingress.reclaim_one(&mut self.slots, input.0)
+        {
+            return Some(buf);
+        }
+        self.reclaim_slot(input)
     }
 
     /// Hands back the handle on top of a stack of slots.
     #[cold]
     fn reclaim_slot(&mut self, input: InputId) -> Option<B> {
-        let index = if let Some(i) = self.inputs.get_mut(input.index()) {
-            let index = self.slots.stack_pop(&mut i.ended_slots)?;
-            i.unreclaimed -= 1;
-            index
+        let index = if input != self.pool_input() {
+            self.ingress.reclaim_slot(&mut self.slots, input.0)?
         } else {
             let index = self.pool.pop_ended(&mut self.slots)?;
             self.leave_pool(index);
@@ -67,7 +60,7 @@ impl<B: Buf> Switch<B> {
         self.slots.give_back(index);
         self.slots.leave(1);
         if input != self.pool_input() {
-            self.note_excess(input.0);
+            self.ingress.note_excess(&mut self.slots, input.0);
         }
         Some(buf)
     }

@@ -12,32 +12,13 @@
 use sluice_base::{Buf, DropReason};
 
 use crate::inspect::Counter;
-use crate::place::Full;
 use crate::receive::NO_PORT;
-use crate::slots::{BufferOwner, List};
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
-    /// Queues a frame that waits for its copy. The frame counts against its input until then.
-    #[cold]
-    pub(crate) fn hold_for_replication(&mut self, slot: u32) {
-        let from = usize::from(self.slots.get(slot).input);
-        if self.inputs[from].full != Full::Drop && self.input_is_full(slot) {
-            self.drop_frame(slot, DropReason::InputFull);
-            return;
-        }
-        self.slots.get_mut(slot).owner = BufferOwner::Ring;
-        self.charge_input(slot);
-        let input = usize::from(self.slots.get(slot).input);
-        let mut list = self.inputs[input].awaiting;
-        self.slots.push(&mut list, slot);
-        self.inputs[input].awaiting = list;
-    }
-
     /// Replicates all frames that wait for it at an input.
-    pub(crate) fn replicate(&mut self, input: usize, copy: &mut impl FnMut(B) -> Result<B, B>) {
-        let mut list = self.inputs[input].awaiting;
-        self.inputs[input].awaiting = List::EMPTY;
+    pub(crate) fn replicate(&mut self, input: u16, copy: &mut impl FnMut(B) -> Result<B, B>) {
+        let mut list = self.ingress.take_awaiting(input);
         while let Some(slot) = self.slots.pop(&mut list) {
             let receivers = self.receivers(slot);
             if receivers == 0 {
@@ -62,10 +43,10 @@ impl<B: Buf> Switch<B> {
 
     fn receivers(&self, slot: u32) -> usize {
         let s = self.slots.get(slot);
-        let input = &self.inputs[usize::from(s.input)];
+        let input = self.ingress.input(s.input);
         let vnet = &self.vnets[usize::from(s.vnet)];
-        let members = vnet.members.iter().filter(|&&port| port != input.port).count();
-        members + if input.from_underlay { 0 } else { vnet.tunnels.len() }
+        let members = vnet.members.iter().filter(|&&port| port != input.port()).count();
+        members + if input.is_from_underlay() { 0 } else { vnet.tunnels.len() }
     }
 
     /// Makes the slot the body of its copies, and queues them.
@@ -73,7 +54,7 @@ impl<B: Buf> Switch<B> {
         let s = self.slots.get(body);
         let (input, vnet, bytes, priority) = (s.input, usize::from(s.vnet), s.bytes, s.priority);
         self.uncharge_input(input, bytes, priority);
-        self.note_excess(input);
+        self.ingress.note_excess(&mut self.slots, input);
         self.spread(body, receivers, vnet);
     }
 
@@ -90,8 +71,8 @@ impl<B: Buf> Switch<B> {
     fn spread(&mut self, body: u32, receivers: usize, vnet: usize) {
         let s = self.slots.get(body);
         let (input, bytes, priority) = (s.input, s.bytes, s.priority);
-        let from = &self.inputs[usize::from(input)];
-        let (from_port, from_underlay) = (from.port, from.from_underlay);
+        let from = self.ingress.input(input);
+        let (from_port, from_underlay) = (from.port(), from.is_from_underlay());
         for _ in 1..receivers {
             self.ledger.copy(input, priority, Counter::of(bytes));
         }
@@ -100,7 +81,7 @@ impl<B: Buf> Switch<B> {
         for at in 0..self.vnets[vnet].members.len() {
             let port = self.vnets[vnet].members[at];
             if port != from_port {
-                let group = self.ports[usize::from(port)].group;
+                let group = self.egress.port(usize::from(port)).group();
                 self.copy_to(body, group);
             }
         }
@@ -117,14 +98,14 @@ impl<B: Buf> Switch<B> {
     }
 
     fn copy_to(&mut self, body: u32, group: u32) {
-        let l = &self.groups[group as usize];
-        debug_assert!(l.port != NO_PORT);
-        if self.ports[usize::from(l.port)].detached {
+        let l = self.egress.group(group);
+        debug_assert!(l.port() != NO_PORT);
+        if self.egress.port(usize::from(l.port())).is_detached() {
             self.count_lost_copy(body, DropReason::Stopped);
             return;
         }
-        let is_isolated = self.is_isolated(l.port, self.slots.get(body).priority);
-        if l.copies >= self.pool.copies_max() || self.slots.free_count() == 0 || is_isolated {
+        let is_isolated = self.is_isolated(l.port(), self.slots.get(body).priority);
+        if l.copies() >= self.pool.copies_max() || self.slots.free_count() == 0 || is_isolated {
             self.count_lost_copy(body, DropReason::ReplicationLimit);
             return;
         }

@@ -7,59 +7,13 @@
 use sluice_base::{Buf, DropReason, Nanos, Priority};
 
 use crate::account::Ends;
-use crate::inspect::Counter;
+use crate::egress::{QUANTUM_BYTES, Reach, Run, Tag};
 use crate::place::Held;
-use crate::queues::QUANTUM_BYTES;
 use crate::slots::{BufferOwner, NIL};
-use crate::surface::{Egress, Head, QueueGroupKind, Sink, Taken};
+use crate::surface::{Egress, Head, Sink, Taken};
 use crate::switch::Switch;
 use crate::transmit::Served;
 use crate::tunnel::{OUTER_BYTES, OUTER_SIZE, Wrap};
-
-/// Sums of the frames that a queue sent in its turn, before they are counted.
-#[derive(Default)]
-struct Run {
-    frames: u32,
-    bytes: u64,
-    /// Bytes of the frames on the wire.
-    sent_bytes: u64,
-    ring: Held,
-    output: Held,
-}
-
-impl Run {
-    /// Adds frames with one buffer owner.
-    #[inline]
-    fn add(&mut self, owner: BufferOwner, sum: Held, sent_bytes: u64) {
-        self.frames += sum.frames;
-        self.bytes += sum.bytes;
-        self.sent_bytes += sent_bytes;
-        match owner {
-            BufferOwner::Ring => {
-                self.ring.frames += sum.frames;
-                self.ring.bytes += sum.bytes;
-            }
-            BufferOwner::Output => {
-                self.output.frames += sum.frames;
-                self.output.bytes += sum.bytes;
-            }
-            BufferOwner::Pool | BufferOwner::Copy => {}
-        }
-    }
-}
-
-/// Limits of the turn of a queue.
-struct Reach {
-    frames_max: u32,
-    /// The deficit: no frame goes beyond it.
-    deficit: i32,
-    /// True if no other queue waits, so that a deficit that is too small is filled up at once.
-    lone: bool,
-    /// A larger frame takes the slow path.
-    size_max: u32,
-    /// The last of the frames at the start of the queue that are in the pool.
-    shared_cursor: u32,
-}
 
 impl<B: Buf> Switch<B> {
     /// Serves the common queue of a local port until it is empty.
@@ -72,12 +26,12 @@ impl<B: Buf> Switch<B> {
         sink: &mut impl Sink<B>,
         taken: &mut u32,
     ) -> Served {
-        let class = self.class_of(at, priority);
-        let alone = self.is_alone(at);
+        let class = self.egress.class_of(at, priority);
+        let alone = self.egress.port(at).is_alone();
         let urgency = priority_of(priority);
         let mut run = Run::default();
         let mut served = Served::Taken;
-        while let Some((buf, tag)) = self.classes[class].common.head() {
+        while let Some((buf, &tag)) = self.egress.common_head(class) {
             let (bytes, strip) = (u32::from(tag.bytes), u16::from(tag.strip));
             let size = bytes - u32::from(strip);
             let buf = Some(buf);
@@ -87,22 +41,17 @@ impl<B: Buf> Switch<B> {
                 served = Served::Refused;
                 break;
             }
-            let Some((buf, tag)) = self.classes[class].common.pop() else { break };
-            run.frames += 1;
-            run.bytes += u64::from(bytes);
-            run.sent_bytes += u64::from(size);
-            if tag.owner == BufferOwner::Output {
-                run.output.frames += 1;
-                run.output.bytes += u64::from(bytes);
-            }
+            let Some(buf) = self.egress.pop_common(class) else { break };
+            run.add_loose(tag.owner, bytes, size);
             self.deliver(buf, tag, urgency.get());
             if !alone {
                 break;
             }
         }
         *taken += run.frames;
-        self.book_run(now, at, priority, self.ports[at].group, &run);
-        self.mark_idle(at, priority);
+        let group = self.egress.port(at).group();
+        self.egress.book_run(now, at, priority, group, &run);
+        self.egress.mark_idle(at, priority);
         served
     }
 
@@ -117,24 +66,24 @@ impl<B: Buf> Switch<B> {
         sink: &mut impl Sink<B>,
         taken: &mut u32,
     ) -> Served {
-        let class = self.class_of(at, priority);
-        let alone = self.is_alone(at);
+        let class = self.egress.class_of(at, priority);
+        let alone = self.egress.port(at).is_alone();
         let urgency = priority_of(priority);
         let mut header = [0; OUTER_SIZE];
         let mut served = Served::Taken;
-        while let Some((buf, tag)) = self.classes[class].common.head() {
+        while let Some((buf, &tag)) = self.egress.common_head(class) {
             if sink.is_full() {
                 served = Served::Refused;
                 break;
             }
             let (group, bytes) = (u32::from(tag.source_or_group), u32::from(tag.bytes));
-            let QueueGroupKind::Tunnel(tunnel) = self.groups[group as usize].kind else {
+            let Some(tunnel) = self.egress.group(group).tunnel() else {
                 unreachable!("only frames for tunnels stand in an underlay port's common queue");
             };
-            let (number, vnet) = (tunnel.index(), self.inputs[usize::from(tag.input)].vnet);
-            let made = self.encapsulate(number, vnet, urgency, buf, bytes, &mut header);
+            let (number, vnet) = (tunnel.index(), self.ingress.input(tag.input).vnet());
+            let made = self.encapsulate(tunnel, vnet, urgency, buf, bytes, &mut header);
             if let Err(reason) = made {
-                self.drop_common(now, class, group, urgency, reason);
+                self.drop_common(now, class, tag, urgency, reason);
                 served = Served::Skipped;
                 continue;
             }
@@ -153,18 +102,18 @@ impl<B: Buf> Switch<B> {
                 served = Served::Refused;
                 break;
             }
-            let Some((buf, tag)) = self.classes[class].common.pop() else { break };
+            let Some(buf) = self.egress.pop_common(class) else { break };
             *taken += 1;
-            self.classes[class].sent.add(size);
+            self.egress.add_sent(class, size);
             self.tunnels[number].sent.add(size);
-            self.uncharge_group(group, bytes, tag.owner);
+            self.egress.uncharge(group, bytes, tag.owner);
             self.deliver(buf, tag, urgency.get());
             if !alone {
-                self.charge_port(now, at, priority, size);
+                self.egress.charge_port(now, at, priority, size);
                 break;
             }
         }
-        self.mark_idle(at, priority);
+        self.egress.mark_idle(at, priority);
         served
     }
 
@@ -174,27 +123,20 @@ impl<B: Buf> Switch<B> {
         &mut self,
         now: Nanos,
         class: usize,
-        group: u32,
+        tag: Tag,
         priority: Priority,
         reason: DropReason,
     ) {
-        if let Some((buf, tag)) = self.classes[class].common.pop() {
+        if let Some(buf) = self.egress.pop_common(class) {
+            let group = tag.source_or_group.into();
             if reason == DropReason::Oversize {
-                let from = (tag.input, self.inputs[usize::from(tag.input)].vnet);
+                let from = (tag.input, self.ingress.input(tag.input).vnet());
                 let head = Head::copy_of(&buf.head()[usize::from(tag.strip)..]);
                 self.tell_too_big_of(now, from, group, head);
             }
-            self.uncharge_group(group, tag.bytes.into(), tag.owner);
+            self.egress.uncharge(group, tag.bytes.into(), tag.owner);
             self.drop_loose(buf, tag, priority.get(), reason);
         }
-    }
-
-    /// Returns the queue of a node of a port's ring, if it is the only one and its queue group is
-    /// plain, so that it may be served in runs.
-    #[inline]
-    pub(crate) fn plain_leaf(&self, node: u32) -> Option<u32> {
-        let leaf = self.queues.only_leaf(node)?;
-        self.groups[self.queues.get(leaf).group as usize].plain.then_some(leaf)
     }
 
     /// Serves a source's queue of a plain queue group until its deficit is used up: as
@@ -209,16 +151,8 @@ impl<B: Buf> Switch<B> {
         sink: &mut impl Sink<B>,
         taken: &mut u32,
     ) -> Served {
-        let node = self.queues.get(leaf);
-        let (group, mut list) = (node.group, node.list);
-        let turn = self.queues.in_ring(leaf);
-        let mut reach = Reach {
-            frames_max: if self.is_alone(at) { u32::MAX } else { 1 },
-            deficit: self.queues.get(turn).deficit,
-            lone: self.classes[self.class_of(at, priority)].ring == turn,
-            size_max: self.groups[group as usize].plain_size_max.into(),
-            shared_cursor: node.shared_cursor,
-        };
+        let group = self.egress.queue(leaf).group();
+        let (mut list, mut reach) = self.egress.begin_run(at, priority, leaf);
         let mut run = Run::default();
         let mut served = Served::Taken;
         while list.head != NIL {
@@ -227,7 +161,7 @@ impl<B: Buf> Switch<B> {
             if ends.frames > 0 {
                 let sum = Held { frames: ends.frames, bytes: ends.bytes };
                 run.add(ends.owner, sum, ends.sent_bytes);
-                self.book_ends(&ends, priority_of(priority).get());
+                self.book_delivered(&ends, priority_of(priority).get());
                 if ends.shared_cursor {
                     reach.shared_cursor = NIL;
                 }
@@ -250,12 +184,10 @@ impl<B: Buf> Switch<B> {
         if list.head == NIL {
             list.tail = NIL;
         }
-        let node = self.queues.get_mut(leaf);
-        node.list = list;
-        node.shared_cursor = reach.shared_cursor;
-        self.queues.get_mut(turn).deficit = reach.deficit;
-        self.book_run(now, at, priority, group, &run);
-        self.end_turn(at, priority, leaf, &run);
+        if let Some(tunnel) = self.egress.group(group).tunnel() {
+            self.tunnels[tunnel.index()].sent.add_all(run.sent());
+        }
+        self.egress.end_run(now, (at, priority, leaf), list, &reach, &run);
         served
     }
 
@@ -272,13 +204,13 @@ impl<B: Buf> Switch<B> {
         sink: &mut impl Sink<B>,
     ) -> (Ends, bool) {
         let priority = priority_of(priority);
-        match self.groups[group as usize].kind {
-            QueueGroupKind::Tunnel(tunnel) => {
+        match self.egress.group(group).tunnel() {
+            Some(tunnel) => {
                 let vnet = self.slots.get(*head).vnet;
                 let wrap = self.wrap(tunnel, vnet, priority);
                 self.send_wrapped(head, reach, priority, wrap, sink)
             }
-            _ => self.send_as_they_are(head, reach, priority, sink),
+            None => self.send_as_they_are(head, reach, priority, sink),
         }
     }
 
@@ -322,7 +254,6 @@ impl<B: Buf> Switch<B> {
         let mut ends = Ends::new(input, owner);
         let mut deficit = reach.deficit;
         let mut outer = [0; OUTER_SIZE];
-        let input = &mut self.inputs[usize::from(input)];
         let refused = loop {
             let index = *head;
             if index == NIL || ends.frames >= reach.frames_max {
@@ -373,55 +304,11 @@ impl<B: Buf> Switch<B> {
                 ends.shared_cursor |= index == reach.shared_cursor;
                 self.pool.push_ended(&mut self.slots, index);
             } else {
-                self.slots.end(index, &mut input.ended, &mut input.ended_slots);
+                self.ingress.hand_back_slot(&mut self.slots, ends.input, index);
             }
         };
         reach.deficit = deficit;
         (ends, refused)
-    }
-
-    /// Returns true if only its deficit ends the turn of a queue. With a rate, or with another
-    /// priority that waits, one frame may change the turn. A pause does not come meanwhile.
-    #[inline]
-    fn is_alone(&self, at: usize) -> bool {
-        let port = &self.ports[at];
-        !port.shaper.is_limited() && !port.has_rivals()
-    }
-
-    /// Counts the frames that a queue of a queue group of this port sent.
-    #[inline]
-    fn book_run(&mut self, now: Nanos, at: usize, priority: usize, group: u32, run: &Run) {
-        let class = self.class_of(at, priority);
-        let sum = Counter { frames: u64::from(run.frames), bytes: run.sent_bytes };
-        self.classes[class].sent.add_all(sum);
-        if let QueueGroupKind::Tunnel(tunnel) = self.groups[group as usize].kind {
-            self.tunnels[tunnel.index()].sent.add_all(sum);
-        }
-        if run.frames > 0 && !self.is_alone(at) {
-            let size = u32::try_from(run.sent_bytes).expect("one frame");
-            self.charge_port(now, at, priority, size);
-        }
-        let group = &mut self.groups[group as usize];
-        group.frames -= run.frames;
-        group.bytes -= run.bytes;
-        group.room.frames += run.output.frames;
-        group.room.bytes += run.output.bytes;
-    }
-
-    /// Subtracts the frames that were sent from the sums of a source's queue.
-    #[inline]
-    fn end_turn(&mut self, at: usize, priority: usize, leaf: u32, run: &Run) {
-        let class = self.class_of(at, priority);
-        let node = self.queues.get_mut(leaf);
-        node.frames -= run.frames;
-        node.bytes -= run.bytes;
-        node.ring_sub(run.ring.frames, run.ring.bytes);
-        let ring = &mut self.classes[class].ring;
-        if node.frames == 0 {
-            self.queues.head_out(ring, leaf);
-            self.queues.unbind(leaf);
-            self.mark_idle(at, priority);
-        }
     }
 }
 

@@ -294,6 +294,13 @@ impl<B> Slots<B> {
         list.tail = index;
     }
 
+    /// Returns a list of one slot.
+    #[inline]
+    pub(crate) fn single(&mut self, index: u32) -> List {
+        self.slots[index as usize].next = NIL;
+        List { head: index, tail: index }
+    }
+
     /// Adds `index` in front of `list`.
     pub(crate) fn push_front(&mut self, list: &mut List, index: u32) {
         self.slots[index as usize].next = list.head;

@@ -42,16 +42,16 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{
-    Batch, Buf, Destination, DropReason, IpPrefix, Mac, Nanos, PortId, PriorityMask, VlanTag,
-    VnetId,
+    Buf, Destination, DropReason, IpPrefix, Mac, Nanos, PortId, PriorityMask, VlanTag, VnetId,
 };
 use sluice_wire::EtherType;
 
 use crate::classify::Verdict;
 use crate::config::{ConfigError, PortConfig, PortRole, Sources, SwitchConfig, Tags};
+use crate::dispose::Disposition;
+use crate::egress::QueueGroup;
 use crate::mac_table::{self, Used};
-use crate::place::QueueGroup;
-use crate::receive::Arrival;
+use crate::receive::{Arrival, Entry, Way};
 use crate::surface::{ALLOWED_MAX, BOUND_MACS_MAX, BoundIps, CommandError, QueueGroupKind};
 use crate::switch::Switch;
 use bound::{Bound, Speaker};
@@ -254,9 +254,9 @@ impl SourceChecks {
         self.watch.iter().any(|watch| has_ips(watch) || !watch.allowed.is_empty())
     }
 
-    /// Clears the cached source of an entry's port.
-    fn forget(&mut self, groups: &[QueueGroup], key: u64, group: u32) {
-        if let QueueGroupKind::Port(port) = groups[group as usize].kind
+    /// Clears the cached source of the port that an entry leads to.
+    fn forget(&mut self, group: &QueueGroup, key: u64) {
+        if let QueueGroupKind::Port(port) = group.kind()
             && self.watch[port.index()].good == mac_table::unkey(key).1.to_u64()
         {
             self.watch[port.index()].forget();
@@ -294,65 +294,20 @@ pub(crate) fn check_bindings(config: &SwitchConfig) -> Result<(), ConfigError> {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Receives frames of an access port that checks sources or tags, or whose input may be full.
-    #[inline(never)]
-    pub(crate) fn receive_validated(
-        &mut self,
-        now: Nanos,
-        input: u16,
-        port: u16,
-        vnet: u16,
-        batch: &mut Batch<B>,
-    ) {
-        let long_way = self.takes_long_way(input, port, batch.as_slice());
-        if !self.sources_pass(input, port, vnet, batch.as_slice()) {
-            for buf in batch.drain() {
-                self.receive_bound(now, input, port, vnet, buf);
-            }
-        } else if long_way {
-            for buf in batch.drain() {
-                self.receive_access(now, input, port, vnet, buf);
-            }
-        } else {
-            self.receive_batch(now, input, port, vnet, batch);
-        }
-    }
-
-    /// Receives one frame as [`Self::receive_validated`].
-    #[inline(never)]
-    pub(crate) fn receive_one_validated(
-        &mut self,
-        now: Nanos,
-        input: u16,
-        port: u16,
-        vnet: u16,
-        buf: B,
-    ) {
-        if !self.sources_pass(input, port, vnet, core::slice::from_ref(&buf)) {
-            self.receive_bound(now, input, port, vnet, buf);
-            return;
-        }
-        let plain = if self.takes_long_way(input, port, core::slice::from_ref(&buf)) {
-            Err(buf)
-        } else {
-            self.receive_plain(input, port, vnet, buf)
-        };
-        if let Err(buf) = plain {
-            self.receive_access(now, input, port, vnet, buf);
-        }
-    }
-
     /// Returns true if frames have to take the slow path: they may find the input full, their queue
     /// has some priorities only, or a tag that their driver took off gives their priority.
-    fn takes_long_way(&self, input: u16, port: u16, frames: &[B]) -> bool {
-        let looks_at_tags = self.ports[usize::from(port)].tags != Tags::Kept;
-        self.may_be_full(usize::from(input))
-            || self.inputs[usize::from(input)].priorities != PriorityMask::ALL
+    pub(crate) fn takes_long_way(&self, entry: Entry, frames: &[B]) -> bool {
+        let (input, port) = (entry.input, entry.port);
+        let looks_at_tags = self.egress.port(usize::from(port)).tags() != Tags::Kept;
+        self.may_be_full(input)
+            || self.ingress.input(input).priorities() != PriorityMask::ALL
             || (looks_at_tags && frames.iter().any(|buf| buf.vlan_tag() != VlanTag::AsIs))
     }
 
     /// Checks the sources of frames. Returns false if each frame has to be judged by itself.
-    fn sources_pass(&mut self, input: u16, port: u16, vnet: u16, frames: &[B]) -> bool {
+    pub(crate) fn sources_pass(&mut self, entry: Entry, frames: &[B]) -> bool {
+        let Way::Access { vnet } = self.way(entry) else { return true };
+        let Entry { input, port } = entry;
         let at = usize::from(port);
         match self.sources.watch[at].sources {
             Sources::Any => true,
@@ -387,7 +342,7 @@ impl<B: Buf> Switch<B> {
         for ip in claimed(head).into_iter().flatten() {
             let may_share = own.allows(ip) || own.is_bound_to(ip);
             let is_bound = |(at, watch): (usize, &Watch)| {
-                let role = &self.ports[at].role;
+                let role = self.egress.port(at).role();
                 at != usize::from(port)
                     && matches!(role, PortRole::Access { vnet: there } if there.0 == vnet)
                     && (watch.is_bound_to(ip) || (!may_share && watch.names(ip)))
@@ -407,41 +362,42 @@ impl<B: Buf> Switch<B> {
         Ok(at)
     }
 
-    /// Judges and receives one frame.
-    fn receive_bound(&mut self, now: Nanos, input: u16, port: u16, vnet: u16, buf: B) {
-        let verdict = self.classify_access(input, port, &buf);
-        if let Verdict::Forward(c) = verdict {
-            match self.judge(port, vnet, buf.head()) {
-                Err(reason) => {
-                    let arrival =
-                        Arrival { source: input, vnet, strip: 0, priority: c.priority, ecn: None };
-                    self.refuse(input, &arrival, buf, reason);
-                    return;
-                }
-                Ok(None) => {
-                    if self.control.is_attached()
-                        && source_of(buf.head()) != self.sources.watch[usize::from(port)].good
-                    {
-                        self.meet_source(input, port, vnet, &buf);
-                    }
-                }
-                Ok(Some(at)) => {
-                    let watch = &mut self.sources.watch[usize::from(port)];
-                    watch.good_at = at;
-                    if !self.control.is_attached() {
-                        watch.good = source_of(buf.head());
-                    } else if watch.good != source_of(buf.head()) {
-                        watch.forget();
-                        self.meet_source(input, port, vnet, &buf);
-                    }
-                }
+    /// Receives one frame whose source has to be judged by itself.
+    pub(crate) fn receive_checked(&mut self, now: Nanos, entry: Entry, buf: B) {
+        match self.check_source(entry, &buf) {
+            Ok(()) => self.receive_passed(now, entry, buf),
+            Err((arrival, reason)) => {
+                let slot = self.arrive(entry.input, &arrival, buf);
+                self.settle(slot, Disposition::Drop(reason));
             }
         }
-        if self.takes_long_way(input, port, core::slice::from_ref(&buf)) {
-            self.receive_access(now, input, port, vnet, buf);
-        } else if let Err(buf) = self.receive_plain(input, port, vnet, buf) {
-            self.receive_access(now, input, port, vnet, buf);
+    }
+
+    /// Judges the source of a frame, and punts it if the source is new.
+    fn check_source(&mut self, entry: Entry, buf: &B) -> Result<(), (Arrival, DropReason)> {
+        let Way::Access { vnet } = self.way(entry) else { return Ok(()) };
+        let Entry { input, port } = entry;
+        let Verdict::Forward(c) = self.classify_access(input, port, buf) else { return Ok(()) };
+        let source = source_of(buf.head());
+        let judged = self.judge(port, vnet, buf.head()).map_err(|reason| {
+            let priority = c.priority;
+            (Arrival { source: input, vnet, strip: 0, priority, ecn: None }, reason)
+        })?;
+        let watch = &mut self.sources.watch[usize::from(port)];
+        if let Some(at) = judged {
+            watch.good_at = at;
+            if !self.control.is_attached() {
+                watch.good = source;
+                return Ok(());
+            }
         }
+        if self.control.is_attached() && watch.good != source {
+            if judged.is_some() {
+                watch.forget();
+            }
+            self.meet_source(input, port, vnet, buf);
+        }
+        Ok(())
     }
 
     /// Looks up a source other than the cached one in the forwarding table, and punts the frame if
@@ -456,7 +412,7 @@ impl<B: Buf> Switch<B> {
         let source = source_of(head);
         let key = mac_table::key_of(vnet, source);
         let known = self.fdb.meet(key);
-        if known == Some(self.ports[usize::from(port)].group) {
+        if known == Some(self.egress.port(usize::from(port)).group()) {
             self.sources.watch[usize::from(port)].good = source;
             return;
         }
@@ -510,14 +466,12 @@ impl<B: Buf> Switch<B> {
         let has_bound_ips = self.sources.any_bound_ips();
         if has_bound_ips != self.sources.has_bound_ips {
             self.sources.has_bound_ips = has_bound_ips;
-            for port in 0..self.ports.len() {
-                self.ports[port].careful = self.is_careful(port);
-            }
+            self.careful_changed();
         }
     }
 
     fn check_port(&self, port: PortId) -> Result<(), CommandError> {
-        let port_exists = self.ports.get(port.index()).is_some_and(|port| !port.detached);
+        let port_exists = self.egress.ports().get(port.index()).is_some_and(|p| !p.is_detached());
         if port_exists { Ok(()) } else { Err(CommandError::NoSuchPort(port)) }
     }
 
@@ -525,8 +479,12 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn sources_changed(&mut self) {
         self.sources.has_bound_ips = self.sources.any_bound_ips();
         self.sources.watch.iter_mut().for_each(Watch::forget);
-        for port in 0..self.ports.len() {
-            self.ports[port].careful = self.is_careful(port);
+        self.careful_changed();
+    }
+
+    fn careful_changed(&mut self) {
+        for port in 0..self.egress.ports().len() {
+            self.egress.set_careful(port, self.is_careful(port));
         }
     }
 
@@ -537,9 +495,9 @@ impl<B: Buf> Switch<B> {
             Sources::Learn => self.control.is_attached() || self.sources.has_bound_ips,
             Sources::Bound => true,
         };
-        let first_input = usize::from(self.ports[port].first_input);
-        let looks_at_tags = self.ports[port].tags != Tags::Kept;
-        matches!(self.ports[port].role, PortRole::Access { .. })
+        let first_input = self.egress.port(port).first_input();
+        let looks_at_tags = self.egress.port(port).tags() != Tags::Kept;
+        matches!(self.egress.port(port).role(), PortRole::Access { .. })
             && (watches
                 || looks_at_tags
                 || self.may_be_full(first_input)
@@ -548,30 +506,27 @@ impl<B: Buf> Switch<B> {
 
     /// Returns true if a port has queues that are limited to some priorities.
     fn has_own_queues(&self, port: usize) -> bool {
-        let port = &self.ports[port];
-        let first = usize::from(port.first_input);
-        let inputs = &self.inputs[first..first + usize::from(port.queues)];
-        inputs.iter().any(|input| input.priorities != PriorityMask::ALL)
+        let mut inputs = self.egress.port(port).inputs();
+        inputs.any(|input| self.ingress.input(input).priorities() != PriorityMask::ALL)
     }
 
     /// Adds an entry to the forwarding table, and clears the cached sources of the entry that it
     /// replaces and of the one that is evicted.
     pub(crate) fn install(&mut self, key: u64, group: u32) {
-        let kind = self.groups[group as usize].kind;
-        let is_flow = matches!(kind, QueueGroupKind::Tunnel(_) | QueueGroupKind::Held(_));
+        let is_flow = self.egress.group(group).is_behind_tunnel();
         let inserted = self.fdb.insert(key, group, is_flow);
         if let Some(before) = inserted.before.filter(|before| *before != group) {
-            self.sources.forget(&self.groups, key, before);
+            self.sources.forget(self.egress.group(before), key);
         }
         if let Some((key, group)) = inserted.evicted {
-            self.sources.forget(&self.groups, key, group);
+            self.sources.forget(self.egress.group(group), key);
         }
     }
 
     /// Removes an entry from the forwarding table.
     pub(crate) fn uninstall(&mut self, key: u64) {
         if let Some(group) = self.fdb.remove(key) {
-            self.sources.forget(&self.groups, key, group);
+            self.sources.forget(self.egress.group(group), key);
         }
     }
 
@@ -581,10 +536,10 @@ impl<B: Buf> Switch<B> {
     /// again. To age out idle entries, call it in every turn: an entry is idle if two whole rounds
     /// did not report it.
     pub fn used_since(&mut self, places: u32, mut each: impl FnMut(VnetId, Mac, Used)) -> bool {
-        let (groups, sources) = (&self.groups, &mut self.sources);
+        let (egress, sources) = (&self.egress, &mut self.sources);
         self.fdb.walk_used(places, |key, group, used| {
             // Clears the cached source, so that its next frame reads the table and counts as a use.
-            sources.forget(groups, key, group);
+            sources.forget(egress.group(group), key);
             let (vnet, mac) = mac_table::unkey(key);
             each(vnet, mac, used);
         })

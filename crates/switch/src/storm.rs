@@ -46,12 +46,12 @@ impl<B: Buf> Switch<B> {
     /// through a tunnel. Otherwise charges it to the budget.
     pub(crate) fn is_storm(&mut self, now: Nanos, slot: u32) -> bool {
         let s = self.slots.get(slot);
-        let input = &self.inputs[usize::from(s.input)];
+        let input = self.ingress.input(s.input);
         let storms = &mut self.storms;
-        let next = if input.from_underlay {
+        let next = if input.is_from_underlay() {
             storms.by_vnet.get_mut(usize::from(s.vnet))
         } else {
-            storms.by_port.get_mut(usize::from(input.port))
+            storms.by_port.get_mut(usize::from(input.port()))
         };
         // Control's own frames have no budget, and need none.
         let Some(next) = next else { return false };

@@ -6,30 +6,23 @@ use alloc::boxed::Box;
 use sluice_base::{Buf, Command, Destination, InputId, Nanos, PortId, Priority, VnetId};
 
 use crate::attach::SparePorts;
-use crate::build::{
-    buffer_count, make_groups, make_inputs, make_ports, make_tunnels, make_vnets, node_count,
-    slot_count,
-};
-use crate::busy::BusyPorts;
-use crate::common::{Class, CommonMax};
+use crate::build::{buffer_count, make_tunnels, make_vnets, node_count, slot_count};
 use crate::config::{ConfigError, PortRole, SwitchConfig};
 use crate::dscp::Dscp;
+use crate::egress::EgressTables;
 use crate::fdb::Fdb;
-use crate::group_lists::GroupLists;
 use crate::handoff::RemoteRefs;
 use crate::hold::Holds;
+use crate::ingress::Ingress;
 use crate::inspect::Counter;
 use crate::isolation::Isolation;
 use crate::ledger::Ledger;
 use crate::mac_table;
-use crate::place::{Input, Port, QueueGroup, Tunnel, Vnet};
+use crate::place::{Tunnel, Vnet};
 use crate::pool::Pool;
 use crate::punt::{CONTROL_PRIORITY, Control};
-use crate::queues::Queues;
 use crate::receive::NO_PORT;
-use crate::services::Services;
-use crate::shared_buffer::PairShare;
-use crate::slots::{BufferOwner, Slots};
+use crate::slots::Slots;
 use crate::sources::SourceChecks;
 use crate::storm::Storms;
 use crate::surface::{CommandError, Notice, Target};
@@ -50,27 +43,18 @@ pub(crate) const CONTROL_FRAMES: u32 = 64;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Switch<B> {
-    pub(crate) inputs: Box<[Input<B>]>,
-    pub(crate) ports: Box<[Port]>,
+    pub(crate) ingress: Ingress<B>,
+    pub(crate) egress: EgressTables<B>,
     pub(crate) ledger: Ledger,
-    /// Classes by priority and port, so that those used together lie together.
-    pub(crate) classes: Box<[Class<B>]>,
-    pub(crate) groups: Box<[QueueGroup]>,
-    pub(crate) busy: BusyPorts,
     pub(crate) tunnels: Box<[Tunnel]>,
     pub(crate) vnets: Box<[Vnet]>,
     pub(crate) slots: Slots<B>,
-    pub(crate) services: Services,
-    pub(crate) common_max: CommonMax,
-    pub(crate) lists: GroupLists,
     pub(crate) control: Control,
     pub(crate) dscp: Dscp,
     /// Last of the fields that every frame touches: first the part that a lookup reads, then the
     /// rest.
     pub(crate) fdb: Fdb,
-    pub(crate) queues: Queues,
     pub(crate) pool: Pool,
-    pub(crate) pair_share: PairShare,
     pub(crate) unresolved: Unresolved,
     pub(crate) sources: SourceChecks,
     pub(crate) spare_ports: SparePorts,
@@ -92,50 +76,39 @@ impl<B: Buf> Switch<B> {
         let config = config.with_spare();
         let config = config.as_ref();
         // Tables that every frame touches are made first and together: they lie on few pages.
-        let inputs: Box<[Input<B>]> = make_inputs(config);
-        let ports = make_ports(config);
-        // The last input stands for ports that are gone.
-        let ledger = Ledger::new(inputs.len() + 1);
-        let busy = BusyPorts::new(ports.len());
-        let vnets = make_vnets(config, inputs.len());
-        let classes = (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect();
-        let fdb = Fdb::new(config, seed);
-        let groups = make_groups(config);
+        let ingress = Ingress::new(config);
+        let inputs = ingress.count();
         let slots = u32::try_from(slot_count(config)).expect("checked by `validate`");
-        let nodes = node_count(config, slots, inputs.len());
+        let egress = EgressTables::new(config, node_count(config, slots, inputs));
+        // The last input stands for ports that are gone.
+        let ledger = Ledger::new(inputs + 1);
+        let vnets = make_vnets(config, inputs);
+        let fdb = Fdb::new(config, seed);
         let reserved = slots - u32::try_from(buffer_count(config)).expect("a part of them");
         let mut switch = Self {
             slots: Slots::new(slots, reserved),
-            queues: Queues::new(nodes),
             ledger,
-            busy,
-            classes,
             vnets,
-            tunnels: make_tunnels(config, inputs.len()),
+            tunnels: make_tunnels(config, inputs),
             fdb,
             control: Control::new(
                 config.control.punts,
                 config.unresolved.destinations,
-                ports.len(),
+                config.ports.len(),
             ),
             sources: SourceChecks::new(config),
-            lists: GroupLists::new(config, groups.len()),
             pool: Pool::new(config),
-            pair_share: PairShare::new(config.pool.pair_share),
-            services: Services::new(config),
             dscp: Dscp::new(config),
-            unresolved: Unresolved::new(config, inputs.len()),
-            common_max: CommonMax::ZERO,
+            unresolved: Unresolved::new(config, inputs),
             spare_ports: SparePorts::new(config, now),
-            remote_refs: RemoteRefs::new(&config.handoff, ports.len(), inputs.len()),
-            isolation: Isolation::new(config, inputs.len()),
+            remote_refs: RemoteRefs::new(&config.handoff, config.ports.len(), inputs),
+            isolation: Isolation::new(config, inputs),
             holds: Holds::new(config),
             storms: Storms::new(config),
-            too_big: TooBig::new(ports.len()),
+            too_big: TooBig::new(config.ports.len()),
             paths: Paths::new(config.tunnels.len()),
-            inputs,
-            ports,
-            groups,
+            ingress,
+            egress,
         };
         switch.begin(now, config);
         Ok(switch)
@@ -153,30 +126,30 @@ impl<B: Buf> Switch<B> {
     /// Returns the input of a port's queue.
     #[must_use]
     pub fn input(&self, port: PortId, queue: u8) -> InputId {
-        let port = &self.ports[port.index()];
-        assert!(queue < port.queues, "the port has {} queues", port.queues);
-        InputId(port.first_input + u16::from(queue))
+        let port = self.egress.port(port.index());
+        assert!(queue < port.queues(), "the port has {} queues", port.queues());
+        InputId(port.first_input() + u16::from(queue))
     }
 
     /// Returns the port that an input belongs to; `None` for the control input and for the pool's
     /// number.
     #[must_use]
     pub fn port_of(&self, input: InputId) -> Option<PortId> {
-        let port = self.inputs.get(input.index())?.port;
+        let port = self.ingress.inputs().get(input.index())?.port();
         (port != NO_PORT).then_some(PortId(port))
     }
 
     /// Returns the input under which control's own frames are counted.
     #[must_use]
     pub fn control_input(&self) -> InputId {
-        InputId::from_index(self.inputs.len() - 1)
+        InputId::from_index(self.ingress.count() - 1)
     }
 
     /// Returns the number under which handles of the host pool are reclaimed. It also has the
     /// counters of ports that are gone, once their numbers belong to other ports.
     #[must_use]
     pub fn pool_input(&self) -> InputId {
-        InputId::from_index(self.inputs.len())
+        InputId::from_index(self.ingress.count())
     }
 
     /// Returns the number of handles that the switch can hold at the same time, over all inputs and
@@ -191,15 +164,14 @@ impl<B: Buf> Switch<B> {
     /// # Errors
     /// The frame, if control has too many in the switch, or the target does not exist.
     pub fn inject(&mut self, now: Nanos, buf: B, to: Target) -> Result<(), B> {
-        let control = usize::from(self.control_input().0);
-        let i = &self.inputs[control];
-        if i.held.frames + i.unreclaimed >= CONTROL_FRAMES || self.slots.free_count() == 0 {
+        let i = self.ingress.input(self.control_input().0);
+        if i.held().frames + i.unreclaimed() >= CONTROL_FRAMES || self.slots.free_count() == 0 {
             return Err(buf);
         }
         let priority = CONTROL_PRIORITY;
         match to {
-            Target::Port(port) if port.index() < self.ports.len() => {
-                let group = self.ports[port.index()].group;
+            Target::Port(port) if port.index() < self.egress.ports().len() => {
+                let group = self.egress.port(port.index()).group();
                 self.inject_to_group(0, priority, buf, group);
                 Ok(())
             }
@@ -217,7 +189,7 @@ impl<B: Buf> Switch<B> {
                 let known = mac.is_group()
                     || self.fdb.lookup(key).is_some()
                     || self.fdb.pending(key).is_some();
-                if !known && self.lists.free_count() == 0 {
+                if !known && self.egress.free_count() == 0 {
                     return Err(buf);
                 }
                 let slot = self.injected_slot(vnet.0, priority, buf);
@@ -230,9 +202,8 @@ impl<B: Buf> Switch<B> {
 
     fn inject_to_group(&mut self, vnet: u16, priority: Priority, buf: B, group: u32) {
         let slot = self.injected_slot(vnet, priority, buf);
-        self.slots.get_mut(slot).owner = BufferOwner::Ring;
-        self.charge_input(slot);
-        self.admit(slot, group);
+        self.hold_at_input(slot);
+        self.settle(slot, self.admit(slot, group));
     }
 
     /// Executes a command of the control plane.
@@ -287,12 +258,12 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn group_of(&self, vnet: VnetId, to: Destination) -> Result<u32, CommandError> {
         match to {
             Destination::Port(port) => {
-                let p = self.ports.get(port.index()).filter(|p| !p.detached);
+                let p = self.egress.ports().get(port.index()).filter(|p| !p.is_detached());
                 let p = p.ok_or(CommandError::NoSuchPort(port))?;
-                if p.role != (PortRole::Access { vnet }) {
+                if p.role() != (PortRole::Access { vnet }) {
                     return Err(CommandError::NotAMember(port));
                 }
-                Ok(p.group)
+                Ok(p.group())
             }
             Destination::Tunnel(tunnel) => {
                 let t = self.tunnels.get(tunnel.index());
@@ -306,24 +277,13 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    pub(crate) fn is_parked(&self, leaf: u32) -> bool {
-        let tail = self.groups[self.queues.get(leaf).group as usize].parked;
-        self.queues.ring(tail).any(|at| at == leaf)
-    }
-
     /// Advances the time: ends pauses and waits that are over. Call it once per turn.
     pub fn advance(&mut self, now: Nanos) {
-        for at in 0..self.ports.len() {
-            let port = &mut self.ports[at];
-            port.pause_in.expire(now);
-            if port.pause_out.as_ref().is_some_and(|pause| pause.is_due(now)) {
-                self.busy.insert(at);
-            }
+        self.egress.advance_pauses(now);
+        if self.egress.has_timed() {
+            self.egress.open_timed(now);
         }
-        if !self.lists.timed().is_empty() {
-            self.open_timed_groups(now);
-        }
-        if !self.lists.waiting().is_empty() || !self.lists.closed().is_empty() {
+        if !self.egress.waiting().is_empty() || !self.egress.closed().is_empty() {
             self.advance_unresolved(now);
         }
         self.advance_holds(now);
@@ -353,50 +313,33 @@ impl<B: Buf> Switch<B> {
     #[inline]
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        let timed = self.ports.iter().position(|port| !port.is_timeless());
-        let waits = !self.lists.timed().is_empty() || !self.lists.waiting().is_empty();
         if self.has_receiver_news() {
             // Events about receivers are due at once.
             return Some(Nanos::ZERO);
         }
         let watched = [self.isolation.deadline(), self.holds.deadline()];
         let watched = watched.into_iter().flatten().min();
-        if timed.is_none() && !waits && self.lists.closed().is_empty() {
+        let egress = self.egress.deadline();
+        let waits = !self.egress.waiting().is_empty() || !self.egress.closed().is_empty();
+        if egress.is_none() && !waits {
             return watched;
         }
-        let deadline = self.deadline_from(timed.unwrap_or(self.ports.len()));
-        deadline.into_iter().chain(watched).min()
-    }
-
-    /// Returns the deadline as [`Self::deadline`]; no port before `from` has one.
-    #[inline(never)]
-    fn deadline_from(&self, from: usize) -> Option<Nanos> {
-        let mut first = None;
-        let mut note = |at: Option<Nanos>| first = first.into_iter().chain(at).min();
-        for port in self.ports[from..].iter().filter(|port| !port.is_timeless()) {
-            note(port.deadline());
-        }
-        for &group in self.lists.timed() {
-            note(Some(self.groups[group as usize].shaper.ready_at()));
-        }
-        if !self.lists.waiting().is_empty() || !self.lists.closed().is_empty() {
-            note(self.unresolved_deadline());
-        }
-        first
+        let unresolved = if waits { self.unresolved_deadline() } else { None };
+        [watched, egress, unresolved].into_iter().flatten().min()
     }
 
     /// Returns the first port from `from` on that may have something to send. A worker walks these
     /// instead of all its ports, after [`Self::advance`].
     #[must_use]
     pub fn busy_port(&self, from: PortId) -> Option<PortId> {
-        self.busy.next(from.index()).map(PortId::from_index)
+        self.egress.busy_port(from.index()).map(PortId::from_index)
     }
 
     /// Returns true if a port may have something to send, as [`Self::busy_port`] does for all.
     #[inline]
     #[must_use]
     pub fn is_busy(&self, port: PortId) -> bool {
-        self.busy.contains(port.index())
+        self.egress.is_busy(port.index())
     }
 
     /// Returns the next event; misses first.
@@ -421,33 +364,5 @@ impl<B: Buf> Switch<B> {
     pub(crate) fn tunnel_from(&self, remote: u32, port: u16) -> Option<u16> {
         let tunnel = self.fdb.vtep(remote)?;
         (self.tunnels[usize::from(tunnel)].port == port).then_some(tunnel)
-    }
-}
-
-impl<B> Switch<B> {
-    /// Returns the index of the class of a (port, priority).
-    #[inline]
-    pub(crate) fn class_of(&self, port: usize, priority: usize) -> usize {
-        priority * self.ports.len() + port
-    }
-
-    #[inline]
-    pub(crate) fn mark_active(&mut self, port: usize, priority: usize) {
-        self.ports[port].active |= 1 << priority;
-        self.busy.insert(port);
-    }
-
-    /// Marks a priority as idle if the frame that left was its last one.
-    #[inline]
-    pub(crate) fn mark_idle(&mut self, port: usize, priority: usize) {
-        if self.classes[self.class_of(port, priority)].is_idle() {
-            self.ports[port].active &= !(1 << priority);
-        }
-    }
-
-    /// Marks a port whose flow control may have a frame to send.
-    #[inline]
-    pub(crate) fn note_pause_due(&mut self, port: u16) {
-        self.busy.insert(port.into());
     }
 }

@@ -97,7 +97,7 @@ impl<B: Buf> Switch<B> {
         group: u32,
         head: Head,
     ) {
-        let port = self.inputs[usize::from(input)].port;
+        let port = self.ingress.input(input).port();
         if port == NO_PORT {
             return;
         }
@@ -110,9 +110,9 @@ impl<B: Buf> Switch<B> {
 
     /// Returns the target of an answer to the sender of a frame, if there is one.
     fn way_back(&self, port: u16, vnet: u16, head: &Head) -> Option<Target> {
-        let p = &self.ports[usize::from(port)];
-        if let PortRole::Access { .. } = p.role {
-            return (!p.detached).then_some(Target::Port(PortId(port)));
+        let p = self.egress.port(usize::from(port));
+        if let PortRole::Access { .. } = p.role() {
+            return (!p.is_detached()).then_some(Target::Port(PortId(port)));
         }
         let src = Mac(*head.as_slice().get(6..)?.first_chunk()?);
         let is_there = usize::from(vnet) < self.vnets.len() && !src.is_group();
@@ -122,12 +122,11 @@ impl<B: Buf> Switch<B> {
     /// Returns the largest layer-3 packet of a network that a queue group takes in a frame with
     /// this head.
     fn mtu_of(&self, vnet: u16, group: u32, head: &[u8]) -> Option<u16> {
-        let group = &self.groups[group as usize];
-        let mtu = match group.kind {
-            QueueGroupKind::Port(port) => self.ports[port.index()].frame_size_max - ETHERNET_BYTES,
+        let mtu = match self.egress.group(group).kind() {
+            QueueGroupKind::Port(port) => self.egress.port(port.index()).mtu(),
             QueueGroupKind::Tunnel(tunnel) | QueueGroupKind::Held(tunnel) => {
                 let t = &self.tunnels[tunnel.index()];
-                let device = self.ports[usize::from(t.port)].frame_size_max - ETHERNET_BYTES;
+                let device = self.egress.port(usize::from(t.port)).mtu();
                 let tag = if head.get(12..14) == Some(&[0x81, 0]) { TAG_BYTES } else { 0 };
                 let outer = device.min(t.path_mtu.into()).saturating_sub(OUTER_BYTES + tag);
                 outer.min(self.vnets.get(usize::from(vnet))?.frame_size_max - ETHERNET_BYTES)

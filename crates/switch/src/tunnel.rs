@@ -115,7 +115,7 @@ impl Wrap {
     /// Writes the headers in front of a frame that fits into the tunnel.
     #[inline(always)]
     pub(crate) fn write(&self, inner_head: &[u8], inner_size: u32, out: &mut [u8; OUTER_SIZE]) {
-        #[expect(clippy::cast_possible_truncation, reason = "a plain group takes it")]
+        #[expect(clippy::cast_possible_truncation, reason = "it fits into the tunnel")]
         self.outer.write(&self.to, self.dscp, inner_head, inner_size as u16, out);
     }
 }

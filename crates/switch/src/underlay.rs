@@ -19,12 +19,10 @@ use alloc::vec::Vec;
 use sluice_base::{Buf, Mac, Nanos, PortId, TunnelId};
 use sluice_wire::{EtherType, ethernet, ipv4, too_big, vlan};
 
-use crate::build::plain_size_max;
 use crate::config::PortRole;
-use crate::place::Gate;
 use crate::surface::{CommandError, Notice};
 use crate::switch::Switch;
-use crate::tunnel::{OUTER_BYTES, Outer};
+use crate::tunnel::OUTER_BYTES;
 
 /// Lifetime of a path's MTU (RFC 1191 section 6.3).
 const BELIEVED_FOR: Nanos = Nanos::from_millis(600_000);
@@ -85,19 +83,15 @@ impl<B: Buf> Switch<B> {
         t.next_hop = mac;
         let (group, port) = (t.group, usize::from(t.port));
         // The tag of a frame in a common queue has 16 bits for a queue group.
-        let open = mac.is_some() && !self.ports[port].detached && u16::try_from(group).is_ok();
-        let l = &mut self.groups[group as usize];
-        l.plain = open && !l.shaper.is_limited();
+        let open =
+            mac.is_some() && !self.egress.port(port).is_detached() && u16::try_from(group).is_ok();
+        self.egress.set_plain(group, open);
         if self.isolation.is_any() {
             self.refresh_plain(u16::try_from(port).expect("a port's number"));
         }
         if mac.is_some() {
-            self.groups[group as usize].deadline = Nanos::MAX;
-            if self.groups[group as usize].gate == Gate::Closed {
-                self.lists.remove_closed(group);
-                self.open_group(group);
-            }
-        } else if had || self.groups[group as usize].gate == Gate::Open {
+            self.egress.open_closed(group);
+        } else if had || self.egress.is_open(group) {
             self.close_group(now, group);
         }
     }
@@ -105,25 +99,9 @@ impl<B: Buf> Switch<B> {
     /// Closes the queue group of a tunnel that lost its next hop: its queues leave the port's rings
     /// and wait.
     fn close_group(&mut self, now: Nanos, group: u32) {
-        let l = &mut self.groups[group as usize];
-        if l.gate == Gate::Timed {
-            let port = usize::from(l.port);
-            self.lists.remove_timed(group);
-            self.ports[port].timed_groups -= 1;
-        }
-        let l = &mut self.groups[group as usize];
-        l.gate = Gate::Closed;
-        l.deadline = now.after(self.unresolved.timeout());
-        self.lists.add_closed(group);
+        self.egress.close(group, now.after(self.unresolved.timeout()));
         self.leave_common(group);
-        for at in 0..self.queues.len() {
-            if self.queues.is_live_leaf(at) {
-                let leaf = u32::try_from(at).expect("fewer than 2^24 nodes");
-                if self.queues.get(leaf).group == group && !self.is_parked(leaf) {
-                    self.park(leaf);
-                }
-            }
-        }
+        self.egress.park_all(group);
     }
 
     /// Sets the address that frames of an underlay come from and go to, and its layer-3 MTU.
@@ -131,15 +109,8 @@ impl<B: Buf> Switch<B> {
     /// # Errors
     /// There is no such port, or it is no underlay.
     pub fn set_underlay(&mut self, port: PortId, mac: Mac, mtu: u16) -> Result<(), CommandError> {
-        let p = self.ports.get_mut(port.index()).ok_or(CommandError::NoSuchPort(port))?;
-        let PortRole::Underlay { local, .. } = p.role else {
+        if !self.egress.set_underlay(port, mac, mtu) {
             return Err(CommandError::NoSuchPort(port));
-        };
-        p.role = PortRole::Underlay { local, mac };
-        p.outer = Some(Outer::new(mac, local));
-        p.frame_size_max = u32::from(mtu) + ETHERNET_BYTES;
-        if let Some(pause) = &mut p.pause_out {
-            pause.set_source(mac);
         }
         for tunnel in 0..self.tunnels.len() {
             if self.tunnels[tunnel].port == port.0 {
@@ -152,12 +123,12 @@ impl<B: Buf> Switch<B> {
     /// Recomputes the size up to which frames fit into a tunnel without further checks.
     fn fit_tunnel(&mut self, tunnel: usize) {
         let t = &self.tunnels[tunnel];
-        let device = self.ports[usize::from(t.port)].frame_size_max - ETHERNET_BYTES;
+        let device = self.egress.port(usize::from(t.port)).mtu();
         let outer = device.min(t.path_mtu.into()).saturating_sub(OUTER_BYTES);
         let networks = self.vnets.iter().map(|vnet| vnet.frame_size_max - ETHERNET_BYTES);
         let mtu = networks.chain([outer]).min().unwrap_or(outer);
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
-        self.groups[t.group as usize].plain_size_max = plain_size_max(mtu);
+        self.egress.fit(t.group, mtu);
     }
 
     /// Learns the layer-3 MTU of the path to a far end, for which a datagram was too large (RFC
@@ -166,7 +137,7 @@ impl<B: Buf> Switch<B> {
         let Some(number) = self.fdb.vtep(remote.to_bits()) else { return false };
         let mtu = mtu.max(too_big::MTU_MIN);
         let tunnel = &mut self.tunnels[usize::from(number)];
-        let device = self.ports[usize::from(tunnel.port)].frame_size_max - ETHERNET_BYTES;
+        let device = self.egress.port(usize::from(tunnel.port)).mtu();
         if mtu > tunnel.path_mtu || u32::from(mtu) >= device {
             return true;
         }
@@ -225,8 +196,7 @@ impl<B> Switch<B> {
     /// Returns true if a port is an underlay.
     #[must_use]
     pub fn is_underlay(&self, port: PortId) -> bool {
-        self.ports
-            .get(port.index())
-            .is_some_and(|port| matches!(port.role, PortRole::Underlay { .. }))
+        let port = self.egress.ports().get(port.index());
+        port.is_some_and(|port| matches!(port.role(), PortRole::Underlay { .. }))
     }
 }

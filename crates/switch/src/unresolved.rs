@@ -18,10 +18,9 @@ use alloc::vec;
 use sluice_base::{Buf, Destination, DropReason, InputId, Mac, Nanos, Priority, SourceId, VnetId};
 
 use crate::config::{SwitchConfig, UnresolvedConfig};
+use crate::dispose::Disposition;
 use crate::mac_table;
-use crate::place::Gate;
-use crate::queues::Key;
-use crate::slots::{BufferOwner, List, NIL};
+use crate::slots::BufferOwner;
 use crate::surface::{Head, Notice, QueueGroupKind};
 use crate::switch::Switch;
 
@@ -67,52 +66,45 @@ impl Waits {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Queues a frame whose destination is not in the forwarding table.
+    /// Decides about a frame whose destination is not in the forwarding table.
     #[cold]
-    pub(crate) fn miss(&mut self, now: Nanos, slot: u32, dst: Mac) {
+    pub(crate) fn miss(&mut self, now: Nanos, slot: u32, dst: Mac) -> Disposition {
         let vnet = self.slots.get(slot).vnet;
         let lossy = self.slots.get(slot).owner == BufferOwner::Output;
         let full =
             self.unresolved.buffered >= self.unresolved.config.frames || self.slots.are_short();
         if lossy && full {
-            self.drop_frame(slot, DropReason::UnresolvedFull);
-            return;
+            return Disposition::Drop(DropReason::UnresolvedFull);
         }
         let key = mac_table::key(vnet, dst);
         let group = match self.fdb.pending(key) {
             Some(group) => group,
-            None => match self.take_group(vnet, slot) {
+            None => match self.take_group(now, (VnetId(vnet), dst), slot) {
                 Some(group) => {
                     self.fdb.add_pending(key, group);
-                    self.start_waiting(now, group, VnetId(vnet), dst, slot);
+                    self.punt(now, group, slot);
                     group
                 }
-                None if lossy => {
-                    self.drop_frame(slot, DropReason::UnresolvedFull);
-                    return;
-                }
+                None if lossy => return Disposition::Drop(DropReason::UnresolvedFull),
                 // A frame that waits at a shared input blocks all other frames there.
                 None if self.unresolved.waits.is_shared_out
                     && self.is_shared(self.slots.get(slot).input) =>
                 {
-                    self.drop_frame(slot, DropReason::Unresolved);
-                    return;
+                    return Disposition::Drop(DropReason::Unresolved);
                 }
-                None => {
-                    self.defer(slot);
-                    return;
-                }
+                None => return Disposition::Defer,
             },
         };
-        self.put_frame(slot, group);
+        Disposition::Wait(group)
     }
 
     /// Returns a queue group for an unknown destination. An input may have as many of these queue
     /// groups as are still free, and one network of several three times as many, so that none takes
     /// them all.
-    fn take_group(&mut self, vnet: u16, slot: u32) -> Option<u32> {
-        let input = usize::from(self.slots.get(slot).input);
-        let free = self.lists.free_count();
+    fn take_group(&mut self, now: Nanos, to: (VnetId, Mac), slot: u32) -> Option<u32> {
+        let (asker, vnet) = (self.slots.get(slot).input, to.0.0);
+        let input = usize::from(asker);
+        let free = self.egress.free_count();
         if self.unresolved.waits.is_shared_out {
             let (by_input, by_vnet) = (
                 self.unresolved.waits.by_input[input],
@@ -126,26 +118,15 @@ impl<B: Buf> Switch<B> {
             self.unresolved.waits.by_input[input] += 1;
             self.unresolved.waits.by_vnet[usize::from(vnet)] += 1;
         }
-        let group = self.lists.start_waiting()?;
-        self.groups[group as usize].asker = InputId::from_index(input).0;
-        Some(group)
-    }
-
-    fn start_waiting(&mut self, now: Nanos, group: u32, vnet: VnetId, mac: Mac, slot: u32) {
-        let l = &mut self.groups[group as usize];
-        l.kind = QueueGroupKind::Unresolved(vnet, mac);
-        l.gate = Gate::Closed;
-        l.deadline = now.after(self.unresolved.config.timeout);
-        l.punt_at = now;
-        self.punt(now, group, slot);
+        self.egress.start_waiting(now, to, asker, now.after(self.unresolved.config.timeout))
     }
 
     /// Reports a miss with the head of a waiting frame, if the event fits; otherwise it is reported
     /// later.
     fn punt(&mut self, now: Nanos, group: u32, slot: u32) {
-        let l = &self.groups[group as usize];
-        let QueueGroupKind::Unresolved(vnet, mac) = l.kind else { return };
-        if now < l.punt_at || self.control.is_full_of_misses() {
+        let l = self.egress.group(group);
+        let QueueGroupKind::Unresolved(vnet, mac) = l.kind() else { return };
+        if now < l.punt_at() || self.control.is_full_of_misses() {
             return;
         }
         let s = self.slots.get(slot);
@@ -155,7 +136,7 @@ impl<B: Buf> Switch<B> {
         };
         let Some(buf) = &s.buf else { return };
         let head = Head::copy_of(&buf.head()[usize::from(s.strip)..]);
-        self.groups[group as usize].punt_at = now.after(self.unresolved.config.punt_gap);
+        self.egress.punt_again(group, now.after(self.unresolved.config.punt_gap));
         self.control.tell_miss(Notice::Miss { vnet, mac, from, head });
     }
 
@@ -163,10 +144,8 @@ impl<B: Buf> Switch<B> {
     /// queue group.
     pub(crate) fn resolve(&mut self, now: Nanos, vnet: VnetId, mac: Mac, to: u32) {
         if let Some(from) = self.fdb.take_pending(mac_table::key(vnet.0, mac)) {
-            let mut parked = self.groups[from as usize].parked;
-            self.groups[from as usize].parked = NIL;
-            while parked != NIL {
-                let leaf = self.queues.ring_pop(&mut parked);
+            let mut parked = self.egress.take_parked(from);
+            while let Some(leaf) = self.egress.next_parked(&mut parked) {
                 self.move_leaf(leaf, to);
             }
             self.free_group(from);
@@ -176,85 +155,55 @@ impl<B: Buf> Switch<B> {
 
     /// Moves the frames of a leaf that stands in no ring to another queue group, behind its frames.
     pub(crate) fn move_leaf(&mut self, leaf: u32, to: u32) {
-        let node = *self.queues.get(leaf);
-        let first = node.list.head;
+        let queue = self.egress.queue(leaf);
+        let (first, priority) = (queue.list().head, Priority::from_low_bits(queue.priority()));
         let refused = self.refused_by_group(first, to);
-        let lossy = !self.services.lossless().contains(Priority::from_low_bits(node.priority));
+        let lossy = !self.egress.lossless().contains(priority);
         if lossy || refused {
             // Admits each frame by itself: it may not go there, or may find the output full.
-            self.take_frames(leaf, |switch, slot| switch.admit(slot, to));
+            self.take_frames(leaf, |switch, slot| switch.settle(slot, switch.admit(slot, to)));
             return;
         }
-        let mut at = first;
-        while at != NIL {
-            let s = self.slots.get(at);
-            let (bytes, owner, next) = (s.bytes, s.owner, s.next);
-            self.uncharge_group(node.group, bytes, owner);
-            self.charge_group(to, bytes, owner);
-            at = next;
-        }
-        let leaf = match self.queues.find(Key::leaf(to, node.source, node.priority)) {
-            None => {
-                self.queues.rebind(leaf, to);
-                self.place_leaf(leaf);
-                leaf
-            }
-            Some(there) => {
-                let n = self.queues.get_mut(there);
-                n.frames += node.frames;
-                n.bytes += node.bytes;
-                n.ring_add(node.ring_frames, node.ring_bytes.into());
-                let mut list = n.list;
-                self.slots.splice(&mut list, node.list);
-                let n = self.queues.get_mut(there);
-                n.list = list;
-                self.queues.clear_leaf(leaf);
-                there
-            }
-        };
+        let leaf = self.egress.move_leaf(&mut self.slots, leaf, to);
         // The queue may have outgrown its share under its old key.
         self.note_share(first, leaf);
     }
 
     fn refused_by_group(&self, slot: u32, to: u32) -> bool {
         let s = self.slots.get(slot);
-        let group = &self.groups[to as usize];
-        let input = &self.inputs[usize::from(s.input)];
-        group.port == input.port
-            || (input.from_underlay
-                && matches!(group.kind, QueueGroupKind::Tunnel(_) | QueueGroupKind::Held(_)))
-            || self.ports[usize::from(group.port)].detached
-            || matches!(group.kind, QueueGroupKind::Held(_))
-            || self.is_isolated(group.port, s.priority)
+        let group = self.egress.group(to);
+        let input = self.ingress.input(s.input);
+        group.port() == input.port()
+            || (input.is_from_underlay() && group.is_behind_tunnel())
+            || self.egress.port(usize::from(group.port())).is_detached()
+            || matches!(group.kind(), QueueGroupKind::Held(_))
+            || self.is_isolated(group.port(), s.priority)
     }
 
     /// Puts a frame at the end of a queue of a queue group, which may have no destination yet: the
     /// opposite of [`Self::take_frames`]. The frame keeps its slot, since a common queue has no
     /// room for a remote reference.
     pub(crate) fn put_frame(&mut self, slot: u32, group: u32) {
-        let s = self.slots.get(slot);
-        let (bytes, owner) = (s.bytes, s.owner);
+        let owner = self.slots.get(slot).owner;
         self.unresolved.buffered += self.counts_as_unresolved(group, owner);
-        self.charge_group(group, bytes, owner);
         self.enqueue_leaf(slot, group);
     }
 
     /// Returns 1 if a frame counts as a lossy one that waits for a destination, else 0.
     fn counts_as_unresolved(&self, group: u32, owner: BufferOwner) -> u32 {
-        let waits = matches!(self.groups[group as usize].kind, QueueGroupKind::Unresolved(..));
+        let waits = matches!(self.egress.group(group).kind(), QueueGroupKind::Unresolved(..));
         u32::from(waits && owner == BufferOwner::Output)
     }
 
     /// Empties a leaf that stands in no ring, passes each frame to `each`, and unbinds the leaf.
     pub(crate) fn take_frames(&mut self, leaf: u32, mut each: impl FnMut(&mut Self, u32)) {
-        let node = *self.queues.get(leaf);
-        self.queues.clear_leaf(leaf);
-        let mut list = node.list;
+        let queue = self.egress.take_leaf(leaf);
+        let (group, mut list) = (queue.group(), queue.list());
         while let Some(slot) = self.slots.pop(&mut list) {
             let s = self.slots.get(slot);
             let (bytes, owner) = (s.bytes, s.owner);
-            self.uncharge_group(node.group, bytes, owner);
-            self.unresolved.buffered -= self.counts_as_unresolved(node.group, owner);
+            self.egress.uncharge(group, bytes, owner);
+            self.unresolved.buffered -= self.counts_as_unresolved(group, owner);
             each(self, slot);
         }
     }
@@ -270,54 +219,31 @@ impl<B: Buf> Switch<B> {
 
     /// Drops every frame of the queues that are parked in a queue group.
     pub(crate) fn drop_parked(&mut self, group: u32, reason: DropReason) {
-        let mut parked = self.groups[group as usize].parked;
-        self.groups[group as usize].parked = NIL;
-        while parked != NIL {
-            let leaf = self.queues.ring_pop(&mut parked);
+        let mut parked = self.egress.take_parked(group);
+        while let Some(leaf) = self.egress.next_parked(&mut parked) {
             self.take_frames(leaf, |switch, slot| switch.drop_frame(slot, reason));
         }
     }
 
     fn free_group(&mut self, group: u32) {
-        let l = &mut self.groups[group as usize];
-        debug_assert!(l.frames == 0 && l.parked == NIL, "a queue group is freed when it is empty");
+        let l = self.egress.group(group);
         if self.unresolved.waits.is_shared_out
-            && let QueueGroupKind::Unresolved(vnet, _) = l.kind
+            && let QueueGroupKind::Unresolved(vnet, _) = l.kind()
         {
             self.unresolved.waits.by_vnet[vnet.index()] -= 1;
-            self.unresolved.waits.by_input[usize::from(l.asker)] -= 1;
+            self.unresolved.waits.by_input[usize::from(l.asker())] -= 1;
         }
-        l.kind = QueueGroupKind::Free;
-        l.deadline = Nanos::MAX;
-        l.punt_at = Nanos::MAX;
-        self.lists.end_waiting(group);
-    }
-
-    /// Puts a frame at the end of the deferred ones of its input, which could not be queued.
-    pub(crate) fn defer(&mut self, slot: u32) {
-        let input = usize::from(self.slots.get(slot).input);
-        if self.slots.get(slot).owner == BufferOwner::Output {
-            if self.input_is_full(slot) {
-                self.drop_frame(slot, DropReason::InputFull);
-                return;
-            }
-            // A frame that waits at its input counts there, whatever its class.
-            self.slots.get_mut(slot).owner = BufferOwner::Ring;
-            self.charge_input(slot);
-        }
-        let mut list = self.inputs[input].deferred;
-        self.slots.push(&mut list, slot);
-        self.inputs[input].deferred = list;
+        self.egress.end_waiting(group);
     }
 
     /// Tries to queue deferred frames again, input by input, in order.
     fn retry_deferred(&mut self, now: Nanos) {
-        for input in 0..self.inputs.len() {
-            let mut list = self.inputs[input].deferred;
-            self.inputs[input].deferred = List::EMPTY;
+        for input in 0..self.ingress.count() {
+            let mut list = self.ingress.take_deferred(InputId::from_index(input).0);
             while let Some(slot) = self.slots.pop(&mut list) {
                 let dst = self.destination_of(slot);
-                self.route(now, slot, dst);
+                let disposition = self.route(now, slot, dst);
+                self.settle(slot, disposition);
             }
         }
     }
@@ -325,19 +251,17 @@ impl<B: Buf> Switch<B> {
     /// Ends frames that waited too long, and reports the misses again for which frames still wait.
     pub(crate) fn advance_unresolved(&mut self, now: Nanos) {
         let mut at = 0;
-        while at < self.lists.waiting().len() {
-            let group = self.lists.waiting()[at];
-            let l = &self.groups[group as usize];
-            let QueueGroupKind::Unresolved(vnet, mac) = l.kind else {
-                unreachable!("waiting queue groups are unresolved");
-            };
-            if l.deadline <= now {
+        while let Some((group, vnet, mac)) = self.egress.unresolved_at(at) {
+            let l = self.egress.group(group);
+            if l.deadline() <= now {
                 // `reject` takes the queue group out of the list, so `at` is the next one.
                 self.reject(now, vnet, mac);
                 continue;
             }
-            if l.punt_at <= now && l.parked != NIL {
-                let first = self.queues.get(self.queues.ring_head(l.parked)).list.head;
+            if l.punt_at() <= now
+                && let Some(leaf) = self.egress.first_parked(group)
+            {
+                let first = self.egress.queue(leaf).list().head;
                 self.punt(now, group, first);
             }
             at += 1;
@@ -346,9 +270,9 @@ impl<B: Buf> Switch<B> {
     }
 
     fn advance_closed_tunnels(&mut self, now: Nanos) {
-        for at in 0..self.lists.closed().len() {
-            let group = self.lists.closed()[at];
-            if self.groups[group as usize].deadline <= now {
+        for at in 0..self.egress.closed().len() {
+            let group = self.egress.closed()[at];
+            if self.egress.group(group).deadline() <= now {
                 self.drop_parked(group, DropReason::TunnelDown);
             }
         }
@@ -356,14 +280,14 @@ impl<B: Buf> Switch<B> {
 
     /// Returns the next moment at which [`Self::advance_unresolved`] has work.
     pub(crate) fn unresolved_deadline(&self) -> Option<Nanos> {
-        let waiting = self.lists.waiting().iter().map(|&group| {
-            let l = &self.groups[group as usize];
+        let waiting = self.egress.waiting().iter().map(|&group| {
+            let l = self.egress.group(group);
             // Without frames (their port was detached) there is no miss to report.
-            if l.parked == NIL { l.deadline } else { l.deadline.min(l.punt_at) }
+            if l.has_parked() { l.deadline().min(l.punt_at()) } else { l.deadline() }
         });
-        let closed = self.lists.closed().iter().filter_map(|&group| {
-            let l = &self.groups[group as usize];
-            (l.parked != NIL).then_some(l.deadline)
+        let closed = self.egress.closed().iter().filter_map(|&group| {
+            let l = self.egress.group(group);
+            l.has_parked().then_some(l.deadline())
         });
         waiting.chain(closed).min()
     }

@@ -4,7 +4,7 @@ use sluice_base::{ByteCount, PortId, Priority, TunnelId, VnetId};
 
 use crate::build;
 use crate::config::{ConfigError, InputFull, Limit, PortConfig, PortRole, Service, SwitchConfig};
-use crate::queues::{GROUPS_MAX, NODES_MAX};
+use crate::egress::{GROUPS_MAX, NODES_MAX};
 use crate::{sources, tunnel};
 
 /// Returns the first fault of a configuration.

@@ -11,37 +11,41 @@ impl<B: Buf> Switch<B> {
     /// Returns the frames and bytes that the switch promises to take from an input now.
     #[must_use]
     pub fn window(&self, input: InputId) -> Window {
-        let at = input.index();
-        let i = &self.inputs[at];
+        let at = input.0;
+        let i = self.ingress.input(at);
         // Frames beyond their share and frames that wait to be replicated are among the held ones.
-        let needs_copy = i.held.frames > 0
-            && (!i.awaiting.is_empty() || i.sweep || (!i.over.is_empty() && self.pool_takes(at)));
+        let needs_copy = i.held().frames > 0
+            && (!i.awaiting().is_empty()
+                || i.needs_sweep()
+                || (i.has_over() && self.pool_takes(at)));
         let none =
             Window { frames: 0, bytes: ByteCount::ZERO, closed: PriorityMask::NONE, needs_copy };
-        if i.port == NO_PORT || self.ports[usize::from(i.port)].detached {
+        if i.port() == NO_PORT || self.egress.port(usize::from(i.port())).is_detached() {
             return none;
         }
-        if !i.deferred.is_empty() {
+        if !i.deferred().is_empty() {
             // The next frame might belong to the pair of one that could not be queued.
-            let closed = match i.full {
+            let closed = match i.full() {
                 Full::Pause(_) => PriorityMask::ALL,
                 Full::Wait | Full::Drop => PriorityMask::NONE,
             };
             return Window { closed, ..none };
         }
         let mut closed = PriorityMask::NONE;
-        let (frames, bytes) = match i.full {
-            Full::Drop => ((i.limit.frames + BATCH_MAX).saturating_sub(i.held.frames), u64::MAX),
-            Full::Wait => {
-                let frames = i.limit.frames.saturating_sub(i.held.frames);
-                (frames, i.limit.bytes.0.saturating_sub(i.held.bytes))
+        let (frames, bytes) = match i.full() {
+            Full::Drop => {
+                ((i.limit().frames + BATCH_MAX).saturating_sub(i.held().frames), u64::MAX)
             }
-            Full::Pause(priorities) if i.holding.and(priorities).is_empty() => {
-                (i.limit.frames, i.limit.bytes.0)
+            Full::Wait => {
+                let frames = i.limit().frames.saturating_sub(i.held().frames);
+                (frames, i.limit().bytes.0.saturating_sub(i.held().bytes))
+            }
+            Full::Pause(priorities) if i.holding().and(priorities).is_empty() => {
+                (i.limit().frames, i.limit().bytes.0)
             }
             Full::Pause(priorities) => self.pause_window(at, priorities, &mut closed),
         };
-        let frames = if bytes == 0 { 0 } else { frames.saturating_sub(i.unreclaimed) };
+        let frames = if bytes == 0 { 0 } else { frames.saturating_sub(i.unreclaimed()) };
         Window { frames, bytes: ByteCount(bytes), closed, needs_copy }
     }
 
@@ -50,7 +54,7 @@ impl<B: Buf> Switch<B> {
     #[inline]
     #[must_use]
     pub fn replicates(&self, input: InputId) -> bool {
-        !self.inputs[input.index()].awaiting.is_empty()
+        !self.ingress.input(input.0).awaiting().is_empty()
     }
 
     /// Returns the window of an input that pauses and holds frames, for each priority that is not
@@ -60,16 +64,16 @@ impl<B: Buf> Switch<B> {
     #[inline(never)]
     fn pause_window(
         &self,
-        input: usize,
+        input: u16,
         priorities: PriorityMask,
         closed: &mut PriorityMask,
     ) -> (u32, u64) {
-        let i = &self.inputs[input];
+        let i = self.ingress.input(input);
         let mut held = Held::default();
-        let mut holding = i.holding.and(priorities).0;
+        let mut holding = i.holding().and(priorities).0;
         while holding != 0 {
-            let one = self.ledger.held(input, holding.trailing_zeros() as usize);
-            if one.frames >= i.limit.frames || one.bytes >= i.limit.bytes.0 {
+            let one = self.ledger.held(input.into(), holding.trailing_zeros() as usize);
+            if one.frames >= i.limit().frames || one.bytes >= i.limit().bytes.0 {
                 closed.0 |= holding & holding.wrapping_neg();
             } else {
                 held.frames = held.frames.max(one.frames);
@@ -77,8 +81,8 @@ impl<B: Buf> Switch<B> {
             }
             holding &= holding - 1;
         }
-        let frames = i.limit.frames - held.frames;
-        let bytes = i.limit.bytes.0 - held.bytes;
+        let frames = i.limit().frames - held.frames;
+        let bytes = i.limit().bytes.0 - held.bytes;
         let Some(pause) = self.pause_of(i) else { return (frames, bytes) };
         let below = pause.xoff().saturating_sub(pause.weight(held.frames, held.bytes));
         if below == 0 || !self.pool_takes(input) {
@@ -86,7 +90,7 @@ impl<B: Buf> Switch<B> {
         }
         // One large batch must not cause XOFF for frames that can still be copied to the shared
         // buffer. The last frame may exceed the bytes.
-        let last = u64::from(self.ports[usize::from(i.port)].frame_size_max) + 4;
+        let last = u64::from(self.egress.port(usize::from(i.port())).frame_size_max()) + 4;
         (frames, bytes.min(below.saturating_sub(last).max(1)))
     }
 }

@@ -3,7 +3,9 @@ use alloc::vec::Vec;
 
 use core::net::Ipv4Addr;
 
-use sluice_base::{Batch, BitRate, DropReason, InputId, Mac, PriorityMask, Vni};
+use sluice_base::{
+    Batch, BitRate, ByteCount, DropReason, InputId, Mac, Priority, PriorityMask, Vni,
+};
 use sluice_wire::{EtherType, ethernet};
 
 use super::*;
@@ -387,7 +389,7 @@ fn attach_picks_port_slot_free_for_longest() {
 fn limits_follow_from_the_ports_that_are_there() {
     let small = PortConfig { input: limit(8, 6_000), mtu: 900, ..access(BLUE) };
     let jumbo = PortConfig { mtu: 9_000, ..access(BLUE) };
-    let of = |switch: &S| (switch.common_max, switch.pair_share);
+    let of = |switch: &S| (switch.egress.common_room(0), switch.ingress.pair_share());
     // A switch that had these ports from the start.
     let expected = |more: &[&PortConfig]| {
         let mut config = config(0);
@@ -431,7 +433,7 @@ fn pending_notices_of_detached_port_are_withdrawn() {
         "{event:?}"
     );
     assert_eq!(switch.notice(), None);
-    assert_eq!(switch.lists.free_count(), 3);
+    assert_eq!(switch.egress.free_count(), 3);
     // The new port has its whole share of events, and not the old one's source.
     back(&mut switch, InputId(2));
     assert_eq!(switch.attach(NOW, &learns), Ok(SPARE));

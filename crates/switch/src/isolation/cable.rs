@@ -8,13 +8,13 @@
 use sluice_base::{Buf, Nanos, Priority};
 
 use crate::config::PortRole;
-use crate::place::Port;
+use crate::egress::Port;
 use crate::switch::Switch;
 
 impl<B: Buf> Switch<B> {
     /// Returns the time for which the neighbour of a port has paused a priority so far.
     pub(super) fn paused_time(&self, now: Nanos, at: usize, priority: Priority) -> Nanos {
-        self.ports[at].pause_in.paused_time(now, priority)
+        self.egress.port(at).pause_in().paused_time(now, priority)
     }
 
     /// True if the cable of a port has too much to carry: `left` frames of the priority left in
@@ -29,9 +29,10 @@ impl<B: Buf> Switch<B> {
     /// tunnel by which a sender could be asked to hold.
     fn has_cables_only(&self) -> bool {
         let is_cable = |port: &Port| {
-            let is_own = !port.detached && !port.elsewhere && port.role != PortRole::Handoff;
-            !is_own || port.pause_out.is_some()
+            let is_own =
+                !port.is_detached() && !port.is_elsewhere() && port.role() != PortRole::Handoff;
+            !is_own || port.pause_out().is_some()
         };
-        self.tunnels.is_empty() && self.ports.iter().all(is_cable)
+        self.tunnels.is_empty() && self.egress.ports().iter().all(is_cable)
     }
 }

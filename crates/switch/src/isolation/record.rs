@@ -128,7 +128,7 @@ impl<B: Buf> Switch<B> {
     /// Isolates a receiver, which loses its claim on shared resources.
     #[cold]
     pub(super) fn isolate(&mut self, now: Nanos, at: usize, priority: Priority, moved_at: Nanos) {
-        let class = self.class_of(at, priority.index());
+        let class = self.egress.class_of(at, priority.index());
         let (sent, paused) = (self.progress(class), self.paused_time(now, at, priority));
         let Some(index) = self.isolation.records.iter().position(|record| !record.used) else {
             return;
@@ -147,11 +147,13 @@ impl<B: Buf> Switch<B> {
         self.isolation.changes += 1;
         self.isolation.record_of[class] = u8::try_from(index).expect("fewer than 255 records");
         self.refresh_plain(PortId::from_index(at).0);
-        for group in 0..self.groups.len() {
-            let l = &self.groups[group];
-            let has_common = matches!(l.kind, QueueGroupKind::Port(_) | QueueGroupKind::Tunnel(_));
-            if usize::from(l.port) == at && has_common {
-                self.leave_common(u32::try_from(group).expect("fewer than 2^20 queue groups"));
+        for group in 0..self.egress.group_count() {
+            let group = u32::try_from(group).expect("fewer than 2^20 queue groups");
+            let l = self.egress.group(group);
+            let has_common =
+                matches!(l.kind(), QueueGroupKind::Port(_) | QueueGroupKind::Tunnel(_));
+            if usize::from(l.port()) == at && has_common {
+                self.leave_common(group);
             }
         }
         self.discard_where(class, DropReason::ReplicationLimit, |switch, slot| {
@@ -164,8 +166,8 @@ impl<B: Buf> Switch<B> {
     /// Returns true if senders of a record's port can be asked to hold its frames: they are behind
     /// tunnels.
     fn has_remote_senders(&self, index: usize) -> bool {
-        let port = &self.ports[usize::from(self.isolation.records[index].port)];
-        !port.has_bundles && !self.tunnels.is_empty()
+        let port = self.egress.port(usize::from(self.isolation.records[index].port));
+        !port.has_bundles() && !self.tunnels.is_empty()
     }
 
     /// Checks an isolated receiver again.
@@ -179,13 +181,13 @@ impl<B: Buf> Switch<B> {
             return;
         }
         let (at, priority) = (usize::from(record.port), Priority::from_low_bits(record.priority));
-        let class = self.class_of(at, priority.index());
-        let (sent, waits) = (self.progress(class), !self.is_empty_class(class));
+        let class = self.egress.class_of(at, priority.index());
+        let (sent, waits) = (self.progress(class), !self.egress.is_idle(class));
         let claim = self.claim(at, priority);
         let has_remote_senders = self.has_remote_senders(index);
         let room = self.reserve_has_room_again(index);
         let paused = self.paused_time(now, at, priority);
-        let hold = self.ports[at].hold[priority.index()];
+        let hold = self.egress.port(at).hold(priority);
         let is_overloaded = self.is_overloaded_again(now, patience, index, paused);
         let record = &mut self.isolation.records[index];
         let before = (record.asked, record.stuck);
@@ -247,7 +249,7 @@ impl<B: Buf> Switch<B> {
     ) -> bool {
         let record = &self.isolation.records[index];
         let span = now.since(record.window_at);
-        let class = self.class_of(record.port.into(), record.priority.into());
+        let class = self.egress.class_of(record.port.into(), record.priority.into());
         let left = self.progress(class).wrapping_sub(record.window_sent);
         span >= patience && self.is_overloaded(span, left, paused.since(record.window_paused))
     }
@@ -263,7 +265,7 @@ impl<B: Buf> Switch<B> {
     /// Ends the isolation of a class whose record is free, or leaves.
     fn end_isolation(&mut self, port: u16, priority: u8) {
         self.isolation.changes += 1;
-        let class = self.class_of(port.into(), priority.into());
+        let class = self.egress.class_of(port.into(), priority.into());
         self.isolation.record_of[class] = NONE;
         self.refresh_plain(port);
     }
@@ -278,8 +280,9 @@ impl<B: Buf> Switch<B> {
             let record = &mut self.isolation.records[index];
             if record.used && record.port == port && !record.leaves {
                 (record.leaves, record.has_news) = (true, false);
-                let class =
-                    self.class_of(port.into(), self.isolation.records[index].priority.into());
+                let class = self
+                    .egress
+                    .class_of(port.into(), self.isolation.records[index].priority.into());
                 self.isolation.record_of[class] = NONE;
             }
         }
@@ -287,14 +290,14 @@ impl<B: Buf> Switch<B> {
 
     /// Ends the frames of a receiver that is beyond its hold, but for the oldest one.
     fn discard(&mut self, class: usize) {
-        let Some(first) = self.leaves_of(class).next() else { return };
-        let keep = self.queues.get(first).list.head;
+        let Some(first) = self.egress.leaves_of(class).next() else { return };
+        let keep = self.egress.queue(first).list().head;
         let has_others = |switch: &Self, leaf: u32| {
-            let list = switch.queues.get(leaf).list;
+            let list = switch.egress.queue(leaf).list();
             list.head != keep || list.tail != keep
         };
         loop {
-            let found = self.leaves_of(class).find(|&leaf| has_others(self, leaf));
+            let found = self.egress.leaves_of(class).find(|&leaf| has_others(self, leaf));
             let Some(leaf) = found else { return };
             self.drop_from_leaf(leaf, DropReason::ReceiverStuck, |_, slot| slot != keep);
         }
@@ -315,11 +318,11 @@ impl<B: Buf> Switch<B> {
         goes: impl Fn(&Self, u32) -> bool,
     ) {
         let some = |switch: &Self, leaf: u32| {
-            let list = switch.queues.get(leaf).list;
+            let list = switch.egress.queue(leaf).list();
             switch.slots.walk(list).any(|slot| goes(switch, slot))
         };
         loop {
-            let found = self.leaves_of(class).find(|&leaf| some(self, leaf));
+            let found = self.egress.leaves_of(class).find(|&leaf| some(self, leaf));
             let Some(leaf) = found else { return };
             self.drop_from_leaf(leaf, reason, &goes);
         }
@@ -331,11 +334,11 @@ impl<B: Buf> Switch<B> {
         if s.owner != BufferOwner::Ring {
             return None;
         }
-        let port = usize::from(self.groups[group as usize].port);
-        let class = self.class_of(port, s.priority.into());
+        let port = usize::from(self.egress.group(group).port());
+        let class = self.egress.class_of(port, s.priority.into());
         let index = self.isolation.record(class)?;
         let record = &self.isolation.records[index];
-        if record.stuck && record.sent == self.progress(class) && !self.is_empty_class(class) {
+        if record.stuck && record.sent == self.progress(class) && !self.egress.is_idle(class) {
             return Some(DropReason::ReceiverStuck);
         }
         let is_beyond = record.overflows && self.is_shared(s.input) && !self.reserve_takes(index);
@@ -344,16 +347,16 @@ impl<B: Buf> Switch<B> {
 
     /// Notes a frame that joined the queue of an isolated receiver.
     pub(crate) fn joined_isolated(&mut self, port: u16, priority: u8, input: u16, source: u16) {
-        let class = self.class_of(port.into(), priority.into());
+        let class = self.egress.class_of(port.into(), priority.into());
         let Some(index) = self.isolation.record(class) else { return };
         if self.is_shared(input) {
-            self.inputs[usize::from(input)].sweep = true;
+            self.ingress.set_sweep(input, true);
         }
         self.note_sender_of(index, source);
     }
 
     pub(super) fn note_sender_of(&mut self, index: usize, source: u16) {
-        let Some(tunnel) = usize::from(source).checked_sub(self.inputs.len()) else { return };
+        let Some(tunnel) = usize::from(source).checked_sub(self.ingress.count()) else { return };
         let record = &mut self.isolation.records[index];
         if record.note_sender(tunnel) && record.asked {
             record.has_news = true;
@@ -369,7 +372,7 @@ impl<B: Buf> Switch<B> {
         // A class has at most one queue for each source, for which the list has room, except on an
         // underlay: there the rest is left out.
         let room = leaves.capacity();
-        leaves.extend(self.leaves_of(class).take(room).filter(|leaf| *leaf != NIL));
+        leaves.extend(self.egress.leaves_of(class).take(room).filter(|leaf| *leaf != NIL));
         leaves
     }
 }

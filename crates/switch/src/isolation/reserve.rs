@@ -38,8 +38,8 @@ impl<B: Buf> Switch<B> {
     pub(super) fn move_to_reserve(&mut self, now: Nanos, class: usize, index: usize) {
         let leaves = self.take_leaves(class);
         for &leaf in &leaves {
-            let node = self.queues.get(leaf);
-            let (mut at, source) = (node.list.head, node.source);
+            let queue = self.egress.queue(leaf);
+            let (mut at, source) = (queue.list().head, queue.source());
             self.note_sender_of(index, source);
             while at != NIL {
                 let slot = self.slots.get(at);
@@ -62,26 +62,26 @@ impl<B: Buf> Switch<B> {
     pub(super) fn sweep_later(&mut self) {
         for at in 0..self.isolation.shared.len() {
             let input = self.isolation.shared[at];
-            self.inputs[usize::from(input)].sweep = true;
+            self.ingress.set_sweep(input, true);
         }
     }
 
     /// Moves frames of an input for isolated receivers into the reserve, as far as it has room.
-    pub(crate) fn sweep(&mut self, input: usize, copy: &mut impl FnMut(B) -> Result<B, B>) {
+    pub(crate) fn sweep(&mut self, input: u16, copy: &mut impl FnMut(B) -> Result<B, B>) {
         let now = self.isolation.now;
-        self.inputs[input].sweep = false;
+        self.ingress.set_sweep(input, false);
         for index in 0..self.isolation.records.len() {
             let record = &self.isolation.records[index];
-            if !record.is_used() || self.ports[usize::from(record.port)].has_bundles {
+            if !record.is_used() || self.egress.port(usize::from(record.port)).has_bundles() {
                 continue;
             }
-            let class = self.class_of(record.port.into(), record.priority.into());
+            let class = self.egress.class_of(record.port.into(), record.priority.into());
             if self.isolation.record(class) != Some(index) {
                 continue;
             }
             let leaves = self.take_leaves(class);
             for &leaf in &leaves {
-                if self.queues.get(leaf).ring_frames > 0
+                if self.egress.queue(leaf).ring_frames() > 0
                     && !self.sweep_leaf(input, leaf, index, copy)
                 {
                     let record = &mut self.isolation.records[index];
@@ -96,22 +96,17 @@ impl<B: Buf> Switch<B> {
     /// Moves frames of one queue into the reserve. Returns false if it has no room.
     fn sweep_leaf(
         &mut self,
-        input: usize,
+        input: u16,
         leaf: u32,
         index: usize,
         copy: &mut impl FnMut(B) -> Result<B, B>,
     ) -> bool {
-        let node = self.queues.get(leaf);
-        let mut at = match node.shared_cursor {
-            NIL => node.list.head,
-            last => self.slots.get(last).next,
-        };
+        let mut at = self.egress.first_unpooled(&self.slots, leaf);
         let mut all_pooled = true;
-        while at != NIL && self.queues.get(leaf).ring_frames > 0 {
+        while at != NIL && self.egress.queue(leaf).ring_frames() > 0 {
             let slot = self.slots.get(at);
             let next = slot.next;
-            if slot.owner == BufferOwner::Ring && usize::from(slot.input) == input && slot.sent == 0
-            {
+            if slot.owner == BufferOwner::Ring && slot.input == input && slot.sent == 0 {
                 if !self.reserve_takes(index) {
                     return false;
                 }
@@ -123,7 +118,7 @@ impl<B: Buf> Switch<B> {
             // A frame of another input may stay in between; the walk of that input must find it.
             all_pooled &= self.slots.get(at).owner == BufferOwner::Pool;
             if all_pooled {
-                self.queues.get_mut(leaf).shared_cursor = at;
+                self.egress.pooled_up_to(leaf, at);
             }
             at = next;
         }
@@ -142,7 +137,7 @@ impl<B> Switch<B> {
             held.frames -= 1;
             held.bytes -= bytes;
         } else {
-            self.inputs[usize::from(input)].pooled_frames -= 1;
+            self.ingress.leave_pool(input);
         }
         self.pool.sub(part.min(PART), priority, Held { frames: 1, bytes });
     }
@@ -157,7 +152,7 @@ impl<B> Switch<B> {
             held.frames += 1;
             held.bytes += bytes;
         } else {
-            self.inputs[usize::from(input)].pooled_frames += 1;
+            self.ingress.enter_pool(input);
         }
         self.pool.add(part.min(PART), priority, Held { frames: 1, bytes });
     }

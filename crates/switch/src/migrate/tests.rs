@@ -23,9 +23,9 @@ fn pair() -> [Switch<Vec<u8>>; 2] {
 #[test]
 fn class_progress_unchanged_while_port_moves_between_workers() {
     let [mut one, mut other] = pair();
-    let class = one.class_of(0, 0);
+    let class = one.egress.class_of(0, 0);
     for _ in 0..7 {
-        one.classes[class].sent.add(60);
+        one.egress.add_sent(class, 60);
     }
     for _ in 0..3 {
         assert_eq!((one.progress(class), other.progress(class)), (7, 0));
@@ -33,7 +33,7 @@ fn class_progress_unchanged_while_port_moves_between_workers() {
         assert_eq!(one.progress(class), 7, "a receiver that is watched here did not move");
         other.import_port(PortId(0), its);
         assert_eq!((one.progress(class), other.progress(class)), (7, 0));
-        assert_eq!(other.classes[class].sent.frames, 7, "and is shown where it is");
+        assert_eq!(other.egress.sent(class).frames, 7, "and is shown where it is");
         let its = other.export_port(PortId(0));
         one.import_port(PortId(0), its);
     }

@@ -18,7 +18,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::slots::{BufferOwner, List, NIL};
+use crate::slots::{BufferOwner, List, NIL, Slots};
 
 /// Key of a node, packed into one number: priority, kind, source, queue group or port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,25 +48,25 @@ pub(crate) struct Node {
     /// The next node of its ring.
     next: u32,
     /// Leaf: its frames.
-    pub(crate) list: List,
+    list: List,
     /// Bundle: the tail of its ring of leaves.
     children: u32,
     /// Leaf: its bundle, if it stands in one.
     parent: u32,
-    pub(crate) frames: u32,
-    pub(crate) bytes: u64,
+    frames: u32,
+    bytes: u64,
     /// Leaf: number of its frames that wait in their input (not in the pool).
-    pub(crate) ring_frames: u32,
+    ring_frames: u32,
     /// Leaf: the bytes of the frames that wait in their input. It saturates at 4 GiB, which only
     /// makes a share less exact.
-    pub(crate) ring_bytes: u32,
+    ring_bytes: u32,
     /// Leaf: a frame in its list such that it and all before it are in the pool. The search for the
     /// next frame to be moved there starts behind it.
-    pub(crate) shared_cursor: u32,
-    pub(crate) deficit: i32,
-    pub(crate) group: u32,
-    pub(crate) source: u16,
-    pub(crate) priority: u8,
+    shared_cursor: u32,
+    deficit: i32,
+    group: u32,
+    source: u16,
+    priority: u8,
     live: bool,
 }
 
@@ -77,9 +77,118 @@ impl Node {
         self.key
     }
 
+    #[inline]
+    pub(crate) const fn group(&self) -> u32 {
+        self.group
+    }
+
+    #[inline]
+    pub(crate) const fn source(&self) -> u16 {
+        self.source
+    }
+
+    #[inline]
+    pub(crate) const fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    /// Returns the frames of a leaf.
+    #[inline]
+    pub(crate) const fn list(&self) -> List {
+        self.list
+    }
+
+    #[inline]
+    pub(crate) const fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    #[inline]
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the number of frames of a leaf that wait in their input (not in the pool).
+    #[inline]
+    pub(crate) const fn ring_frames(&self) -> u32 {
+        self.ring_frames
+    }
+
+    /// Returns the bytes of those frames.
+    #[inline]
+    pub(crate) const fn ring_bytes(&self) -> u32 {
+        self.ring_bytes
+    }
+
+    #[inline]
+    pub(super) const fn deficit(&self) -> i32 {
+        self.deficit
+    }
+
+    #[inline]
+    pub(super) const fn set_deficit(&mut self, deficit: i32) {
+        self.deficit = deficit;
+    }
+
+    #[inline]
+    pub(super) const fn shared_cursor(&self) -> u32 {
+        self.shared_cursor
+    }
+
+    /// Remembers that a frame, and all before it, are in the pool.
+    #[inline]
+    pub(super) const fn set_shared_cursor(&mut self, slot: u32) {
+        self.shared_cursor = slot;
+    }
+
+    /// Adds frames with one buffer owner at the end of this leaf.
+    #[inline]
+    pub(super) fn push<B>(
+        &mut self,
+        slots: &mut Slots<B>,
+        list: List,
+        (frames, bytes): (u32, u64),
+        owner: BufferOwner,
+    ) {
+        self.add(frames, bytes, owner);
+        slots.splice(&mut self.list, list);
+    }
+
+    /// Adds a frame in front of this leaf.
+    pub(super) fn push_first<B>(&mut self, slots: &mut Slots<B>, slot: u32) {
+        let s = slots.get(slot);
+        self.add(1, s.bytes.into(), s.owner);
+        self.shared_cursor = NIL;
+        slots.push_front(&mut self.list, slot);
+    }
+
+    /// Takes the first frame out of this leaf.
+    #[inline]
+    pub(super) fn pop<B>(&mut self, slots: &mut Slots<B>) -> u32 {
+        let slot = slots.pop(&mut self.list).expect("a queue in a ring has a frame");
+        let s = slots.get(slot);
+        if self.shared_cursor == slot {
+            self.shared_cursor = NIL;
+        }
+        self.frames -= 1;
+        self.bytes -= u64::from(s.bytes);
+        if s.owner == BufferOwner::Ring {
+            self.ring_sub(1, s.bytes.into());
+        }
+        slot
+    }
+
+    /// Takes frames out of the sums of this leaf, which left it; `list` is what is left.
+    #[inline]
+    pub(super) const fn keep(&mut self, list: List, frames: u32, bytes: u64) {
+        self.list = list;
+        self.frames -= frames;
+        self.bytes -= bytes;
+    }
+
     /// Counts frames with one buffer owner that joined this leaf.
     #[inline]
-    pub(crate) fn add(&mut self, frames: u32, bytes: u64, owner: BufferOwner) {
+    fn add(&mut self, frames: u32, bytes: u64, owner: BufferOwner) {
         self.frames += frames;
         self.bytes += bytes;
         if owner == BufferOwner::Ring {
@@ -89,14 +198,14 @@ impl Node {
 
     /// Counts frames that wait in their input and joined this leaf.
     #[inline]
-    pub(crate) fn ring_add(&mut self, frames: u32, bytes: u64) {
+    fn ring_add(&mut self, frames: u32, bytes: u64) {
         self.ring_frames += frames;
         self.ring_bytes = self.ring_bytes.saturating_add(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     /// Counts frames that left this leaf, or their input.
     #[inline]
-    pub(crate) fn ring_sub(&mut self, frames: u32, bytes: u64) {
+    pub(super) fn ring_sub(&mut self, frames: u32, bytes: u64) {
         self.ring_frames -= frames;
         self.ring_bytes = self.ring_bytes.saturating_sub(u32::try_from(bytes).unwrap_or(u32::MAX));
     }
@@ -259,6 +368,18 @@ impl Queues {
         node.ring_frames = 0;
         node.ring_bytes = 0;
         self.unbind(leaf);
+    }
+
+    /// Moves the frames of a leaf behind those of another one, and unbinds it. It stands in no
+    /// ring.
+    pub(super) fn append<B>(&mut self, slots: &mut Slots<B>, leaf: u32, to: u32) {
+        let node = self.nodes[leaf as usize];
+        let there = &mut self.nodes[to as usize];
+        there.frames += node.frames;
+        there.bytes += node.bytes;
+        there.ring_add(node.ring_frames, node.ring_bytes.into());
+        slots.splice(&mut there.list, node.list);
+        self.clear_leaf(leaf);
     }
 
     /// Binds a leaf that stands in no ring to another queue group.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::egress::Class;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -20,7 +21,7 @@ proptest! {
                 model.push_back(number);
             } else {
                 prop_assert_eq!(class.common.head().map(|(buf, _)| *buf), model.front().copied());
-                prop_assert_eq!(class.common.pop().map(|(buf, _)| buf), model.pop_front());
+                prop_assert_eq!(class.common.pop(), model.pop_front());
             }
             prop_assert_eq!(class.common.len() as usize, model.len());
             prop_assert_eq!(class.is_idle(), model.is_empty());

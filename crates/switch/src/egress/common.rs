@@ -1,5 +1,4 @@
-//! One priority of a port: its scheduler's state, and the common queue in front of its other
-//! queues.
+//! The common queue of a (port, priority), in front of its other queues.
 //!
 //! While few frames wait for a port they stand in one queue, in order of arrival. Beyond
 //! [`COMMON_FRAMES_MAX`] every source gets a queue of its own, until all of those are empty again.
@@ -16,9 +15,10 @@
 //! the queue group.
 
 use crate::config::{Limit, PortRole};
-use crate::inspect::Counter;
-use crate::place::{Input, Port};
-use crate::slots::{BufferOwner, NIL};
+use crate::ingress::Input;
+use crate::slots::BufferOwner;
+
+use super::Port;
 
 /// Number of frames that may wait in a common queue: the most by which a source can be ahead of its
 /// share when an output becomes congested.
@@ -35,6 +35,11 @@ impl CommonMax {
     /// No frame.
     pub(crate) const ZERO: Self = Self(0);
 
+    #[inline]
+    pub(super) const fn get(self) -> u32 {
+        self.0
+    }
+
     /// Returns the number for these ports and inputs. A frame in a common queue cannot be copied to
     /// the shared buffer, so that it is at most a quarter of the limit of the smallest input, in
     /// frames and in bytes.
@@ -45,8 +50,8 @@ impl CommonMax {
         let is_access = |p: &&Port| !p.detached && matches!(p.role, PortRole::Access { .. });
         let sizes = ports.iter().filter(is_access).map(|port| u64::from(port.frame_size_max));
         let size_max = sizes.max().unwrap_or(1);
-        let least = |limit: &Limit| u64::from(limit.frames).min(limit.bytes.0 / size_max) / 4;
-        let least = inputs.map(|i| least(&i.limit)).min().unwrap_or(0);
+        let least = |limit: Limit| u64::from(limit.frames).min(limit.bytes.0 / size_max) / 4;
+        let least = inputs.map(|i| least(i.limit())).min().unwrap_or(0);
         Self(u32::try_from(least).unwrap_or(u32::MAX).min(COMMON_FRAMES_MAX))
     }
 }
@@ -85,7 +90,7 @@ pub(crate) struct Common<B> {
 }
 
 impl<B> Common<B> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let tag =
             Tag { bytes: 0, input: 0, source_or_group: 0, strip: 0, owner: BufferOwner::Ring };
         let entries = core::array::from_fn(|_| Entry { buf: None, tag });
@@ -111,18 +116,19 @@ impl<B> Common<B> {
         self.count += 1;
     }
 
-    /// Returns the frame whose turn it is.
+    /// Returns the frame whose turn it is. The tag is a reference, so that no frame is a null
+    /// pointer.
     #[inline]
-    pub(crate) fn head(&self) -> Option<(&B, Tag)> {
+    pub(crate) fn head(&self) -> Option<(&B, &Tag)> {
         let entry = &self.entries[usize::from(self.first % PLACES)];
-        Some((entry.buf.as_ref()?, entry.tag))
+        Some((entry.buf.as_ref()?, &entry.tag))
     }
 
-    /// Takes the first frame out.
+    /// Takes the handle of the first frame out, whose tag is known from [`Self::head`].
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(B, Tag)> {
+    pub(crate) fn pop(&mut self) -> Option<B> {
         let entry = &mut self.entries[usize::from(self.first % PLACES)];
-        let taken = (entry.buf.take()?, entry.tag);
+        let taken = entry.buf.take()?;
         self.count -= 1;
         // An empty queue begins again at its first place, which was used last and is in cache.
         let next = (self.first + 1) % PLACES;
@@ -134,36 +140,6 @@ impl<B> Common<B> {
     pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> {
         let (front, back) = self.entries.split_at(usize::from(self.first));
         back.iter().chain(front).filter(|entry| entry.buf.is_some()).map(|entry| entry.tag)
-    }
-}
-
-/// One priority of a port.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Class<B> {
-    /// Tail of the ring of queues (or bundles) with frames.
-    pub(crate) ring: u32,
-    pub(crate) deficit: i32,
-    pub(crate) sent: Counter,
-    pub(crate) common: Common<B>,
-}
-
-impl<B> Class<B> {
-    pub(crate) fn new() -> Self {
-        Self { ring: NIL, deficit: 0, sent: Counter::default(), common: Common::new() }
-    }
-
-    /// Returns true if nothing waits.
-    #[inline]
-    pub(crate) const fn is_idle(&self) -> bool {
-        self.ring == NIL && self.common.is_empty()
-    }
-
-    /// Returns the number of frames that its common queue takes before it holds `max`. Zero while a
-    /// source has a queue of its own, whose frames would be overtaken.
-    #[inline]
-    pub(crate) const fn common_room(&self, max: CommonMax) -> u32 {
-        if self.ring == NIL { max.0.saturating_sub(self.common.len()) } else { 0 }
     }
 }
 
