@@ -114,4 +114,4 @@ pub(crate) fn finish<D>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -75,26 +75,33 @@ fn finisher_partial_room_each_segment_sent_once() {
     assert_eq!(pool.used(), 0);
 }
 
-#[test]
-fn finisher_each_segment_gets_own_outer_header() {
-    let (mut pool, frame) = (pool(), frame());
-    let buf = handle(&mut pool, &frame);
-    let size = u16::try_from(buf.segment_size()).unwrap();
+/// Outer headers of an inner frame of `inner` bytes, with DSCP 8 and ECN 2, for a UDP port.
+pub(crate) fn outer_headers([src, dst]: [[u8; 4]; 2], port: u16, inner: u16) -> [u8; 50] {
     let mut outer = [0; 50];
     outer[12..14].copy_from_slice(&[8, 0]);
     ipv4::Repr {
-        src: [10, 9, 0, 1].into(),
-        dst: [10, 9, 0, 2].into(),
+        src: src.into(),
+        dst: dst.into(),
         protocol: ipv4::PROTOCOL_UDP,
         dscp: 8,
         ecn: 2,
         ttl: 64,
         ident: 0,
         dont_fragment: true,
-        payload_size: size + 16,
+        payload_size: inner + 16,
     }
     .emit(&mut outer[14..34]);
-    udp::Repr { src_port: 50_000, dst_port: 4789, payload_size: size + 8 }.emit(&mut outer[34..42]);
+    let payload_size = inner + 8;
+    udp::Repr { src_port: 50_000, dst_port: port, payload_size }.emit(&mut outer[34..42]);
+    outer
+}
+
+#[test]
+fn finisher_each_segment_gets_own_outer_header() {
+    let (mut pool, frame) = (pool(), frame());
+    let buf = handle(&mut pool, &frame);
+    let size = u16::try_from(buf.segment_size()).unwrap();
+    let outer = outer_headers([[10, 9, 0, 1], [10, 9, 0, 2]], 4789, size);
     let made = offered(&mut Finisher::new(), &egress(&outer, &buf, 0), 3);
     assert_eq!(made.len(), frame.finished().len());
     for (made, inner) in made.iter().zip(frame.finished()) {

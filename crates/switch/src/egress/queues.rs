@@ -73,6 +73,25 @@ pub(crate) struct Node {
 const _: () = assert!(size_of::<Node>() == 64, "a queue is one cache line");
 
 impl Node {
+    /// A node without a queue.
+    const BLANK: Self = Self {
+        key: Key(0),
+        next: NIL,
+        list: List::EMPTY,
+        children: NIL,
+        parent: NIL,
+        frames: 0,
+        bytes: 0,
+        ring_frames: 0,
+        ring_bytes: 0,
+        shared_cursor: NIL,
+        deficit: 0,
+        group: 0,
+        source: 0,
+        priority: 0,
+        live: false,
+    };
+
     pub(crate) const fn key(&self) -> Key {
         self.key
     }
@@ -228,24 +247,7 @@ pub(crate) const NODES_MAX: usize = (1 << NODE_BITS) - 1;
 impl Queues {
     pub(crate) fn new(count: usize) -> Self {
         assert!(count <= NODES_MAX);
-        let blank = Node {
-            key: Key(0),
-            next: NIL,
-            list: List::EMPTY,
-            children: NIL,
-            parent: NIL,
-            frames: 0,
-            bytes: 0,
-            ring_frames: 0,
-            ring_bytes: 0,
-            shared_cursor: NIL,
-            deficit: 0,
-            group: 0,
-            source: 0,
-            priority: 0,
-            live: false,
-        };
-        let mut nodes = vec![blank; count];
+        let mut nodes = vec![Node::BLANK; count];
         for (at, node) in nodes.iter_mut().enumerate() {
             node.next = if at + 1 == count { NIL } else { index_of(at + 1) };
         }
@@ -323,20 +325,12 @@ impl Queues {
         self.free = self.nodes[node as usize].next;
         self.nodes[node as usize] = Node {
             key,
-            next: NIL,
-            list: List::EMPTY,
-            children: NIL,
-            parent: NIL,
-            frames: 0,
-            bytes: 0,
-            ring_frames: 0,
-            ring_bytes: 0,
-            shared_cursor: NIL,
             deficit: QUANTUM_BYTES,
             group,
             source,
             priority,
             live: true,
+            ..Node::BLANK
         };
         self.index_insert(key, node);
         node

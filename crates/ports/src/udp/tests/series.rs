@@ -3,9 +3,10 @@
 use sluice_base::{Batch, Buf as _, ByteCount, Priority, PriorityMask, TunnelId};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::unfinished::{Carries, Unfinished};
-use sluice_wire::{ipv4, udp};
+use sluice_wire::ipv4;
 
 use super::*;
+use crate::finish::tests::outer_headers;
 use crate::frame::FrameBuf;
 use crate::offload::{Kind, Offload, OffloadRequest};
 use crate::pool::{Pool, PoolConfig};
@@ -54,7 +55,7 @@ impl Pair {
         slot.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
         let buf = slot.freeze(&left);
         let size = u16::try_from(buf.segment_size()).unwrap();
-        let header = outer(self.port, size);
+        let header = outer_headers([[127, 0, 0, 1], [127, 0, 0, 2]], self.port, size);
         let mut first = 0;
         loop {
             let (tunnel, priority) = (Some(TunnelId(0)), Priority::ZERO);
@@ -97,27 +98,6 @@ impl Pair {
             all.extend(some);
         }
     }
-}
-
-/// Outer headers of a frame of `inner` bytes.
-fn outer(port: u16, inner: u16) -> [u8; OUTER + VXLAN] {
-    let mut outer = [0; OUTER + VXLAN];
-    outer[12..14].copy_from_slice(&[8, 0]);
-    ipv4::Repr {
-        src: [127, 0, 0, 1].into(),
-        dst: [127, 0, 0, 2].into(),
-        protocol: ipv4::PROTOCOL_UDP,
-        dscp: 8,
-        ecn: 2,
-        ttl: 64,
-        ident: 0,
-        dont_fragment: true,
-        payload_size: inner + 16,
-    }
-    .emit(&mut outer[14..34]);
-    udp::Repr { src_port: 50_000, dst_port: port, payload_size: inner + 8 }
-        .emit(&mut outer[34..42]);
-    outer
 }
 
 fn frame(data: usize, each: u16) -> Unfinished {
