@@ -63,12 +63,14 @@ pub struct Read {
     /// True if there may be more. False only after the kernel had nothing, and nothing is set
     /// aside.
     pub more: bool,
-    /// Number of frames of closed priorities set aside.
-    pub aside: usize,
+    /// Number of frames that were taken from the kernel and not put into the batch: set aside, or
+    /// lost and counted. With one of either kind the caller reads again before it sleeps.
+    pub others: usize,
 }
 
-/// Frames of closed priorities, which a port has set aside so that they do not block the frames of
-/// open ones. For the switch they have not arrived yet.
+/// Frames that a port has set aside: of closed priorities, so that they do not block the frames of
+/// open ones, or those that came together with others and found no room yet. For the switch they
+/// have not arrived yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeldBack {
     /// Frames, now.

@@ -338,11 +338,11 @@ impl Worker {
         match attached.port.read_from(queue, window, limit, &mut self.pool, &mut self.batch) {
             Ok(read) => {
                 more = read.more;
-                turn.worked |= read.frames + read.aside > 0;
+                turn.worked |= read.frames + read.others > 0;
                 turn.frames += read.frames;
                 attached.moved += read.frames as u64;
                 turn.in_memory |= read.frames > 0 && attached.is_memory;
-                turn.backlog |= read.more && (read.frames == limit || read.aside >= limit);
+                turn.backlog |= read.more && (read.frames == limit || read.others >= limit);
             }
             Err(error) => self.lose(now, index, error),
         }

@@ -338,7 +338,7 @@ impl L2Port {
             }
         }
         let more = !is_empty || !self.store.waiting().is_empty();
-        Read { frames: taker.frames(), more, aside }
+        Read { frames: taker.frames(), more, others: aside }
     }
 
     /// Frees the place of the frame at the head of the ring, unread.
@@ -460,7 +460,7 @@ impl Port for L2Port {
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
         let Some(open) = &mut self.open else {
-            return Ok(Read { frames: 0, more: false, aside: 0 });
+            return Ok(Read { frames: 0, more: false, others: 0 });
         };
         self.waiting_max = self.waiting_max.max(open.ring.waiting());
         if self.stopped || !window.closed.is_empty() || !self.store.waiting().is_empty() {
@@ -470,7 +470,7 @@ impl Port for L2Port {
         let (mut frames, mut bytes, mut tries) = (0, 0, 0);
         while tries < limit && bytes < window.bytes.0 {
             let Some(frame) = open.ring.front() else {
-                return Ok(Read { frames, more: false, aside: 0 });
+                return Ok(Read { frames, more: false, others: tries - frames });
             };
             let Some(mut slot) = pool.take() else { break };
             tries += 1;
@@ -484,7 +484,7 @@ impl Port for L2Port {
             frames += 1;
             bytes += size as u64;
         }
-        Ok(Read { frames, more: true, aside: 0 })
+        Ok(Read { frames, more: true, others: tries - frames })
     }
 
     fn flush(&mut self) -> io::Result<()> {

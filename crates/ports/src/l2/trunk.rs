@@ -407,7 +407,7 @@ impl Port for VlanPort {
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
         let Some(open) = &self.open else {
-            return Ok(Read { frames: 0, more: false, aside: 0 });
+            return Ok(Read { frames: 0, more: false, others: 0 });
         };
         let mut guard = lock(&open.shared);
         let shared = &mut *guard;
@@ -430,7 +430,7 @@ impl Port for VlanPort {
         // frames. After a read without frames it may sleep, also while frames wait.
         state.idle = !more || (taker.frames() == 0 && others == 0);
         shared.judge();
-        Ok(Read { frames: taker.frames(), more, aside: others })
+        Ok(Read { frames: taker.frames(), more, others })
     }
 
     fn receive_control(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {

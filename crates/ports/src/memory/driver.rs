@@ -161,7 +161,7 @@ impl Port for MemoryPort {
             self.side.peers.notify();
         }
         let frames = usize::try_from(read.frames).expect("at most `limit`");
-        Ok(Read { frames, more: self.open && !ring.is_empty(), aside: 0 })
+        Ok(Read { frames, more: self.open && !ring.is_empty(), others: 0 })
     }
 
     fn flush(&mut self) -> io::Result<()> {

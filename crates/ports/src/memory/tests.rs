@@ -22,12 +22,12 @@ fn memory_ring_full_refuses_until_read() {
     let (mut pool, mut batch) = (pool(), Batch::with_limit(8));
     assert_eq!(
         a.read(ALL, 1, &mut pool, &mut batch).unwrap(),
-        crate::Read { frames: 1, more: true, aside: 0 }
+        crate::Read { frames: 1, more: true, others: 0 }
     );
     assert!(probe.send(&[3; 60]));
     assert_eq!(
         a.read(ALL, 8, &mut pool, &mut batch).unwrap(),
-        crate::Read { frames: 2, more: false, aside: 0 }
+        crate::Read { frames: 2, more: false, others: 0 }
     );
     let firsts: Vec<u8> = batch.as_slice().iter().map(|buf| buf.bytes()[0]).collect();
     assert_eq!(firsts, [1, 2, 3]);
@@ -42,7 +42,7 @@ fn without_slots_nothing_is_read() {
     let held: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
     assert!(probe.send(&[1; 60]));
     let read = a.read(ALL, 8, &mut pool, &mut batch).unwrap();
-    assert_eq!(read, crate::Read { frames: 0, more: true, aside: 0 });
+    assert_eq!(read, crate::Read { frames: 0, more: true, others: 0 });
     held.into_iter().for_each(|slot| pool.cancel(slot));
     assert_eq!(a.read(ALL, 8, &mut pool, &mut batch).unwrap().frames, 1);
     batch.drain().for_each(|buf| pool.give_back(buf));

@@ -252,7 +252,7 @@ impl Port for TapPort {
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
-        let Some(tap) = &self.tap else { return Ok(Read { frames: 0, more: false, aside: 0 }) };
+        let Some(tap) = &self.tap else { return Ok(Read { frames: 0, more: false, others: 0 }) };
         let limit = limit.min(READ_FRAMES_MAX).min(window.frames as usize).min(batch.room());
         let (mut frames, mut bytes) = (0, 0);
         let mut tries = 0;
@@ -263,14 +263,14 @@ impl Port for TapPort {
                     batch.push(frame).expect("room was counted before");
                     frames += 1;
                 }
-                Came::Nothing => return Ok(Read { frames, more: false, aside: 0 }),
+                Came::Nothing => return Ok(Read { frames, more: false, others: tries - frames }),
                 Came::NoMemory => break,
                 Came::Oversize => self.truncated += 1,
                 Came::Invalid => self.invalid_offloads += 1,
             }
             tries += 1;
         }
-        Ok(Read { frames, more: true, aside: 0 })
+        Ok(Read { frames, more: true, others: tries - frames })
     }
 
     fn flush(&mut self) -> io::Result<()> {

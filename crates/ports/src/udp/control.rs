@@ -83,9 +83,9 @@ const fn of(level: [u8; 4], kind: [u8; 4]) -> (i32, i32) {
     (i32::from_ne_bytes(level), i32::from_ne_bytes(kind))
 }
 
-/// Lets the kernel join datagrams of one sender and one size in the buffer of a socket, or not.
-pub(super) fn join(socket: &std::net::UdpSocket, join: bool) -> std::io::Result<()> {
-    sys::set_option(socket, libc::SOL_UDP, libc::UDP_GRO, &i32::from(join))
+/// Lets the kernel join datagrams of one sender and one size in the buffer of a socket.
+pub(super) fn join(socket: &std::net::UdpSocket) -> std::io::Result<()> {
+    sys::set_option(socket, libc::SOL_UDP, libc::UDP_GRO, &1)
 }
 
 #[cfg(test)]

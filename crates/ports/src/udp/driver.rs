@@ -116,15 +116,15 @@ struct Open {
 struct Received {
     frames: usize,
     bytes: u64,
-    /// Frames on hold.
-    kept: usize,
+    /// Frames on hold, and those that were lost.
+    others: usize,
     /// True if the kernel had as many as it was asked for.
     full: bool,
 }
 
 impl Received {
     const fn nothing(full: bool) -> Self {
-        Self { frames: 0, bytes: 0, kept: 0, full }
+        Self { frames: 0, bytes: 0, others: 0, full }
     }
 }
 
@@ -244,6 +244,7 @@ impl UdpPort {
         }
         let (mut received, mut full) = (Ok(()), true);
         if self.inbox.is_empty() && !self.stopped {
+            open.receiver.join_once();
             let asked = self.inbox.blocks_for(self.slots.len());
             received = open.receiver.receive(asked, &mut self.inbox);
             full = self.inbox.sizes().count() == asked;
@@ -251,7 +252,7 @@ impl UdpPort {
                 buckets.were_read(self.inbox.sizes(), !full);
             }
         }
-        let (mut frames, mut bytes, mut kept) = (0, 0, 0);
+        let (mut frames, mut bytes, mut others) = (0, 0, 0);
         let mut slots = self.slots.drain(..);
         for mut slot in slots.by_ref() {
             let Some(datagram) = self.inbox.next() else {
@@ -261,6 +262,7 @@ impl UdpPort {
             let size = OUTER_SIZE + datagram.bytes.len();
             if datagram.truncated || size > slot.bytes_mut().len() {
                 self.truncated += 1;
+                others += 1;
                 pool.cancel(slot);
                 continue;
             }
@@ -276,7 +278,7 @@ impl UdpPort {
             let mut buf = slot.freeze(0, size);
             if let Some(buckets) = &mut self.buckets {
                 let Some(passed) = buckets.pass(bucket, buf) else {
-                    kept += 1;
+                    others += 1;
                     continue;
                 };
                 buf = passed;
@@ -288,9 +290,10 @@ impl UdpPort {
         slots.for_each(|slot| pool.cancel(slot));
         full |= !self.inbox.is_empty();
         match received.map_err(|error| (error.raw_os_error(), error)) {
-            Ok(()) => Ok(Received { frames, bytes, kept, full }),
+            Ok(()) => Ok(Received { frames, bytes, others, full }),
             Err((Some(libc::EAGAIN), _)) => Ok(Received::nothing(false)),
-            Err((Some(libc::EINTR), _)) => Ok(Received::nothing(true)),
+            // To be asked again, before a sleep too.
+            Err((Some(libc::EINTR), _)) => Ok(Received { others: 1, ..Received::nothing(true) }),
             Err((_, error)) => Err(error),
         }
     }
@@ -326,8 +329,16 @@ fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Opt
                     break;
                 }
             }
-            // The device, or its route, takes no several as one: each for itself is next.
-            libc::EMSGSIZE | libc::EINVAL | libc::EIO | libc::EOPNOTSUPP if sender.part_first() => {
+            // The device, its route or its memory takes no several as one: each for itself is next.
+            libc::EMSGSIZE
+            | libc::EINVAL
+            | libc::EIO
+            | libc::EOPNOTSUPP
+            | libc::ENOBUFS
+            | libc::ENOMEM
+                if sender.part_first() =>
+            {
+                sender.patience.forget();
             }
             errno => {
                 if errno == libc::EMSGSIZE {
@@ -425,17 +436,17 @@ impl Port for UdpPort {
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
-        let Some(open) = &self.open else { return Ok(Read { frames: 0, more: false, aside: 0 }) };
+        let Some(open) = &self.open else { return Ok(Read { frames: 0, more: false, others: 0 }) };
         let waiting = open.receiver.memory()?.taken;
         self.waiting_max = self.waiting_max.max(waiting);
         let limit = limit.min(window.frames as usize).min(batch.room());
         let frame_size_max = usize::from(self.config.mtu) + ethernet::HEADER_SIZE;
-        let (mut frames, mut bytes) = (0, 0);
+        let (mut frames, mut bytes, mut others) = (0, 0, 0);
         if let Some(buckets) = &mut self.buckets {
             buckets.reads(pool.slots(), waiting);
             (frames, bytes) = buckets.hand_over(window, limit, batch);
         }
-        while frames < limit && bytes < window.bytes.0 {
+        while frames + others < limit && bytes < window.bytes.0 {
             if self.stopped && self.inbox.is_empty() {
                 break;
             }
@@ -445,17 +456,18 @@ impl Port for UdpPort {
             // The number that surely does not exceed the window by more than the last frame.
             let by_bytes = (window.bytes.0 - bytes).div_ceil(frame_size_max as u64);
             let by_bytes = usize::try_from(by_bytes).unwrap_or(usize::MAX);
-            let more = self.receive((limit - frames).min(by_bytes), pool, batch)?;
+            let more = self.receive((limit - frames - others).min(by_bytes), pool, batch)?;
             frames += more.frames;
+            others += more.others;
             bytes += more.bytes;
             if !more.full {
-                return Ok(Read { frames, more: false, aside: 0 });
+                return Ok(Read { frames, more: false, others });
             }
-            if more.frames + more.kept == 0 {
+            if more.frames + more.others == 0 {
                 break;
             }
         }
-        Ok(Read { frames, more: true, aside: 0 })
+        Ok(Read { frames, more: true, others })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -572,6 +584,9 @@ impl Port for UdpPort {
 
     fn close(&mut self) -> io::Result<()> {
         self.open = None;
+        while let Some(rest) = self.inbox.next() {
+            self.lost.count(libc::ENETDOWN, rest.bytes.len());
+        }
         // The selector may have a descriptor of the socket.
         self.selector = None;
         self.waits = Waits::default();

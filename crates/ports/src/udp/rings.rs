@@ -1,6 +1,7 @@
 //! The sockets: one that receives, a few that send.
 #![allow(unsafe_code, reason = "recvmmsg and sendmmsg with control messages")]
 
+use std::cell::Cell;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -48,7 +49,11 @@ fn socket_size<T>() -> libc::socklen_t {
 
 /// The socket that receives.
 #[derive(Debug)]
-pub(super) struct Receiver(UdpSocket);
+pub(super) struct Receiver {
+    socket: UdpSocket,
+    /// True if the kernel knows whether to join datagrams.
+    is_set: Cell<bool>,
+}
 
 impl Receiver {
     pub(super) fn open(
@@ -85,9 +90,7 @@ impl Receiver {
             .or_else(|_| sys::set_option(&socket, level, libc::SO_RCVBUF, &half))
             .map_err(|e| ("set its receive buffer", e))?;
         // Of several sockets, each gets the datagrams of its buckets alone: none is joined.
-        control::join(&socket, sharers == 1)
-            .map_err(|e| ("set whether datagrams are joined", e))?;
-        let receiver = Self(socket);
+        let receiver = Self { socket, is_set: Cell::new(sharers > 1) };
         // A socket that was passed on may be bound to a device that has gone since. A correct
         // binding is left alone: a new one would take the socket out of the group that shares its
         // port.
@@ -99,12 +102,12 @@ impl Receiver {
 
     /// Receives datagrams from this device alone, by its current index.
     pub(super) fn take_from(&self, device: &str) -> io::Result<()> {
-        sys::bind_to_device(&self.0, device)
+        sys::bind_to_device(&self.socket, device)
     }
 
     /// Binds to this device again, if its index has changed; the change takes `CAP_NET_RAW`.
     pub(super) fn take_from_anew(&self, name: &str) -> io::Result<()> {
-        let bound = sys::get_option(&self.0, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, 0)?;
+        let bound = sys::get_option(&self.socket, libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, 0)?;
         match device(name) {
             Ok(now) if now.index.cast_signed() == bound => Ok(()),
             Ok(_) => self.take_from(name),
@@ -114,17 +117,26 @@ impl Receiver {
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
+    }
+
+    /// Lets the kernel join datagrams, before the first is read: an earlier process, which goes on
+    /// with the same socket if this one does not take over, may know nothing of joined ones.
+    pub(super) fn join_once(&self) {
+        if !self.is_set.replace(true) {
+            // A kernel before Linux 5.0 joins none.
+            _ = control::join(&self.socket);
+        }
     }
 
     pub(super) const fn socket(&self) -> &UdpSocket {
-        &self.0
+        &self.socket
     }
 
     /// Memory of the socket: limit and use of its receive buffer, and the datagrams dropped because
     /// it was full. 32 bits, wrapping.
     pub(super) fn memory(&self) -> io::Result<Memory> {
-        let info = sys::get_option(&self.0, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9])?;
+        let info = sys::get_option(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, [0u32; 9])?;
         let get = |index: i32| info[usize::try_from(index).expect("an index")];
         Ok(Memory {
             limit: get(libc::SK_MEMINFO_RCVBUF).into(),
@@ -159,7 +171,7 @@ impl Receiver {
         // call and may be written.
         let received = unsafe {
             libc::recvmmsg(
-                self.0.as_raw_fd(),
+                self.socket.as_raw_fd(),
                 messages.as_mut_ptr(),
                 vlen,
                 libc::MSG_DONTWAIT,

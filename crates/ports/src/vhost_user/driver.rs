@@ -410,7 +410,7 @@ impl Port for VhostUserPort {
         let stops = self.stopping.as_ref().is_some_and(|(stopping, _)| *stopping == pair);
         let usable = self.is_usable(transmit(pair)) && !stops;
         let Some(ring) = self.incoming[pair].as_mut().filter(|_| usable) else {
-            return Ok(Read { frames: 0, more: false, aside: 0 });
+            return Ok(Read { frames: 0, more: false, others: 0 });
         };
         let before = batch.len();
         let read = ring.read(window, limit, pool, batch);
@@ -426,7 +426,7 @@ impl Port for VhostUserPort {
             Ok(read) => Ok(read),
             Err(fault) => {
                 self.fail(transmit(pair), fault);
-                Ok(Read { frames: batch.len() - before, more: false, aside: 0 })
+                Ok(Read { frames: batch.len() - before, more: false, others: 0 })
             }
         }
     }

@@ -110,7 +110,7 @@ impl Incoming {
             let head = self.ring.head(0)?;
             let Some(buf) = self.take(head, pool)? else {
                 // No slot for a copy; the frame stays with the guest.
-                return Ok(Read { frames: count(&read), more: true, aside: 0 });
+                return Ok(Read { frames: count(&read), more: true, others: 0 });
             };
             self.ring.take(1);
             left -= 1;
@@ -120,7 +120,7 @@ impl Incoming {
             }
         }
         // The next look, or `arm`, tells if there are more.
-        Ok(Read { frames: count(&read), more: true, aside: 0 })
+        Ok(Read { frames: count(&read), more: true, others: 0 })
     }
 
     /// Asks for a kick when frames come beyond the taken ones. Returns true if some are there.

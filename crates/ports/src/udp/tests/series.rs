@@ -43,7 +43,10 @@ impl Pair {
         let from = open(1, port);
         let pool = PoolConfig { slots: 256, slot_size: 2_048, populate: false };
         let pool = Pool::new(pool).unwrap().with_large(4).unwrap();
-        Self { from, to, port, pool }
+        let mut pair = Self { from, to, port, pool };
+        // From its first read on a port takes what is joined.
+        assert!(pair.read(1).is_empty());
+        pair
     }
 
     fn offer(&mut self, frame: &Unfinished) {
@@ -151,4 +154,42 @@ fn kernel_that_takes_no_series_gets_single_datagrams() {
     assert_eq!(pair.to.aside().frames, 0, "each came alone");
     assert!([first, pair.read_all()].concat() == expected);
     assert_eq!(pair.from.lost().total().frames, 0);
+}
+
+/// As a worker reads: until a read takes nothing.
+#[test]
+fn read_that_only_loses_is_followed_by_another() {
+    let mut pair = Pair::new();
+    let to = (Ipv4Addr::new(127, 0, 0, 2), pair.port);
+    let stranger = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    // Larger than a slot, and more than one call takes.
+    for _ in 0..100 {
+        stranger.send_to(&[0; 3_000], to).unwrap();
+    }
+    pair.offer(&frame(10, 1_000));
+    pair.from.flush().unwrap();
+    let mut batch: Batch<FrameBuf> = Batch::with_limit(256);
+    let mut lost = 0;
+    loop {
+        let read = pair.to.read(OPEN, 64, &mut pair.pool, &mut batch).unwrap();
+        lost += read.others;
+        if read.frames + read.others == 0 {
+            assert!(!read.more, "it may sleep");
+            break;
+        }
+    }
+    assert_eq!((lost, batch.len()), (100, 1));
+    batch.drain().for_each(|buf| pair.pool.give_back(buf));
+}
+
+#[test]
+fn closed_port_counts_what_came_together_as_lost() {
+    let mut pair = Pair::new();
+    pair.offer(&frame(20_000, 1_000));
+    pair.from.flush().unwrap();
+    assert_eq!(pair.read(4).len(), 4);
+    let aside = pair.to.aside().frames;
+    assert!(aside > 0, "the rest waits in the port");
+    pair.to.close().unwrap();
+    assert_eq!((pair.to.aside().frames, pair.to.lost().total().frames), (0, aside));
 }
