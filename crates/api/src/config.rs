@@ -387,6 +387,8 @@ pub enum PortKind {
     /// A virtual machine's network card, by vhost-user.
     #[serde(rename = "vhost-user")]
     VhostUser,
+    /// One end of a veth pair, in a network namespace if one is named, whose senders are held.
+    Veth,
     /// Whole frames on a device: a link of a switch; on a host, plain machines behind it.
     L2,
 }
@@ -401,7 +403,7 @@ pub struct Port {
     pub kind: PortKind,
     /// Network of the port.
     pub vnet: String,
-    /// Device (tap, l2).
+    /// Device (tap, veth, l2).
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub device: String,
     /// Worker that serves it, from 0; absent: the host chooses.

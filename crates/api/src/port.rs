@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::allowed::AllowedIp;
 
-/// Place of a new port. In each case a TAP device is made, which is deleted with the port.
+/// Place of a new port. In each case a device is made, which is deleted with the port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
@@ -22,12 +22,38 @@ pub enum Place {
     Host,
 }
 
+/// Kind of the device of a new port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// A TAP device.
+    #[default]
+    Tap,
+    /// One end of a veth pair, whose senders are held.
+    Veth,
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "tap" => Ok(Self::Tap),
+            "veth" => Ok(Self::Veth),
+            _ => Err(format!("`{text}` is no kind of a port that is added; use `tap` or `veth`")),
+        }
+    }
+}
+
 /// A port to be added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewPort {
     /// Place of the port.
     pub place: Place,
+    /// Kind of its device.
+    #[serde(default, skip_serializing_if = "is_tap")]
+    pub kind: Kind,
     /// Name of the network.
     pub vnet: String,
     /// Name of the port; absent: made from the place.
@@ -70,6 +96,11 @@ pub struct NewPort {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_false(value: &bool) -> bool {
     !*value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_tap(kind: &Kind) -> bool {
+    matches!(kind, Kind::Tap)
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

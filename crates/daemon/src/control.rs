@@ -50,7 +50,6 @@ use crate::sys::notify;
 use crate::sys::privileges;
 use crate::sys::run_dir::{self, Role};
 use crate::sys::seccomp;
-use crate::sys::taps;
 use crate::sys::threads::spawn;
 
 /// The first pause before data is started again, doubled each time up to the longest.
@@ -172,8 +171,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     notify::tell("STOPPING=1");
     _ = run_dir::remove(&socket);
     if ended.is_ok() {
-        let left = taps::read(&plan.run_dir);
-        taps::delete_all(&plan.run_dir, &plan.config.host.name, left, kept.take());
+        kept.delete_devices(&plan);
     }
     if let Some(fabric) = fabric {
         fabric.leave();

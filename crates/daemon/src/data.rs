@@ -37,6 +37,7 @@ mod successor;
 mod taps;
 mod too_big;
 mod underlay;
+mod veths;
 mod worker;
 
 use std::num::NonZeroU64;

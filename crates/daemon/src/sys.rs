@@ -12,3 +12,4 @@ pub mod run_dir;
 pub(crate) mod seccomp;
 pub(crate) mod taps;
 pub(crate) mod threads;
+pub(crate) mod veths;

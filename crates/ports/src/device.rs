@@ -69,13 +69,19 @@ pub(crate) fn ioctl_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?)
 }
 
-/// Counters of a device that could hide a loss, since this was made.
+/// Values of a device's counters at which a count begins.
+#[derive(Clone, Debug)]
+pub(crate) struct DeviceStart {
+    stats: Stats64,
+    qdisc_drops: u32,
+}
+
+/// Counters of a device that could hide a loss, since a start.
 #[derive(Debug)]
 pub(crate) struct DeviceCounters {
     netlink: RefCell<Netlink>,
     index: u32,
-    stats: Stats64,
-    qdisc_drops: u32,
+    start: DeviceStart,
 }
 
 impl DeviceCounters {
@@ -83,8 +89,18 @@ impl DeviceCounters {
     pub(crate) fn new(index: u32) -> io::Result<Self> {
         let mut netlink = Netlink::open()?;
         let stats = netlink.link_stats(index)?;
-        let qdisc_drops = netlink.qdisc_drops(index)?;
-        Ok(Self { netlink: RefCell::new(netlink), index, stats, qdisc_drops })
+        let start = DeviceStart { stats, qdisc_drops: netlink.qdisc_drops(index)? };
+        Ok(Self { netlink: RefCell::new(netlink), index, start })
+    }
+
+    /// Counts on from an earlier start.
+    pub(crate) fn since(index: u32, start: DeviceStart) -> io::Result<Self> {
+        Ok(Self { netlink: RefCell::new(Netlink::open()?), index, start })
+    }
+
+    /// The start.
+    pub(crate) fn start(&self) -> DeviceStart {
+        self.start.clone()
     }
 
     /// Returns true if the device is set up.
@@ -101,7 +117,7 @@ impl DeviceCounters {
     /// stack.
     pub(crate) fn read(&self, rows: &mut Counters) -> io::Result<()> {
         let mut netlink = self.netlink.borrow_mut();
-        let (now, then) = (netlink.link_stats(self.index)?, &self.stats);
+        let (now, then) = (netlink.link_stats(self.index)?, &self.start.stats);
         let mut row = |name, now: u64, then: u64| rows.insert(name, now.wrapping_sub(then));
         row("device.rx_dropped", now.rx_dropped, then.rx_dropped);
         row("device.tx_dropped", now.tx_dropped, then.tx_dropped);
@@ -111,7 +127,7 @@ impl DeviceCounters {
         row("device.rx_fifo", now.rx_fifo_errors, then.rx_fifo_errors);
         row("device.tx_carrier", now.tx_carrier_errors, then.tx_carrier_errors);
         let qdisc_drops = netlink.qdisc_drops(self.index)?;
-        rows.insert("qdisc.dropped", qdisc_drops.wrapping_sub(self.qdisc_drops).into());
+        rows.insert("qdisc.dropped", qdisc_drops.wrapping_sub(self.start.qdisc_drops).into());
         Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! Programs of eBPF, assembled here: a few dozen instructions need no compiler, neither at build
 //! time nor at run time.
 //!
-//! A program is attached to a device's tcx hook (Linux 6.6) by a link that ends with its
-//! descriptor: after SIGKILL nothing is left behind. Maps are hash tables and arrays of bytes.
+//! A program is attached to a device's tcx hook (Linux 6.6) or its driver's XDP hook by a link that
+//! ends with its descriptor: after SIGKILL nothing is left behind. Maps are hash tables and arrays
+//! of bytes; those shared with a program word by word are made by [`create_map`].
 #![allow(unsafe_code, reason = "bpf(2) has no wrapper")]
 
 use std::io;
@@ -81,6 +82,23 @@ pub(crate) const fn if_not(of: u8, value: i32, end: i16) -> Insn {
     insn(0x56, of, 0, end, value)
 }
 
+/// r`to` = the 64 bits at r`from` + offset
+pub(crate) const fn load64(to: u8, from: u8, offset: i16) -> Insn {
+    insn(0x79, to, from, offset, 0)
+}
+
+/// The 64 bits at r`to` + offset += r`from`, which gets the earlier value: a full fence.
+pub(crate) const fn fetch_add(to: u8, offset: i16, from: u8) -> Insn {
+    const BPF_FETCH: i32 = 1;
+    insn(0xdb, to, from, offset, BPF_FETCH)
+}
+
+/// Exchanges the 64 bits at r`to` + offset with r`from`: a full fence.
+pub(crate) const fn exchange(to: u8, offset: i16, from: u8) -> Insn {
+    const BPF_XCHG: i32 = 0xe1;
+    insn(0xdb, to, from, offset, BPF_XCHG)
+}
+
 /// *(r`to` + offset) = the low 32, 16 or 8 bits of r`from`
 pub(crate) const fn store32(to: u8, offset: i16, from: u8) -> Insn {
     insn(0x63, to, from, offset, 0)
@@ -113,6 +131,12 @@ pub(crate) const MAP_LOOKUP: i32 = 1;
 pub(crate) const SKB_MARK: i16 = 8;
 /// Offset of `len`.
 pub(crate) const SKB_LEN: i16 = 0;
+/// Offset of `gso_segs`: the number of frames that a super-frame becomes, 0 for a plain frame.
+pub(crate) const SKB_SEGMENTS: i16 = 164;
+/// Number of the helper `bpf_redirect_map`.
+pub(crate) const REDIRECT_MAP: i32 = 51;
+/// Number of the helper `bpf_ringbuf_output`.
+pub(crate) const RING_OUTPUT: i32 = 130;
 
 /// Condition of a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,6 +199,12 @@ impl Program {
         self.insns.extend([insn(0x18, to, 1, 0, map.as_raw_fd()), insn(0, 0, 0, 0, 0)]);
     }
 
+    /// r`to` = address of the value of an array with one element.
+    pub(crate) fn map_value(&mut self, to: u8, map: BorrowedFd<'_>) {
+        // `BPF_PSEUDO_MAP_VALUE` is 2; the second half would hold an offset.
+        self.insns.extend([insn(0x18, to, 2, 0, map.as_raw_fd()), insn(0, 0, 0, 0, 0)]);
+    }
+
     /// The instructions.
     pub(crate) fn finish(mut self) -> Vec<Insn> {
         for (at, label) in self.jumps {
@@ -193,15 +223,36 @@ pub(crate) enum Hook {
     Ingress,
     /// Frames that the host sends there, from any source.
     Egress,
+    /// Frames that the driver receives, before they have an `sk_buff` of their own; frames in
+    /// several buffers too.
+    Xdp,
 }
 
 impl Hook {
-    /// `BPF_TCX_INGRESS`, `BPF_TCX_EGRESS`.
+    /// `BPF_TCX_INGRESS`, `BPF_TCX_EGRESS`, `BPF_XDP`.
     const fn attach_type(self) -> u32 {
         match self {
             Self::Ingress => 46,
             Self::Egress => 47,
+            Self::Xdp => 37,
         }
+    }
+
+    const fn program_type(self) -> u32 {
+        match self {
+            Self::Ingress | Self::Egress => BPF_PROG_TYPE_SCHED_CLS,
+            Self::Xdp => BPF_PROG_TYPE_XDP,
+        }
+    }
+
+    const fn load_flags(self) -> u32 {
+        const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
+        if matches!(self, Self::Xdp) { BPF_F_XDP_HAS_FRAGS } else { 0 }
+    }
+
+    const fn link_flags(self) -> u32 {
+        const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+        if matches!(self, Self::Xdp) { XDP_FLAGS_DRV_MODE } else { 0 }
     }
 }
 
@@ -236,6 +287,13 @@ struct LinkAttr {
     revision: u64,
 }
 
+/// The beginning of `union bpf_attr` for `BPF_LINK_UPDATE`.
+#[repr(C)]
+struct UpdateAttr {
+    link: u32,
+    program: u32,
+}
+
 /// The beginning of `union bpf_attr` for `BPF_MAP_CREATE`.
 #[repr(C)]
 #[derive(Default)]
@@ -244,6 +302,7 @@ struct MapAttr {
     key_size: u32,
     value_size: u32,
     entries_max: u32,
+    flags: u32,
 }
 
 /// `union bpf_attr` for elements of a map.
@@ -261,10 +320,13 @@ const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_LINK_UPDATE: libc::c_long = 29;
 const BPF_MAP_TYPE_HASH: u32 = 1;
 const BPF_MAP_TYPE_ARRAY: u32 = 2;
 const BPF_PROG_TYPE_SCHED_CLS: u32 = 3;
+const BPF_PROG_TYPE_XDP: u32 = 6;
 const NAME_SIZE: usize = 16;
 
 /// # Safety
@@ -293,10 +355,11 @@ pub(crate) fn load(program: &[Insn], name: &str, hook: Hook) -> io::Result<Owned
     let size = name.len().min(NAME_SIZE - 1);
     bytes[..size].copy_from_slice(&name.as_bytes()[..size]);
     let load = LoadAttr {
-        kind: BPF_PROG_TYPE_SCHED_CLS,
+        kind: hook.program_type(),
         instructions: u32::try_from(program.len()).expect("a short program"),
         program: program.as_ptr() as u64,
         license: c"Apache-2.0".as_ptr() as u64,
+        flags: hook.load_flags(),
         name: bytes,
         attach_type: hook.attach_type(),
         ..LoadAttr::default()
@@ -311,10 +374,98 @@ pub(crate) fn attach(program: &OwnedFd, index: u32, hook: Hook) -> io::Result<Ow
         program: program.as_raw_fd().cast_unsigned(),
         device: index,
         attach_type: hook.attach_type(),
+        flags: hook.link_flags(),
         ..LinkAttr::default()
     };
     // SAFETY: there is no pointer in it.
     unsafe { open(BPF_LINK_CREATE, &link) }
+}
+
+/// Replaces the program of a link.
+pub(crate) fn replace(link: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
+    let (link, program) = (link.as_raw_fd().cast_unsigned(), program.as_raw_fd().cast_unsigned());
+    // SAFETY: there is no pointer in it.
+    unsafe { bpf(BPF_LINK_UPDATE, &UpdateAttr { link, program }) }.map(drop)
+}
+
+/// The beginning of `union bpf_attr` for `BPF_OBJ_GET_INFO_BY_FD`.
+#[repr(C)]
+struct InfoAttr {
+    object: u32,
+    size: u32,
+    info: u64,
+}
+
+/// The beginning of `struct bpf_link_info`, with its part for tcx.
+#[repr(C)]
+#[derive(Default)]
+struct LinkInfo {
+    kind: u32,
+    id: u32,
+    program: u32,
+    padding: u32,
+    device: u32,
+    attach_type: u32,
+}
+
+/// Index of the device that a link holds its program at, in the namespace of that device; 0 once
+/// the link has lost it.
+pub(crate) fn device_of(link: &OwnedFd) -> io::Result<u32> {
+    let mut info = LinkInfo::default();
+    let attr = InfoAttr {
+        object: link.as_raw_fd().cast_unsigned(),
+        size: u32::try_from(size_of::<LinkInfo>()).expect("a small struct"),
+        info: std::ptr::from_mut(&mut info) as u64,
+    };
+    // SAFETY: the kernel writes at most `size` bytes into `info`, which lives.
+    unsafe { bpf(BPF_OBJ_GET_INFO_BY_FD, &attr) }?;
+    Ok(info.device)
+}
+
+/// A kind of map beside those of [`Map`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MapKind {
+    /// An array of one element of this size, which processes may map (`BPF_F_MMAPABLE`).
+    SharedArray(u32),
+    /// An AF_XDP socket for each of so many receive queues (`BPF_MAP_TYPE_XSKMAP`).
+    Sockets(u32),
+    /// A ring of this many bytes that wakes its readers (`BPF_MAP_TYPE_RINGBUF`).
+    Ring(u32),
+}
+
+/// Makes a map.
+pub(crate) fn create_map(kind: MapKind) -> io::Result<OwnedFd> {
+    const BPF_MAP_TYPE_XSKMAP: u32 = 17;
+    const BPF_MAP_TYPE_RINGBUF: u32 = 27;
+    const BPF_F_MMAPABLE: u32 = 1 << 10;
+    let word = 4;
+    let attr = |kind, key_size, value_size, entries_max, flags| MapAttr {
+        kind,
+        key_size,
+        value_size,
+        entries_max,
+        flags,
+    };
+    let attr = match kind {
+        MapKind::SharedArray(size) => attr(BPF_MAP_TYPE_ARRAY, word, size, 1, BPF_F_MMAPABLE),
+        MapKind::Sockets(queues) => attr(BPF_MAP_TYPE_XSKMAP, word, word, queues, 0),
+        MapKind::Ring(bytes) => attr(BPF_MAP_TYPE_RINGBUF, 0, 0, bytes, 0),
+    };
+    // SAFETY: there is no pointer in it.
+    unsafe { open(BPF_MAP_CREATE, &attr) }
+}
+
+/// Sets the socket of a receive queue.
+pub(crate) fn set_socket(map: &OwnedFd, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+    let value = socket.as_raw_fd();
+    let attr = ElementAttr {
+        map: map.as_raw_fd().cast_unsigned(),
+        key: std::ptr::from_ref(&queue) as u64,
+        value: std::ptr::from_ref(&value) as u64,
+        ..ElementAttr::default()
+    };
+    // SAFETY: the kernel reads a key and a value of 4 bytes each, which live.
+    unsafe { bpf(BPF_MAP_UPDATE_ELEM, &attr) }.map(drop)
 }
 
 /// A map of keys of `K` bytes to values of `V` words.
@@ -340,6 +491,7 @@ impl<const K: usize, const V: usize> Map<K, V> {
             key_size: size(K)?,
             value_size: size(V * size_of::<u64>())?,
             entries_max: size(entries_max.max(1))?,
+            flags: 0,
         };
         // SAFETY: there is no pointer in it.
         unsafe { open(BPF_MAP_CREATE, &attr) }.map(Self)

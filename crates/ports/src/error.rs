@@ -41,6 +41,17 @@ pub enum OpenError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// A veth pair whose container end would not hold its senders.
+    #[error(
+        "device {device}: it does not hold its senders on this kernel: {reason}; \
+         take kind `tap`, which drops when it is full"
+    )]
+    NotHeld {
+        /// The device.
+        device: String,
+        /// The observation.
+        reason: String,
+    },
     /// An offload that would give this port frames that never were on a wire.
     #[error(
         "device {device}: {feature} is on and cannot be switched off; \
@@ -122,5 +133,29 @@ impl OpenError {
     ) -> impl FnOnce(io::Error) -> Self + use<> {
         let device = device.to_owned();
         move |source| Self::Device { device, what, source }
+    }
+
+    /// Converts the error of a step that an older kernel does not know, or one that was built
+    /// without a part, for `map_err`.
+    pub(crate) fn lacks(
+        device: &str,
+        what: &'static str,
+    ) -> impl FnOnce(io::Error) -> Self + use<> {
+        let device = device.to_owned();
+        move |source| match source.raw_os_error() {
+            None
+            | Some(
+                libc::EINVAL
+                | libc::ENOENT
+                | libc::ENOSYS
+                | libc::EOPNOTSUPP
+                | libc::EAFNOSUPPORT
+                | libc::EPROTONOSUPPORT,
+            ) => {
+                let needs = "it needs Linux 6.13 with veth, AF_XDP, BPF and pfifo";
+                Self::NotHeld { device, reason: format!("cannot {what}: {source}; {needs}") }
+            }
+            Some(_) => Self::Device { device, what, source },
+        }
     }
 }

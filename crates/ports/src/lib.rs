@@ -1,10 +1,11 @@
 //! Live attachments of a switch: sources and destinations of frames on a real machine.
 //!
-//! There are five kinds, each a folder: [`memory`] (two ports joined by a cable in this process),
-//! [`tap`] (a container's network card), [`vhost_user`] (a virtual machine's), [`l2`] (whole frames
-//! on a device) and [`udp`] (VXLAN through the kernel's sockets). All of them are a [`Port`], and
-//! their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows the kernel's
-//! next hops, [`device`] queries devices, and [`guard`] keeps others from sending in a VTEP's name.
+//! There are six kinds, each a folder: [`memory`] (two ports joined by a cable in this process),
+//! [`tap`] and [`veth`] (a container's network card), [`vhost_user`] (a virtual machine's), [`l2`]
+//! (whole frames on a device) and [`udp`] (VXLAN through the kernel's sockets). All of them are a
+//! [`Port`], and their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows
+//! the kernel's next hops, [`device`] queries devices, and [`guard`] keeps others from sending in a
+//! VTEP's name.
 //!
 //! A port is driven by one thread and promises three things. It reads a frame only if the caller
 //! granted a window for it and a slot is free. It never drops a frame that it took: a frame that
@@ -45,6 +46,7 @@ mod sys;
 pub mod tap;
 mod tx_backoff;
 pub mod udp;
+pub mod veth;
 pub mod vhost_user;
 
 pub use error::OpenError;

@@ -5,9 +5,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use crate::error::OpenError;
+
+/// Path of the calling thread's network namespace.
+pub(crate) const OWN: &str = "/proc/thread-self/ns/net";
 
 /// Runs `work` on a thread of its own inside the network namespace at `path`, or on the caller's
 /// thread if there is none. Descriptors that `work` opens keep belonging to that namespace.
@@ -31,11 +34,31 @@ pub(crate) fn inside<T: Send>(
     path: &Path,
     work: impl FnOnce() -> Result<T, OpenError> + Send,
 ) -> Result<T, OpenError> {
+    let enter = || move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network));
+    on_a_thread(path, "enter it", enter, work)
+}
+
+/// Runs `work` on a thread of its own inside a new namespace, which lasts as long as descriptors
+/// that `work` opens there.
+pub(crate) fn private<T: Send>(
+    work: impl FnOnce() -> Result<T, OpenError> + Send,
+) -> Result<T, OpenError> {
+    // SAFETY: descriptors stay shared; the thread alone changes its namespace.
+    #[expect(unsafe_code, reason = "unshare(2) could also unshare descriptors")]
+    let enter = || unsafe { unshare_unsafe(UnshareFlags::NEWNET) };
+    on_a_thread(Path::new("(a new one)"), "make it", enter, work)
+}
+
+fn on_a_thread<T: Send>(
+    path: &Path,
+    entering: &'static str,
+    enter: impl FnOnce() -> rustix::io::Result<()> + Send,
+    work: impl FnOnce() -> Result<T, OpenError> + Send,
+) -> Result<T, OpenError> {
     let failed = |what| move |source| OpenError::Netns { path: path.to_owned(), what, source };
     std::thread::scope(|scope| {
         let inside = || {
-            move_into_link_name_space(namespace, Some(LinkNameSpaceType::Network))
-                .map_err(|errno| failed("enter it")(io::Error::from(errno)))?;
+            enter().map_err(|errno| failed(entering)(io::Error::from(errno)))?;
             work()
         };
         let thread = std::thread::Builder::new()

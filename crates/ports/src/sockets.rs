@@ -34,11 +34,21 @@ pub(crate) struct SocketCounters {
 impl SocketCounters {
     /// Begins to count for the caller's namespace.
     pub(crate) fn new() -> io::Result<Self> {
-        let v4 = File::open("/proc/thread-self/net/snmp")?;
-        let v6 = File::open("/proc/thread-self/net/snmp6").ok();
-        let mut new = Self { v4, v6, before: [0; 4] };
+        let mut new = Self::since([0; 4])?;
         new.before = new.now()?;
         Ok(new)
+    }
+
+    /// Counts on from an earlier start.
+    pub(crate) fn since(before: [u64; 4]) -> io::Result<Self> {
+        let v4 = File::open("/proc/thread-self/net/snmp")?;
+        let v6 = File::open("/proc/thread-self/net/snmp6").ok();
+        Ok(Self { v4, v6, before })
+    }
+
+    /// The values at which the count began.
+    pub(crate) const fn start(&self) -> [u64; 4] {
+        self.before
     }
 
     /// Adds the rows.

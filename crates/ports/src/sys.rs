@@ -28,6 +28,12 @@ unsafe impl Plain for libc::tpacket_req {}
 // SAFETY: integers only.
 unsafe impl Plain for libc::tpacket_stats {}
 // SAFETY: integers only.
+unsafe impl Plain for libc::xdp_umem_reg {}
+// SAFETY: integers only.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: integers only.
+unsafe impl Plain for libc::xdp_statistics {}
+// SAFETY: integers only.
 unsafe impl<const N: usize> Plain for [u32; N] {}
 
 /// `AF_INET` and `AF_PACKET` as they stand in addresses.

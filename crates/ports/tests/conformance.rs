@@ -7,6 +7,7 @@ use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk, Vlan};
 use sluice_ports::memory::{self, MemoryConfig};
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_ports::veth::{VethConfig, VethPort};
 use sluice_ports::{Pool, Port};
 use sluice_switch::{Sink as _, Taken, Window};
 use support::{
@@ -259,6 +260,28 @@ fn tap_conforms() {
             burst: 100,
         });
         let gone = || sluice_ports::device::device("t0").is_err_and(|e| support::is_gone(&e));
+        assert!(eventually(gone), "the device that the port made goes away with it");
+    });
+}
+
+#[test]
+fn veth_conforms() {
+    if !support::can_have_namespaces("veth_conforms") {
+        return;
+    }
+    let cable = Cable::new();
+    let netns = Some(support::path(&cable.left));
+    let port = VethPort::open(&VethConfig { netns, ..VethConfig::new("v0", 1500) }).unwrap();
+    inside(&cable.left, || {
+        check_all(&mut Rig {
+            port: Box::new(port),
+            peer: Box::new(RawPeer::new("v0")),
+            header: Vec::new(),
+            strip: 0,
+            size_max: 1514,
+            burst: 100,
+        });
+        let gone = || sluice_ports::device::device("v0").is_err_and(|e| support::is_gone(&e));
         assert!(eventually(gone), "the device that the port made goes away with it");
     });
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use sluice_api::port::{AllowedIp, Cidr, NewPort, Place, Route};
+use sluice_api::port::{AllowedIp, Cidr, Kind, NewPort, Place, Route};
 use sluice_daemon::client;
 use sluice_daemon::client::show::HostSelector;
 
@@ -45,6 +45,10 @@ struct PlaceArguments {
 pub(crate) struct AddArguments {
     #[command(flatten)]
     place: PlaceArguments,
+    /// The kind of the device: tap, which drops what a sender has beyond its ring, or veth, which
+    /// holds the sender
+    #[arg(long, value_name = "KIND", default_value = "tap")]
+    kind: Kind,
     /// The network
     #[arg(long, value_name = "NAME")]
     vnet: String,
@@ -113,6 +117,7 @@ pub(crate) fn run(command: PortCommand) -> anyhow::Result<ExitCode> {
             let (ips, mac, allowed) = (said.ips, said.mac, said.allowed);
             let new = NewPort {
                 place,
+                kind: said.kind,
                 vnet,
                 name,
                 device,

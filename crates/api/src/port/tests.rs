@@ -1,4 +1,4 @@
-use super::{AllowedIp, Cidr, NewPort, Place, Route};
+use super::{AllowedIp, Cidr, Kind, NewPort, Place, Route};
 
 #[test]
 fn cidr_parsed_with_prefix_invalid_refused_with_reason() {
@@ -72,6 +72,7 @@ fn an_address_is_in_its_network_or_not() {
 #[test]
 fn new_port_json_omits_unset_fields() {
     let new = NewPort {
+        kind: Kind::Tap,
         place: Place::Netns("web".to_owned()),
         vnet: "blue".to_owned(),
         name: None,

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use sluice_api::config::{self as api, PortKind, Role};
-use sluice_api::port::{Added, NewPort, Place};
+use sluice_api::port::{Added, Kind, NewPort, Place};
 use sluice_base::{IpPrefix, Mac, Prng, Vni};
 use sluice_switch::{ALLOWED_MAX, BoundIps, PortConfig};
 
@@ -163,10 +163,12 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         netns: netns_of(&new.place),
         mac: new.mac.clone(),
         allowed: new.allowed.clone(),
-        ..api::Port::new(name, PortKind::Tap, &new.vnet, device)
+        ..api::Port::new(name, kind_of(new)?, &new.vnet, device)
     };
     let (mut port_plan, mut switch) = build::one_port(&plan.config, &port, &KernelDevices);
-    if let Attachment::Tap { mac, addresses, routes, mtu, .. } = &mut port_plan.attachment {
+    if let Attachment::Tap { mac, addresses, routes, mtu, .. }
+    | Attachment::Veth { mac, addresses, routes, mtu, .. } = &mut port_plan.attachment
+    {
         if matches!(new.place, Place::Tap(_)) {
             *mac = None;
         } else {
@@ -178,7 +180,7 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         switch.mtu = *mtu;
     }
     let tap = match &port_plan.attachment {
-        Attachment::Tap { netns, device, .. } => {
+        Attachment::Tap { netns, device, .. } | Attachment::Veth { netns, device, .. } => {
             Some(TapPlace { netns: netns.clone(), device: device.clone() })
         }
         _ => None,
@@ -199,6 +201,17 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         },
         bound: mac.map(|mac| BoundTo { vni, mac, ips, taken: new.taken, allowed, routes }),
     })
+}
+
+fn kind_of(new: &NewPort) -> Result<PortKind, String> {
+    match (new.kind, &new.place) {
+        (Kind::Tap, _) => Ok(PortKind::Tap),
+        (Kind::Veth, Place::Tap(device)) => Err(format!(
+            "`{device}` would be a veth pair, not a TAP: leave `--kind veth` out, or use `--netns` \
+             or `--pid`"
+        )),
+        (Kind::Veth, _) => Ok(PortKind::Veth),
+    }
 }
 
 fn text(word: Option<&String>) -> &str {
@@ -315,7 +328,9 @@ fn check_allowed(new: &NewPort, mac: Option<Mac>) -> Result<(), String> {
 /// Returns the answer for the client that added the port.
 pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::PortId) -> Added {
     let netns = match &added.plan.attachment {
-        Attachment::Tap { netns, .. } => netns.as_ref().map(PathBuf::as_path),
+        Attachment::Tap { netns, .. } | Attachment::Veth { netns, .. } => {
+            netns.as_ref().map(PathBuf::as_path)
+        }
         _ => None,
     };
     Added {

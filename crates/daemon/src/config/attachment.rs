@@ -21,6 +21,18 @@ pub(super) fn tap(port: &api::Port, mtu: u16) -> Attachment {
     }
 }
 
+/// Returns the card of a container that holds its senders.
+pub(super) fn veth(port: &api::Port, mtu: u16) -> Attachment {
+    Attachment::Veth {
+        device: port.device.clone(),
+        netns: port.netns.clone().map(PathBuf::from),
+        mac: port.mac.as_ref().and_then(|mac| mac.parse().ok()),
+        routes: Vec::new(),
+        addresses: Vec::new(),
+        mtu,
+    }
+}
+
 /// Returns the card of a virtual machine.
 pub(super) fn machine(port: &api::Port, mtu: u16) -> Attachment {
     Attachment::VhostUser {

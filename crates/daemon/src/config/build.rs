@@ -290,7 +290,7 @@ impl Builder<'_> {
         match port.kind {
             // The service rate is the rate at which the machine behind the card takes frames: no
             // wire.
-            PortKind::Tap | PortKind::VhostUser => PortConfig {
+            PortKind::Tap | PortKind::Veth | PortKind::VhostUser => PortConfig {
                 rate: port.service_mbps.map(|mbps| rate(mbps, None, mtu, 0)),
                 ..common
             },
@@ -346,9 +346,8 @@ impl Builder<'_> {
         match (self.config.host.role, port.kind, port.vlan) {
             (_, PortKind::L2, Some(_)) => Tags::Trunk,
             (Role::Host, PortKind::L2, None) => Tags::Access,
-            (_, PortKind::Tap | PortKind::VhostUser, _) | (Role::Switch, PortKind::L2, None) => {
-                Tags::Kept
-            }
+            (_, PortKind::Tap | PortKind::Veth | PortKind::VhostUser, _)
+            | (Role::Switch, PortKind::L2, None) => Tags::Kept,
         }
     }
 
@@ -384,6 +383,7 @@ impl Builder<'_> {
         let virtual_lacks = (!self.policy().virtual_lossless()).then_some("policy ZL or ZZ");
         let (attachment, policy_lacks) = match port.kind {
             PortKind::Tap => (attachment::tap(port, mtu), virtual_lacks),
+            PortKind::Veth => (attachment::veth(port, mtu), virtual_lacks),
             PortKind::VhostUser => (attachment::machine(port, mtu), virtual_lacks),
             PortKind::L2 => {
                 (self.l2(port), (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))

@@ -222,7 +222,8 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
             .map(|(index, port)| {
                 let vnet = vnet_id(&port.vnet).expect("checked: the network exists");
                 let (name, vnet) = (port.name.clone(), VnetId::from_index(vnet));
-                let tap = (port.kind == api::PortKind::Tap).then(|| TapPlace {
+                let is_card = matches!(port.kind, api::PortKind::Tap | api::PortKind::Veth);
+                let tap = is_card.then(|| TapPlace {
                     netns: port.netns.as_ref().map(PathBuf::from),
                     device: port.device.clone(),
                 });

@@ -84,6 +84,21 @@ pub enum Attachment {
         /// The layer-3 MTU.
         mtu: u16,
     },
+    /// A container's card that holds its senders.
+    Veth {
+        /// The device.
+        device: String,
+        /// Network namespace of the device.
+        netns: Option<PathBuf>,
+        /// The MAC of the endpoint.
+        mac: Option<Mac>,
+        /// IP addresses for the device, with prefix lengths.
+        addresses: Vec<(IpAddr, u8)>,
+        /// Routes for the device.
+        routes: Vec<TapRoute>,
+        /// The layer-3 MTU.
+        mtu: u16,
+    },
     /// A virtual machine's network card.
     VhostUser {
         /// Socket on which it meets the front end.

@@ -224,6 +224,16 @@ host.toml:6: buffers.vport_in: 0 frames and 0 bytes: one full frame does not fit
     tap_with_a_link: HOST, [("service_mbps = 500", "link = { rate_mbps = 500 }")], "
 host.toml:22: port[1].link: a TAP is no cable
     Take it out; `service_mbps` is the rate of a vNIC.";
+    veth_with_keys_of_other_kinds: HOST, [("\"tap\"", "\"veth\"\nvlan = 5\nring_frames = 9"),
+        ("service_mbps = 500", "link = { rate_mbps = 500 }")], "
+host.toml:18: port[1].vlan: a veth pair has no VLANs: its container's frames are those of \
+    its network
+    Take it out; `kind = \"l2\"` is for a device with tagged frames.
+host.toml:19: port[1].ring_frames: the ring of a veth pair is the kernel's, and a full one \
+    holds its senders
+    Take it out; it is for `kind = \"tap\"`.
+host.toml:24: port[1].link: a veth pair is no cable
+    Take it out; `service_mbps` is the rate of a vNIC.";
     netns_by_name: HOST, [("/run/netns/c1", "c1")], "
 host.toml:20: port[1].netns: `c1` is not the path of a network namespace
     Use a path such as `/run/netns/c1`.";

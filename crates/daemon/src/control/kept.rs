@@ -1,6 +1,6 @@
 //! Descriptors of the data process that control keeps, so that their devices outlive it: with an
 //! open descriptor a TAP has its carrier, and the frames in its ring stay there, until the next
-//! data process reads them.
+//! data process reads them. So do those in the rings of a veth pair.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -10,10 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::config::Plan;
 use crate::ipc::protocol::{self, Request};
 use crate::sys::descriptors::{self, Named};
 use crate::sys::log::say;
+use crate::sys::taps;
 use crate::sys::threads::spawn;
+use crate::sys::veths;
 
 /// Longest time for data to send its descriptors, or to receive them.
 const SENT_WITHIN: Duration = Duration::from_secs(10);
@@ -48,9 +51,9 @@ impl DescriptorStore {
         descriptors::receive(&stream)
     }
 
-    /// Closes the descriptor of a port that is deleted.
+    /// Closes the descriptors of a port that is deleted.
     pub(super) fn forget(&self, port: &str) {
-        self.files().remove(port);
+        self.files().retain(|name, _| name != port && !veths::is_of(name, port));
     }
 
     /// Returns copies of all descriptors. Descriptors of sockets are given away: a socket that
@@ -59,7 +62,7 @@ impl DescriptorStore {
         let copy = |(name, file): (&String, &OwnedFd)| Some((name.clone(), file.try_clone().ok()?));
         let mut files = self.files();
         let copies = files.iter().filter_map(copy).collect();
-        files.retain(|_, file| is_device(file));
+        files.retain(|name, file| veths::is_of_pair(name) || is_device(file));
         copies
     }
 
@@ -77,9 +80,12 @@ impl DescriptorStore {
         Ok(theirs.into())
     }
 
-    /// Takes all descriptors, and keeps none.
-    pub(super) fn take(&self) -> Vec<Named> {
-        std::mem::take(&mut *self.files()).into_iter().collect()
+    /// Deletes all devices of a plan's host, and keeps no descriptor.
+    pub(super) fn delete_devices(&self, plan: &Plan) {
+        let mut files = std::mem::take(&mut *self.files());
+        veths::take(&mut files).into_iter().for_each(|(port, pair)| veths::delete(&port, pair));
+        let (left, files) = (taps::read(&plan.run_dir), files.into_iter().collect());
+        taps::delete_all(&plan.run_dir, &plan.config.host.name, left, files);
     }
 
     fn files(&self) -> MutexGuard<'_, BTreeMap<String, OwnedFd>> {

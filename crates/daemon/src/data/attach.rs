@@ -7,6 +7,7 @@ use sluice_ports::buckets::BucketTable;
 use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk};
 use sluice_ports::tap::TapConfig;
 use sluice_ports::udp::{Selector, UdpConfig};
+use sluice_ports::veth::VethConfig;
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
 use sluice_ports::{OpenError, Port};
 
@@ -66,6 +67,14 @@ pub(super) fn open(
             config.ring_frames = ring_frames.unwrap_or(TapConfig::RING_FRAMES);
             config.offload = *offload;
             taps.open(&plan.name, &config).map(|port| Box::new(port) as _)
+        }
+        Attachment::Veth { device, netns, mac, addresses, routes, mtu } => {
+            let mut config = VethConfig::new(device, *mtu);
+            config.netns.clone_from(netns);
+            config.mac = *mac;
+            config.addresses.clone_from(addresses);
+            config.routes.clone_from(routes);
+            taps.open_veth(&plan.name, &config).map(|port| Box::new(port) as _)
         }
         Attachment::VhostUser { socket, client, mtu, in_order, queues, offload } => {
             let config = VhostUserConfig {

@@ -1,5 +1,5 @@
-//! The TAPs of this process, and the socket of a `udp` underlay that no other worker shares.
-//! Control holds a copy of each descriptor and outlives this process.
+//! The TAPs of this process, its veth pairs ([`super::veths`]), and the socket of a `udp` underlay
+//! that no other worker shares. Control holds a copy of each descriptor and outlives this process.
 //!
 //! ```text
 //!   start: descriptors that control kept, and the records on disk
@@ -15,8 +15,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluice_ports::tap::abandoned::{self, Inhabited};
 use sluice_ports::tap::{KeptTap, TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_ports::veth::{VethConfig, VethPort};
 use sluice_ports::{OpenError, PortHandover};
 
+use super::veths::Veths;
 use crate::config::Plan;
 use crate::sys::descriptors::Named;
 use crate::sys::log::say;
@@ -28,6 +30,7 @@ pub(super) struct Taps {
     run_dir: PathBuf,
     host: String,
     held: Mutex<BTreeMap<String, Held>>,
+    veths: Veths,
     /// Sockets, by port: from an earlier process at first, this process's own afterwards.
     sockets: Mutex<BTreeMap<String, OwnedFd>>,
     /// State handed over by an earlier process, by port. A port that several workers share has one
@@ -103,11 +106,12 @@ impl Taps {
         };
         let held = taps::read(&plan.run_dir).into_iter().map(held).collect();
         let host = plan.config.host.name.clone();
+        let veths = Veths::new(&mut kept);
         // The rest are sockets. A descriptor with an unknown name is closed when its port is not
         // opened.
         let sockets = Mutex::new(kept);
         let (run_dir, held) = (plan.run_dir.clone(), Mutex::new(held));
-        Self { run_dir, host, held, sockets, handed: Mutex::default() }
+        Self { run_dir, host, held, veths, sockets, handed: Mutex::default() }
     }
 
     /// Takes over like [`Self::new`], with the state that an earlier process handed over.
@@ -158,6 +162,11 @@ impl Taps {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Opens the veth pair of a port.
+    pub(super) fn open_veth(&self, port: &str, config: &VethConfig) -> Result<VethPort, OpenError> {
+        self.veths.open(port, config, self.take_handed(port))
+    }
+
     /// Opens the TAP of a port.
     pub(super) fn open(&self, port: &str, config: &TapConfig) -> Result<TapPort, OpenError> {
         let mut held = self.held();
@@ -180,16 +189,18 @@ impl Taps {
         Ok(opened)
     }
 
-    /// Deletes the TAP of a port that is closed, if it has one.
+    /// Deletes the device of a port that is closed, if it has one.
     pub(super) fn delete(&self, port: &str) {
+        self.veths.delete(port);
         let held = self.held().remove(port);
         if let Some(Held { record, file, .. }) = held {
             taps::delete(&self.run_dir, &self.host, &record, file);
         }
     }
 
-    /// Deletes the TAPs that an earlier process left and no port has taken over.
+    /// Deletes the devices that an earlier process left and no port has taken over.
     pub(super) fn tidy(&self) {
+        self.veths.tidy();
         let mut held = self.held();
         let (open, left): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut *held).into_iter().partition(|(_, held)| held.is_open);
@@ -220,7 +231,8 @@ impl Taps {
         let sockets = self.sockets();
         let beside = sockets.iter().filter(|_| ports.is_empty());
         let beside = beside.filter_map(|(name, file)| Some((name.clone(), file.try_clone().ok()?)));
-        wanted.filter_map(copy).chain(beside).collect()
+        let taps = wanted.filter_map(copy).chain(beside);
+        taps.chain(self.veths.descriptors(ports)).collect()
     }
 
     /// Takes the carrier of each own TAP whose container is gone, and gives it back when somebody

@@ -59,8 +59,9 @@ fn taps(features: io::Result<TapFeatures>) -> Vec<Row> {
         true => row("TAP back-pressure", "a full TAP holds its senders"),
         false => row("TAP back-pressure", "none: a full TAP drops what a container sends").but(
             Grade::Warn,
-            "Use Linux 7.3 or later. Until then only what a container sends by TCP is surely \
-             held; UDP is dropped in its own card, and counted there.",
+            "Give a container that floods a port of kind `veth` (Linux 6.13), which holds it, or \
+             use Linux 7.3 or later: by a TAP only TCP is surely held, and UDP is dropped in the \
+             container's card, and counted there.",
         ),
     };
     vec![row("TAP", "there"), offloads, pressure]

@@ -2,8 +2,8 @@
 //!
 //! | capability | for |
 //! |---|---|
-//! | `NET_ADMIN`, `NET_RAW` | devices, TAPs, packet sockets, marks |
-//! | `SYS_ADMIN` | to enter the network namespaces of containers |
+//! | `NET_ADMIN`, `NET_RAW` | devices, TAPs, veth pairs, packet sockets, AF_XDP, marks |
+//! | `SYS_ADMIN` | to enter the network namespaces of containers, and make those of veth pairs |
 //! | `SYS_PTRACE` | to find the namespace of a process (`port add --pid`) |
 //! | `BPF` | the programs at a device's hooks |
 //! | `DAC_OVERRIDE`, `CHOWN`, `FOWNER` | other users' sockets; the group of `show.sock` |

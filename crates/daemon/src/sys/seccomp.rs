@@ -16,7 +16,10 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::Context as _;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
 use sluice_api::config::Seccomp;
 
 use crate::sys::log::say;
@@ -60,7 +63,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_swapoff,
     libc::SYS_acct,
     libc::SYS_quotactl,
-    // Own namespaces: the process only enters those of others.
+    // Own namespaces, except for a network one: the switch end of a veth pair has its own.
     libc::SYS_unshare,
     // Keys, the clock, the name.
     libc::SYS_add_key,
@@ -78,6 +81,9 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
 ];
+
+/// The only argument with which `unshare` passes.
+const UNSHARED: u64 = libc::CLONE_NEWNET.unsigned_abs() as u64;
 
 /// More calls, of one architecture.
 #[cfg(target_arch = "x86_64")]
@@ -150,19 +156,30 @@ fn filter(calls: Vec<libc::c_long>, action: SeccompAction) -> anyhow::Result<Bpf
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let mut rules = BTreeMap::new();
     for call in calls {
-        rules.insert(call, Vec::new());
+        let refused = refused_of(call)?;
+        rules.insert(call, refused.clone());
         // The same call by its x32 number, which such a kernel accepts from this program too.
         if cfg!(target_arch = "x86_64") {
-            rules.insert(call | 0x4000_0000, Vec::new());
+            rules.insert(call | 0x4000_0000, refused);
         }
     }
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, action, arch)?.try_into()?)
 }
 
+/// Returns the arguments with which a call is refused; none: with all.
+fn refused_of(call: libc::c_long) -> anyhow::Result<Vec<SeccompRule>> {
+    if call != libc::SYS_unshare {
+        return Ok(Vec::new());
+    }
+    let (size, is_other) = (SeccompCmpArgLen::Qword, SeccompCmpOp::Ne);
+    let other = SeccompCondition::new(0, size, is_other, UNSHARED)?;
+    Ok(vec![SeccompRule::new(vec![other])?])
+}
+
 /// Returns the mark of a filter, made of its action and contents.
 fn mark(mode: Seccomp) -> String {
     let mut hasher = DefaultHasher::new();
-    (REFUSED, REFUSED_HERE).hash(&mut hasher);
+    (REFUSED, REFUSED_HERE, UNSHARED).hash(&mut hasher);
     format!("{} {:016x}", mode.name(), hasher.finish())
 }
 

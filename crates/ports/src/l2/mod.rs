@@ -34,7 +34,7 @@ mod filter;
 mod handing;
 pub mod icmp_suppress;
 mod offload;
-mod outgoing;
+pub(crate) mod outgoing;
 mod rings;
 #[cfg(test)]
 mod tests;

@@ -46,7 +46,7 @@ enum Waits {
 
 /// One egress path.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(crate) struct Outgoing {
     /// `None` once it is closed.
     socket: Option<TxSocket>,
     staging: Staging,
@@ -114,7 +114,7 @@ impl Unwanted {
 
 impl Outgoing {
     /// Opens an egress path of the device of this index.
-    pub(super) fn open(device: &str, index: u32, mac: Mac, mtu: u16) -> Result<Self, OpenError> {
+    pub(crate) fn open(device: &str, index: u32, mac: Mac, mtu: u16) -> Result<Self, OpenError> {
         let failed = OpenError::device(device, "open a socket to send on it");
         Ok(Self {
             socket: Some(TxSocket::open(index).map_err(failed)?),
@@ -129,7 +129,7 @@ impl Outgoing {
 
     /// Stages one frame, with a tag behind its addresses if `tag` is given.
     #[inline]
-    pub(super) fn offer(
+    pub(crate) fn offer(
         &mut self,
         frame: &Egress<'_, FrameBuf>,
         tag: Option<[u8; vlan::TAG_SIZE]>,
@@ -161,6 +161,16 @@ impl Outgoing {
         }
     }
 
+    /// Ends a frame that the device cannot take now, and counts it.
+    pub(crate) fn lose(&mut self, frame: &Egress<'_, FrameBuf>, errno: i32) -> Taken {
+        if is_unfinished(frame) {
+            let lose = |own: &mut Self, frame: &Egress<'_, FrameBuf>| own.lose(frame, errno);
+            return finish(self, |own| &mut own.finisher, frame, lose);
+        }
+        self.lost.count(errno, frame_size(frame));
+        Taken::All
+    }
+
     #[inline]
     fn stage(
         &mut self,
@@ -174,7 +184,7 @@ impl Outgoing {
     }
 
     /// Passes staged frames to the kernel until none is left or it takes no more.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         let Some(socket) = &self.socket else { return Ok(()) };
         self.waits = Waits::No;
         while !self.staging.is_empty() {
@@ -216,12 +226,12 @@ impl Outgoing {
     }
 
     /// As [`crate::Port::wants_write`].
-    pub(super) fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         self.waits == Waits::ForWritable
     }
 
     /// As [`crate::Port::retry_after`].
-    pub(super) fn retry_after(&self) -> Option<Nanos> {
+    pub(crate) fn retry_after(&self) -> Option<Nanos> {
         match self.waits {
             Waits::For(span) => Some(span),
             Waits::No | Waits::ForWritable => None,
@@ -229,34 +239,34 @@ impl Outgoing {
     }
 
     /// The descriptor that signals room, while it is open.
-    pub(super) fn poll_fd(&self) -> Option<PollFd<'_>> {
+    pub(crate) fn poll_fd(&self) -> Option<PollFd<'_>> {
         let socket = self.socket.as_ref()?;
         Some(PollFd { fd: socket.fd(), read: false, write: true })
     }
 
     /// Frames that the kernel has not taken yet.
-    pub(super) fn pending(&self) -> Amount {
+    pub(crate) fn pending(&self) -> Amount {
         self.staging.amount()
     }
 
     /// As [`crate::Port::take_refused`].
     #[inline]
-    pub(super) fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+    pub(crate) fn take_refused(&mut self) -> Option<(Priority, Amount)> {
         self.lost.take_refused()
     }
 
     /// Frames that the kernel refused for good.
-    pub(super) fn lost(&self) -> &Losses {
+    pub(crate) fn lost(&self) -> &Losses {
         &self.lost
     }
 
     /// Number of times that the kernel dropped a frame that was kept and sent again.
-    pub(super) fn refused(&self) -> u64 {
+    pub(crate) fn refused(&self) -> u64 {
         self.refused
     }
 
     /// Closes the socket and gives up staged frames.
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.waits = Waits::No;
         self.staging.clear();
         self.socket = None;

@@ -12,6 +12,7 @@ fn file(text: &str) -> Plan {
 fn new(place: Place) -> NewPort {
     let vnet = "blue".to_owned();
     NewPort {
+        kind: Kind::Tap,
         place,
         vnet,
         name: None,
@@ -155,6 +156,23 @@ fn added_port_invalid_refused_with_remedy() {
     let alone = HOST.replace("[fabric]\nname = \"test\"\nid = 7\ncertificates = \"tls\"\n", "");
     let whole = complete(&file(&alone), &netns("web")).unwrap();
     assert!(plan(&file(&alone), &[], &whole).unwrap_err().contains("add a `[fabric]`"));
+}
+
+#[test]
+fn added_veth_pair_planned_like_tap() {
+    let host = file(HOST);
+    let said = NewPort { kind: Kind::Veth, ..with_ip(netns("web"), "10.1.0.2/24") };
+    let whole = complete(&host, &said).unwrap();
+    let port = plan(&host, &[], &whole).unwrap();
+    let Attachment::Veth { device, netns, mac, addresses, .. } = port.plan.attachment else {
+        panic!("a veth pair");
+    };
+    assert_eq!((device.as_str(), netns), ("eth0", Some(PathBuf::from("/run/netns/web"))));
+    assert_eq!((mac.is_some(), addresses.len()), (true, 1));
+    assert_eq!(port.local.tap.map(|place| place.device).as_deref(), Some("eth0"));
+    let tap = NewPort { kind: Kind::Veth, ..new(Place::Tap("vm0".to_owned())) };
+    let error = plan(&host, &[], &complete(&host, &tap).unwrap()).unwrap_err();
+    assert!(error.contains("leave `--kind veth` out"), "{error}");
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Check<'_> {
             }
             self.allowed(index);
             match port.kind {
-                PortKind::Tap => self.tap(index),
+                PortKind::Tap | PortKind::Veth => self.card(index),
                 PortKind::VhostUser => self.vhost_user(index, &mut sockets),
                 PortKind::L2 => self.l2(index),
             }
@@ -99,13 +99,15 @@ impl Check<'_> {
         }
     }
 
-    fn tap(&mut self, index: usize) {
+    /// Checks a TAP or a veth pair.
+    fn card(&mut self, index: usize) {
         let port = &self.config.ports[index];
         let at = |key| [Key("port"), At(index), Key(key)];
+        let what = if port.kind == PortKind::Veth { "a veth pair" } else { "a TAP" };
         if port.link.is_some() {
             self.problem(
                 &at("link"),
-                "a TAP is no cable",
+                format!("{what} is no cable"),
                 "Take it out; `service_mbps` is the rate of a vNIC.",
             );
         }
@@ -113,10 +115,17 @@ impl Check<'_> {
             if there {
                 self.problem(
                     &at(key),
-                    "a TAP has no VLANs: its container's frames are those of its network",
+                    format!("{what} has no VLANs: its container's frames are those of its network"),
                     "Take it out; `kind = \"l2\"` is for a device with tagged frames.",
                 );
             }
+        }
+        if port.kind == PortKind::Veth && port.ring_frames.is_some() {
+            self.problem(
+                &at("ring_frames"),
+                "the ring of a veth pair is the kernel's, and a full one holds its senders",
+                "Take it out; it is for `kind = \"tap\"`.",
+            );
         }
         if port.ring_frames == Some(0) {
             self.problem(

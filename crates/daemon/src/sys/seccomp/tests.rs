@@ -51,6 +51,20 @@ fn refused_call_ends_with_eperm() {
 }
 
 #[test]
+fn own_namespaces_are_network_ones_only() {
+    let probe = || {
+        ["-n", "-m", "-nm"].map(|what| {
+            let done = Command::new("unshare").args([what, "true"]).output();
+            done.is_ok_and(|output| output.status.success())
+        })
+    };
+    let [net, others @ ..] = under(Seccomp::On, Process::Control, probe);
+    assert_eq!(others, [false; 2]);
+    // Without the capability the kernel refuses all of them.
+    assert_eq!(net, probe()[0]);
+}
+
+#[test]
 fn process_with_common_seccomp_filter_adds_no_second() {
     assert!(of(Process::Control, true).is_empty());
     assert_eq!(of(Process::Data, true), EXECUTING);

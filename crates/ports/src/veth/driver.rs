@@ -1,0 +1,371 @@
+//! Port of a veth pair.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use sluice_base::{Batch, Nanos, Priority};
+use sluice_switch::{Egress, Sink, Taken, Window};
+
+use super::counters::{ContainerCounters, read_xsk};
+use super::kept::{self, Known, TakenUp};
+use super::pair::{self, Place, SwitchEnd};
+use super::pending::{InVain, Pending};
+use super::waking::{self, Words as _};
+use crate::device::DeviceCounters;
+use crate::error::OpenError;
+use crate::frame::FrameBuf;
+use crate::handed::PortHandover;
+use crate::l2::outgoing::Outgoing;
+use crate::netlink::{Changes, GROUP_LINK, Netlink};
+use crate::netns;
+use crate::pool::Pool;
+use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::tap::TapRoute;
+
+/// Configuration of a veth pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VethConfig {
+    /// Name of the container's end, which must not be there yet.
+    pub device: String,
+    /// Network namespace of the container, as a path such as `/run/netns/c1`; `None` for the
+    /// caller's.
+    pub netns: Option<PathBuf>,
+    /// Layer-3 MTU of both ends.
+    pub mtu: u16,
+    /// MAC to set, the container's; `None` leaves the device its own.
+    pub mac: Option<sluice_base::Mac>,
+    /// IP addresses to add, with their prefix lengths.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Routes to add.
+    pub routes: Vec<TapRoute>,
+    /// True if the port sets the device up; otherwise the container's owner does.
+    pub up: bool,
+}
+
+impl VethConfig {
+    /// A device with default settings.
+    #[must_use]
+    pub fn new(device: &str, mtu: u16) -> Self {
+        Self {
+            device: device.to_owned(),
+            netns: None,
+            mtu,
+            mac: None,
+            addresses: Vec::new(),
+            routes: Vec::new(),
+            up: true,
+        }
+    }
+
+    /// Size of the largest frame: Ethernet and two tags.
+    pub(super) fn frame_size_max(&self) -> usize {
+        usize::from(self.mtu) + 14 + 8
+    }
+}
+
+/// Maximum of frames of one `read`: more would let one busy container keep the others waiting.
+const READ_FRAMES_MAX: usize = 64;
+/// Polls in a row for a frame on its way, which is a few microseconds long.
+const POLLS_MAX: usize = 4;
+
+/// A veth pair.
+#[derive(Debug)]
+pub struct VethPort {
+    open: Option<Open>,
+    out: Outgoing,
+    mtu: u16,
+    chunks: u32,
+    waiting_max: u32,
+    /// Frames larger than a slot of the pool.
+    truncated: u64,
+}
+
+/// Resources of an open pair.
+#[derive(Debug)]
+struct Open {
+    end: SwitchEnd,
+    pending: Pending,
+    /// Tells when to look for late frames again.
+    timer: OwnedFd,
+    switch_counters: DeviceCounters,
+    container: ContainerCounters,
+    /// Tells of the carrier, and that the pair is gone.
+    links: Netlink,
+    /// False while the container's card is down: the kernel drops what is sent to it, unseen.
+    has_carrier: bool,
+}
+
+/// Result of a look for frames.
+enum Pulled {
+    Frames,
+    /// None are there; a descriptor tells of the next one.
+    Nothing,
+}
+
+impl Open {
+    /// Runs the NAPI while frames are on their way and none has come. Nothing waits at the AF_XDP
+    /// socket.
+    fn pull(&mut self) -> io::Result<Pulled> {
+        let SwitchEnd { xsk, poller, hint, .. } = &mut self.end;
+        for _ in 0..POLLS_MAX {
+            if hint.sent() != self.pending.received() {
+                poller.poll();
+                if xsk.has_frame() {
+                    return Ok(Pulled::Frames);
+                }
+                continue;
+            }
+            hint.clear();
+            if waking::arm(hint, self.pending.received()) {
+                // The kernel may have run the NAPI itself, after a year.
+                if xsk.has_frame() {
+                    return Ok(Pulled::Frames);
+                }
+                xsk.error()?;
+                if let Some(span) = self.pending.look_after() {
+                    poller.poll();
+                    if xsk.has_frame() {
+                        return Ok(Pulled::Frames);
+                    }
+                    set_timer(&self.timer, span)?;
+                }
+                return Ok(Pulled::Nothing);
+            }
+        }
+        xsk.error()?;
+        if let InVain::Wait(wait) = self.pending.in_vain(hint.sent()) {
+            set_timer(&self.timer, wait)?;
+            hint.clear();
+            hint.ask();
+        } else {
+            // The next call arms for what comes from now on.
+            set_timer(&self.timer, Duration::from_nanos(1))?;
+        }
+        Ok(Pulled::Nothing)
+    }
+
+    /// Shows the kernel which frames were taken, and a later process too.
+    fn publish(&mut self) {
+        self.end.xsk.publish();
+        self.end.hint.keep_counts(self.pending.received(), self.pending.absent());
+    }
+
+    /// Reads what became of the devices, so that the next change makes an edge.
+    fn follow_links(&mut self) {
+        let mut has_changed = false;
+        while matches!(self.links.changes(), Ok(Changes::Some(_) | Changes::Overrun)) {
+            has_changed = true;
+        }
+        if has_changed {
+            // The XDP socket says that the device is gone.
+            let link = self.switch_counters.link().ok().flatten();
+            self.has_carrier = link.is_none_or(|link| link.carrier);
+        }
+    }
+}
+
+/// Makes the timer readable after this time, once.
+fn set_timer(timer: &OwnedFd, after: Duration) -> io::Result<()> {
+    let value = Timespec {
+        tv_sec: i64::try_from(after.as_secs()).expect("a short time"),
+        tv_nsec: after.subsec_nanos().into(),
+    };
+    let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+    timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
+    Ok(())
+}
+
+impl VethPort {
+    /// Makes the pair, and tests that it holds its senders.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what failed, with the remedy; [`OpenError::NotHeld`] if this kernel does
+    /// not hold the senders of such a pair.
+    pub fn open(config: &VethConfig) -> Result<Self, OpenError> {
+        let (place, container) = Place::open(config.netns.as_deref())?;
+        let work = || pair::open(config, config.frame_size_max(), container.as_fd());
+        let end = netns::private(work)?;
+        end.hint.keep_namespace(place.id);
+        let failed = OpenError::device(&config.device, "ask for the program that wakes the switch");
+        let hinted = end.hint.device().map_err(failed)?;
+        let index = netns::within(config.netns.as_deref(), || pair::settle(config, hinted))?;
+        Self::of(config, TakenUp { end, place, index })
+    }
+
+    /// Takes over the pair of an earlier process, or makes one, and returns the port with copies of
+    /// its descriptors. While another process has these the card stays, whatever becomes of the
+    /// port: [`remove`](super::remove) deletes it.
+    ///
+    /// # Errors
+    /// As for [`Self::open`]; also if the pair can be neither taken over nor replaced.
+    pub fn open_kept(
+        config: &VethConfig,
+        known: Option<Known>,
+    ) -> Result<(Self, PortHandover), OpenError> {
+        let taken_up = known.map(|known| kept::take_up(config, known)).transpose()?.flatten();
+        let mut port = match taken_up {
+            Some(taken_up) => Self::of(config, taken_up)?,
+            None => Self::open(config)?,
+        };
+        let failed = OpenError::device(&config.device, "copy its descriptors");
+        let copies = port.hand_over().map_err(failed)?.unwrap_or_default();
+        port.open.iter_mut().for_each(|open| open.end.pair.is_kept = true);
+        Ok((port, copies))
+    }
+
+    /// Opens what a process has of its own.
+    fn of(config: &VethConfig, pair: TakenUp) -> Result<Self, OpenError> {
+        let failed = |what| OpenError::device(&config.device, what);
+        let TakenUp { end, place, index } = pair;
+        let path = Path::new(netns::OWN);
+        let (out, switch_counters, links) = netns::inside(end.namespace.as_fd(), path, || {
+            let own = end.pair.index;
+            let out = Outgoing::open(&config.device, own, end.mac, config.mtu)?;
+            let links = Netlink::subscribe(GROUP_LINK).map_err(failed("follow it"))?;
+            let counters = DeviceCounters::new(own).map_err(failed("read its counters"))?;
+            Ok((out, counters, links))
+        })?;
+        let container = ContainerCounters::new(place, index);
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map_err(|errno| failed("make a timer for it")(errno.into()))?;
+        let chunks = end.xsk.chunks();
+        let (received, absent) = end.hint.counts();
+        let pending = Pending::new(received, absent);
+        let link = switch_counters.link().map_err(failed("ask for its carrier"))?;
+        let has_carrier = link.is_none_or(|link| link.carrier);
+        let open = Open { end, pending, timer, switch_counters, container, links, has_carrier };
+        Ok(Self { open: Some(open), out, mtu: config.mtu, chunks, waiting_max: 0, truncated: 0 })
+    }
+}
+
+impl Sink<FrameBuf> for VethPort {
+    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
+        if self.open.as_ref().is_some_and(|open| !open.has_carrier) {
+            return self.out.lose(frame, libc::ENETDOWN);
+        }
+        self.out.offer(frame, None)
+    }
+}
+
+impl Port for VethPort {
+    fn kind(&self) -> &'static str {
+        "veth"
+    }
+
+    fn poll_fds(&self) -> Vec<PollFd<'_>> {
+        let own = self.open.iter().flat_map(|open| {
+            [open.end.hint.fd(), open.timer.as_fd(), open.links.fd(), open.end.xsk.fd()]
+        });
+        let own = own.map(|fd| PollFd { fd, read: true, write: false });
+        own.chain(self.out.poll_fd()).collect()
+    }
+
+    fn read(
+        &mut self,
+        window: Window,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<FrameBuf>,
+    ) -> io::Result<Read> {
+        let mut read = Read { frames: 0, more: false, others: 0 };
+        let Some(open) = &mut self.open else { return Ok(read) };
+        let limit = limit.min(READ_FRAMES_MAX).min(window.frames as usize).min(batch.room());
+        let (mut tries, mut bytes) = (0, 0);
+        read.more = true;
+        while tries < limit && bytes < window.bytes.0 {
+            if !open.end.xsk.has_frame() {
+                open.publish();
+                if matches!(open.pull()?, Pulled::Nothing) {
+                    open.follow_links();
+                    read.more = false;
+                    return Ok(read);
+                }
+                self.waiting_max = self.waiting_max.max(open.end.xsk.waiting());
+            }
+            let Some(mut slot) = pool.take() else { break };
+            tries += 1;
+            let taken = open.end.xsk.take_front(slot.bytes_mut());
+            open.pending.came();
+            let Some(size) = taken else {
+                self.truncated += 1;
+                pool.cancel(slot);
+                continue;
+            };
+            batch.push(slot.freeze(0, size)).expect("room was counted before");
+            read.frames += 1;
+            bytes += size as u64;
+        }
+        open.publish();
+        Ok(read)
+    }
+
+    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
+        self.open.as_ref().map(|open| kept::copies(&open.end)).transpose()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    fn wants_write(&self) -> bool {
+        self.out.wants_write()
+    }
+
+    fn retry_after(&self) -> Option<Nanos> {
+        self.out.retry_after()
+    }
+
+    fn pending(&self) -> Amount {
+        self.out.pending()
+    }
+
+    fn lost(&self) -> &Losses {
+        self.out.lost()
+    }
+
+    fn take_refused(&mut self) -> Option<(Priority, Amount)> {
+        self.out.take_refused()
+    }
+
+    fn kernel_counters(&self) -> io::Result<Counters> {
+        let mut rows = Counters::new();
+        let Some(open) = &self.open else { return Ok(rows) };
+        open.container.read(&mut rows)?;
+        read_xsk(&open.end.xsk, &mut rows)?;
+        rows.insert("ring.truncated", self.truncated);
+        Ok(rows)
+    }
+
+    fn is_up(&self) -> Option<bool> {
+        let link = self.open.as_ref()?.switch_counters.link().ok()?;
+        Some(link.is_some_and(|link| link.carrier))
+    }
+
+    fn ring(&self) -> Ring {
+        Ring {
+            capacity_frames: self.chunks.into(),
+            waiting_frames_max: Some(self.waiting_max.into()),
+        }
+    }
+
+    fn lossless(&self) -> Lossless {
+        Lossless::Yes
+    }
+
+    fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.out.close();
+        self.open.take().map_or(Ok(()), |mut open| open.end.pair.close())
+    }
+}
