@@ -4,7 +4,8 @@
 //!   c1 ─ TAP or veth ─┤ h1 ├ ═══ cable, for two hosts ═══ ┤ h2 ├─ TAP or veth ─ c2
 //! ```
 //!
-//! Between two hosts, Sluice uses its `l2` and its `udp` underlay, and the bridges the kernel's VXLAN.
+//! Between two hosts, Sluice uses its `l2` and its `udp` underlay, and the bridges the kernel's
+//! VXLAN.
 //! The figures are pings of an idle container, pings beside the container's own TCP flow, and that
 //! flow, with the processor time of all parties. Subjects take turns in each round; other programs
 //! on the machine affect both, so that a ratio within a round is worth more than a figure.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `machine` | kernel, rights, limits, scheduling, memory |
 //! | `means` | what the kernel has for containers and underlays |
-//! | `plan` | what a configuration needs: devices, their MTU, directories, and the checks of `sluice daemon --check` |
+//! | `plan` | what a configuration needs: devices, directories, the checks of `--check` |
 
 mod machine;
 mod means;

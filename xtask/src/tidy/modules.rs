@@ -64,7 +64,8 @@ const DAEMON: &[Part] = &[
         &["sluice_switch", "sluice_host", "sluice_ports", "sluice_placement"],
     ),
     part("check", &["config", "fabric"], &[]),
-    part("lib", &["check"], &[]),
+    part("doctor", &["sys", "config", "check"], &["sluice_switch", "sluice_control"]),
+    part("lib", &["check", "doctor"], &[]),
 ];
 
 const SIM: &[Part] = &[
