@@ -9,9 +9,12 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
 
-use super::{MTU, Setup, Subject, Underlay};
+use super::{Card, MTU, Setup, Subject, Underlay};
 use crate::fabric::host::program;
 use crate::fabric::net::{Net, Netns, cable, signal, veth_pair, wait_for};
+
+/// Bytes of a datagram: with its headers it fits into the network's MTU.
+const UDP_BYTES: u16 = 1_400;
 
 /// Two containers that can reach each other. Daemons end before their namespaces.
 pub(super) struct Pair {
@@ -94,7 +97,7 @@ impl Pair {
 
     /// Returns the configuration file of a host.
     fn config(&self, setup: Setup, index: usize, dir: &Path, setting: &str) -> String {
-        let Setup { hosts, underlay, offload, .. } = setup;
+        let Setup { card, hosts, underlay, offload, .. } = setup;
         let mut text = format!(
             "[host]\nname = \"h{}\"\nrun_dir = \"{}\"\npolicy = \"{}\"\n{setting}\n",
             index + 1,
@@ -123,11 +126,15 @@ impl Pair {
                 continue;
             }
             text += &format!(
-                "[[port]]\nname = \"c{at}\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"eth0\"\n\
-                 netns = \"{}\"\nmac = \"{}\"\noffload = {offload}\n",
+                "[[port]]\nname = \"c{at}\"\nkind = \"{}\"\nvnet = \"blue\"\ndevice = \"eth0\"\n\
+                 netns = \"{}\"\nmac = \"{}\"\n",
+                card.name(),
                 container.path().display(),
                 mac(at)
             );
+            if card == Card::Tap {
+                text += &format!("offload = {offload}\n");
+            }
         }
         text
     }
@@ -168,15 +175,28 @@ fn answers(program: &Path, dir: &Path) -> anyhow::Result<bool> {
     Ok(output.status.success())
 }
 
-/// Result of a flow.
+/// Flows from the first container to the second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flows {
+    /// So many TCP flows.
+    Tcp(usize),
+    /// One of UDP, as fast as the sender's kernel takes it.
+    Udp,
+}
+
+/// Result of flows.
 pub(super) struct Streamed {
+    /// What came.
     pub(super) bits_per_s: f64,
+    /// Part of the datagrams that did not come, in percent.
+    pub(super) lost_percent: f64,
     /// Processor time of both ends and of the data processes, per second.
     pub(super) cores: f64,
 }
 
-/// A TCP flow from the first container to the second.
+/// Flows that run.
 pub(super) struct Stream {
+    flows: Flows,
     server: Child,
     client: Child,
     began: Instant,
@@ -184,7 +204,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn start(pair: &Pair, streams: usize, seconds: u64) -> anyhow::Result<Self> {
+    pub(super) fn start(pair: &Pair, flows: Flows, seconds: u64) -> anyhow::Result<Self> {
         let iperf = Path::new("iperf3");
         let mut server = pair.containers[1].command(iperf);
         let server = server.args(["-s", "-1"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -195,9 +215,13 @@ impl Stream {
         let data_before = pair.data_time()?;
         let mut client = pair.containers[0].command(iperf);
         client.args(["-c", &Pair::ADDRESSES[1].to_string(), "-J"]);
-        client.args(["-t", &seconds.to_string(), "-P", &streams.to_string()]);
+        client.args(["-t", &seconds.to_string()]);
+        match flows {
+            Flows::Tcp(count) => client.args(["-P", &count.to_string()]),
+            Flows::Udp => client.args(["-u", "-b", "0", "-l", &UDP_BYTES.to_string()]),
+        };
         let client = client.stdout(Stdio::piped()).spawn()?;
-        Ok(Self { server, client, began: Instant::now(), data_before })
+        Ok(Self { flows, server, client, began: Instant::now(), data_before })
     }
 
     pub(super) fn end(mut self, pair: &Pair) -> anyhow::Result<Streamed> {
@@ -211,6 +235,11 @@ impl Stream {
         let percent = &end["cpu_utilization_percent"];
         let ends = number(&percent["host_total"])? + number(&percent["remote_total"])?;
         let cores = ends / 100.0 + data / self.began.elapsed().as_secs_f64();
-        Ok(Streamed { bits_per_s: number(&end["sum_received"]["bits_per_second"])?, cores })
+        let bits_per_s = number(&end["sum_received"]["bits_per_second"])?;
+        let lost_percent = match self.flows {
+            Flows::Tcp(_) => 0.0,
+            Flows::Udp => number(&end["sum"]["lost_percent"])?,
+        };
+        Ok(Streamed { bits_per_s, lost_percent, cores })
     }
 }
