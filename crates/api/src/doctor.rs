@@ -25,14 +25,14 @@ pub struct Report {
 pub struct Row {
     /// Part of a host that needs it: `host`, `containers`, `machines`, `underlay` or `config`.
     pub part: String,
-    /// What was looked at, in a few words.
+    /// Subject, in a few words.
     pub what: String,
     /// `pass`: as it should be; `warn`: a host runs, and does less; `stop`: it does not run;
     /// `unknown`: it could not be looked at.
     pub grade: Grade,
-    /// What was seen.
+    /// Finding.
     pub seen: String,
-    /// What to change, and what that gains; empty if nothing.
+    /// Remedy, and its gain; empty if nothing is wrong.
     pub remedy: String,
 }
 

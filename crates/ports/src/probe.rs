@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use crate::guard::Guard;
 use crate::sys;
 
-/// What the TAPs of this kernel can do.
+/// Features of this kernel's TAPs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TapFeatures {
     /// A container may leave checksums and segmentation to its TAP (`IFF_VNET_HDR`).

@@ -186,7 +186,7 @@ pub(super) enum Flows {
 
 /// Result of flows.
 pub(super) struct Streamed {
-    /// What came.
+    /// Rate at the receiver.
     pub(super) bits_per_s: f64,
     /// Part of the datagrams that did not come, in percent.
     pub(super) lost_percent: f64,

@@ -1,4 +1,4 @@
-//! What the kernel has for containers and underlays.
+//! Means of the kernel for containers and underlays.
 
 use std::io;
 

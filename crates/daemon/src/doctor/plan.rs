@@ -1,4 +1,4 @@
-//! What a configuration needs of this machine.
+//! Needs of a configuration on this machine.
 
 use std::path::Path;
 

@@ -50,7 +50,7 @@ pub(super) fn read(tap: &Tap, pool: &mut Pool) -> std::io::Result<Came> {
     })
 }
 
-/// What a frame is.
+/// Kind of a frame.
 enum Judged {
     /// All of it lies in the slot.
     Finished,
