@@ -296,6 +296,7 @@ impl Port for VethPort {
             open.pending.came();
             let Some(size) = taken else {
                 self.truncated += 1;
+                read.others += 1;
                 pool.cancel(slot);
                 continue;
             };
