@@ -1,7 +1,8 @@
 //! Interface of Sluice to people and programs: the configuration file of a host, and the versioned
 //! JSON of the management API.
 //!
-//! This crate has types only. The daemon checks a configuration and builds a switch from it.
+//! This crate has types, and what follows from them alone. The daemon checks a configuration and
+//! builds a switch from it.
 #![forbid(unsafe_code)]
 
 pub mod agree;
@@ -9,6 +10,7 @@ pub mod config;
 pub mod doctor;
 pub mod envelope;
 pub mod fabric;
+pub mod fabric_config;
 pub mod foreign;
 mod hold;
 pub mod placement;

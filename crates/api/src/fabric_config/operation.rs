@@ -1,0 +1,425 @@
+//! Operations on the configuration of a fabric.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::settings::set;
+use super::{
+    FabricConfig, ID_MAX, Member, NotApplicable, Token, VnetSettings, check_name, check_vnet,
+};
+
+/// Largest change in bytes.
+pub(super) const CHANGE_SIZE_MAX: usize = 4 << 20;
+
+/// An operation. A change is a list of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Operation {
+    /// A host joins.
+    AddMember {
+        /// Name of the host.
+        name: String,
+        /// The member.
+        member: Member,
+    },
+    /// A host leaves, or is evicted.
+    RemoveMember {
+        /// Name of the host.
+        name: String,
+    },
+    /// Changes one value of a member.
+    SetMember {
+        /// Name of the host.
+        name: String,
+        /// The value's key.
+        key: String,
+        /// The value; absent: its default.
+        #[serde(default)]
+        value: Option<Value>,
+    },
+    /// Makes a network.
+    CreateVnet {
+        /// Name of the network.
+        name: String,
+        /// The network.
+        vnet: VnetSettings,
+    },
+    /// Deletes a network.
+    DeleteVnet {
+        /// Name of the network.
+        name: String,
+    },
+    /// Changes one value of a network.
+    SetVnet {
+        /// Name of the network.
+        name: String,
+        /// The value's key.
+        key: String,
+        /// The value; absent: its default.
+        #[serde(default)]
+        value: Option<Value>,
+    },
+    /// Changes a setting.
+    Set {
+        /// Key of the setting.
+        key: String,
+        /// The value; absent: its default.
+        #[serde(default)]
+        value: Option<Value>,
+    },
+    /// Lets one host join.
+    AddToken {
+        /// Public part of the token.
+        id: String,
+        /// The token.
+        token: Token,
+    },
+    /// A host joins with a token.
+    SpendToken {
+        /// Public part of the token.
+        id: String,
+        /// Name of the host.
+        by: String,
+    },
+    /// Forgets a token.
+    RemoveToken {
+        /// Public part of the token.
+        id: String,
+    },
+    /// Replaces the authorities.
+    SetAuthorities {
+        /// Their certificates in PEM, the one that signs first.
+        authorities: Vec<String>,
+    },
+    /// Ends a certificate before its time.
+    Revoke {
+        /// Serial number in hexadecimal digits.
+        serial: String,
+        /// Host of the certificate.
+        host: String,
+    },
+}
+
+/// Error: bytes that are no change this program understands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// They are no list of operations.
+    NoChange(String),
+    /// This program does not know an operation.
+    UnknownOperation(String),
+    /// They are too many.
+    TooLarge(usize),
+}
+
+impl std::error::Error for Unreadable {}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoChange(why) => write!(f, "this is no change of a configuration: {why}"),
+            Self::UnknownOperation(name) => write!(
+                f,
+                "version {} does not know the operation `{name}`; upgrade this host first",
+                env!("CARGO_PKG_VERSION")
+            ),
+            Self::TooLarge(size) => write!(
+                f,
+                "a change of {size} bytes is larger than {CHANGE_SIZE_MAX}; make it in parts"
+            ),
+        }
+    }
+}
+
+/// Names of the operations, as they are written.
+const NAMES: [&str; 12] = [
+    "add_member",
+    "remove_member",
+    "set_member",
+    "create_vnet",
+    "delete_vnet",
+    "set_vnet",
+    "set",
+    "add_token",
+    "spend_token",
+    "remove_token",
+    "set_authorities",
+    "revoke",
+];
+
+/// Returns the bytes of a change.
+///
+/// # Panics
+/// Never: operations are plain data.
+#[must_use]
+pub fn write_change(change: &[Operation]) -> Vec<u8> {
+    serde_json::to_vec(change).expect("operations are plain data")
+}
+
+/// Reads a change.
+///
+/// # Errors
+/// See [`Unreadable`].
+pub fn read_change(bytes: &[u8]) -> Result<Vec<Operation>, Unreadable> {
+    if bytes.len() > CHANGE_SIZE_MAX {
+        return Err(Unreadable::TooLarge(bytes.len()));
+    }
+    match serde_json::from_slice(bytes) {
+        Ok(change) => Ok(change),
+        Err(error) => {
+            Err(unknown(bytes).unwrap_or_else(|| Unreadable::NoChange(error.to_string())))
+        }
+    }
+}
+
+/// Returns the first operation that this program does not know.
+fn unknown(bytes: &[u8]) -> Option<Unreadable> {
+    let all: Vec<Value> = serde_json::from_slice(bytes).ok()?;
+    let mut names = all.iter().filter_map(|operation| operation.as_object()?.keys().next());
+    let unknown = names.find(|name| !NAMES.contains(&name.as_str()))?;
+    Some(Unreadable::UnknownOperation(unknown.chars().take(64).collect()))
+}
+
+impl Operation {
+    /// Applies the operation, and returns the one that undoes it, if a roll-back does.
+    pub(super) fn apply(&self, to: &mut FabricConfig) -> Result<Option<Self>, NotApplicable> {
+        match self {
+            Self::AddMember { name, member } => add_member(to, name, member).map(|()| None),
+            Self::RemoveMember { name } => match to.members.remove(name) {
+                Some(_) => Ok(None),
+                None => Err(no_member(to, name)),
+            },
+            Self::SetMember { name, key, value } => {
+                set_member(to, name, key, value.as_ref()).map(|()| None)
+            }
+            Self::CreateVnet { name, vnet } => create_vnet(to, name, vnet).map(Some),
+            Self::DeleteVnet { name } => match to.vnets.remove(name) {
+                Some(vnet) => Ok(Some(Self::CreateVnet { name: name.clone(), vnet })),
+                None => Err(no_vnet(to, name)),
+            },
+            Self::SetVnet { name, key, value } => set_vnet(to, name, key, value.as_ref()).map(Some),
+            Self::Set { key, value } => {
+                let before = to.settings.set(key, value.as_ref())?;
+                Ok(Some(Self::Set { key: key.clone(), value: before }))
+            }
+            Self::AddToken { id, token } => match to.tokens.contains_key(id) {
+                true => Err(NotApplicable(format!("there is a token `{id}` already"))),
+                false => {
+                    to.tokens.insert(id.clone(), token.clone());
+                    Ok(None)
+                }
+            },
+            Self::SpendToken { id, by } => spend(to, id, by).map(|()| None),
+            Self::RemoveToken { id } => match to.tokens.remove(id) {
+                Some(_) => Ok(None),
+                None => Err(NotApplicable(format!("there is no token `{id}`"))),
+            },
+            Self::SetAuthorities { authorities } => {
+                if authorities.is_empty() {
+                    let why = "without an authority no member would believe another";
+                    return Err(NotApplicable(why.to_owned()));
+                }
+                to.trust.authorities.clone_from(authorities);
+                Ok(None)
+            }
+            Self::Revoke { serial, host } => {
+                to.trust.revoked.insert(serial.clone(), host.clone());
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the names that the operation decides about: two changes with a common one exclude
+    /// each other while neither is decided.
+    #[must_use]
+    pub fn keys(&self) -> Vec<String> {
+        match self {
+            Self::AddMember { name, member } => vec![
+                format!("member {name}"),
+                format!("number {}", member.id),
+                format!("VTEP {}", member.vtep),
+            ],
+            Self::RemoveMember { name } | Self::SetMember { name, .. } => {
+                vec![format!("member {name}")]
+            }
+            Self::CreateVnet { name, vnet } => {
+                vec![format!("network {name}"), format!("VNI {}", vnet.vni)]
+            }
+            Self::DeleteVnet { name } => vec![format!("network {name}")],
+            Self::SetVnet { name, key, value } => {
+                let vni = value.as_ref().filter(|_| key == "vni");
+                let vni = vni.map(|vni| format!("VNI {vni}"));
+                vni.into_iter().chain([format!("network {name}")]).collect()
+            }
+            Self::Set { key, .. } => {
+                let table = key.split('.').take(2).collect::<Vec<_>>().join(".");
+                vec![format!("setting {table}")]
+            }
+            Self::AddToken { id, .. } | Self::SpendToken { id, .. } | Self::RemoveToken { id } => {
+                vec![format!("token {id}")]
+            }
+            Self::SetAuthorities { .. } => vec!["authorities".to_owned()],
+            Self::Revoke { serial, .. } => vec![format!("certificate {serial}")],
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &Option<Value>| match value {
+            Some(value) => value.to_string(),
+            None => "its default".to_owned(),
+        };
+        match self {
+            Self::AddMember { name, member } => {
+                write!(f, "member {name} joins: number {}, VTEP {}", member.id, member.vtep)
+            }
+            Self::RemoveMember { name } => write!(f, "member {name} leaves"),
+            Self::SetMember { name, key, value } => {
+                write!(f, "member {name}: {key} = {}", shown(value))
+            }
+            Self::CreateVnet { name, vnet } => {
+                write!(f, "network {name} is made: VNI {}", vnet.vni)?;
+                vnet.mtu.map_or(Ok(()), |mtu| write!(f, ", MTU {mtu}"))
+            }
+            Self::DeleteVnet { name } => write!(f, "network {name} is deleted"),
+            Self::SetVnet { name, key, value } => {
+                write!(f, "network {name}: {key} = {}", shown(value))
+            }
+            Self::Set { key, value } => write!(f, "{key} = {}", shown(value)),
+            Self::AddToken { id, .. } => write!(f, "token {id} is made"),
+            Self::SpendToken { id, by } => write!(f, "{by} joins with token {id}"),
+            Self::RemoveToken { id } => write!(f, "token {id} is forgotten"),
+            Self::SetAuthorities { authorities } => {
+                write!(f, "authorities are replaced: {} of them", authorities.len())
+            }
+            Self::Revoke { serial, host } => {
+                write!(f, "certificate {serial} of {host} is not believed any more")
+            }
+        }
+    }
+}
+
+fn add_member(to: &mut FabricConfig, name: &str, member: &Member) -> Result<(), NotApplicable> {
+    check_name("host", name)?;
+    if member.id == 0 || member.id > ID_MAX {
+        return Err(NotApplicable(format!("number {} is not within 1 to {ID_MAX}", member.id)));
+    }
+    if to.members.contains_key(name) {
+        return Err(NotApplicable(format!(
+            "there is a member `{name}` already; give the host another name, or evict that member \
+             first (`sluice fabric evict {name}`)"
+        )));
+    }
+    check_unique(to, name, member)?;
+    to.members.insert(name.to_owned(), member.clone());
+    Ok(())
+}
+
+/// Checks that no other member has the number or an address of this one.
+fn check_unique(all: &FabricConfig, name: &str, member: &Member) -> Result<(), NotApplicable> {
+    let others = || all.members.iter().filter(|(other, _)| *other != name);
+    if let Some((other, _)) = others().find(|(_, other)| other.id == member.id) {
+        return Err(NotApplicable(format!("member `{other}` has the number {}", member.id)));
+    }
+    if let Some((other, _)) = others().find(|(_, other)| other.vtep == member.vtep) {
+        return Err(NotApplicable(format!(
+            "member `{other}` has the VTEP {}; evict it first if that host is gone",
+            member.vtep
+        )));
+    }
+    if let Some((other, _)) = others().find(|(_, other)| other.listen() == member.listen()) {
+        return Err(NotApplicable(format!(
+            "member `{other}` listens on {}; evict it first if that host is gone",
+            member.listen()
+        )));
+    }
+    Ok(())
+}
+
+fn set_member(
+    to: &mut FabricConfig,
+    name: &str,
+    key: &str,
+    value: Option<&Value>,
+) -> Result<(), NotApplicable> {
+    let Some(member) = to.members.get(name) else { return Err(no_member(to, name)) };
+    if key == "id" {
+        return Err(NotApplicable("the number of a member does not change".to_owned()));
+    }
+    let mut next = member.clone();
+    set(&mut next, key, value)?;
+    check_unique(to, name, &next)?;
+    to.members.insert(name.to_owned(), next);
+    Ok(())
+}
+
+fn create_vnet(
+    to: &mut FabricConfig,
+    name: &str,
+    vnet: &VnetSettings,
+) -> Result<Operation, NotApplicable> {
+    check_vnet(name, vnet)?;
+    if let Some(known) = to.vnets.get(name) {
+        return Err(NotApplicable(format!(
+            "there is a network `{name}` already, with VNI {}",
+            known.vni
+        )));
+    }
+    check_vni(to, name, vnet.vni)?;
+    to.vnets.insert(name.to_owned(), vnet.clone());
+    Ok(Operation::DeleteVnet { name: name.to_owned() })
+}
+
+fn check_vni(all: &FabricConfig, name: &str, vni: u32) -> Result<(), NotApplicable> {
+    match all.vnets.iter().find(|(other, known)| *other != name && known.vni == vni) {
+        Some((other, _)) => Err(NotApplicable(format!("network `{other}` has VNI {vni}"))),
+        None => Ok(()),
+    }
+}
+
+fn set_vnet(
+    to: &mut FabricConfig,
+    name: &str,
+    key: &str,
+    value: Option<&Value>,
+) -> Result<Operation, NotApplicable> {
+    let Some(vnet) = to.vnets.get(name) else { return Err(no_vnet(to, name)) };
+    let mut next = vnet.clone();
+    let value = set(&mut next, key, value)?;
+    check_vnet(name, &next)?;
+    check_vni(to, name, next.vni)?;
+    to.vnets.insert(name.to_owned(), next);
+    Ok(Operation::SetVnet { name: name.to_owned(), key: key.to_owned(), value })
+}
+
+fn spend(to: &mut FabricConfig, id: &str, by: &str) -> Result<(), NotApplicable> {
+    let Some(token) = to.tokens.get_mut(id) else {
+        let why = format!("there is no token `{id}`; make one with `sluice fabric token`");
+        return Err(NotApplicable(why));
+    };
+    if let Some(other) = &token.used_by {
+        return Err(NotApplicable(format!(
+            "`{other}` has joined with this token; make another one with `sluice fabric token`"
+        )));
+    }
+    token.used_by = Some(by.to_owned());
+    Ok(())
+}
+
+fn no_member(all: &FabricConfig, name: &str) -> NotApplicable {
+    let names: Vec<&str> = all.members.keys().map(String::as_str).collect();
+    NotApplicable(format!("there is no member `{name}`; there is {}", names.join(", ")))
+}
+
+fn no_vnet(all: &FabricConfig, name: &str) -> NotApplicable {
+    // A fabric may have thousands.
+    let names: Vec<&str> = all.vnets.keys().take(8).map(String::as_str).collect();
+    let known = match (names.is_empty(), all.vnets.len() - names.len()) {
+        (true, _) => "there is none at all".to_owned(),
+        (false, 0) => format!("there is {}", names.join(", ")),
+        (false, more) => format!("there is {} and {more} more", names.join(", ")),
+    };
+    NotApplicable(format!("there is no network `{name}`; {known}"))
+}

@@ -1,0 +1,209 @@
+//! Tests of the shared configuration.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn member(id: u16) -> Member {
+    let last = u8::try_from(id).unwrap();
+    Member { id, vtep: Ipv4Addr::new(10, 0, 0, last), address: None, role: Role::Auto }
+}
+
+fn add(name: &str, id: u16) -> Operation {
+    Operation::AddMember { name: name.to_owned(), member: member(id) }
+}
+
+fn vnet(name: &str, vni: u32) -> Operation {
+    Operation::CreateVnet { name: name.to_owned(), vnet: VnetSettings::new(vni) }
+}
+
+fn set(key: &str, value: Value) -> Operation {
+    Operation::Set { key: key.to_owned(), value: Some(value).filter(|value| !value.is_null()) }
+}
+
+/// A fabric with two members and two networks.
+fn fabric() -> FabricConfig {
+    let mut config = FabricConfig::new("prod").unwrap();
+    config.apply(&[add("h1", 1), add("h2", 2), vnet("blue", 100), vnet("red", 200)]).unwrap();
+    config
+}
+
+#[test]
+fn inapplicable_change_names_reason_and_remedy() {
+    let token = |used_by: Option<&str>| Token {
+        hash: String::new(),
+        expires_ms: 0,
+        used_by: used_by.map(str::to_owned),
+    };
+    let mut config = fabric();
+    config.apply(&[Operation::AddToken { id: "t1".to_owned(), token: token(Some("h9")) }]).unwrap();
+    let vnet_with = |name: &str, change: fn(&mut VnetSettings)| {
+        let mut vnet = VnetSettings::new(300);
+        change(&mut vnet);
+        Operation::CreateVnet { name: name.to_owned(), vnet }
+    };
+    let name = || "h1".to_owned();
+    let table = [
+        (vnet("blue", 300), "there is a network `blue` already"),
+        (vnet("green", 100), "network `blue` has VNI 100"),
+        (vnet("green", 1 << 24), "does not fit into 24 bits"),
+        (vnet("../x", 300), "cannot be the name of a network"),
+        (vnet("", 300), "cannot be the name of a network"),
+        (vnet_with("green", |vnet| vnet.mtu = Some(500)), "below 576"),
+        (vnet_with("green", |vnet| vnet.priority = Some(8)), "above 7"),
+        (vnet_with("green", |vnet| vnet.service_mbps = Some(0)), "would serve no port"),
+        (Operation::DeleteVnet { name: "green".to_owned() }, "there is blue, fine, red"),
+        (add("h1", 3), "already; give the host another name"),
+        (add("h3", 2), "member `h2` has the number 2"),
+        (add("h3", 0), "is not within 1 to 32767"),
+        (add(&"x".repeat(64), 3), "use 1 to 63 letters"),
+        (Operation::RemoveMember { name: "h3".to_owned() }, "there is h1, h2"),
+        (
+            Operation::SetMember { name: name(), key: "id".to_owned(), value: Some(json!(9)) },
+            "does not change",
+        ),
+        (
+            Operation::SetMember {
+                name: name(),
+                key: "vtep".to_owned(),
+                value: Some(json!("10.0.0.2")),
+            },
+            "member `h2` has the VTEP 10.0.0.2",
+        ),
+        (set("polcy", json!("ZZ")), "unknown field `polcy`"),
+        (set("policy", json!("QQ")), "`policy` cannot be \"QQ\""),
+        (set("class.9.weight", json!(1)), "there is no priority 9"),
+        (set("class.5.weight", json!(0)), "would never serve priority 5"),
+        (set("class.5.colour", json!(1)), "unknown field `colour`"),
+        (set("hold.x", json!(1)), "cannot be 1"),
+        (set("hold", json!("soon")), "write a time such as"),
+        (Operation::SpendToken { id: "t2".to_owned(), by: name() }, "there is no token `t2`"),
+        (Operation::SpendToken { id: "t1".to_owned(), by: name() }, "`h9` has joined with"),
+        (Operation::SetAuthorities { authorities: vec![] }, "without an authority"),
+    ];
+    for (operation, expected) in table {
+        let before = config.clone();
+        // The first operation is good: nothing of a change may stay.
+        let error = config.apply(&[vnet("fine", 999), operation.clone()]).unwrap_err();
+        assert!(error.0.contains(expected), "{operation:?}: {error}");
+        assert_eq!(config, before, "{operation:?}");
+    }
+}
+
+#[test]
+fn inverse_of_change_restores_networks_and_settings() {
+    let mut config = fabric();
+    let before = config.clone();
+    let change = [
+        vnet("green", 300),
+        Operation::DeleteVnet { name: "red".to_owned() },
+        // Free again within the same change.
+        vnet("red2", 200),
+        Operation::SetVnet {
+            name: "blue".to_owned(),
+            key: "mtu".to_owned(),
+            value: Some(json!(1400)),
+        },
+        set("policy", json!("LL")),
+        set("class.5.strict", json!(true)),
+        set("policy", json!("LZ")),
+    ];
+    let inverse = config.apply(&change).unwrap();
+    assert_eq!(config.settings.entries().len(), 2);
+    config.apply(&inverse).unwrap();
+    assert_eq!(config, before);
+}
+
+#[test]
+fn members_and_tokens_survive_inverse() {
+    let mut config = fabric();
+    let token = Token { hash: "ab".to_owned(), expires_ms: 5, used_by: None };
+    let change = [
+        add("h3", 3),
+        Operation::AddToken { id: "t".to_owned(), token },
+        Operation::SpendToken { id: "t".to_owned(), by: "h3".to_owned() },
+        Operation::RemoveMember { name: "h2".to_owned() },
+    ];
+    assert_eq!(config.apply(&change).unwrap(), []);
+    assert_eq!(config.members.keys().collect::<Vec<_>>(), ["h1", "h3"]);
+    assert_eq!(config.free_id(), Some(2));
+}
+
+#[test]
+fn change_survives_bytes_and_unknown_operation_is_named() {
+    let change = vec![add("h3", 3), vnet("green", 300), set("hold", json!("2s"))];
+    assert_eq!(read_change(&write_change(&change)).unwrap(), change);
+    let newer = br#"[{"set":{"key":"hold"}},{"paint_vnet":{"name":"blue"}}]"#;
+    let error = read_change(newer).unwrap_err();
+    assert_eq!(error, Unreadable::UnknownOperation("paint_vnet".to_owned()));
+    assert!(error.to_string().contains("upgrade this host first"));
+    assert!(matches!(read_change(b"[{"), Err(Unreadable::NoChange(_))));
+    assert!(matches!(read_change(br#"[{"set":{"kee":1}}]"#), Err(Unreadable::NoChange(_))));
+    let large = vec![b' '; operation::CHANGE_SIZE_MAX + 1];
+    assert_eq!(read_change(&large), Err(Unreadable::TooLarge(large.len())));
+}
+
+#[test]
+fn known_operations_are_all_named() {
+    let token = Token { hash: String::new(), expires_ms: 0, used_by: None };
+    let (name, key, id) = ("h1".to_owned(), "k".to_owned(), "t".to_owned());
+    let all = [
+        add("h1", 1),
+        Operation::RemoveMember { name: name.clone() },
+        Operation::SetMember { name: name.clone(), key: key.clone(), value: None },
+        vnet("blue", 1),
+        Operation::DeleteVnet { name: name.clone() },
+        Operation::SetVnet { name: name.clone(), key, value: None },
+        set("hold", Value::Null),
+        Operation::AddToken { id: id.clone(), token },
+        Operation::SpendToken { id: id.clone(), by: name.clone() },
+        Operation::RemoveToken { id: id.clone() },
+        Operation::SetAuthorities { authorities: vec![id.clone()] },
+        Operation::Revoke { serial: id, host: name },
+    ];
+    for operation in all {
+        // An unknown field makes it unreadable, though its name is known.
+        let mut value = serde_json::to_value(&operation).unwrap();
+        let inner = value.as_object_mut().unwrap().values_mut().next().unwrap();
+        inner.as_object_mut().unwrap().insert("extra".to_owned(), json!(1));
+        let bytes = serde_json::to_vec(&[value]).unwrap();
+        assert!(matches!(read_change(&bytes), Err(Unreadable::NoChange(_))), "{operation:?}");
+        assert!(!operation.keys().is_empty() && !operation.to_string().is_empty());
+    }
+}
+
+#[test]
+fn difference_of_texts_makes_one_of_other() {
+    let mut config = fabric();
+    config.apply(&[set("class.5.weight", json!(3)), set("moves_max", json!(9))]).unwrap();
+    let before = Editable::of(&config);
+    let text = before.text();
+    assert_eq!(Editable::read(&text).unwrap(), before);
+    let wanted = Editable::read(
+        "[settings]\nhold = \"forever\"\n[settings.class.5]\nstrict = true\n\
+         [vnet.blue]\nvni = 101\nmtu = 1400\n[vnet.green]\nvni = 200\n",
+    )
+    .unwrap();
+    let change = before.difference(&wanted);
+    config.apply(&change).unwrap();
+    assert_eq!(Editable::of(&config), wanted);
+    assert_eq!(wanted.difference(&wanted), []);
+}
+
+#[test]
+fn wrong_text_is_refused_with_line() {
+    let error = Editable::read("[vnet.blue]\nvni = \"x\"\n").unwrap_err().to_string();
+    assert!(error.contains("line 2"), "{error}");
+    let error = Editable::read("[member.h1]\n").unwrap_err().to_string();
+    assert!(error.contains("unknown field `member`"), "{error}");
+}
+
+#[test]
+fn changes_with_common_name_exclude_each_other() {
+    let common = |a: &Operation, b: &Operation| a.keys().iter().any(|key| b.keys().contains(key));
+    assert!(common(&vnet("blue", 1), &vnet("blue", 2)));
+    assert!(common(&vnet("a", 1), &vnet("b", 1)));
+    assert!(!common(&vnet("a", 1), &vnet("b", 2)));
+    assert!(common(&set("class.5.weight", json!(1)), &set("class.5.strict", json!(true))));
+    assert!(!common(&set("class.5.weight", json!(1)), &set("class.6.weight", json!(1))));
+}

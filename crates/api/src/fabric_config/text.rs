@@ -1,0 +1,104 @@
+//! The part of a fabric's configuration that people edit, as TOML.
+//!
+//! ```toml
+//! [settings]
+//! policy = "ZZ"
+//!
+//! [settings.class.5]
+//! strict = true
+//!
+//! [vnet.blue]
+//! vni = 100
+//! ```
+//!
+//! Members, tokens and certificates are not in it: commands of their own change those.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{FabricConfig, Operation, Settings, VnetSettings};
+
+/// The part that people edit.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Editable {
+    /// The settings.
+    #[serde(default)]
+    pub settings: Settings,
+    /// The networks by name.
+    #[serde(default)]
+    pub vnet: BTreeMap<String, VnetSettings>,
+}
+
+/// Error: a text that is no such part, with the line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotText(String);
+
+impl Editable {
+    /// Returns that part of a configuration.
+    #[must_use]
+    pub fn of(config: &FabricConfig) -> Self {
+        Self { settings: config.settings.clone(), vnet: config.vnets.clone() }
+    }
+
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// With the line, and what is wrong there.
+    pub fn read(text: &str) -> Result<Self, NotText> {
+        toml::from_str(text).map_err(|error| NotText(error.to_string()))
+    }
+
+    /// Returns the text.
+    ///
+    /// # Panics
+    /// Never: it is plain data.
+    #[must_use]
+    pub fn text(&self) -> String {
+        toml::to_string(self).expect("plain data, and no key without a table")
+    }
+
+    /// Returns the operations that make `wanted` of this. A name with another VNI is another
+    /// network: its VNI changes in place.
+    #[must_use]
+    pub fn difference(&self, wanted: &Self) -> Vec<Operation> {
+        let mut all = Vec::new();
+        let gone = self.vnet.keys().filter(|name| !wanted.vnet.contains_key(*name));
+        all.extend(gone.map(|name| Operation::DeleteVnet { name: name.clone() }));
+        for (name, vnet) in &wanted.vnet {
+            match self.vnet.get(name) {
+                None => {
+                    all.push(Operation::CreateVnet { name: name.clone(), vnet: vnet.clone() });
+                }
+                Some(before) => {
+                    let changes = changes(&values(before), &values(vnet));
+                    let set = |(key, value)| Operation::SetVnet { name: name.clone(), key, value };
+                    all.extend(changes.into_iter().map(set));
+                }
+            }
+        }
+        let settings = changes(&self.settings.entries(), &wanted.settings.entries());
+        all.extend(settings.into_iter().map(|(key, value)| Operation::Set { key, value }));
+        all
+    }
+}
+
+fn values(vnet: &VnetSettings) -> BTreeMap<String, Value> {
+    match serde_json::to_value(vnet).expect("plain data") {
+        Value::Object(map) => map.into_iter().collect(),
+        _ => BTreeMap::new(),
+    }
+}
+
+/// Returns the keys whose values differ, with the wanted values.
+fn changes(
+    from: &BTreeMap<String, Value>,
+    to: &BTreeMap<String, Value>,
+) -> Vec<(String, Option<Value>)> {
+    let gone = from.keys().filter(|key| !to.contains_key(*key)).map(|key| (key.clone(), None));
+    let set = to.iter().filter(|(key, value)| from.get(*key) != Some(*value));
+    gone.chain(set.map(|(key, value)| (key.clone(), Some(value.clone())))).collect()
+}
