@@ -6,6 +6,7 @@
 
 mod buffers;
 mod fabric;
+mod local;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,7 @@ use crate::port::AllowedIp;
 
 pub use self::buffers::{Buffers, Size};
 pub use self::fabric::{Fabric, MobilityPolicy};
+pub use self::local::{KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE};
 pub use crate::hold::HoldTime;
 
 /// The whole file.

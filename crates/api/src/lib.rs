@@ -18,4 +18,5 @@ pub mod port;
 pub mod results;
 pub mod show;
 pub mod trace;
+pub mod transaction;
 pub mod upgrade;

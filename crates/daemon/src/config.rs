@@ -16,6 +16,7 @@ mod check;
 mod document;
 mod fabric;
 mod headroom;
+pub(crate) mod member;
 mod plan;
 mod policy;
 mod report;

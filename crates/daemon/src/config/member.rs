@@ -1,0 +1,169 @@
+//! A member's whole configuration, from the fabric's and from its own file.
+
+use std::path::Path;
+
+use sluice_api::config::{
+    Class, Fabric, Host, HostConfig, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, Peer, Role,
+    TABLES_OF_FILE, Underlay, Vnet,
+};
+use sluice_api::fabric_config::{FabricConfig, Settings};
+
+/// Directory of the certificates, in that of the state.
+pub(crate) const TLS_DIR: &str = "tls";
+
+/// What a host's file says about the host.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum HostFile {
+    /// Everything: members and networks as well.
+    Whole,
+    /// What differs between hosts; the rest is the fabric's.
+    Local(Box<LocalConfig>),
+}
+
+impl HostFile {
+    /// Reads a file. One that has a network, a peer or another part of a fabric says everything.
+    ///
+    /// # Errors
+    /// With the line, and what is wrong there.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let table: toml::Table = match toml::from_str(text) {
+            Ok(table) => table,
+            // The reader of a whole file reports every error.
+            Err(_) => return Ok(Self::Whole),
+        };
+        let host = table.get("host").and_then(toml::Value::as_table);
+        let is_switch = host.and_then(|host| host.get("role")?.as_str()) == Some("switch");
+        let underlay = table.get("underlay").and_then(toml::Value::as_table);
+        // Only a host that knows no fabric needs to be told the address of its VTEP.
+        let has_address = underlay.is_some_and(|underlay| underlay.contains_key("address"));
+        if is_switch || has_address || TABLES_OF_FILE.iter().any(|key| table.contains_key(*key)) {
+            return Ok(Self::Whole);
+        }
+        if let Some(key) =
+            KEYS_OF_FABRIC.iter().find(|key| host.is_some_and(|h| h.contains_key(**key)))
+        {
+            return Err(format!(
+                "`host.{key}` is the same on all hosts of a fabric: take it out, and use `sluice \
+                 config set {key}=…` on a member; or add the networks (`[[vnet]]`) of a host \
+                 that stands alone"
+            ));
+        }
+        let local = toml::from_str(text).map_err(|error| error.to_string())?;
+        Ok(Self::Local(Box::new(local)))
+    }
+}
+
+/// Returns the file of a host of which nothing but the name is said.
+pub(crate) fn local_default(name: &str) -> LocalConfig {
+    let text = format!("[host]\nname = {}\n", toml::Value::from(name));
+    toml::from_str(&text).expect("every other key has a default")
+}
+
+/// Returns the whole configuration of the member `name`. `underlay` is the one that was named when
+/// the host became a member; the file's own goes before it.
+///
+/// # Errors
+/// If the fabric has no such member, or no underlay is known.
+pub(crate) fn compose(
+    local: &LocalConfig,
+    underlay: Option<&LocalUnderlay>,
+    shared: &FabricConfig,
+    (name, state_dir): (&str, &Path),
+) -> Result<HostConfig, String> {
+    let Some(own) = shared.members.get(name) else {
+        return Err(format!("fabric `{}` has no member `{name}`", shared.fabric));
+    };
+    let Some(underlay) = local.underlay.as_ref().or(underlay) else {
+        return Err("no underlay is known; name its device in `[underlay]`".to_owned());
+    };
+    let (mut host, settings) = (local.host.clone(), &shared.settings);
+    name.clone_into(&mut host.name);
+    host_settings(&mut host, settings);
+    let vnets: Vec<String> = shared.vnets.keys().cloned().collect();
+    let others = shared.members.iter().filter(|(other, _)| *other != name);
+    let peer = |(name, member): (&String, &sluice_api::fabric_config::Member)| Peer {
+        name: name.clone(),
+        vtep: member.vtep,
+        vnets: vnets.clone(),
+        next_hop: None,
+        id: Some(member.id),
+        address: member.address,
+    };
+    let mut fabric: Fabric = toml::from_str(&format!(
+        "name = {}\nid = {}\ncertificates = {}",
+        toml::Value::from(shared.fabric.as_str()),
+        own.id,
+        toml::Value::from(state_dir.join(TLS_DIR).to_string_lossy().as_ref()),
+    ))
+    .expect("every other key has a default");
+    fabric.address = own.address;
+    fabric_settings(&mut fabric, settings);
+    host.role = Role::Host;
+    Ok(HostConfig {
+        host,
+        underlay: Some(Underlay {
+            kind: underlay.kind,
+            device: underlay.device.clone(),
+            socket: None,
+            client: false,
+            mac: None,
+            address: own.vtep,
+            mtu: underlay.mtu,
+            worker: underlay.worker,
+            link: underlay.link.clone(),
+        }),
+        fabric: Some(fabric),
+        buffers: local.buffers.clone(),
+        classes: classes(settings),
+        vnets: shared
+            .vnets
+            .iter()
+            .map(|(name, vnet)| Vnet { name: name.clone(), vni: Some(vnet.vni), mtu: vnet.mtu })
+            .collect(),
+        ports: local.ports.clone(),
+        peers: others.map(peer).collect(),
+        vports: Vec::new(),
+    })
+}
+
+fn host_settings(host: &mut Host, settings: &Settings) {
+    host.policy = settings.policy.unwrap_or_default();
+    host.hold = settings.hold.unwrap_or_default();
+    put(&mut host.unresolved_timeout_ms, settings.unresolved_timeout_ms);
+    put(&mut host.isolate_after_ms, settings.isolate_after_ms);
+    put(&mut host.broadcasts_per_second, settings.broadcasts_per_second);
+}
+
+fn fabric_settings(fabric: &mut Fabric, settings: &Settings) {
+    put(&mut fabric.learn_max, settings.learn_max);
+    put(&mut fabric.claims_per_host, settings.claims_per_host);
+    put(&mut fabric.punts_per_port, settings.punts_per_port);
+    put(&mut fabric.moves_max, settings.moves_max);
+    put(&mut fabric.moves_window_s, settings.moves_window_s);
+    put(&mut fabric.on_moves, settings.on_moves);
+    put(&mut fabric.freeze_s, settings.freeze_s);
+    put(&mut fabric.confirmed_s, settings.confirmed_s);
+    put(&mut fabric.asks_per_port, settings.asks_per_port);
+}
+
+/// Sets a value that is not left to its default.
+fn put<T: Copy>(to: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *to = value;
+    }
+}
+
+fn classes(settings: &Settings) -> Vec<Class> {
+    let class = |(priority, class): (&u8, &sluice_api::fabric_config::ClassSettings)| Class {
+        priority: *priority,
+        strict: class.strict,
+        weight: class.weight,
+        lossless: class.lossless.unwrap_or(true),
+        hold: class.hold,
+        dscp: class.dscp.clone(),
+    };
+    settings.classes.iter().map(class).collect()
+}
+
+#[cfg(test)]
+mod tests;
