@@ -6,4 +6,5 @@ pub mod placement;
 pub mod port;
 pub mod show;
 pub mod top;
+pub mod transaction;
 pub mod upgrade;

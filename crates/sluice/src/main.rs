@@ -18,8 +18,11 @@ use sluice_lab::cli::LabCommand;
 use sluice_lab::sim::cli::SimCommand;
 
 use port::PortCommand;
+use transaction::{ConfigCommand, EvictArguments, JoinArguments, PlaceArguments, RecoverArguments};
+use transaction::{TokenArguments, VnetCommand};
 
 mod port;
+mod transaction;
 
 /// A lossless overlay network for virtual machines and containers
 #[derive(Debug, Parser)]
@@ -61,6 +64,9 @@ enum Command {
     /// Networks
     #[command(subcommand)]
     Vnet(VnetCommand),
+    /// The configuration that all members of a fabric share: settings and networks
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// The hosts that work together
     #[command(subcommand)]
     Fabric(FabricCommand),
@@ -255,16 +261,32 @@ struct TraceArguments {
 }
 
 #[derive(Debug, Subcommand)]
-enum VnetCommand {
-    /// The networks of this host
-    List {
+enum FabricCommand {
+    /// Make a fabric of a host that waits for one
+    Create {
+        /// The name of the fabric
+        name: String,
+        #[command(flatten)]
+        place: PlaceArguments,
+    },
+    /// Make a token with which one host may join
+    Token(TokenArguments),
+    /// Make a host that waits for it a member of a fabric
+    Join(JoinArguments),
+    /// Leave the fabric
+    Leave {
         #[command(flatten)]
         asked: Asked,
     },
-}
-
-#[derive(Debug, Subcommand)]
-enum FabricCommand {
+    /// Take a member out that is gone, or that is not believed any more
+    Evict(EvictArguments),
+    /// Continue without members that are lost for good, when the others are too few to decide
+    Recover(RecoverArguments),
+    /// The members' progress with the configuration, and whether it can be changed
+    Progress {
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// The hosts, and whether they are alive
     Members {
         #[command(flatten)]
@@ -366,7 +388,8 @@ fn main() -> ExitCode {
         Command::Upgrade { asked } => upgrade(&asked),
         Command::Port(command) => port::run(command),
         Command::Vport(command) => vport(command),
-        Command::Vnet(VnetCommand::List { asked }) => ask(&asked, fabric::Question::Vnets),
+        Command::Vnet(command) => transaction::vnet(command),
+        Command::Config(command) => transaction::config(command),
         Command::Fabric(command) => fabric_command(&command),
         Command::Trace(arguments) => trace(arguments),
         Command::Placement(command) => placement(command),
@@ -484,6 +507,13 @@ fn vport(command: VportCommand) -> anyhow::Result<ExitCode> {
 
 fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
     match command {
+        FabricCommand::Create { name, place } => transaction::create(name, place),
+        FabricCommand::Token(arguments) => transaction::token(arguments),
+        FabricCommand::Join(arguments) => transaction::join(arguments),
+        FabricCommand::Leave { asked } => transaction::leave(asked),
+        FabricCommand::Evict(arguments) => transaction::evict(arguments),
+        FabricCommand::Recover(arguments) => transaction::recover(arguments),
+        FabricCommand::Progress { asked } => transaction::progress(asked),
         FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
         FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
         FabricCommand::Status { asked } => {

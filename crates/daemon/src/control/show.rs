@@ -51,6 +51,10 @@ pub(super) struct Known {
     pub(super) upgrades: Upgrades,
 }
 
+const FROM_FILE: &str = "this host takes its whole configuration from its file; a host without \
+                         networks and peers in its file can be made a member of a fabric by \
+                         command (`sluice fabric create`, `sluice fabric join`)";
+
 fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
     let Known { host, run_dir, fabric, ports, controller, upgrades } = known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
@@ -85,6 +89,7 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
         (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
         (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
         (Request::Upgrade, _) => upgrades.ask(|done| protocol::reply(stream, done)),
+        (Request::Transaction(_), _) => fail(FROM_FILE.to_owned()),
         (Request::Placement(question), _) => protocol::reply(stream, controller.answer(question)),
         (
             Request::Hello

@@ -74,7 +74,7 @@ impl Server {
                     let error = "the control process knows the fabric".to_owned();
                     protocol::write(stream, &Failure { error })
                 }
-                Ok(Some(Request::Placement(_) | Request::Who)) => {
+                Ok(Some(Request::Placement(_) | Request::Transaction(_) | Request::Who)) => {
                     let error = "the control process answers that".to_owned();
                     protocol::write(stream, &Failure { error })
                 }

@@ -13,6 +13,7 @@
 //! | `{"follow":{…}}` | a `sluice_api::placement::Followed` | data |
 //! | `{"lend":["web"]}` | descriptors (`descriptors.rs`) of these ports, or of all | data |
 //! | `{"tidy":["web"]}` | `{}`, when other added ports and stray devices are gone | data |
+//! | `{"transaction":{…}}` | an answer of `sluice_api::transaction` | control |
 //! | `"pulse"` | `{}`, when every worker has answered | data |
 //! | `{"yield":1}` | messages of `handover.rs`, and descriptors; then one of these two: | data |
 //! | `"leave"` | `{}`, and the process is gone: another one continues | data |
@@ -34,11 +35,11 @@ use crate::sys::run_dir;
 
 /// The longest line; an answer of a large host is below it.
 const LINE_SIZE_MAX: u64 = 64 << 20;
-/// The longest request: the names of all ports that may be added, escaped.
-const REQUEST_SIZE_MAX: u64 = 512 << 10;
+/// The longest request: a change of a fabric's configuration.
+const REQUEST_SIZE_MAX: u64 = 8 << 20;
 
 /// A request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
     /// Identify this process.
@@ -53,6 +54,8 @@ pub enum Request {
     Fabric(sluice_api::fabric::Question),
     /// A question about the placement policy.
     Placement(sluice_api::placement::Question),
+    /// A question about the fabric's configuration, or a change of it.
+    Transaction(Box<sluice_api::transaction::Question>),
     /// Follow this placement policy.
     Follow(Box<sluice_api::placement::Stamped>),
     /// Add a port. To data: a port that is there already as requested is not opened again.

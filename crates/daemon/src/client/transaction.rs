@@ -1,0 +1,272 @@
+//! `sluice config`, `sluice vnet create`, `sluice fabric create`: changes a fabric's configuration
+//! at a running host.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use sluice_api::envelope::rfc3339;
+use sluice_api::fabric_config::{Editable, FabricConfig, Operation};
+use sluice_api::transaction::{Answer, Committed, How, LogRow, Question, Status};
+
+use crate::client::show::{HostSelector, connect, enveloped, socket, table};
+use crate::ipc::protocol::{self, Request};
+
+/// Longest time for an answer: a host that joins may have to fetch a large configuration, and
+/// members that are away may be waited for.
+const ANSWER_MAX: Duration = Duration::from_secs(120);
+
+/// Asks and prints.
+///
+/// # Errors
+/// If no host answers, or it refuses, with the remedy.
+pub fn ask(whom: &HostSelector, question: Question, json: bool) -> anyhow::Result<Answer> {
+    let (answer, line) = ask_line(whom, question)?;
+    let text = if json { enveloped(&socket(whom)?, &line) } else { render(&answer) };
+    print(&text)?;
+    Ok(answer)
+}
+
+/// Makes a change of the configuration.
+///
+/// # Errors
+/// See [`ask`].
+pub fn change(
+    whom: &HostSelector,
+    change: Vec<Operation>,
+    how: How,
+    json: bool,
+) -> anyhow::Result<Answer> {
+    ask(whom, Question::Change { change, how }, json)
+}
+
+/// Keeps the text of a file as the candidate; `-` is the standard input.
+///
+/// # Errors
+/// If it cannot be read, or is no configuration.
+pub fn load(whom: &HostSelector, file: &Path, json: bool) -> anyhow::Result<()> {
+    let text = match file.to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()).context("cannot read the input"),
+        _ => {
+            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+        }
+    }?;
+    Editable::read(&text).with_context(|| format!("{} is refused", file.display()))?;
+    ask(whom, Question::Load { text, base: None }, json).map(|_| ())
+}
+
+/// Opens the candidate, or the configuration if there is none, in an editor, and keeps the result
+/// as the candidate.
+///
+/// # Errors
+/// If the editor fails, or its text is no configuration; the text stays in a file that is named.
+pub fn edit(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
+    let (answer, _) = ask_line(whom, Question::Candidate)?;
+    let Answer::Candidate { base, text, .. } = answer else { bail!("{OTHER}") };
+    let file = scratch();
+    std::fs::write(&file, &text).with_context(|| format!("cannot write {}", file.display()))?;
+    let editor = std::env::var("VISUAL").or_else(|_| std::env::var("EDITOR"));
+    let editor = editor.unwrap_or_else(|_| "vi".to_owned());
+    // As git does: the variable may have arguments.
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{editor} \"$1\"")).arg("sh").arg(&file);
+    let status = command.status().with_context(|| format!("cannot run the editor `{editor}`"))?;
+    if !status.success() {
+        _ = std::fs::remove_file(&file);
+        bail!("the editor `{editor}` failed ({status}); nothing has changed");
+    }
+    let edited = std::fs::read_to_string(&file)?;
+    if let Err(error) = Editable::read(&edited) {
+        bail!(
+            "the text is refused: {error}\nit is in {}; mend it, and `sluice config load {0}`",
+            file.display()
+        );
+    }
+    _ = std::fs::remove_file(&file);
+    if edited == text {
+        return print("nothing has changed\n");
+    }
+    ask(whom, Question::Load { text: edited, base: Some(base) }, json).map(|_| ())
+}
+
+/// Prints the text that people edit.
+///
+/// # Errors
+/// See [`ask`].
+pub fn show(whom: &HostSelector, at: Option<u64>, json: bool) -> anyhow::Result<()> {
+    if json {
+        return ask(whom, Question::Show { at }, true).map(|_| ());
+    }
+    let (answer, _) = ask_line(whom, Question::Show { at })?;
+    let Answer::Config { revision, config } = answer else { bail!("{OTHER}") };
+    print(&text_of(revision, &config))
+}
+
+fn text_of(revision: u64, config: &FabricConfig) -> String {
+    let members: String = config
+        .members
+        .iter()
+        .map(|(name, member)| format!("#   {name}: number {}, VTEP {}\n", member.id, member.vtep))
+        .collect();
+    let text = Editable::of(config).text();
+    format!("# fabric {}, revision {revision}; members:\n{members}\n{text}", config.fabric)
+}
+
+/// Prints the difference of the candidate from the configuration, or of two revisions.
+///
+/// # Errors
+/// See [`ask`].
+pub fn difference(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
+    let (answer, line) = ask_line(whom, Question::Candidate)?;
+    let Answer::Candidate { changes, .. } = answer else { bail!("{OTHER}") };
+    if json {
+        return print(&enveloped(&socket(whom)?, &line));
+    }
+    match changes.is_empty() {
+        true => print("the candidate does not differ from the configuration\n"),
+        false => print(&lines("", &changes)),
+    }
+}
+
+const OTHER: &str = "the host answered another question; compare `sluice --version` there";
+
+fn scratch() -> PathBuf {
+    std::env::temp_dir().join(format!("sluice-config-{}.toml", std::process::id()))
+}
+
+fn ask_line(whom: &HostSelector, question: Question) -> anyhow::Result<(Answer, String)> {
+    let socket = socket(whom)?;
+    let stream = connect(&socket)?;
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    let line = protocol::ask(stream, &Request::Transaction(Box::new(question)))
+        .with_context(|| format!("{} did not answer", socket.display()))?;
+    Ok((protocol::expect(&line)?, line))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // The reader has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+/// Formats an answer for people.
+fn render(answer: &Answer) -> String {
+    match answer {
+        Answer::Member { fabric, host, id, vtep, members } => format!(
+            "{host} is member {id} of fabric {fabric}, with VTEP {vtep}; members: {}\n",
+            members.join(", ")
+        ),
+        Answer::Token { token, expires_ms, address } => {
+            let mut text = format!("{token}\n");
+            if std::io::stdout().is_terminal() {
+                _ = write!(
+                    text,
+                    "one host may join with it until {}: `sluice fabric join {address} --token …`\n\
+                     it is not shown again\n",
+                    rfc3339(u128::from(*expires_ms))
+                );
+            }
+            text
+        }
+        Answer::Committed(committed) => self::committed(committed),
+        Answer::Accepted { changes, voted } => {
+            format!("{}accepted by {}; nothing has changed\n", lines("", changes), voted.join(", "))
+        }
+        Answer::Log(rows) => rows.iter().map(transaction).collect(),
+        Answer::Config { revision, config } => text_of(*revision, config),
+        Answer::Status(status) => self::status(status),
+        Answer::Candidate { changes, .. } => match changes.is_empty() {
+            true => "the candidate does not differ from the configuration\n".to_owned(),
+            false => format!(
+                "candidate:\n{}`sluice config check` asks all members, `sluice config commit` \
+                 commits it\n",
+                lines("  ", changes)
+            ),
+        },
+        Answer::Done { said } => format!("{said}\n"),
+    }
+}
+
+fn lines(before: &str, all: &[String]) -> String {
+    all.iter().map(|line| format!("{before}{line}\n")).collect()
+}
+
+fn committed(committed: &Committed) -> String {
+    let mut text = lines("", &committed.changes);
+    _ = write!(text, "revision {}", committed.revision);
+    _ = match committed.behind.is_empty() {
+        true => writeln!(text, ": at all {} members", committed.applied.len()),
+        false => writeln!(
+            text,
+            ": at {}; not yet at {}",
+            committed.applied.join(", "),
+            committed.behind.join(", ")
+        ),
+    };
+    if let Some(seconds) = committed.confirm_within_s {
+        _ = writeln!(
+            text,
+            "it is undone in {seconds} s unless `sluice config confirm` comes before"
+        );
+    }
+    text + &lines("takes effect at this host's next restart: ", &committed.at_restart)
+}
+
+fn transaction(row: &LogRow) -> String {
+    let state = match row.state.as_str() {
+        "committed" => String::new(),
+        state => format!(", {state}"),
+    };
+    let remark = if row.comment.is_empty() { "" } else { "  # " };
+    let mut text = format!(
+        "{}  {}  by {}{state}{remark}{}\n",
+        row.revision,
+        rfc3339(u128::from(row.at_ms)),
+        row.by,
+        row.comment
+    );
+    text += &lines("    ", &row.changes);
+    text += &lines("    undone by: ", &row.inverse);
+    if !row.why.is_empty() {
+        _ = writeln!(text, "    {}", row.why);
+    }
+    text
+}
+
+fn status(status: &Status) -> String {
+    let mut text = format!(
+        "fabric {}, revision {} here; {}\n",
+        status.fabric,
+        status.revision,
+        match (&status.leader, status.writable) {
+            (Some(leader), true) => format!("{leader} leads, changes can be committed"),
+            _ => format!("no change can be committed: {}", status.why),
+        }
+    );
+    let rows = status.members.iter().map(|member| {
+        let number = |number: Option<u64>| number.map_or_else(|| "?".to_owned(), |n| n.to_string());
+        vec![
+            member.name.clone(),
+            member.vtep.to_string(),
+            member.part.clone(),
+            if member.connected { "yes" } else { "no" }.to_owned(),
+            number(member.revision),
+            number(member.lag),
+        ]
+    });
+    let header = ["member", "VTEP", "part", "connected", "revision", "lag"];
+    text += &table(&header, 4, rows.collect(), "no member\n");
+    if let Some(revision) = status.unconfirmed {
+        _ = writeln!(text, "revision {revision} waits for `sluice config confirm`");
+    }
+    text += &lines("kept aside, as another history holds: ", &status.aside);
+    text + &lines("takes effect at this host's next restart: ", &status.at_restart)
+}
+
+#[cfg(test)]
+mod tests;
