@@ -77,6 +77,9 @@ pub struct FabricConfig {
 pub struct Member {
     /// Number of the member, different on all: 1 to [`ID_MAX`].
     pub id: u16,
+    /// Identity of its disk: not zero, and less than 2⁴⁸. A host that lost its disk has forgotten
+    /// its votes, so it joins again as another member.
+    pub seat: u64,
     /// Address of its VTEP.
     pub vtep: Ipv4Addr,
     /// Address on which it listens for other members; absent: its VTEP.
@@ -151,9 +154,19 @@ pub struct Token {
     pub hash: String,
     /// End, in milliseconds since 1970 by the clock of the member that is asked.
     pub expires_ms: u64,
-    /// Host that joined with it; absent: it is unused.
+    /// Its use; absent: it is unused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub used_by: Option<String>,
+    pub used: Option<TokenUse>,
+}
+
+/// Use of a token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenUse {
+    /// Host that joined with it.
+    pub host: String,
+    /// Hash of that host's public key, in hexadecimal digits.
+    pub key: String,
 }
 
 /// Certificates that are believed.

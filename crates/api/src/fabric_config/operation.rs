@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::settings::set;
 use super::{
-    FabricConfig, ID_MAX, Member, NotApplicable, Token, VnetSettings, check_name, check_vnet,
+    FabricConfig, ID_MAX, Member, NotApplicable, Token, TokenUse, VnetSettings, check_name,
+    check_vnet,
 };
 
 /// Largest change in bytes.
-pub(super) const CHANGE_SIZE_MAX: usize = 4 << 20;
+pub(super) const CHANGE_SIZE_MAX: usize = 1 << 20;
 
 /// An operation. A change is a list of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,8 +81,8 @@ pub enum Operation {
     SpendToken {
         /// Public part of the token.
         id: String,
-        /// Name of the host.
-        by: String,
+        /// The host.
+        by: TokenUse,
     },
     /// Forgets a token.
     RemoveToken {
@@ -289,7 +290,7 @@ impl fmt::Display for Operation {
             }
             Self::Set { key, value } => write!(f, "{key} = {}", shown(value)),
             Self::AddToken { id, .. } => write!(f, "token {id} is made"),
-            Self::SpendToken { id, by } => write!(f, "{by} joins with token {id}"),
+            Self::SpendToken { id, by } => write!(f, "{} joins with token {id}", by.host),
             Self::RemoveToken { id } => write!(f, "token {id} is forgotten"),
             Self::SetAuthorities { authorities } => {
                 write!(f, "authorities are replaced: {} of them", authorities.len())
@@ -305,6 +306,9 @@ fn add_member(to: &mut FabricConfig, name: &str, member: &Member) -> Result<(), 
     check_name("host", name)?;
     if member.id == 0 || member.id > ID_MAX {
         return Err(NotApplicable(format!("number {} is not within 1 to {ID_MAX}", member.id)));
+    }
+    if member.seat == 0 || member.seat >= 1 << 48 {
+        return Err(NotApplicable("the identity of its disk does not fit into 48 bits".to_owned()));
     }
     if to.members.contains_key(name) {
         return Err(NotApplicable(format!(
@@ -345,8 +349,8 @@ fn set_member(
     value: Option<&Value>,
 ) -> Result<(), NotApplicable> {
     let Some(member) = to.members.get(name) else { return Err(no_member(to, name)) };
-    if key == "id" {
-        return Err(NotApplicable("the number of a member does not change".to_owned()));
+    if ["id", "seat"].contains(&key) {
+        return Err(NotApplicable(format!("`{key}` of a member does not change")));
     }
     let mut next = member.clone();
     set(&mut next, key, value)?;
@@ -394,17 +398,18 @@ fn set_vnet(
     Ok(Operation::SetVnet { name: name.to_owned(), key: key.to_owned(), value })
 }
 
-fn spend(to: &mut FabricConfig, id: &str, by: &str) -> Result<(), NotApplicable> {
+fn spend(to: &mut FabricConfig, id: &str, by: &TokenUse) -> Result<(), NotApplicable> {
     let Some(token) = to.tokens.get_mut(id) else {
         let why = format!("there is no token `{id}`; make one with `sluice fabric token`");
         return Err(NotApplicable(why));
     };
-    if let Some(other) = &token.used_by {
+    if let Some(other) = &token.used {
         return Err(NotApplicable(format!(
-            "`{other}` has joined with this token; make another one with `sluice fabric token`"
+            "`{}` has joined with this token; make another one with `sluice fabric token`",
+            other.host
         )));
     }
-    token.used_by = Some(by.to_owned());
+    token.used = Some(by.clone());
     Ok(())
 }
 

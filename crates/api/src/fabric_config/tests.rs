@@ -6,7 +6,7 @@ use super::*;
 
 fn member(id: u16) -> Member {
     let last = u8::try_from(id).unwrap();
-    Member { id, vtep: Ipv4Addr::new(10, 0, 0, last), address: None, role: Role::Auto }
+    Member { id, seat: 7, vtep: Ipv4Addr::new(10, 0, 0, last), address: None, role: Role::Auto }
 }
 
 fn add(name: &str, id: u16) -> Operation {
@@ -15,6 +15,10 @@ fn add(name: &str, id: u16) -> Operation {
 
 fn vnet(name: &str, vni: u32) -> Operation {
     Operation::CreateVnet { name: name.to_owned(), vnet: VnetSettings::new(vni) }
+}
+
+fn by(host: &str) -> TokenUse {
+    TokenUse { host: host.to_owned(), key: "ab".to_owned() }
 }
 
 fn set(key: &str, value: Value) -> Operation {
@@ -30,11 +34,8 @@ fn fabric() -> FabricConfig {
 
 #[test]
 fn inapplicable_change_names_reason_and_remedy() {
-    let token = |used_by: Option<&str>| Token {
-        hash: String::new(),
-        expires_ms: 0,
-        used_by: used_by.map(str::to_owned),
-    };
+    let token =
+        |used_by: Option<&str>| Token { hash: String::new(), expires_ms: 0, used: used_by.map(by) };
     let mut config = fabric();
     config.apply(&[Operation::AddToken { id: "t1".to_owned(), token: token(Some("h9")) }]).unwrap();
     let vnet_with = |name: &str, change: fn(&mut VnetSettings)| {
@@ -77,8 +78,8 @@ fn inapplicable_change_names_reason_and_remedy() {
         (set("class.5.colour", json!(1)), "unknown field `colour`"),
         (set("hold.x", json!(1)), "cannot be 1"),
         (set("hold", json!("soon")), "write a time such as"),
-        (Operation::SpendToken { id: "t2".to_owned(), by: name() }, "there is no token `t2`"),
-        (Operation::SpendToken { id: "t1".to_owned(), by: name() }, "`h9` has joined with"),
+        (Operation::SpendToken { id: "t2".to_owned(), by: by("h1") }, "there is no token `t2`"),
+        (Operation::SpendToken { id: "t1".to_owned(), by: by("h1") }, "`h9` has joined with"),
         (Operation::SetAuthorities { authorities: vec![] }, "without an authority"),
     ];
     for (operation, expected) in table {
@@ -117,11 +118,11 @@ fn inverse_of_change_restores_networks_and_settings() {
 #[test]
 fn members_and_tokens_survive_inverse() {
     let mut config = fabric();
-    let token = Token { hash: "ab".to_owned(), expires_ms: 5, used_by: None };
+    let token = Token { hash: "ab".to_owned(), expires_ms: 5, used: None };
     let change = [
         add("h3", 3),
         Operation::AddToken { id: "t".to_owned(), token },
-        Operation::SpendToken { id: "t".to_owned(), by: "h3".to_owned() },
+        Operation::SpendToken { id: "t".to_owned(), by: by("h3") },
         Operation::RemoveMember { name: "h2".to_owned() },
     ];
     assert_eq!(config.apply(&change).unwrap(), []);
@@ -145,7 +146,7 @@ fn change_survives_bytes_and_unknown_operation_is_named() {
 
 #[test]
 fn known_operations_are_all_named() {
-    let token = Token { hash: String::new(), expires_ms: 0, used_by: None };
+    let token = Token { hash: String::new(), expires_ms: 0, used: None };
     let (name, key, id) = ("h1".to_owned(), "k".to_owned(), "t".to_owned());
     let all = [
         add("h1", 1),
@@ -156,7 +157,7 @@ fn known_operations_are_all_named() {
         Operation::SetVnet { name: name.clone(), key, value: None },
         set("hold", Value::Null),
         Operation::AddToken { id: id.clone(), token },
-        Operation::SpendToken { id: id.clone(), by: name.clone() },
+        Operation::SpendToken { id: id.clone(), by: by("h1") },
         Operation::RemoveToken { id: id.clone() },
         Operation::SetAuthorities { authorities: vec![id.clone()] },
         Operation::Revoke { serial: id, host: name },

@@ -21,6 +21,7 @@ impl Devices for Eth0 {
 fn fabric() -> FabricConfig {
     let member = |id: u8| Member {
         id: id.into(),
+        seat: 7,
         vtep: [10, 0, 0, id].into(),
         address: None,
         role: Role::Auto,
