@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, Table, TableDefinition};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sluice_api::config::LocalUnderlay;
+use sluice_api::fabric_config::FabricConfig;
 use sluice_control::commit::{Record, Store};
 
 /// Records by key.
@@ -20,6 +21,7 @@ const VALUES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("values");
 pub(crate) const FILE: &str = "fabric.redb";
 
 const PLACE: &str = "place";
+const BOOTSTRAP: &str = "bootstrap";
 const CANDIDATE: &str = "candidate";
 const STARTS: &str = "starts";
 
@@ -35,6 +37,8 @@ pub(crate) struct Place {
     pub(crate) id: u16,
     /// Identity of this disk.
     pub(crate) seat: u64,
+    /// True if the fabric began with this host.
+    pub(crate) is_founder: bool,
     /// Underlay, unless the host's file has one.
     pub(crate) underlay: LocalUnderlay,
 }
@@ -92,11 +96,11 @@ impl Disk {
         Ok(Self { database: Arc::new(database), path })
     }
 
-    /// Returns all records.
+    /// Returns all records, in the order of their keys.
     ///
     /// # Errors
-    /// If one is damaged.
-    pub(super) fn records(&self) -> anyhow::Result<Vec<Record>> {
+    /// If they cannot be read.
+    pub(super) fn records(&self) -> anyhow::Result<Vec<Vec<u8>>> {
         let read = self.database.begin_read()?;
         let table = match read.open_table(RECORDS) {
             Ok(table) => table,
@@ -105,11 +109,7 @@ impl Disk {
         };
         let mut all = Vec::new();
         for row in table.iter()? {
-            let (_, value) = row?;
-            let record = Record::parse(value.value());
-            all.push(record.map_err(|error| anyhow::anyhow!("{error}")).with_context(|| {
-                format!("{} has a record that cannot be read", self.path.display())
-            })?);
+            all.push(row?.1.value().to_vec());
         }
         Ok(all)
     }
@@ -140,13 +140,27 @@ impl Disk {
         self.value(PLACE)
     }
 
-    /// Keeps the place, and the first records, in one write.
+    /// Keeps the place of this host, with the fabric as it knows it, in one write. From now on it
+    /// is a member.
     ///
     /// # Errors
     /// See [`write`](Self::write).
-    pub(super) fn begin(&self, place: &Place, records: &[Record]) -> anyhow::Result<()> {
-        self.write(records)?;
-        self.put(PLACE, place)
+    pub(super) fn begin(&self, place: &Place, shared: &FabricConfig) -> anyhow::Result<()> {
+        let write = self.database.begin_write()?;
+        {
+            let mut table = write.open_table(VALUES)?;
+            table.insert(BOOTSTRAP, serde_json::to_vec(shared)?.as_slice())?;
+            table.insert(PLACE, serde_json::to_vec(place)?.as_slice())?;
+        }
+        Ok(write.commit()?)
+    }
+
+    /// Returns the fabric as this host knew it when it became a member.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub(super) fn bootstrap(&self) -> anyhow::Result<Option<FabricConfig>> {
+        self.value(BOOTSTRAP)
     }
 
     /// Returns the candidate, if there is one.

@@ -1,0 +1,159 @@
+//! The configuration of a fabric that was made by command, at one of its members.
+//!
+//! ```text
+//!   sluice config, vnet, fabric ─▶ ┌────────┐ ─ records ──▶ disk thread ─▶ fabric.redb
+//!   other members ── messages ───▶ │ thread │ ─ messages ─▶ other members
+//!   hosts that join ─────────────▶ └────────┘ ─ whole configuration ─▶ control, data
+//! ```
+//!
+//! | file | content |
+//! |---|---|
+//! | `thread` | the thread: the commit protocol of [`sluice_control::commit`] with a clock, a disk and members |
+//! | `requests` | questions of people, and their answers |
+//! | `words` | the protocol's results in words |
+//! | `admission` | hosts that join |
+//! | `setup` | a host becomes a member: create, join |
+//! | `effect` | the configuration in force at this host |
+//! | `replica` | the configuration as the protocol's document |
+//! | `store` | the file |
+
+mod admission;
+mod effect;
+mod replica;
+mod requests;
+pub(crate) mod setup;
+mod store;
+mod thread;
+mod words;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::time::Duration;
+
+use sluice_api::config::{HostConfig, LocalConfig};
+use sluice_api::transaction::{Answer, Question};
+use sluice_base::HostId;
+use sluice_control::commit::WriteTicket;
+use sluice_control::session::SendError;
+
+use crate::fabric::ConfigPort;
+
+pub(crate) use self::store::Place;
+pub(crate) use self::thread::{Opened, Parts};
+
+/// Bytes of messages that may wait for the thread; more are lost, as on the way.
+const HEARD_BYTES_MAX: usize = 64 << 20;
+/// Longest time for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(110);
+
+/// Control, which puts a whole configuration of this host in force.
+pub(crate) trait InForce: Send + Sync {
+    /// Checks a configuration of this host without a change: the reasons against it.
+    ///
+    /// # Errors
+    /// Reason against it, with the remedy.
+    fn check(&self, config: &HostConfig) -> Result<(), String>;
+
+    /// Puts it in force, and returns the parts that take effect at a restart, with the reason.
+    ///
+    /// # Errors
+    /// Reason why nothing has changed.
+    fn apply(&self, config: HostConfig) -> Result<Vec<String>, String>;
+
+    /// This host is no member any more.
+    fn left(&self, why: &str);
+}
+
+/// Events of the thread.
+#[derive(Debug)]
+enum Event {
+    /// A question of a person.
+    Ask(Box<Question>, SyncSender<Result<Answer, String>>),
+    /// A message of a member.
+    Heard(HostId, Vec<u8>),
+    /// A connection to a member came, or went.
+    Connected(HostId, bool),
+    /// Records are durable, or why not.
+    Written(WriteTicket, Result<(), String>),
+    /// A host that joins.
+    Admit(Box<admission::Candidate>),
+    /// A configuration is in force, or why not.
+    Effect(u64, Result<Vec<String>, String>),
+    /// Return the reason against a port in this network.
+    MayUse(String, SyncSender<Result<(), String>>),
+}
+
+/// Handle of other threads for the configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Configuration {
+    events: Sender<Event>,
+    /// Bytes of messages that wait.
+    heard_bytes: Arc<AtomicUsize>,
+}
+
+impl Configuration {
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// Reason of a refusal, with the remedy.
+    pub(crate) fn ask(&self, question: Question) -> Result<Answer, String> {
+        let (answer, result) = sync_channel(1);
+        // The thread ends only with the process.
+        _ = self.events.send(Event::Ask(Box::new(question), answer));
+        result.recv_timeout(ANSWER_MAX).unwrap_or_else(|_| {
+            Err("there is no answer yet; `sluice config log` will show the outcome".to_owned())
+        })
+    }
+
+    /// Returns the reason against another port in a network: a transaction may be about to delete
+    /// it.
+    ///
+    /// # Errors
+    /// That reason.
+    pub(crate) fn may_use(&self, vnet: &str) -> Result<(), String> {
+        let (answer, result) = sync_channel(1);
+        _ = self.events.send(Event::MayUse(vnet.to_owned(), answer));
+        result.recv_timeout(ANSWER_MAX).unwrap_or(Ok(()))
+    }
+}
+
+impl ConfigPort for Configuration {
+    fn connected(&self, host: HostId, takes_messages: Result<(), SendError>) {
+        match takes_messages {
+            Ok(()) => _ = self.events.send(Event::Connected(host, true)),
+            Err(error) => crate::sys::log::say!(
+                warn: "host {} takes part in no change of the configuration: {error}", host.0
+            ),
+        }
+    }
+
+    fn received(&self, host: HostId, message: Vec<u8>) {
+        let waiting = self.heard_bytes.fetch_add(message.len(), Ordering::Relaxed);
+        if waiting > HEARD_BYTES_MAX {
+            self.heard_bytes.fetch_sub(message.len(), Ordering::Relaxed);
+            return;
+        }
+        _ = self.events.send(Event::Heard(host, message));
+    }
+
+    fn unsent(&self, _: HostId, _: SendError) {
+        // The protocol says it again.
+    }
+
+    fn gone(&self, host: HostId) {
+        _ = self.events.send(Event::Connected(host, false));
+    }
+}
+
+/// The host's own part of its configuration.
+#[derive(Clone, Debug)]
+pub(crate) struct Own {
+    /// The file, or its defaults.
+    pub(crate) local: LocalConfig,
+    /// Place in the fabric.
+    pub(crate) place: Place,
+    /// Directory of the state.
+    pub(crate) state_dir: PathBuf,
+}

@@ -1,0 +1,415 @@
+//! The thread of the configuration: it gives the commit protocol time, messages and completed
+//! writes, and carries its outputs out. It waits for nobody: writes, joins and the effect of a
+//! configuration have threads of their own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use sluice_api::config::HostConfig;
+use sluice_api::fabric_config::{FabricConfig, Operation, read_change};
+use sluice_base::{HostId, Nanos};
+use sluice_control::commit::{
+    CheckTicket, Commit, Config, Output, Record, Recovered, Replica as _, RequestId, Seat,
+    Start, Timing, TxnId, WriteTicket,
+};
+
+use super::admission::Admission;
+use super::effect::Effect;
+use super::replica::Document;
+use super::requests::{Asked, Waiting};
+use super::store::Disk;
+use super::{Configuration, Event, InForce, Own, words};
+use crate::config::member::compose;
+use crate::enroll::{Files, JoinListener, join_port};
+use crate::fabric::{Fabric, Wall, wall};
+use crate::sys::clock;
+use crate::sys::log::say;
+use crate::sys::threads::spawn;
+
+/// Longest sleep.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Events that are taken before outputs are carried out.
+const BATCH_MAX: usize = 64;
+/// Time between two looks at the days that certificates have left.
+const RENEWAL_EVERY: Nanos = Nanos::from_millis(3_600_000);
+/// Time between two attempts to write to a disk that refuses.
+const DISK_RETRY: Duration = Duration::from_millis(500);
+/// Writes that may wait for the disk.
+const WRITES_MAX: usize = 64;
+
+/// A member whose state was read, before it speaks to others.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    own: Own,
+    disk: Disk,
+    commit: Commit<Document>,
+    /// The fabric as it was known when this host became a member.
+    bootstrap: FabricConfig,
+    handle: Configuration,
+    events: Receiver<Event>,
+}
+
+/// What the thread works with.
+pub(crate) struct Parts {
+    /// Control.
+    pub(crate) force: Arc<dyn InForce>,
+    /// The way to other members.
+    pub(crate) fabric: Fabric,
+    /// Address on which the fabric listens.
+    pub(crate) listen: SocketAddr,
+}
+
+impl Opened {
+    /// Reads the state of a member.
+    ///
+    /// # Errors
+    /// If it is damaged or cannot be read, with the remedy.
+    pub(crate) fn open(own: Own) -> anyhow::Result<Self> {
+        let disk = Disk::open(&own.state_dir)?.context("this host is no member of a fabric")?;
+        let unusable = |error: &dyn std::fmt::Display| {
+            anyhow::anyhow!("the state in {}: {error}", own.state_dir.display())
+        };
+        let records = disk.records()?;
+        let recovered = Recovered::from_records(records.iter().map(Vec::as_slice))
+            .map_err(|error| unusable(&error))?;
+        let bootstrap = disk.bootstrap()?.context("the fabric that was joined is not known")?;
+        let incarnation = disk.next_start()?;
+        let seat = Seat::new(own.place.seat).context("the identity of the disk is zero")?;
+        let config = Config {
+            host: HostId(own.place.id),
+            seat: recovered.seat().unwrap_or(seat),
+            incarnation,
+            seed: u64::from(own.place.id) << 48 ^ own.place.seat ^ incarnation,
+            timing: Timing::default(),
+            start: match own.place.is_founder {
+                true => Start::Create(Document::new(bootstrap.clone())),
+                false => Start::Join,
+            },
+        };
+        let commit = Commit::new(config, recovered, clock::now());
+        let commit = commit.map_err(|error| unusable(&error))?;
+        let (sender, events) = channel();
+        let handle = Configuration { events: sender, heard_bytes: Arc::default() };
+        Ok(Self { own, disk, commit, bootstrap, handle, events })
+    }
+
+    /// Returns the handle of other threads. What they say waits until the thread is started.
+    pub(crate) fn handle(&self) -> Configuration {
+        self.handle.clone()
+    }
+
+    /// Returns the configuration of this host.
+    ///
+    /// # Errors
+    /// If this host is no member any more.
+    pub(crate) fn config(&self) -> anyhow::Result<HostConfig> {
+        let shared = self.commit.replica().map_or(&self.bootstrap, Document::config);
+        compose_own(&self.own, shared).map_err(anyhow::Error::msg)
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// If there is no thread, or hosts that join cannot be listened for.
+    pub(crate) fn start(self, parts: Parts) -> anyhow::Result<()> {
+        let (sender, events) = (self.handle.events.clone(), self.events);
+        let writes = start_disk(self.disk.clone(), sender.clone())?;
+        let effect = Effect::start(Arc::clone(&parts.force), sender.clone())?;
+        let wall = wall();
+        let files = Files::of(&self.own.state_dir);
+        let credentials = files.load(super::setup::now_s(&wall))?;
+        let at = join_port(parts.listen.port()).context("the fabric's port is the last one")?;
+        let at = SocketAddr::new(parts.listen.ip(), at);
+        let admission = Arc::new(Admission(sender.clone()));
+        let joins = JoinListener::start(at, &credentials, admission, &wall)
+            .with_context(|| format!("cannot listen on {at} for hosts that join"))?;
+        let thread = Thread {
+            own: self.own,
+            commit: self.commit,
+            disk: self.disk,
+            writes,
+            effect,
+            force: parts.force,
+            fabric: parts.fabric,
+            heard_bytes: self.handle.heard_bytes,
+            joins,
+            files,
+            wall,
+            connected: BTreeSet::new(),
+            asked: BTreeMap::new(),
+            waiting: Vec::new(),
+            in_force: (0, Vec::new()),
+            deleting: BTreeMap::new(),
+            renewal_at: clock::now(),
+            has_left: false,
+        };
+        spawn("configuration", move || thread.run(&events))
+    }
+}
+
+/// Returns the whole configuration of this host.
+pub(super) fn compose_own(own: &Own, shared: &FabricConfig) -> Result<HostConfig, String> {
+    let at = (own.place.name.as_str(), own.state_dir.as_path());
+    compose(&own.local, Some(&own.place.underlay), shared, at)
+}
+
+/// Starts the thread that writes. A disk that refuses is tried again: nothing is acknowledged
+/// before it is durable.
+fn start_disk(
+    disk: Disk,
+    events: Sender<Event>,
+) -> anyhow::Result<SyncSender<(WriteTicket, Vec<Record>)>> {
+    let (sender, writes) = sync_channel::<(WriteTicket, Vec<Record>)>(WRITES_MAX);
+    spawn("disk", move || {
+        let mut has_failed = false;
+        while let Ok((ticket, records)) = writes.recv() {
+            let result = disk.write(&records).map_err(|error| format!("{error:#}"));
+            match (&result, has_failed) {
+                (Err(why), false) => say!(error: "the configuration cannot be written: {why}"),
+                (Ok(()), true) => say!("the configuration can be written again"),
+                _ => {}
+            }
+            has_failed = result.is_err();
+            if has_failed {
+                std::thread::sleep(DISK_RETRY);
+            }
+            if events.send(Event::Written(ticket, result)).is_err() {
+                return;
+            }
+        }
+    })?;
+    Ok(sender)
+}
+
+pub(super) struct Thread {
+    pub(super) own: Own,
+    pub(super) commit: Commit<Document>,
+    pub(super) disk: Disk,
+    writes: SyncSender<(WriteTicket, Vec<Record>)>,
+    effect: Effect,
+    pub(super) force: Arc<dyn InForce>,
+    fabric: Fabric,
+    heard_bytes: Arc<AtomicUsize>,
+    joins: JoinListener,
+    pub(super) files: Files,
+    pub(super) wall: Wall,
+    pub(super) connected: BTreeSet<HostId>,
+    /// Requests that the protocol works on.
+    pub(super) asked: BTreeMap<RequestId, Asked>,
+    /// Requests whose change is committed, and that wait for its effect.
+    pub(super) waiting: Vec<Waiting>,
+    /// Revision in force here, and its parts that are not.
+    pub(super) in_force: (u64, Vec<String>),
+    /// Networks that open reservations delete.
+    deleting: BTreeMap<TxnId, Vec<String>>,
+    renewal_at: Nanos,
+    pub(super) has_left: bool,
+}
+
+impl Thread {
+    fn run(mut self, events: &Receiver<Event>) {
+        // Control has started with this configuration.
+        self.in_force.0 = self.commit.revision();
+        loop {
+            self.renew(clock::now());
+            self.carry_out();
+            self.answer_waiting(clock::now());
+            match events.recv_timeout(self.sleep()) {
+                Ok(event) => self.take(event),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for event in events.try_iter().take(BATCH_MAX) {
+                self.take(event);
+            }
+            self.commit.tick(clock::now());
+        }
+    }
+
+    fn sleep(&self) -> Duration {
+        let now = clock::now();
+        let next = self.commit.deadline().into_iter();
+        let next = next.chain(self.waiting.iter().map(Waiting::until)).min();
+        let wait = next.map_or(SLEEP_MAX, |at| Duration::from_nanos(at.since(now).0));
+        wait.min(SLEEP_MAX)
+    }
+
+    fn take(&mut self, event: Event) {
+        let now = clock::now();
+        match event {
+            Event::Ask(question, answer) => self.ask(now, *question, answer),
+            Event::Heard(from, bytes) => {
+                self.heard_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+                if let Err(error) = self.commit.receive(now, from, &bytes) {
+                    let from = words::name(self.shared(), from);
+                    say!(debug: "a message of {from} about the configuration is ignored: {error}");
+                }
+            }
+            Event::Connected(host, is_up) => {
+                let _ = if is_up { self.connected.insert(host) } else { self.connected.remove(&host) };
+                self.commit.connected(now, host, is_up);
+            }
+            Event::Written(ticket, Ok(())) => self.commit.persisted(now, ticket),
+            Event::Written(ticket, Err(why)) => self.commit.write_failed(now, ticket, &why),
+            Event::Admit(candidate) => self.admit(now, *candidate),
+            Event::Effect(revision, result) => {
+                let open = match result {
+                    Ok(at_restart) => at_restart,
+                    Err(why) => vec![format!("all of revision {revision}: {why}")],
+                };
+                self.in_force = (revision, open);
+            }
+            Event::MayUse(vnet, answer) => {
+                let is_going = self.deleting.values().flatten().any(|name| *name == vnet);
+                let reason = || format!("network `{vnet}` is about to be deleted; try again");
+                _ = answer.send(if is_going { Err(reason()) } else { Ok(()) });
+            }
+        }
+    }
+
+    /// Returns the shared configuration as far as it is known.
+    pub(super) fn shared(&self) -> &FabricConfig {
+        self.commit.replica().map_or_else(|| empty(), Document::config)
+    }
+
+    fn carry_out(&mut self) {
+        let mut has_changed = false;
+        while let Some(output) = self.commit.output() {
+            match output {
+                Output::Send { to, bytes } => self.fabric.send_config(to, bytes),
+                Output::Write { ticket, records } => _ = self.writes.send((ticket, records)),
+                Output::Check { ticket, id, change, dry } => self.check(ticket, id, &change, dry),
+                Output::Released { id } => _ = self.deleting.remove(&id),
+                Output::Applied(transaction) => {
+                    self.deleting.remove(&transaction.id);
+                    has_changed = true;
+                }
+                Output::Installed(_) => has_changed = true,
+                Output::Confirmed(id) => {
+                    say!("what {} changed is confirmed", words::name(self.shared(), id.host));
+                }
+                Output::Answer { request, result } => self.answered(request, result),
+                Output::Progress { .. } => {}
+                Output::Diverged { host, revision } => {
+                    let host = words::name(self.shared(), host);
+                    say!(
+                        error: "{host} has another configuration at revision {revision} than this \
+                                host; evict it, and let it join again"
+                    );
+                }
+                Output::KeptAside { epoch, entries } => {
+                    say!(
+                        warn: "{entries} entries of epoch {} are kept aside, as another history \
+                               holds",
+                        epoch.number
+                    );
+                }
+                Output::Removed { by } => {
+                    let by = words::name(self.shared(), by);
+                    self.leave(&format!("{by} says that this host is no member any more"));
+                }
+                Output::Stranger { by } => {
+                    let by = words::name(self.shared(), by);
+                    say!(
+                        error: "{by} knows this host by another disk; evict it there, and let it \
+                                join again"
+                    );
+                }
+                Output::Halted(what) => say!(
+                    error: "a transaction is not understood ({what}); the configuration before it \
+                            stays in force until `sluice upgrade`"
+                ),
+            }
+        }
+        if has_changed {
+            self.put_in_force();
+        }
+    }
+
+    /// Gives control the configuration that holds now.
+    fn put_in_force(&mut self) {
+        let shared = self.shared();
+        if !shared.members.contains_key(&self.own.place.name) {
+            self.leave("the fabric has removed this host");
+            return;
+        }
+        match compose_own(&self.own, shared) {
+            Ok(config) => self.effect.put(self.commit.revision(), config),
+            Err(why) => say!(error: "the configuration cannot be put in force: {why}"),
+        }
+    }
+
+    /// Ends this host's membership.
+    pub(super) fn leave(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.has_left, true) {
+            self.force.left(why);
+        }
+    }
+
+    /// Checks a change against what only this host knows.
+    fn check(&mut self, ticket: CheckTicket, id: TxnId, change: &[u8], dry: bool) {
+        let result = self.judge(change);
+        if !dry && result.is_ok() {
+            let deleted = read_change(change).unwrap_or_default().into_iter().filter_map(|one| {
+                match one {
+                    Operation::DeleteVnet { name } => Some(name),
+                    _ => None,
+                }
+            });
+            self.deleting.insert(id, deleted.collect());
+        }
+        self.commit.checked(clock::now(), ticket, result);
+    }
+
+    fn judge(&self, change: &[u8]) -> Result<(), String> {
+        let Some(document) = self.commit.replica() else { return Ok(()) };
+        let mut next = document.clone();
+        next.apply(change).map_err(|refusal| refusal.to_string())?;
+        // A host that is taken out has no say.
+        if !next.config().members.contains_key(&self.own.place.name) {
+            return Ok(());
+        }
+        self.force.check(&compose_own(&self.own, next.config())?)
+    }
+
+    /// Renews this host's certificate before it ends.
+    fn renew(&mut self, now: Nanos) {
+        if now < self.renewal_at {
+            return;
+        }
+        self.renewal_at = now.after(RENEWAL_EVERY);
+        let seconds = super::setup::now_s(&self.wall);
+        let renewed = self.files.load(seconds).map_err(anyhow::Error::from).and_then(|before| {
+            if !before.renewal_due(seconds) {
+                return Ok(None);
+            }
+            let next = before.renewed(seconds)?;
+            self.files.install(&next)?;
+            Ok(Some(next))
+        });
+        match renewed {
+            Ok(Some(credentials)) => {
+                self.joins.set_credentials(&credentials);
+                say!("the certificate of this host is renewed");
+            }
+            Ok(None) => {}
+            Err(error) => say!(warn: "the certificate of this host is not renewed: {error:#}"),
+        }
+    }
+
+    /// Keeps hosts that join from this host's old certificate.
+    pub(super) fn set_credentials(&mut self, credentials: &crate::enroll::Credentials) {
+        self.joins.set_credentials(credentials);
+    }
+}
+
+/// Returns the configuration of a host that knows none.
+fn empty() -> &'static FabricConfig {
+    static EMPTY: std::sync::OnceLock<FabricConfig> = std::sync::OnceLock::new();
+    EMPTY.get_or_init(|| FabricConfig::new("unknown").expect("a good name"))
+}

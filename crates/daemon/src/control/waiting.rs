@@ -1,0 +1,102 @@
+//! A host that is in no fabric yet: it waits for the command that makes it a member.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use sluice_api::config::HostConfig;
+use sluice_api::transaction::{Answer, Question};
+
+use super::Event;
+use crate::config::{self, KernelDevices};
+use crate::configuration::setup::Applying;
+use crate::sys::log::say;
+
+/// Questions that may wait.
+const ASKS_MAX: usize = 8;
+/// Longest time for an answer: the fabric may decide late.
+const ANSWER_MAX: Duration = Duration::from_secs(110);
+/// Time between two looks at signals.
+const BEAT: Duration = Duration::from_millis(100);
+
+/// Sender of an answer to a person.
+pub(super) type Reply = SyncSender<Result<Answer, String>>;
+
+/// Handle of the socket for the thread that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Applicants(SyncSender<(Question, Reply)>);
+
+impl Applicants {
+    /// Returns the handle, and what comes by it.
+    pub(super) fn new() -> (Self, Receiver<(Question, Reply)>) {
+        let (sender, asks) = sync_channel(ASKS_MAX);
+        (Self(sender), asks)
+    }
+
+    /// Answers a question when the host is a member, or says why it is none.
+    pub(super) fn ask(&self, question: Question) -> Result<Answer, String> {
+        let (reply, result) = sync_channel(1);
+        if self.0.try_send((question, reply)).is_err() {
+            return Err("this host is becoming a member; ask again in a moment".to_owned());
+        }
+        result.recv_timeout(ANSWER_MAX).unwrap_or_else(|_| {
+            Err("there is no answer yet; see the log of this host".to_owned())
+        })
+    }
+}
+
+/// A host that became a member, and the one who is to be told when it works.
+#[derive(Debug)]
+pub(super) struct Became {
+    pub(super) answer: Answer,
+    pub(super) reply: Reply,
+}
+
+/// Waits for the command; `None` if the host is stopped meanwhile.
+pub(super) fn wait(
+    applying: &Applying,
+    asks: &Receiver<(Question, Reply)>,
+    events: &Receiver<Event>,
+) -> Option<Became> {
+    say!(
+        "{} is in no fabric: `sluice fabric create` makes one, `sluice fabric join` makes it a \
+         member of one",
+        applying.local.host.name
+    );
+    loop {
+        if events.try_iter().any(|event| matches!(event, Event::Stop)) {
+            return None;
+        }
+        let (question, reply) = match asks.recv_timeout(BEAT) {
+            Ok(ask) => ask,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return None,
+        };
+        let joined = match question {
+            Question::Create { fabric, place } => applying.create(&fabric, &place, check),
+            Question::Join { address, token, place } => {
+                applying.join((&address, &token), &place, check)
+            }
+            _ => Err(anyhow::anyhow!(
+                "this host is in no fabric yet; `sluice fabric create NAME --underlay DEV` makes \
+                 one, `sluice fabric join ADDRESS --token …` makes it a member of one"
+            )),
+        };
+        match joined {
+            Ok(joined) => return Some(Became { answer: joined.answer, reply }),
+            Err(error) => _ = reply.send(Err(format!("{error:#}"))),
+        }
+    }
+}
+
+/// Finds what is wrong with a whole configuration on this machine.
+pub(super) fn check(config: &HostConfig) -> Result<(), String> {
+    plan(config).map(drop)
+}
+
+/// Plans a whole configuration that came from a fabric.
+pub(super) fn plan(config: &HostConfig) -> Result<config::Plan, String> {
+    let name = config.fabric.as_ref().map_or("?", |fabric| &fabric.name);
+    let name = format!("the configuration of fabric {name}");
+    let text = toml::to_string(config).map_err(|error| format!("{name}: {error}"))?;
+    config::plan(&name, &text, &KernelDevices).map_err(|report| report.to_string())
+}
