@@ -23,6 +23,7 @@ extern crate std;
 pub mod bridge;
 pub mod bucket;
 mod clock;
+pub mod commit;
 pub mod digest;
 pub mod directory;
 pub mod frame;
