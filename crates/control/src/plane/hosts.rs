@@ -77,6 +77,11 @@ impl Plane {
             // Own questions to the host end.
             session.disconnected(now);
             self.hear_talk(now, host);
+            let was_up = self.peers.get(host).is_some_and(|peer| peer.was_up);
+            self.hear_messages(host, was_up);
+            if was_up {
+                self.outbox.event(Event::SessionDown(host));
+            }
         }
         self.hold_requester.remove(host);
         self.hold_responder.remove_host(host);
@@ -218,6 +223,8 @@ impl Plane {
         let Some(peer) = self.peers.get_mut(host) else { return };
         let is_up = peer.is_up();
         let was_up = core::mem::replace(&mut peer.was_up, is_up);
+        self.hear_messages(host, was_up);
+        let Some(peer) = self.peers.get_mut(host) else { return };
         if is_up && !was_up {
             (peer.lost_at, peer.hung) = (None, false);
             let is_known = matches!(peer.health, Health::Alive(_));
