@@ -31,6 +31,7 @@
 //! |---|---|
 //! | `surface` | input and output, as values |
 //! | `hosts`, `peers` | members, sessions, liveness, deadlines |
+//! | `changes` | changes of the configuration of a running plane |
 //! | `punts`, `ask` | handling of punted frames; questions in a sender's name |
 //! | `bindings` | endpoints that are configured, here and elsewhere |
 //! | `addresses` | IP addresses that go from one endpoint to another; questions to their owners |
@@ -47,6 +48,7 @@ mod agenda;
 mod ask;
 mod bind;
 mod bindings;
+mod changes;
 mod fdb;
 mod follow;
 mod foreign;

@@ -233,8 +233,17 @@ impl Session {
 
     /// Begins to end the connection in good order. [`Self::write`] says so to the peer.
     pub fn close(&mut self) {
+        self.close_as(Reason::Leaving);
+    }
+
+    /// Begins to end the connection because the peer is a member no more.
+    pub fn dismiss(&mut self) {
+        self.close_as(Reason::NotMember);
+    }
+
+    fn close_as(&mut self, reason: Reason) {
         if self.phase != Phase::Idle {
-            self.phase = Phase::Closing(Reason::Leaving);
+            self.phase = Phase::Closing(reason);
         }
     }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `member` | the thread: one turn reads all, ticks, writes all |
 //! | `ports` | ports of the file, and ports added at run time |
+//! | `reconfigure` | members and networks that come and go while it runs |
 //! | `data` | punts from the data process, commands to it |
 //! | `receivers` | ports that do not take frames, as several workers see them |
 //! | `wires`, `link` | connections to other members, by owner; TCP and TLS without waiting |
@@ -36,6 +37,7 @@ mod messages;
 mod ports;
 mod rate_limiter;
 mod receivers;
+mod reconfigure;
 mod seal;
 mod taps;
 mod thaw;

@@ -201,12 +201,14 @@ pub enum Reason {
     Malformed,
     /// A message was not allowed when it came.
     OutOfPlace,
+    /// The receiver is not, or no longer, a member of the sender's fabric.
+    NotMember,
     /// A number that this version does not know.
     Unknown(u8),
 }
 
 impl Reason {
-    const KNOWN: [Self; 7] = [
+    const KNOWN: [Self; 8] = [
         Self::Leaving,
         Self::NoCommonVersion,
         Self::WrongFabric,
@@ -214,6 +216,7 @@ impl Reason {
         Self::StaleIncarnation,
         Self::Malformed,
         Self::OutOfPlace,
+        Self::NotMember,
     ];
 
     fn from_number(number: u8) -> Self {
@@ -229,6 +232,7 @@ impl Reason {
             Self::StaleIncarnation => 4,
             Self::Malformed => 5,
             Self::OutOfPlace => 6,
+            Self::NotMember => 7,
             Self::Unknown(number) => number,
         }
     }

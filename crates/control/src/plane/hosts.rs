@@ -22,7 +22,7 @@ const GREET_COUNT: usize = 3;
 
 impl Plane {
     /// Adds a host of the fabric with its networks, or changes its networks. Knowledge of a host
-    /// that was there stays.
+    /// that was there stays; its claims count in its present networks.
     ///
     /// # Panics
     /// If the host is this one.
@@ -40,8 +40,11 @@ impl Plane {
             }
         }
         if let Some(peer) = self.peers.get_mut(host) {
-            let before = core::mem::replace(&mut peer.vnets, vnets.to_vec());
-            self.nets.set_host(host, &before, vnets);
+            if peer.vnets != vnets {
+                let before = core::mem::replace(&mut peer.vnets, vnets.to_vec());
+                self.nets.set_host(host, &before, vnets);
+                self.networks_changed(now, host);
+            }
             return;
         }
         self.nets.set_host(host, &[], vnets);
@@ -66,7 +69,8 @@ impl Plane {
     }
 
     /// Removes a host of the fabric: its claims are forgotten, at once as far as they are in the
-    /// forwarding table (FDB) and in steps otherwise. Its connection is to be closed.
+    /// forwarding table (FDB) and in steps otherwise, and so is its state by the failure detector.
+    /// Its connection is to be closed; [`Self::dismiss`] first tells the host why.
     pub fn remove_host(&mut self, now: Nanos, host: HostId) {
         let now = self.clock.at(now);
         self.drop_host(now, host);
@@ -87,6 +91,7 @@ impl Plane {
         self.hold_responder.remove_host(host);
         let Some(peer) = self.peers.remove(host) else { return };
         self.nets.set_host(host, &peer.vnets, &[]);
+        self.liveness.forget(now, host);
         self.publisher.forget(host);
         self.evicting.push(host);
         let flows: Vec<_> =
@@ -357,7 +362,7 @@ impl Plane {
 }
 
 /// Returns the reason of a change that a host's message made.
-fn why_of(change: &Change, host: HostId) -> Why {
+pub(super) fn why_of(change: &Change, host: HostId) -> Why {
     let had = change.before.is_some_and(|before| before.owner == host);
     let has = change.after.is_some_and(|after| after.owner == host);
     if had && !has { Why::Withdrawn } else { Why::Announced }

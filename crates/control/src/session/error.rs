@@ -161,6 +161,9 @@ impl fmt::Display for Error {
             Self::NotSpoken { version } => {
                 write!(f, "version {version} is spoken, which does not have this message")
             }
+            Self::Bye(Reason::NotMember) => {
+                f.write_str("it closed the connection: this host is no member there")
+            }
             Self::Bye(reason) => write!(f, "it closed the connection: {reason:?}"),
         }
     }

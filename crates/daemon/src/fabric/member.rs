@@ -94,6 +94,8 @@ pub(super) enum MemberRequest {
     Reply(HostId, u64, Result<Vec<u8>, Failure>),
     /// Send a message to the configuration of a member.
     Message(HostId, Arc<[u8]>),
+    /// Take over a plan.
+    Reconfigure(Box<FabricPlan>, SyncSender<Result<(), String>>),
     /// Say goodbye to all members.
     Leave(SyncSender<()>),
 }
@@ -217,7 +219,7 @@ impl Member {
     }
 
     /// Ends the connection of a host. The reason is sent first.
-    fn end_connection(&mut self, now: Nanos, host: HostId) {
+    pub(super) fn end_connection(&mut self, now: Nanos, host: HostId) {
         self.write_to(now, host);
         self.wires.close(host);
         self.plane.disconnected(now, host);
@@ -297,7 +299,7 @@ impl Member {
     }
 
     /// Carries out the plane's commands and events: for data, people and the network.
-    fn apply_outputs(&mut self) {
+    pub(super) fn apply_outputs(&mut self) {
         if let Some(data) = &mut self.data {
             while !data.is_crammed()
                 && let Some(hold) = self.plane.urgent_command()
@@ -398,6 +400,9 @@ impl Member {
                     self.plane.reply_to(now, host, ticket, answer);
                 }
                 MemberRequest::Message(host, message) => self.send_message(now, host, message),
+                MemberRequest::Reconfigure(plan, reply) => {
+                    _ = reply.try_send(self.reconfigure(now, *plan));
+                }
                 MemberRequest::Watch(watcher) => self.watchers.push(watcher),
                 MemberRequest::Attach(run_dir) => self.attach(now, &run_dir),
                 MemberRequest::AddPort(port, reply) => {
