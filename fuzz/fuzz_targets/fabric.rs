@@ -2,7 +2,8 @@
 //! Hello, or from the first byte on.
 //!
 //! Nothing may panic. No message exceeds its size limit. Output fits its budget and can be parsed.
-//! The number of open questions is bounded. Claims end up under the host of the connection.
+//! The number of open questions is bounded, and so are the messages of a read. Claims end up under
+//! the host of the connection.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,8 +14,8 @@ use sluice_control::rpc::{Event, OPEN_MAX, URGENT_OPEN_MAX};
 use sluice_control::session::{Config, NoRoom, Replica, Session, Timing};
 use sluice_control::vport::{Claim, Ips, Key, Origin};
 use sluice_wire::fabric::{
-    ANSWER_SIZE_MAX, ASK_SIZE_MAX, FRAME_SIZE_MAX, Have, Hello, Message, SMALL_SIZE_MAX, Topic,
-    VERSIONS,
+    ANSWER_SIZE_MAX, ASK_SIZE_MAX, FRAGMENT_WINDOW, FRAME_SIZE_MAX, Have, Hello, MESSAGE_SIZE_MAX,
+    Message, SMALL_SIZE_MAX, Topic, VERSIONS,
 };
 
 const OWN: HostId = HostId(1);
@@ -85,6 +86,7 @@ fuzz_target!(|bytes: &[u8]| {
         unread.extend_from_slice(piece);
         let taken = session.stream(now, &unread, &mut publisher, &mut table);
         talk(&mut session, now);
+        messages(&mut session);
         out.clear();
         let budget = SMALL_SIZE_MAX + usize::from(how) * 4;
         let size = session.write(now, &publisher, budget, &mut out);
@@ -126,6 +128,18 @@ fn talk(session: &mut Session, now: Nanos) {
         let _ = rpc.ask(now, Topic(1), Nanos::from_millis(100), b"who?");
         let _ = rpc.ask(now, Topic::HOLD, Nanos::from_millis(100), b"held");
     }
+}
+
+/// Takes messages, and sends some.
+fn messages(session: &mut Session) {
+    let mut size = 0;
+    while let Some(message) = session.message() {
+        assert!((1..=MESSAGE_SIZE_MAX).contains(&message.len()));
+        size += message.len();
+    }
+    assert!(size <= MESSAGE_SIZE_MAX + FRAGMENT_WINDOW);
+    // There may be no connection, or too many wait.
+    let _ = session.send(vec![7; 1_000].into());
 }
 
 /// Checks that the bytes are whole frames.

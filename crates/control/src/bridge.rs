@@ -50,6 +50,25 @@ impl Intake<'_> {
             || self.table.claims(key).any(|vport| vport.owner == owner)
     }
 
+    /// Follows a change of the owner's networks: claims of networks that it left are set aside, and
+    /// claims of networks that it has entered are taken.
+    ///
+    /// # Errors
+    /// [`NoRoom`]: some claims are still set aside.
+    pub fn follow_networks(&mut self, owner: HostId) -> Result<(), NoRoom> {
+        let vnets = self.bounds.vnets;
+        let claims = self.table.claims_of(owner);
+        let left: Vec<Claim> = claims.filter(|claim| !vnets.contains(&claim.key.vni)).collect();
+        for claim in left {
+            let told = self.bounds.aside.told(claim.key).unwrap_or(claim);
+            let change = self.table.withdraw(self.now, owner, claim.key);
+            self.bounds.aside.put(told, None);
+            self.note(change);
+        }
+        let entered = self.bounds.aside.missing_in(vnets);
+        entered.iter().try_for_each(|claim| self.claim(owner, claim))
+    }
+
     /// Returns the effective moves of a claim: the claimed ones, unless they leap.
     fn moves(&self, owner: HostId, claim: &Claim) -> u32 {
         if claim.moves <= LEAP_MAX {

@@ -104,6 +104,14 @@ pub enum Change {
     Down(HostId),
 }
 
+impl Change {
+    const fn host(self) -> HostId {
+        match self {
+            Self::Up(host, _) | Self::Suspected(host) | Self::Down(host) => host,
+        }
+    }
+}
+
 /// State of a host by the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thought {
@@ -272,6 +280,26 @@ impl Liveness {
             self.foca.change_identity(Life { host, incarnation, round: 0 }, &mut self.wishes);
         self.wishes.rejoined |= done.is_ok();
         self.apply_actions(now, true);
+    }
+
+    /// Forgets a host, which is no member any more. Other members learn of that from their own
+    /// configuration, and not from this host.
+    pub fn forget(&mut self, now: Nanos, host: HostId) {
+        let known = self.foca.iter_membership_state().find(|member| member.id().host == host);
+        if let Some(member) = known {
+            let life = *member.id();
+            let down = Member::new(life, member.incarnation(), State::Down);
+            let done = self.foca.apply_many(core::iter::once(down), false, &mut self.wishes);
+            // The protocol would remember a dead host for ever.
+            let _ = self.foca.handle_timer(Timer::RemoveDown(life), &mut self.wishes);
+            self.apply_actions(now, done.is_ok());
+        }
+        self.thoughts.remove(&host);
+        self.patience.remove(&host);
+        self.lives.remove(&host);
+        self.budgets.remove(&host);
+        self.changes.retain(|change| change.host() != host);
+        self.wishes.sends.retain(|(to, _)| *to != host);
     }
 
     /// Returns true, once, if this host has begun another life, or another round: all members are

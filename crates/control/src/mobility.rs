@@ -204,6 +204,17 @@ impl Mobility {
         &self.limits
     }
 
+    /// Sets the thresholds. The bounds of memory stay as they are, and so do endpoints that are
+    /// frozen.
+    ///
+    /// # Panics
+    /// If endpoints would be frozen for less than the window.
+    pub const fn set_thresholds(&mut self, limits: &Limits) {
+        assert!(limits.freeze.0 >= limits.window.0, "what thaws has no recent moves");
+        let Limits { history, frozen, departed, .. } = self.limits;
+        self.limits = Limits { history, frozen, departed, ..*limits };
+    }
+
     /// Returns the claim of host `me` when one of its ports learned an endpoint: `learned` with the
     /// right number of moves. A claim of the same port keeps its strongest origin.
     ///

@@ -7,7 +7,8 @@
 //!   add_host ──────────────────┤                         ├──> event    (for people)
 //!   punt, used, decap ─────────┤          Plane          ├──> datagram_out
 //!   connected, disconnected ───┤                         ├──> write    (bytes to a peer)
-//!   stream, datagram, tick ────┘                         └──> due      (connect, hung)
+//!   stream, datagram, tick ────┤                         ├──> due      (connect, hung)
+//!   send_message, ask_host ────┘                         └──> message_event, talk
 //!
 //!   frames ──> policer ──> learner ──> mobility ──> table, publisher ──> sessions
 //!   sessions ──> table ──> follow ──> FDB, tunnels, own claims
@@ -15,8 +16,8 @@
 //!
 //! **Calls.** After each input, and at [`Plane::deadline`], the caller calls [`Plane::tick`] and
 //! then takes everything out: [`Plane::ready`] until it returns no host, and for each host
-//! [`Plane::due`] and [`Plane::write`]; then commands, events, questions and datagrams until there
-//! are none. A caller that takes everything has nothing to do before the next deadline.
+//! [`Plane::due`] and [`Plane::write`]; then commands, events, questions, messages and datagrams
+//! until there are none. A caller that takes everything has nothing to do before the next deadline.
 //!
 //! **The forwarding table (FDB) is a cache.** An entry is made when a frame needs it, follows the
 //! vport table at once, and goes when it is unused. A host with a million vports in its table has
@@ -30,13 +31,14 @@
 //! |---|---|
 //! | `surface` | input and output, as values |
 //! | `hosts`, `peers` | members, sessions, liveness, deadlines |
+//! | `changes` | changes of the configuration of a running plane |
 //! | `punts`, `ask` | handling of punted frames; questions in a sender's name |
 //! | `bindings` | endpoints that are configured, here and elsewhere |
 //! | `addresses` | IP addresses that go from one endpoint to another; questions to their owners |
 //! | `follow`, `fdb`, `tunnels` | follow-up of changes: FDB, flows, tunnels, own claims |
 //! | `foreign` | endpoints of hosts that do not speak the protocol |
 //! | `nets`, `agenda`, `outbox` | members of networks; deadlines; bounded output |
-//! | `talk` | questions to other members, and theirs |
+//! | `talk`, `messages` | questions to other members, and theirs; messages of any size |
 //! | `holds` | receivers that do not keep up, here and elsewhere |
 //! | `restart` | a new plane beside a running switch, a new switch, departure |
 //! | `inspect` | queries for people |
@@ -46,6 +48,7 @@ mod agenda;
 mod ask;
 mod bind;
 mod bindings;
+mod changes;
 mod fdb;
 mod follow;
 mod foreign;
@@ -53,6 +56,7 @@ mod holds;
 mod hosts;
 mod inspect;
 mod lives;
+mod messages;
 mod nets;
 mod outbox;
 mod peers;
@@ -70,6 +74,7 @@ use sluice_base::{HostId, IpPrefix, Nanos, PortId, Vni, mix};
 
 pub use self::bind::BindError;
 pub use self::bindings::{BindingConflicts, BoundAt};
+pub use self::messages::MessageEvent;
 pub use self::surface::{
     Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, Location, TunnelInfo,
     VportInfo,

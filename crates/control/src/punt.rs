@@ -165,6 +165,14 @@ impl Policer {
         }
     }
 
+    /// Sets the rates. Buckets keep what they have.
+    pub fn set_rates(&mut self, config: &Config) {
+        self.assured = Pace::new(config.assured);
+        self.common = Pace::new(config.common);
+        self.ceiling = Pace::new(config.port);
+        self.causes = config.cause.map(Pace::new);
+    }
+
     /// Admits or refuses the punt of `frame`, which came in at `port` of network `vni`.
     ///
     /// # Errors

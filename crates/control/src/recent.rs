@@ -60,6 +60,11 @@ impl Recent {
         Self { sets: vec![[Place::default(); WAYS]; sets], life, multiplier }
     }
 
+    /// Sets the time for which marks are remembered from now on.
+    pub(crate) const fn set_life(&mut self, life: Nanos) {
+        self.life = life;
+    }
+
     #[inline]
     fn set_of(&self, mark: &Mark) -> usize {
         let mut hash = 0;

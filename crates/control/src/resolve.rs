@@ -197,6 +197,11 @@ impl Resolver {
         }
     }
 
+    /// Sets the rate of questions for frames of a port. Buckets keep what they have.
+    pub fn set_rate(&mut self, asks: Rate) {
+        self.pace = Pace::new(asks);
+    }
+
     /// Decides on `frame`, which the switch took at the local port `asker` of network `vni`.
     ///
     /// # Panics

@@ -29,14 +29,18 @@
 
 mod convert;
 mod error;
+mod fragments;
 mod inbound;
+mod inspect;
 mod outbound;
 mod timing;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use sluice_base::{HostId, Nanos, Prng};
-use sluice_wire::fabric::{self, Have, Hello, Message, RPC_VERSION, Reason, SMALL_SIZE_MAX};
+use sluice_wire::fabric::SMALL_SIZE_MAX;
+use sluice_wire::fabric::{self, FRAGMENTS_VERSION, Have, Hello, Message, RPC_VERSION, Reason};
 
 use crate::clock::Clock;
 use crate::digest::Digest;
@@ -44,6 +48,8 @@ use crate::publisher::Publisher;
 use crate::rpc::Rpc;
 use crate::vport::{Claim, Key};
 pub use error::Error;
+use fragments::Fragments;
+pub use fragments::{SendError, WAITING_BYTES_MAX, WAITING_MAX};
 use inbound::Inbound;
 use outbound::Outbound;
 pub use timing::Timing;
@@ -158,6 +164,7 @@ pub struct Session {
     inbound: Inbound,
     outbound: Outbound,
     rpc: Rpc,
+    fragments: Fragments,
     /// A later incarnation of this host that the peer knows.
     outdone: Option<u64>,
     counts: Counts,
@@ -183,6 +190,7 @@ impl Session {
             inbound: Inbound::new(config.peer, &config.timing),
             outbound: Outbound::new(config.peer),
             rpc: Rpc::new(),
+            fragments: Fragments::new(),
             outdone: None,
             counts: Counts::default(),
         }
@@ -220,12 +228,22 @@ impl Session {
         (self.phase, self.hello_owed) = (Phase::Idle, false);
         self.inbound.cut();
         self.rpc.down();
+        self.fragments.down();
     }
 
     /// Begins to end the connection in good order. [`Self::write`] says so to the peer.
     pub fn close(&mut self) {
+        self.close_as(Reason::Leaving);
+    }
+
+    /// Begins to end the connection because the peer is a member no more.
+    pub fn dismiss(&mut self) {
+        self.close_as(Reason::NotMember);
+    }
+
+    fn close_as(&mut self, reason: Reason) {
         if self.phase != Phase::Idle {
-            self.phase = Phase::Closing(Reason::Leaving);
+            self.phase = Phase::Closing(reason);
         }
     }
 
@@ -311,6 +329,7 @@ impl Session {
         self.outbound.start(now, hello.have, self.version, publisher);
         self.phase = Phase::Up;
         self.rpc.up(self.version >= RPC_VERSION);
+        self.fragments.up(self.version >= FRAGMENTS_VERSION);
         Ok(())
     }
 
@@ -339,6 +358,11 @@ impl Session {
             Message::Ask(_) | Message::Answer(_) if self.version < RPC_VERSION => {
                 Err(Error::NotSpoken { version: self.version })
             }
+            Message::Fragment(_) | Message::FragmentAck { .. } if !self.fragments.is_up() => {
+                Err(Error::NotSpoken { version: self.version })
+            }
+            Message::Fragment(ref fragment) => self.fragments.take(fragment),
+            Message::FragmentAck { taken } => self.fragments.acked(taken),
             Message::Ask(ref ask) => {
                 self.rpc.asked(now, ask);
                 Ok(())
@@ -362,7 +386,6 @@ impl Session {
     ) -> usize {
         let now = self.look(now);
         let size_before = out.len();
-        let left = |out: &Vec<u8>| budget - (out.len() - size_before);
         if self.phase == Phase::Idle || budget < SMALL_SIZE_MAX {
             return 0;
         }
@@ -381,34 +404,57 @@ impl Session {
             self.hello_owed = false;
         }
         if self.phase == Phase::Up {
-            let timing = &self.config.timing;
-            // Urgent frames are bounded, and go before all else.
-            while self.rpc.urgent_size(now).is_some_and(|size| size <= left(out)) {
-                self.rpc.write(now, left(out), out);
-            }
-            if self.inbound.ack_owed() && left(out) >= SMALL_SIZE_MAX {
-                let (round, sequence, whole) = self.inbound.take_ack();
-                emit(&Message::Ack { round, sequence, whole }, out);
-            }
-            if left(out) >= SMALL_SIZE_MAX
-                && let Some(round) = self.inbound.take_resync(now, timing)
-            {
-                emit(&Message::Resync { round }, out);
-            }
-            // One frame of questions and answers, if it waits and fits, for each write of claims:
-            // neither keeps the other away.
-            let talk = self.rpc.frame_size(now).filter(|&size| size <= left(out)).unwrap_or(0);
-            let budget = left(out) - talk;
-            self.outbound.write(now, publisher, timing, budget, out, &mut self.counts);
-            self.rpc.write(now, talk, out);
-            if out.len() == size_before && now >= self.said_at.after(timing.alive_after) {
-                emit(&Message::Alive, out);
-            }
+            self.write_up(now, publisher, (budget, size_before), out);
         }
         if out.len() > size_before {
             self.said_at = now;
         }
         out.len() - size_before
+    }
+
+    /// Writes messages of a session that is up, in this order: holds, acknowledgements, fragments,
+    /// claims, and one frame of questions and answers.
+    fn write_up(
+        &mut self,
+        now: Nanos,
+        publisher: &Publisher,
+        (budget, size_before): (usize, usize),
+        out: &mut Vec<u8>,
+    ) {
+        let left = |out: &Vec<u8>| budget - (out.len() - size_before);
+        let timing = &self.config.timing;
+        // Urgent frames are bounded, and go before all else.
+        while self.rpc.urgent_size(now).is_some_and(|size| size <= left(out)) {
+            self.rpc.write(now, left(out), out);
+        }
+        if self.inbound.ack_owed() && left(out) >= SMALL_SIZE_MAX {
+            let (round, sequence, whole) = self.inbound.take_ack();
+            emit(&Message::Ack { round, sequence, whole }, out);
+        }
+        if self.fragments.ack_owed() && left(out) >= SMALL_SIZE_MAX {
+            emit(&Message::FragmentAck { taken: self.fragments.take_ack() }, out);
+        }
+        if left(out) >= SMALL_SIZE_MAX
+            && let Some(round) = self.inbound.take_resync(now, timing)
+        {
+            emit(&Message::Resync { round }, out);
+        }
+        // One frame of questions and answers, if it waits and fits, for each write of claims:
+        // neither keeps the other away.
+        let talk = self.rpc.frame_size(now).filter(|&size| size <= left(out)).unwrap_or(0);
+        let claims_at = self.outbound.deadline(publisher, timing.flight_bytes_max);
+        let share = self.fragments.share(left(out) - talk, claims_at.is_some_and(|at| at <= now));
+        self.fragments.write(share, out);
+        let budget = left(out) - talk;
+        let size = self.outbound.write(now, publisher, timing, budget, out, &mut self.counts);
+        if size == 0 {
+            // Claims that wait did not fit.
+            self.fragments.write(budget, out);
+        }
+        self.rpc.write(now, talk, out);
+        if out.len() == size_before && now >= self.said_at.after(timing.alive_after) {
+            emit(&Message::Alive, out);
+        }
     }
 
     fn hello(&self, publisher: &Publisher) -> Hello {
@@ -462,6 +508,9 @@ impl Session {
             Phase::Greeting | Phase::Up if self.hello_owed => Some(Nanos::ZERO),
             Phase::Greeting => Some(self.silence_due()),
             Phase::Up if self.inbound.ack_owed() => Some(Nanos::ZERO),
+            Phase::Up if self.fragments.ack_owed() || self.fragments.is_ready() => {
+                Some(Nanos::ZERO)
+            }
             Phase::Up => {
                 let silence = self.silence_due();
                 let alive = self.said_at.after(timing.alive_after);
@@ -508,65 +557,30 @@ impl Session {
         (&mut self.rpc, now)
     }
 
-    /// Returns the counters of questions and answers.
-    #[must_use]
-    pub const fn rpc_counts(&self) -> crate::rpc::Counts {
-        self.rpc.counts()
+    /// Sends a message to the peer. It arrives whole, after those sent before it, or not at all:
+    /// the end of the connection loses it.
+    ///
+    /// # Errors
+    /// Nothing is sent.
+    pub fn send(&mut self, message: Arc<[u8]>) -> Result<(), SendError> {
+        self.fragments.send(message)
     }
 
-    /// Returns true if there is a connection on which both sides have greeted.
-    #[must_use]
-    pub fn is_up(&self) -> bool {
-        self.phase == Phase::Up
+    /// Returns the next message of the peer. Take all: there are as many as came.
+    pub fn message(&mut self) -> Option<Vec<u8>> {
+        self.fragments.received()
     }
 
-    /// Returns true if the replica has all claims of the peer, as of some moment of its latest
-    /// incarnation.
+    /// Returns true if there is a connection to a peer that takes messages.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.inbound.is_whole()
-    }
-
-    /// Returns true if the peer was sent all claims of this host.
-    #[must_use]
-    pub fn is_done(&self, publisher: &Publisher) -> bool {
-        self.phase == Phase::Up && self.outbound.is_done(publisher)
-    }
-
-    /// Returns the version that is spoken; zero before the first connection.
-    #[must_use]
-    pub const fn version(&self) -> u8 {
-        self.version
-    }
-
-    /// Returns the position of this host in the peer's claims.
-    #[must_use]
-    pub fn have(&self) -> Have {
-        self.inbound.have()
-    }
-
-    /// Returns the latest incarnation of the peer; zero if it was never heard of.
-    #[must_use]
-    pub const fn incarnation(&self) -> u64 {
-        self.inbound.incarnation()
+    pub fn takes_messages(&self) -> bool {
+        self.fragments.is_up()
     }
 
     /// Returns, once, a later incarnation of this host that the peer knows: the peer takes nothing
     /// of an earlier one.
     pub const fn take_outdone(&mut self) -> Option<u64> {
         self.outdone.take()
-    }
-
-    /// Number of bytes of claims that were sent and not acknowledged.
-    #[must_use]
-    pub const fn flight_bytes(&self) -> usize {
-        self.outbound.flight_bytes()
-    }
-
-    /// Returns the counters.
-    #[must_use]
-    pub const fn counts(&self) -> Counts {
-        self.counts
     }
 }
 

@@ -2,13 +2,16 @@
 //! are cut at any byte, stall, or stay open on one side; hosts restart, in a new incarnation or by
 //! mistake in an old one; clocks jump; neighbouring versions meet; a host claims to be another;
 //! replicas have no room, or lose something. Then all of that ends, and every replica must equal
-//! its owner's claims.
+//! its owner's claims. Messages of any size between the hosts arrive whole and in order, or not at
+//! all.
 //!
 //! `PROPTEST_CASES` scales the number of seeds (256: the usual number). A failure prints its seed;
 //! `repeat` is the place to run it again.
 
 #[path = "mesh/hosts.rs"]
 mod hosts;
+#[path = "mesh/messages.rs"]
+mod messages;
 #[path = "mesh/skew.rs"]
 mod skew;
 
@@ -19,8 +22,9 @@ use proptest::test_runner::Config;
 use sluice_base::HostId;
 use sluice_control::session::Counts;
 
-/// Runs a seed to its end. Every second one has faults inside of replicas, too.
-fn run(seed: u64) -> Counts {
+/// Runs a seed to its end. Every second one has faults inside of replicas, too. Returns the
+/// counters of sessions, and the number of messages that arrived before the faults ended.
+fn run(seed: u64) -> (Counts, u64) {
     let mut mesh = Mesh::new(seed, Faults { inside: seed % 2 == 1 });
     for _ in 0..400 {
         mesh.fault();
@@ -28,27 +32,31 @@ fn run(seed: u64) -> Counts {
         mesh.step();
         mesh.check();
     }
+    let messages = mesh.messages.all;
     mesh.heal();
     mesh.settle();
-    mesh.counts()
+    (mesh.counts(), messages)
 }
 
 #[test]
 fn every_replica_equals_its_owner_after_any_faults() {
     let seeds = 300 * u64::from(Config::default().cases) / 256;
-    let mut sum = Counts::default();
+    let (mut sum, mut messages) = (Counts::default(), 0);
     for seed in 0..seeds.max(1) {
-        let counts = catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|panic| {
-            println!("caught after {} cases", seed + 1);
-            println!("seed {seed}; put it into `repeat` of crates/control/tests/mesh.rs");
-            resume_unwind(panic)
-        });
+        let (counts, arrived) =
+            catch_unwind(AssertUnwindSafe(|| run(seed))).unwrap_or_else(|panic| {
+                println!("caught after {} cases", seed + 1);
+                println!("seed {seed}; put it into `repeat` of crates/control/tests/mesh.rs");
+                resume_unwind(panic)
+            });
         add(&mut sum, counts);
+        messages += arrived;
     }
-    println!("{seeds} seeds: {sum:?}");
+    println!("{seeds} seeds: {sum:?}, {messages} messages");
     // A test in which nothing happens proves nothing.
     let rarest = [sum.digests_differed, sum.resyncs, sum.refused, sum.hung, sum.errors];
     assert!(seeds < 100 || rarest.into_iter().all(|count| count > seeds / 10), "{rarest:?}");
+    assert!(seeds < 100 || messages > 50 * seeds, "{messages} messages");
 }
 
 /// Place for a failing seed.

@@ -43,7 +43,7 @@ use self::ports::AddedPorts;
 use self::upgrade::NotDone;
 use crate::config::{self, KernelDevices, Plan};
 use crate::control::policy::{Controller, Held};
-use crate::fabric::{self, Fabric};
+use crate::fabric::{self, Fabric, NoConfig};
 use crate::sys::limits;
 use crate::sys::log::{self, say};
 use crate::sys::notify;
@@ -136,7 +136,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let held = Arc::new(Held::load(&plan));
     let start = |fabric| {
         let dirs = (plan.run_dir.as_path(), plan.state_dir.as_path());
-        Fabric::start(fabric, dirs, (SILENCE_MAX, fabric::wall()), held.clone())
+        Fabric::start(fabric, dirs, clocks(), (held.clone(), Arc::new(NoConfig)))
     };
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let kept = Arc::new(DescriptorStore::new(&plan.run_dir));
@@ -437,6 +437,11 @@ fn end_with_any_thread() {
         before(what);
         std::process::abort();
     }));
+}
+
+/// Returns the longest silence of the fabric at the start, and the clock of certificates.
+fn clocks() -> (Nanos, fabric::Wall) {
+    (SILENCE_MAX, fabric::wall())
 }
 
 /// Reports to the service manager that this process lives, as long as the fabric's thread answers.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `member` | the thread: one turn reads all, ticks, writes all |
 //! | `ports` | ports of the file, and ports added at run time |
+//! | `reconfigure` | members and networks that come and go while it runs |
 //! | `data` | punts from the data process, commands to it |
 //! | `receivers` | ports that do not take frames, as several workers see them |
 //! | `wires`, `link` | connections to other members, by owner; TCP and TLS without waiting |
@@ -17,6 +18,7 @@
 //! | `answer` | the state of the plane in words |
 //! | `agree` | check whether members' settings agree |
 //! | `calls`, `trace` | questions between members; the path of a frame |
+//! | `messages` | messages between the configurations of members |
 //!
 //! This module decides nothing: [`sluice_control::plane`], which knows no socket, decides about
 //! claims, answers, installed entries and trust.
@@ -31,9 +33,11 @@ mod identity;
 mod incarnation;
 mod link;
 mod member;
+mod messages;
 mod ports;
 mod rate_limiter;
 mod receivers;
+mod reconfigure;
 mod seal;
 mod taps;
 mod thaw;
@@ -59,6 +63,7 @@ use sluice_control::{punt, resolve};
 
 use self::agree::Agreement;
 pub(crate) use self::identity::Wall;
+pub(crate) use self::messages::{ConfigPort, NoConfig};
 
 use self::incarnation::Incarnations;
 use self::member::{FIRST_WIRE, LISTENER, Member, MemberRequest, watch_channel};
@@ -126,7 +131,7 @@ impl Fabric {
         plan: &FabricPlan,
         (run_dir, state_dir): (&Path, &Path),
         (silence_max, wall): (Nanos, Wall),
-        policy: Arc<dyn PolicyServer>,
+        (policy, config_port): (Arc<dyn PolicyServer>, Arc<dyn ConfigPort>),
     ) -> anyhow::Result<Self> {
         let (trust, identity) = Trust::open(plan, wall)?;
         let trust = Arc::new(trust);
@@ -176,6 +181,7 @@ impl Fabric {
             udp_ready: true,
             outgoing: Vec::new(),
             calls: calls::Calls::default(),
+            config: config_port,
             handle: fabric.clone(),
         };
         member.begin(started)?;

@@ -1,4 +1,5 @@
-//! Messages between the control planes of two hosts, about the vports that each has.
+//! Messages between the control planes of two hosts, about the vports that each has, and fragments
+//! of larger messages about their configuration.
 //!
 //! They travel over one ordered byte stream (TCP, mostly under TLS) in frames of this form:
 //!
@@ -17,6 +18,8 @@
 //!  9 Bye            reason
 //! 10 Ask            id, topic, time limit, size, question       \ since version 2
 //! 11 Answer         id, outcome, size, answer                   / (`rpc`)
+//! 12 Fragment       message, total, offset, size, bytes         \ since version 4
+//! 13 FragmentAck    taken                                       / (`fragment`)
 //!
 //!  record: | size | what | VNI, 3 | MAC, 6 | port, 2 | moves, 4 | IPv4 ... | IPv6 ... |
 //!                    what: 0-1 withdrawn, learned, sticky, bound; 2-4 IPv4s; 5-7 IPv6s
@@ -36,6 +39,7 @@
 //! panics over what was received. The session decides the meaning of a message, and whether it may
 //! come now.
 
+mod fragment;
 mod hold;
 mod owner;
 mod record;
@@ -49,6 +53,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::{Truncated, put, split};
 
+pub use fragment::{
+    FRAGMENT_SIZE_MIN, FRAGMENT_WINDOW, FRAGMENTS_VERSION, Fragment, MESSAGE_SIZE_MAX,
+};
 pub use hold::{HOLD_PARTS_MAX, Held, HoldError, HoldOrder, HoldPart, HoldWriter};
 pub use owner::{AskedFor, OWNER_SIZE_MAX};
 pub use record::{
@@ -66,13 +73,13 @@ pub const HEADER_SIZE: usize = 4;
 pub const BODY_SIZE_MAX: usize = 16 * 1024;
 /// The largest frame in bytes.
 pub const FRAME_SIZE_MAX: usize = HEADER_SIZE + BODY_SIZE_MAX;
-/// Buffer size that is enough for every message but [`Message::Claims`], [`Message::Ask`] and
-/// [`Message::Answer`], in bytes.
+/// Buffer size that is enough for every message but [`Message::Claims`], [`Message::Ask`],
+/// [`Message::Answer`] and [`Message::Fragment`], in bytes.
 pub const SMALL_SIZE_MAX: usize = HEADER_SIZE + size_of::<RawHello>();
 /// Bytes of a frame of claims beside its records.
 pub const CLAIMS_SIZE_MIN: usize = HEADER_SIZE + size_of::<RawClaims>();
 /// The versions that this code speaks, oldest and newest.
-pub const VERSIONS: (u8, u8) = (1, 3);
+pub const VERSIONS: (u8, u8) = (1, 4);
 
 /// Magic number at the start of a [`Hello`], so that another protocol on the same port is detected
 /// at once.
@@ -89,6 +96,8 @@ const ALIVE: u8 = 8;
 const BYE: u8 = 9;
 const ASK: u8 = 10;
 const ANSWER: u8 = 11;
+const FRAGMENT: u8 = 12;
+const FRAGMENT_ACK: u8 = 13;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Debug)]
 #[repr(C)]
@@ -192,12 +201,14 @@ pub enum Reason {
     Malformed,
     /// A message was not allowed when it came.
     OutOfPlace,
+    /// The receiver is not, or no longer, a member of the sender's fabric.
+    NotMember,
     /// A number that this version does not know.
     Unknown(u8),
 }
 
 impl Reason {
-    const KNOWN: [Self; 7] = [
+    const KNOWN: [Self; 8] = [
         Self::Leaving,
         Self::NoCommonVersion,
         Self::WrongFabric,
@@ -205,6 +216,7 @@ impl Reason {
         Self::StaleIncarnation,
         Self::Malformed,
         Self::OutOfPlace,
+        Self::NotMember,
     ];
 
     fn from_number(number: u8) -> Self {
@@ -220,6 +232,7 @@ impl Reason {
             Self::StaleIncarnation => 4,
             Self::Malformed => 5,
             Self::OutOfPlace => 6,
+            Self::NotMember => 7,
             Self::Unknown(number) => number,
         }
     }
@@ -276,6 +289,13 @@ pub enum Message<'a> {
     Ask(Ask<'a>),
     /// An answer to one of the receiver's questions; likewise.
     Answer(Answer<'a>),
+    /// A fragment of a larger message. Only sent if both sides speak [`FRAGMENTS_VERSION`].
+    Fragment(Fragment<'a>),
+    /// Acknowledges fragments; likewise.
+    FragmentAck {
+        /// Size of the frames of all fragments that were taken on this connection, in bytes.
+        taken: u64,
+    },
 }
 
 /// The bytes are no frame of this protocol. The bytes behind them cannot be read either.
@@ -338,7 +358,7 @@ impl<'a> Message<'a> {
         if size > BODY_SIZE_MAX {
             return Err(Malformed::TooLong { length: header.length.get() });
         }
-        if !(HELLO..=ANSWER).contains(&header.kind) {
+        if !(HELLO..=FRAGMENT_ACK).contains(&header.kind) {
             return Err(Malformed::UnknownType { number: header.kind });
         }
         let Some(body) = rest.get(..size) else { return Ok(None) };
@@ -376,16 +396,19 @@ impl<'a> Message<'a> {
             }
             ASK => Self::Ask(Ask::parse(body).map_err(short)?),
             ANSWER => Self::Answer(Answer::parse(body).map_err(short)?),
+            FRAGMENT => Self::Fragment(Fragment::parse(body).map_err(short)?),
+            FRAGMENT_ACK => Self::FragmentAck { taken: split::<U64>(body).map_err(short)?.0.get() },
             _ => Self::Alive,
         })
     }
 
     /// Writes the frame into the start of `out` and returns its size. [`SMALL_SIZE_MAX`] bytes are
-    /// room enough, except for claims, which a [`ClaimsWriter`] writes, and for questions and
-    /// answers, which have [`Ask::frame_size`] and [`Answer::frame_size`].
+    /// room enough, except for claims, which a [`ClaimsWriter`] writes, and for questions, answers
+    /// and fragments, which have a `frame_size`.
     ///
     /// # Panics
-    /// If `out` is too short, or for claims, questions and answers that are no valid body.
+    /// If `out` is too short, or for claims, questions, answers and fragments that are no valid
+    /// body.
     pub fn emit(&self, out: &mut [u8]) -> usize {
         let body = &mut out[HEADER_SIZE..];
         let (kind, size) = match *self {
@@ -416,6 +439,8 @@ impl<'a> Message<'a> {
             Self::Bye { reason } => (BYE, emit_body(&reason.number(), body)),
             Self::Ask(ask) => (ASK, ask.emit(body)),
             Self::Answer(answer) => (ANSWER, answer.emit(body)),
+            Self::Fragment(fragment) => (FRAGMENT, fragment.emit(body)),
+            Self::FragmentAck { taken } => (FRAGMENT_ACK, emit_body(&U64::new(taken), body)),
         };
         emit_header(kind, size, out);
         HEADER_SIZE + size

@@ -17,6 +17,7 @@
 //! and again. The quota bounds that memory.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use sluice_base::Vni;
 
@@ -77,7 +78,7 @@ impl RefusedClaims {
     }
 
     pub(super) fn end_snapshot(&mut self) {
-        let gone: alloc::vec::Vec<Key> =
+        let gone: Vec<Key> =
             self.entries.iter().filter(|(_, entry)| !entry.named).map(|(key, _)| *key).collect();
         gone.into_iter().for_each(|key| self.forget(key));
     }
@@ -99,6 +100,18 @@ impl RefusedClaims {
         if let Some(kept) = &entry.kept {
             self.kept.remove(kept);
         }
+    }
+
+    /// Returns the claims that the table does not have, in networks of a list.
+    pub(crate) fn missing_in(&self, vnets: &[Vni]) -> Vec<Claim> {
+        let missing = self.entries.values().filter(|entry| entry.kept.is_none());
+        let claims = missing.map(|entry| entry.told);
+        claims.filter(|claim| vnets.contains(&claim.key.vni)).collect()
+    }
+
+    /// Returns the claim for an endpoint as it was received, if the table has another.
+    pub(crate) fn told(&self, key: Key) -> Option<Claim> {
+        self.entries.get(&key).map(|entry| entry.told)
     }
 
     /// Forgets all claims.

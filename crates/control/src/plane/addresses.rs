@@ -86,6 +86,11 @@ impl AddressConflicts {
         self.due.deadline()
     }
 
+    /// Sets the time for which an address is confirmed from now on.
+    pub(super) const fn set_confirmed_life(&mut self, life: Nanos) {
+        self.confirmed.set_life(life);
+    }
+
     pub(super) fn is_confirmed(&self, now: Nanos, key: Key, ip: IpAddr) -> bool {
         self.confirmed.contains(now, &mark(key, ip))
     }

@@ -22,7 +22,7 @@ const GREET_COUNT: usize = 3;
 
 impl Plane {
     /// Adds a host of the fabric with its networks, or changes its networks. Knowledge of a host
-    /// that was there stays.
+    /// that was there stays; its claims count in its present networks.
     ///
     /// # Panics
     /// If the host is this one.
@@ -40,8 +40,11 @@ impl Plane {
             }
         }
         if let Some(peer) = self.peers.get_mut(host) {
-            let before = core::mem::replace(&mut peer.vnets, vnets.to_vec());
-            self.nets.set_host(host, &before, vnets);
+            if peer.vnets != vnets {
+                let before = core::mem::replace(&mut peer.vnets, vnets.to_vec());
+                self.nets.set_host(host, &before, vnets);
+                self.networks_changed(now, host);
+            }
             return;
         }
         self.nets.set_host(host, &[], vnets);
@@ -66,7 +69,8 @@ impl Plane {
     }
 
     /// Removes a host of the fabric: its claims are forgotten, at once as far as they are in the
-    /// forwarding table (FDB) and in steps otherwise. Its connection is to be closed.
+    /// forwarding table (FDB) and in steps otherwise, and so is its state by the failure detector.
+    /// Its connection is to be closed; [`Self::dismiss`] first tells the host why.
     pub fn remove_host(&mut self, now: Nanos, host: HostId) {
         let now = self.clock.at(now);
         self.drop_host(now, host);
@@ -77,11 +81,17 @@ impl Plane {
             // Own questions to the host end.
             session.disconnected(now);
             self.hear_talk(now, host);
+            let was_up = self.peers.get(host).is_some_and(|peer| peer.was_up);
+            self.hear_messages(host, was_up);
+            if was_up {
+                self.outbox.event(Event::SessionDown(host));
+            }
         }
         self.hold_requester.remove(host);
         self.hold_responder.remove_host(host);
         let Some(peer) = self.peers.remove(host) else { return };
         self.nets.set_host(host, &peer.vnets, &[]);
+        self.liveness.forget(now, host);
         self.publisher.forget(host);
         self.evicting.push(host);
         let flows: Vec<_> =
@@ -218,6 +228,8 @@ impl Plane {
         let Some(peer) = self.peers.get_mut(host) else { return };
         let is_up = peer.is_up();
         let was_up = core::mem::replace(&mut peer.was_up, is_up);
+        self.hear_messages(host, was_up);
+        let Some(peer) = self.peers.get_mut(host) else { return };
         if is_up && !was_up {
             (peer.lost_at, peer.hung) = (None, false);
             let is_known = matches!(peer.health, Health::Alive(_));
@@ -350,7 +362,7 @@ impl Plane {
 }
 
 /// Returns the reason of a change that a host's message made.
-fn why_of(change: &Change, host: HostId) -> Why {
+pub(super) fn why_of(change: &Change, host: HostId) -> Why {
     let had = change.before.is_some_and(|before| before.owner == host);
     let has = change.after.is_some_and(|after| after.owner == host);
     if had && !has { Why::Withdrawn } else { Why::Announced }

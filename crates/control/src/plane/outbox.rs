@@ -10,6 +10,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use sluice_base::{DropReason, HostId, PortId};
+use sluice_wire::fabric::MESSAGE_SIZE_MAX;
 
 use super::surface::{Command, Counts, Event, Full};
 use crate::rpc;
@@ -20,6 +21,34 @@ const COMMANDS_MAX: usize = 1 << 14;
 const EVENTS_MAX: usize = 1 << 12;
 /// Number of datagrams that wait at most; a probe that is late is as good as lost.
 const DATAGRAMS_MAX: usize = 1 << 12;
+/// Number of events of messages that wait at most; then the oldest goes.
+const MESSAGES_MAX: usize = 1 << 12;
+/// Bytes of messages that wait at most; a message beyond them is lost.
+const MESSAGE_BYTES_MAX: usize = 4 * MESSAGE_SIZE_MAX;
+
+/// Event of messages between members. Those of one member come in this order: connected, any
+/// number received, gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MessageEvent {
+    /// A session with the member began.
+    Connected {
+        /// False if the version of the member takes no messages.
+        takes_messages: bool,
+    },
+    /// The member sent a message.
+    Received(Vec<u8>),
+    /// The session ended. Messages that were under way are lost.
+    Gone,
+}
+
+impl MessageEvent {
+    const fn size(&self) -> usize {
+        match self {
+            Self::Received(message) => message.len(),
+            Self::Connected { .. } | Self::Gone => 0,
+        }
+    }
+}
 
 /// The queues and the counters.
 #[derive(Debug, Default)]
@@ -29,6 +58,8 @@ pub(super) struct Outbox {
     datagrams: VecDeque<(HostId, Vec<u8>)>,
     /// Questions of members and ends of own questions. Each session bounds their number.
     talk: VecDeque<(HostId, rpc::Event)>,
+    messages: VecDeque<(HostId, MessageEvent)>,
+    message_bytes: usize,
     /// Frames and bytes that were dropped here and are not reported yet: a few numbers for each
     /// port.
     refused: BTreeMap<(PortId, DropReason), (u64, u64)>,
@@ -99,6 +130,26 @@ impl Outbox {
 
     pub(super) fn next_talk(&mut self) -> Option<(HostId, rpc::Event)> {
         self.talk.pop_front()
+    }
+
+    pub(super) fn message(&mut self, host: HostId, event: MessageEvent) {
+        let size = event.size();
+        if self.message_bytes + size > MESSAGE_BYTES_MAX {
+            self.counts.messages_lost += 1;
+            return;
+        }
+        if self.messages.len() == MESSAGES_MAX {
+            self.next_message();
+            self.counts.messages_lost += 1;
+        }
+        self.message_bytes += size;
+        self.messages.push_back((host, event));
+    }
+
+    pub(super) fn next_message(&mut self) -> Option<(HostId, MessageEvent)> {
+        let (host, event) = self.messages.pop_front()?;
+        self.message_bytes -= event.size();
+        Some((host, event))
     }
 
     /// Numbers of commands, events and datagrams that wait.

@@ -450,6 +450,8 @@ pub struct Counts {
     pub events_lost: u64,
     /// Datagrams that were given up because they were not taken.
     pub datagrams_lost: u64,
+    /// Messages that were given up because they were not taken.
+    pub messages_lost: u64,
     /// Claims for which the table had no room, own and foreign ones.
     pub claims_refused: u64,
     /// Destinations that could not be remembered as wanted.

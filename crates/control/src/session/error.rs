@@ -75,7 +75,26 @@ pub enum Error {
         /// Last sequence that was sent in the present round.
         sent: u64,
     },
-    /// A question or an answer on a connection whose version has none.
+    /// A fragment that does not follow the one before it, or of a message that is too large.
+    WrongFragment {
+        /// Number of the message.
+        message: u32,
+        /// Position in the message.
+        offset: u32,
+    },
+    /// More fragments than may be sent without an acknowledgement.
+    FragmentFlood {
+        /// Size of their frames in bytes.
+        waiting: u64,
+    },
+    /// An acknowledgement of fragments that were not sent, or one that goes back.
+    WrongFragmentAck {
+        /// The peer's number of bytes.
+        taken: u64,
+        /// Number of bytes that were sent.
+        sent: u64,
+    },
+    /// A message that the version of the connection does not have.
     NotSpoken {
         /// The version.
         version: u8,
@@ -130,8 +149,20 @@ impl fmt::Display for Error {
             Self::WrongAck { round, sequence, sent } => {
                 write!(f, "it has {sequence} of snapshot {round}, {sent} was sent")
             }
+            Self::WrongFragment { message, offset } => {
+                write!(f, "message {message} does not go on at byte {offset}")
+            }
+            Self::FragmentFlood { waiting } => {
+                write!(f, "{waiting} B of messages came without an acknowledgement")
+            }
+            Self::WrongFragmentAck { taken, sent } => {
+                write!(f, "it has {taken} B of messages, {sent} B were sent")
+            }
             Self::NotSpoken { version } => {
-                write!(f, "it asks or answers, and version {version} is spoken, which cannot")
+                write!(f, "version {version} is spoken, which does not have this message")
+            }
+            Self::Bye(Reason::NotMember) => {
+                f.write_str("it closed the connection: this host is no member there")
             }
             Self::Bye(reason) => write!(f, "it closed the connection: {reason:?}"),
         }

@@ -106,11 +106,16 @@ const fn question() -> fabric::Ask<'static> {
 
 /// A session that is up and asks and answers.
 fn talking() -> Side {
+    speaking(2)
+}
+
+/// A session that is up and speaks a version.
+fn speaking(version: u8) -> Side {
     let mut side = Side::new();
-    side.session.config.versions = (1, 2);
+    side.session.config.versions = (1, version);
     side.session.connected(T0);
     assert_eq!(side.sent(), [1]);
-    side.receive(&Message::Hello(hello())).unwrap();
+    side.receive(&Message::Hello(Hello { versions: (1, version), ..hello() })).unwrap();
     assert_eq!(side.sent(), [6]);
     side
 }
@@ -177,7 +182,7 @@ fn row(event: impl Fn(&mut Side) -> Result<(), Error>) -> Vec<String> {
 fn every_message_in_every_state() {
     type Event = (&'static str, fn(&mut Side) -> Result<(), Error>, [&'static str; 7]);
     let none = "!NoHello";
-    let table: [Event; 13] = [
+    let table: [Event; 14] = [
         (
             "Hello",
             |side| side.receive(&Message::Hello(hello())),
@@ -242,6 +247,11 @@ fn every_message_in_every_state() {
         (
             "a question, where version 1 is spoken",
             |side| side.receive(&Message::Ask(question())),
+            ["Idle", none, "!NotSpoken", "!NotSpoken", "!NotSpoken", "!NotSpoken", "Closing"],
+        ),
+        (
+            "a fragment, where version 1 is spoken",
+            |side| side.receive(&Message::FragmentAck { taken: 0 }),
             ["Idle", none, "!NotSpoken", "!NotSpoken", "!NotSpoken", "!NotSpoken", "Closing"],
         ),
         (
@@ -520,6 +530,76 @@ fn questions_and_claims_take_turns() {
         side.receive(&acked).unwrap();
     }
     assert_eq!(kinds, [2, 10, 2, 10, 10, 10, 11, 11, 11, 11]);
+}
+
+/// Returns the types and sizes of the messages that the session writes now.
+fn written(side: &mut Side, budget: usize) -> Vec<(u8, usize)> {
+    let mut out = Vec::new();
+    let size = side.session.write(side.now, &side.publisher, budget, &mut out);
+    assert!(size == out.len() && size <= budget);
+    let (mut frames, mut rest) = (Vec::new(), &out[..]);
+    while let Some((_, size)) = Message::parse(rest).unwrap() {
+        frames.push((rest[2], size));
+        rest = &rest[size..];
+    }
+    frames
+}
+
+#[test]
+fn hold_waits_for_one_window_of_fragments() {
+    let mut side = speaking(4);
+    side.session.send(vec![7; 1 << 20].into()).unwrap();
+    for n in 0..200 {
+        side.publisher.claim(&claim(n));
+    }
+    let frames = written(&mut side, 256 << 10);
+    assert_eq!(frames[0], (12, fabric::FRAGMENT_WINDOW), "it is before claims");
+    assert_eq!(frames[1].0, 2);
+    assert_eq!(written(&mut side, 256 << 10), [], "the peer has to acknowledge");
+    let (rpc, at) = side.session.rpc(side.now);
+    rpc.ask(at, fabric::Topic::HOLD, Nanos::from_millis(100), b"held").unwrap();
+    let taken = fabric::FRAGMENT_WINDOW as u64;
+    side.receive(&Message::FragmentAck { taken }).unwrap();
+    let kinds: Vec<u8> = written(&mut side, 256 << 10).iter().map(|frame| frame.0).collect();
+    assert_eq!(kinds, [10, 12], "the hold is before fragments");
+}
+
+#[test]
+fn fragments_and_claims_share_each_write() {
+    for budget in [300, 700, 4_000, 40_000] {
+        let mut side = speaking(4);
+        side.session.config.timing.flight_bytes_max = usize::MAX;
+        side.session.send(vec![7; 4 << 20].into()).unwrap();
+        let mut bytes = [0; 2];
+        for turn in 0..200_u32 {
+            for n in 0..200 {
+                side.publisher.claim(&Claim { moves: turn, ..claim(n) });
+            }
+            for (kind, size) in written(&mut side, budget) {
+                bytes[usize::from(kind == 12)] += size;
+            }
+            // Both are acknowledged at once: nothing but the connection limits them.
+            let taken = side.session.fragments.sent();
+            side.receive(&Message::FragmentAck { taken }).unwrap();
+            let sequence = side.session.outbound.told();
+            side.receive(&Message::Ack { round: 0, sequence, whole: true }).unwrap();
+        }
+        let [claims, fragments] = bytes;
+        let all = claims + fragments;
+        // With 200 claims of 17 bytes at a time, a large write has room for all of them.
+        let least = all.min(200 * 3_400) / 4;
+        assert!(claims >= least && fragments >= all / 4, "{budget}: {claims}, {fragments}");
+    }
+}
+
+#[test]
+fn older_peer_gets_no_fragment() {
+    let mut side = speaking(3);
+    assert_eq!(side.session.send(vec![1].into()), Err(SendError::TooOld));
+    assert!(!side.session.takes_messages() && side.session.is_up());
+    assert_eq!(side.sent(), []);
+    side.session.disconnected(side.now);
+    assert_eq!(side.session.send(vec![1].into()), Err(SendError::NotConnected));
 }
 
 #[test]

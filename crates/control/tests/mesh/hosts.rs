@@ -10,6 +10,7 @@ use sluice_control::session::{Config, Counts, Due, Error, NoRoom, Replica, Sessi
 use sluice_control::vport::{Claim, Key, Origin};
 use sluice_wire::fabric::{self, FRAME_SIZE_MAX, Have, Reason};
 
+use crate::messages::Messages;
 use crate::skew::with_more_fields;
 
 const TIMING: Timing = Timing {
@@ -131,6 +132,7 @@ pub(crate) struct Mesh {
     now: Nanos,
     hosts: BTreeMap<HostId, Host>,
     pipes: BTreeMap<(HostId, HostId), Pipe>,
+    pub(crate) messages: Messages,
     capacity: usize,
     /// Counters of former sessions.
     past: Counts,
@@ -193,6 +195,7 @@ impl Mesh {
             now: Nanos::ZERO,
             hosts: (1..=count).map(|n| (HostId(n), host(n))).collect(),
             pipes: BTreeMap::new(),
+            messages: Messages::default(),
             capacity: 100_000,
             past: Counts::default(),
             drifted: false,
@@ -327,6 +330,22 @@ impl Mesh {
                 }
             }
         }
+        for (from, to) in self.pairs() {
+            if self.rng.chance(1, 10) {
+                let magnitude = self.draw(17);
+                let size = self.draw(1 << magnitude);
+                self.send(from, to, size);
+            }
+        }
+    }
+
+    /// Sends a message of a host, if it has a connection that takes any.
+    pub(crate) fn send(&mut self, from: HostId, to: HostId, size: usize) {
+        let message = self.messages.next(from, to, size);
+        let session = self.hosts.get_mut(&from).unwrap().sessions.get_mut(&to).unwrap();
+        if session.send(message.into()).is_ok() {
+            self.messages.sent(from, to);
+        }
     }
 
     /// Makes some fault, perhaps.
@@ -415,6 +434,7 @@ impl Mesh {
             let stalled = self.pipes[&(from, to)].stalled;
             let pipe = Pipe { open: true, stalled, ..Pipe::default() };
             self.pipes.insert((from, to), pipe);
+            self.messages.connected(from, to);
             let host = self.host(from);
             host.sessions.get_mut(&to).unwrap().connected(host.clock);
         }
@@ -442,7 +462,11 @@ impl Mesh {
         let ended = pipe.ended && pipe.bytes.is_empty();
         let host = self.hosts.get_mut(&to).unwrap();
         let session = host.sessions.get_mut(&from).unwrap();
-        match session.stream(host.clock, &pipe.unread, &mut host.publisher, &mut host.table) {
+        let taken = session.stream(host.clock, &pipe.unread, &mut host.publisher, &mut host.table);
+        while let Some(message) = session.message() {
+            self.messages.received(from, to, &message);
+        }
+        match taken {
             Ok(used) => drop(pipe.unread.drain(..used)),
             Err(error) => {
                 assert!(is_planned(&error), "{from:?} at {to:?}: {error}");
@@ -536,7 +560,7 @@ impl Mesh {
             let last = Have { incarnation: owner.incarnation, sequence: owner.publisher.last() };
             let has_all = session.is_up() && session.is_whole() && session.have() == last;
             has_all && tells.is_done(&owner.publisher) && self.agree(peer, id)
-        })
+        }) && self.messages.all_received()
     }
 
     /// Checks that all hosts agree soon, and that it stays that way.
@@ -546,6 +570,9 @@ impl Mesh {
             self.step();
             self.check();
             assert!(self.now.since(begin).0 < 60_000_000_000, "replicas do not settle");
+        }
+        for (from, to) in self.pairs() {
+            [1, 5_000, 3].into_iter().for_each(|size| self.send(from, to, size));
         }
         // Long enough for two digests; a drift at the last moment is found by the first.
         let quiet = self.now;

@@ -198,7 +198,11 @@ impl Controller {
             _ = self.held.tell_data(told::DATA_MAX);
             let hint = self.held.wait(EVERY);
             if listed.is_none_or(|at| at.elapsed() >= MEMBERS_EVERY) {
-                members = self.members().unwrap_or(members);
+                if let Some(now) = self.members() {
+                    let ids: Vec<HostId> = now.iter().map(|member| member.id).collect();
+                    self.held.forget_others(&ids);
+                    members = now;
+                }
                 listed = Some(Instant::now());
             }
             let turn = || members.get(next % members.len().max(1)).map(|member| member.id);

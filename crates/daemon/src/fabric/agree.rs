@@ -1,6 +1,6 @@
-//! Agreement of members' settings: each member is asked when it connects, and once a minute, since
-//! clocks drift. A difference is logged once, and shown in `fabric members` and in `trace` for as
-//! long as it lasts.
+//! Agreement of members' settings: each member is asked when it connects, a while after this host's
+//! settings changed, and once a minute, since clocks drift. A difference is logged once, and shown
+//! in `fabric members` and in `trace` for as long as it lasts.
 //!
 //! ```text
 //!   session up ── host ──> thread ── Topic::AGREE ──> the member's networks, page by page
@@ -11,8 +11,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use sluice_api::agree::{AnnouncedSettings, Difference, Page, Setting, VnetParticulars};
 use sluice_base::{HostId, Nanos, Vni};
@@ -25,6 +25,8 @@ use crate::sys::log::say;
 
 /// Time between two rounds of questions.
 const AGAIN: Duration = Duration::from_secs(60);
+/// Time after a change of settings until members are asked. They change theirs at the same time.
+const SETTLED: Duration = Duration::from_secs(5);
 /// Longest time for an answer.
 const ANSWER_MAX: Nanos = Nanos::from_millis(2_000);
 /// Hosts that may wait to be asked. A host beyond them is asked in the next round.
@@ -41,26 +43,45 @@ const PAGES_MAX: usize = 64;
 /// Differences known of the members.
 #[derive(Debug)]
 pub(super) struct Agreement {
-    plan: FabricPlan,
+    plan: Mutex<Arc<FabricPlan>>,
     differences: Mutex<BTreeMap<HostId, Vec<Difference>>>,
-    connected: SyncSender<HostId>,
+    events: SyncSender<Asks>,
+}
+
+/// Reason to ask members.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asks {
+    /// A member is connected: ask it now.
+    Connected(HostId),
+    /// Settings of this host changed: ask all members soon.
+    Changed,
 }
 
 impl Agreement {
     /// Returns the settings of this host and of the others.
-    pub(super) const fn plan(&self) -> &FabricPlan {
-        &self.plan
+    pub(super) fn plan(&self) -> Arc<FabricPlan> {
+        Arc::clone(&self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the state for a host, and the channel of hosts that are to be asked now.
-    pub(super) fn new(plan: &FabricPlan) -> (Self, Receiver<HostId>) {
-        let (connected, asks) = sync_channel(WAITING_MAX);
-        (Self { plan: plan.clone(), differences: Mutex::default(), connected }, asks)
+    /// Returns the state for a host, and the channel of reasons to ask.
+    pub(super) fn new(plan: &FabricPlan) -> (Self, Receiver<Asks>) {
+        let (events, asks) = sync_channel(WAITING_MAX);
+        let plan = Mutex::new(Arc::new(plan.clone()));
+        (Self { plan, differences: Mutex::default(), events }, asks)
+    }
+
+    /// Takes over other settings of this host. Differences of hosts that are no members any more
+    /// go.
+    pub(super) fn reconfigure(&self, plan: &FabricPlan) {
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan.clone());
+        let is_member = |host| plan.hosts.iter().any(|one| one.host == host && one.at.is_some());
+        self.all().retain(|host, _| is_member(*host));
+        _ = self.events.try_send(Asks::Changed);
     }
 
     /// Notes that a member is connected.
     pub(super) fn connected(&self, host: HostId) {
-        _ = self.connected.try_send(host);
+        _ = self.events.try_send(Asks::Connected(host));
     }
 
     /// Returns the differences of a member's settings.
@@ -70,7 +91,8 @@ impl Agreement {
 
     /// Returns the differences of a member by its name.
     pub(super) fn of_named(&self, name: &str) -> Vec<Difference> {
-        let known = self.plan.hosts.iter().find(|known| known.name == name);
+        let plan = self.plan();
+        let known = plan.hosts.iter().find(|known| known.name == name);
         known.map_or_else(Vec::new, |known| self.of(known.host))
     }
 
@@ -81,9 +103,10 @@ impl Agreement {
     /// Answers a member.
     pub(super) fn serve(&self, host: HostId, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let page: Page = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
-        let known = self.plan.hosts.iter().find(|known| known.host == host);
+        let plan = self.plan();
+        let known = plan.hosts.iter().find(|known| known.host == host);
         let known = known.ok_or(Failure::Refused)?;
-        let answer = page_of(&self.plan, known, page.from, now_ms());
+        let answer = page_of(&plan, known, page.from, now_ms());
         serde_json::to_vec(&answer).map_err(|_| Failure::Refused)
     }
 
@@ -110,19 +133,21 @@ impl Agreement {
 }
 
 /// Asks members that connect, and all once a minute, in a thread of its own.
-pub(super) fn start(fabric: Fabric, asks: Receiver<HostId>) -> anyhow::Result<()> {
+pub(super) fn start(fabric: Fabric, asks: Receiver<Asks>) -> anyhow::Result<()> {
     crate::sys::threads::spawn("agreement", move || {
-        let members = |plan: &FabricPlan| -> Vec<HostPlan> {
-            plan.hosts.iter().filter(|known| known.at.is_some()).cloned().collect()
+        let ask_some = |which: &dyn Fn(&HostPlan) -> bool| {
+            let plan = fabric.agreement.plan();
+            let members = plan.hosts.iter().filter(|known| known.at.is_some() && which(known));
+            members.for_each(|known| ask(&fabric, known));
         };
-        let members = members(&fabric.agreement.plan);
+        let mut round = Instant::now() + AGAIN;
         loop {
-            match asks.recv_timeout(AGAIN) {
-                Ok(host) => members.iter().filter(|known| known.host == host).for_each(|known| {
-                    ask(&fabric, known);
-                }),
+            match asks.recv_timeout(round.saturating_duration_since(Instant::now())) {
+                Ok(Asks::Connected(host)) => ask_some(&|known| known.host == host),
+                Ok(Asks::Changed) => round = round.min(Instant::now() + SETTLED),
                 Err(RecvTimeoutError::Timeout) => {
-                    members.iter().for_each(|known| ask(&fabric, known));
+                    ask_some(&|_| true);
+                    round = Instant::now() + AGAIN;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -162,7 +187,7 @@ fn ask(fabric: &Fabric, known: &HostPlan) {
         }
     }
     if let Some((theirs, at_ms)) = whole {
-        agreement.set(known, compare(&agreement.plan, known, &theirs, at_ms));
+        agreement.set(known, compare(&agreement.plan(), known, &theirs, at_ms));
     }
 }
 

@@ -15,6 +15,7 @@
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use rustix::process::setpriority_process;
@@ -40,7 +41,7 @@ use super::rate_limiter::RateLimiter;
 use super::seal::SEAL_SIZE;
 use super::taps::Taps;
 use super::wires::{LinkEvent, Wires};
-use super::{Fabric, binding, thaw, trace};
+use super::{ConfigPort, Fabric, binding, thaw, trace};
 use crate::config::{Bound, FabricPlan, LocalPort};
 use crate::sys::clock;
 use crate::sys::log::{self, say};
@@ -91,6 +92,10 @@ pub(super) enum MemberRequest {
     Call(Call),
     /// Answer a member's question, by its ticket.
     Reply(HostId, u64, Result<Vec<u8>, Failure>),
+    /// Send a message to the configuration of a member.
+    Message(HostId, Arc<[u8]>),
+    /// Take over a plan.
+    Reconfigure(Box<FabricPlan>, SyncSender<Result<(), String>>),
     /// Say goodbye to all members.
     Leave(SyncSender<()>),
 }
@@ -122,6 +127,8 @@ pub(super) struct Member {
     pub(super) outgoing: Vec<u8>,
     /// Questions to members, and members' questions.
     pub(super) calls: Calls,
+    /// The configuration of this host.
+    pub(super) config: Arc<dyn ConfigPort>,
     /// Handle for threads that answer.
     pub(super) handle: Fabric,
 }
@@ -161,6 +168,7 @@ impl Member {
                 self.serve_peers(now);
             }
             self.talk(now);
+            self.pass_messages();
             self.apply_outputs();
             self.write_others(now);
             let timeout = self.next(now);
@@ -211,7 +219,7 @@ impl Member {
     }
 
     /// Ends the connection of a host. The reason is sent first.
-    fn end_connection(&mut self, now: Nanos, host: HostId) {
+    pub(super) fn end_connection(&mut self, now: Nanos, host: HostId) {
         self.write_to(now, host);
         self.wires.close(host);
         self.plane.disconnected(now, host);
@@ -291,7 +299,7 @@ impl Member {
     }
 
     /// Carries out the plane's commands and events: for data, people and the network.
-    fn apply_outputs(&mut self) {
+    pub(super) fn apply_outputs(&mut self) {
         if let Some(data) = &mut self.data {
             while !data.is_crammed()
                 && let Some(hold) = self.plane.urgent_command()
@@ -390,6 +398,10 @@ impl Member {
                 MemberRequest::Reply(host, ticket, answer) => {
                     let answer = answer.as_deref().map_err(|failure| *failure);
                     self.plane.reply_to(now, host, ticket, answer);
+                }
+                MemberRequest::Message(host, message) => self.send_message(now, host, message),
+                MemberRequest::Reconfigure(plan, reply) => {
+                    _ = reply.try_send(self.reconfigure(now, *plan));
                 }
                 MemberRequest::Watch(watcher) => self.watchers.push(watcher),
                 MemberRequest::Attach(run_dir) => self.attach(now, &run_dir),

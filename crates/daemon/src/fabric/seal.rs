@@ -96,6 +96,11 @@ impl DatagramKeys {
         all.insert(0, keys);
     }
 
+    /// Forgets the keys of a host: none of its datagrams opens any more.
+    pub(super) fn remove(&mut self, host: HostId) {
+        self.hosts.remove(&host);
+    }
+
     /// Seals a datagram for a host; `None` if there was no connection to it yet.
     pub(super) fn seal(&mut self, host: HostId, datagram: &[u8]) -> Option<Vec<u8>> {
         let keys = self.hosts.get_mut(&host)?.first_mut()?;

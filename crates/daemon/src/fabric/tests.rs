@@ -20,7 +20,7 @@ use sluice_wire::fabric::Topic;
 
 use super::certificates::{CertificateRequest, make};
 use super::identity::Wall;
-use super::{Fabric, wall};
+use super::{ConfigPort, Fabric, NoConfig, wall};
 use crate::config::{Bound, FabricPlan, HostPlan, LocalPort, Workers};
 use crate::control::policy::Held;
 
@@ -121,10 +121,19 @@ fn start(folder: &Path, plan: &FabricPlan) -> Fabric {
 
 /// Starts a member with the clock `wall`.
 pub(super) fn start_at(wall: Wall, folder: &Path, plan: &FabricPlan) -> Fabric {
+    begin(wall, folder, plan, Arc::new(NoConfig))
+}
+
+/// Starts a member with a configuration.
+pub(super) fn start_with(folder: &Path, plan: &FabricPlan, config: Arc<dyn ConfigPort>) -> Fabric {
+    begin(wall(), folder, plan, config)
+}
+
+fn begin(wall: Wall, folder: &Path, plan: &FabricPlan, config: Arc<dyn ConfigPort>) -> Fabric {
     let run_dir = folder.join(format!("run-{}", plan.name));
     std::fs::create_dir_all(&run_dir).unwrap();
     let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
-    Fabric::start(plan, (&run_dir, &run_dir), (Nanos::ZERO, wall), held).unwrap()
+    Fabric::start(plan, (&run_dir, &run_dir), (Nanos::ZERO, wall), (held, config)).unwrap()
 }
 
 /// Starts two members that are connected, with the policies that they hold. The directory of one is
@@ -136,9 +145,13 @@ pub(crate) fn two_that_hold(folder: &Path) -> [(Fabric, Arc<Held>); 2] {
         let (plan, run_dir) = (plan(folder, own, 2, port), folder.join(format!("run-h{own}")));
         std::fs::create_dir_all(&run_dir).unwrap();
         let held = Arc::new(Held::open(&plan.name, plan.own.0, &run_dir));
-        let fabric =
-            Fabric::start(&plan, (&run_dir, &run_dir), (Nanos::ZERO, wall()), held.clone())
-                .unwrap();
+        let fabric = Fabric::start(
+            &plan,
+            (&run_dir, &run_dir),
+            (Nanos::ZERO, wall()),
+            (held.clone(), Arc::new(NoConfig)),
+        )
+        .unwrap();
         (fabric, held)
     });
     connected(&[&both[0].0], &["h2"]);

@@ -114,6 +114,11 @@ impl Trust {
         }
     }
 
+    /// Forgets the certificate of a host, which is no member any more.
+    pub(super) fn forget(&self, member: &str) {
+        self.known().members.remove(member);
+    }
+
     /// Returns the validity of every known certificate.
     pub(super) fn certificates(&self) -> Certificates {
         let (now, known) = (seconds(&self.wall), self.known());

@@ -357,6 +357,13 @@ impl Wires {
         }
     }
 
+    /// Forgets a host, which is no member any more: its connection, and the keys of its datagrams.
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.close(host);
+        self.seals.remove(host);
+        self.complaints.remove(&host);
+    }
+
     fn shut(&mut self, at: usize) {
         if let Some(wire) = self.wires[at].take() {
             wire.link.close();

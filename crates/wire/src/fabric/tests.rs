@@ -92,6 +92,19 @@ fn ask_and_answer_emit_exact_bytes() {
 }
 
 #[test]
+fn fragment_and_ack_emit_exact_bytes() {
+    let fragment = Fragment { message: 0x0102, total: 0x0a_0000, offset: 0x0900, bytes: b"part" };
+    let bytes = emitted(&Message::Fragment(fragment));
+    assert_eq!(bytes, b"\x00\x12\x0c\x00\0\0\x01\x02\0\x0a\0\0\0\0\x09\0\0\x04part");
+    assert_eq!(bytes.len(), fragment.frame_size());
+    let bytes = emitted(&Message::FragmentAck { taken: 0x0304 });
+    assert_eq!(bytes, b"\x00\x08\x0d\x00\0\0\0\0\0\0\x03\x04");
+    let bytes = vec![7; BODY_SIZE_MAX - (FRAGMENT_SIZE_MIN - HEADER_SIZE)];
+    let largest = Fragment { bytes: &bytes, ..fragment };
+    assert_eq!(emitted(&Message::Fragment(largest)).len(), FRAGMENT_WINDOW);
+}
+
+#[test]
 fn message_incomplete_until_last_byte() {
     for bytes in [emitted(&Message::Hello(hello())), claims(&[record(1, &[])], 0, 1)] {
         for size in 0..bytes.len() {
@@ -105,14 +118,18 @@ fn what_is_no_frame_is_named() {
     let error = |bytes: &[u8]| Message::parse(bytes).map(|_| ()).unwrap_err();
     assert_eq!(error(b"GET / HTTP"), Malformed::TooLong { length: 0x4745 });
     assert_eq!(error(&[0, 0, 0, 0]), Malformed::UnknownType { number: 0 });
-    assert_eq!(error(&[0, 9, 12, 0]), Malformed::UnknownType { number: 12 });
-    for number in (HELLO..=ANSWER).filter(|number| *number != ALIVE) {
+    assert_eq!(error(&[0, 9, 14, 0]), Malformed::UnknownType { number: 14 });
+    for number in (HELLO..=FRAGMENT_ACK).filter(|number| *number != ALIVE) {
         assert_eq!(error(&[0, 0, number, 0]), Malformed::Truncated { number });
     }
     // More of a question or answer than the frame has.
     let mut ask = emitted(&Message::Ask(ask()));
     ask[ASK_SIZE_MIN - 1] += 1;
     assert_eq!(error(&ask), Malformed::Truncated { number: ASK });
+    let fragment = Fragment { message: 1, total: 9, offset: 0, bytes: b"part" };
+    let mut fragment = emitted(&Message::Fragment(fragment));
+    fragment[FRAGMENT_SIZE_MIN - 1] += 1;
+    assert_eq!(error(&fragment), Malformed::Truncated { number: FRAGMENT });
     let mut bytes = emitted(&Message::Hello(hello()));
     bytes[8] = 3;
     assert_eq!(error(&bytes), Malformed::NoVersion { min: 3, max: 2 });
@@ -212,7 +229,7 @@ fn talk() -> impl Strategy<Value = (bool, u64, u32, u8, Vec<u8>)> {
     (any::<bool>(), any::<u64>(), any::<u32>(), any::<u8>(), body)
 }
 
-/// Returns every message but claims, questions and answers.
+/// Returns every message but claims, questions, answers and fragments.
 fn messages() -> impl Strategy<Value = Message<'static>> {
     prop_oneof![
         (any::<[u64; 3]>(), any::<u16>(), 0..9_u8, 1..9_u8).prop_map(|(numbers, host, a, b)| {
@@ -233,6 +250,7 @@ fn messages() -> impl Strategy<Value = Message<'static>> {
         any::<u32>().prop_map(|round| Message::Resync { round }),
         Just(Message::Alive),
         any::<u8>().prop_map(|reason| Message::Bye { reason: Reason::from_number(reason) }),
+        any::<u64>().prop_map(|taken| Message::FragmentAck { taken }),
     ]
 }
 
@@ -275,6 +293,20 @@ proptest! {
     }
 
     #[test]
+    fn written_fragments_are_read(
+        (message, total, offset) in any::<(u32, u32, u32)>(),
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+        more: Vec<u8>,
+    ) {
+        let fragment = Fragment { message, total, offset, bytes: &bytes };
+        let frame = emitted(&Message::Fragment(fragment));
+        for frame in [frame.clone(), extended(frame, &more)] {
+            let Message::Fragment(read) = parsed(&frame) else { panic!("no fragment") };
+            prop_assert_eq!(read, fragment);
+        }
+    }
+
+    #[test]
     fn claims_that_are_written_are_read(
         all in prop::collection::vec(records(), 0..40),
         after: u64,
@@ -300,7 +332,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_it_panic(kind in 0..13_u8, body: Vec<u8>, length in 0..200_u16) {
+    fn no_bytes_make_it_panic(kind in 0..15_u8, body: Vec<u8>, length in 0..200_u16) {
         let mut bytes = [&length.to_be_bytes()[..], &[kind, 0]].concat();
         bytes.extend(body);
         if let Ok(Some((message, used))) = Message::parse(&bytes) {

@@ -37,6 +37,11 @@ impl Held {
         self.refusals().remove(&member);
     }
 
+    /// Forgets the policies of hosts that are no members any more.
+    pub(super) fn forget_others(&self, members: &[HostId]) {
+        self.refusals().retain(|host, _| members.contains(host));
+    }
+
     /// Forgets refusals of policies that are not above `stamp`.
     pub(super) fn forget_up_to(&self, stamp: PolicyVersion) {
         self.refusals().retain(|_, refused| refused.stamp > stamp);

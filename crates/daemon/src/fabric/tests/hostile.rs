@@ -91,7 +91,9 @@ fn duplicate_host_at_other_address_refused_original_unaffected() {
     let dir = folder.join("run-copy");
     std::fs::create_dir_all(&dir).unwrap();
     let held = Arc::new(Held::open("h1", 1, &dir));
-    let copy = Fabric::start(&copied, (&dir, &dir), (Nanos::ZERO, wall()), held).unwrap();
+    let copy =
+        Fabric::start(&copied, (&dir, &dir), (Nanos::ZERO, wall()), (held, Arc::new(NoConfig)))
+            .unwrap();
     std::thread::sleep(Duration::from_millis(1_000));
     assert!(!member(&copy, "h3").connected);
     assert!(member(&h1, "h3").connected && member(&h3, "h1").connected);
