@@ -6,6 +6,7 @@
 
 pub mod agree;
 pub mod config;
+pub mod discovery;
 pub mod doctor;
 pub mod envelope;
 pub mod fabric;
@@ -15,5 +16,6 @@ pub mod placement;
 pub mod port;
 pub mod results;
 pub mod show;
+pub mod span;
 pub mod trace;
 pub mod upgrade;
