@@ -6,7 +6,7 @@ pub const TEXT_MAX: usize = 400;
 pub const LIST_MAX: usize = 64;
 
 /// Cuts a text, and replaces control characters.
-pub(crate) fn clean(text: &mut String) {
+pub fn clean(text: &mut String) {
     if text.chars().count() > TEXT_MAX || text.contains(char::is_control) {
         *text = text
             .chars()

@@ -7,6 +7,7 @@
 
 pub mod agree;
 pub mod config;
+pub mod discovery;
 pub mod doctor;
 pub mod envelope;
 pub mod fabric;
@@ -17,6 +18,7 @@ pub mod placement;
 pub mod port;
 pub mod results;
 pub mod show;
+pub mod span;
 pub mod trace;
 pub mod transaction;
 pub mod upgrade;

@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod descriptors;
 pub(crate) mod limits;
 pub(crate) mod log;
+pub(crate) mod marked;
 pub(crate) mod notify;
 pub(crate) mod poller;
 pub(crate) mod privileges;

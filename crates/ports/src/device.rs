@@ -53,7 +53,24 @@ pub fn device(name: &str) -> io::Result<Device> {
 /// # Errors
 /// The kernel's error.
 pub fn device_with(address: Ipv4Addr) -> io::Result<Option<String>> {
-    sys::device_with(address)
+    let found = sys::addresses()?.into_iter().find(|(_, own)| *own == address);
+    Ok(found.map(|(name, _)| name))
+}
+
+/// The IPv4 addresses of this namespace, with the names of their devices.
+///
+/// # Errors
+/// The kernel's error.
+pub fn addresses() -> io::Result<Vec<(String, Ipv4Addr)>> {
+    sys::addresses()
+}
+
+/// Binds a socket to a device: it sends and receives by no other.
+///
+/// # Errors
+/// The kernel's error; `ENODEV` if there is none of that name.
+pub fn bind_to(socket: impl AsFd, name: &str) -> io::Result<()> {
+    sys::bind_to_device(socket, name)
 }
 
 /// Returns true if the frames of a device begin with an Ethernet header.

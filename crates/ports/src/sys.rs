@@ -290,28 +290,24 @@ pub(crate) fn grace_period() -> io::Result<()> {
     membarrier(MEMBARRIER_GLOBAL).map(drop)
 }
 
-/// Name of the device that has an address.
-pub(crate) fn device_with(address: Ipv4Addr) -> io::Result<Option<String>> {
+/// The IPv4 addresses of this namespace, with the names of their devices.
+pub(crate) fn addresses() -> io::Result<Vec<(String, Ipv4Addr)>> {
     let mut first = std::ptr::null_mut::<libc::ifaddrs>();
     // SAFETY: it writes one pointer, to a list that is freed below.
     check(unsafe { libc::getifaddrs(&raw mut first) })?;
-    let (mut at, mut found) = (first, None);
+    let (mut at, mut found) = (first, Vec::new());
     // SAFETY: the list is alive until it is freed, and ends with null; an address of the family
     // AF_INET is a `sockaddr_in`, a name is a C string.
     unsafe {
-        while let Some(entry) = at.as_ref()
-            && found.is_none()
-        {
+        while let Some(entry) = at.as_ref() {
             let is_inet = entry
                 .ifa_addr
                 .as_ref()
                 .is_some_and(|address| address.sa_family == ADDRESS_FAMILY_INET);
             if is_inet {
                 let own = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
-                if own.sin_addr.s_addr.to_ne_bytes() == address.octets() {
-                    let name = std::ffi::CStr::from_ptr(entry.ifa_name);
-                    found = Some(name.to_string_lossy().into_owned());
-                }
+                let name = std::ffi::CStr::from_ptr(entry.ifa_name).to_string_lossy().into_owned();
+                found.push((name, Ipv4Addr::from(own.sin_addr.s_addr.to_ne_bytes())));
             }
             at = entry.ifa_next;
         }

@@ -9,6 +9,7 @@ use sluice_api::envelope::{Envelope, Failed};
 use sluice_api::fabric;
 use sluice_api::placement::{self, Mode};
 use sluice_api::show;
+use sluice_api::span::Span;
 use sluice_api::trace::{LIMIT_MS, LIMIT_MS_MAX, Question};
 use sluice_daemon::client;
 use sluice_daemon::client::show::{HostSelector, Style};
@@ -307,6 +308,18 @@ enum FabricCommand {
         #[command(flatten)]
         asked: Asked,
     },
+    /// Listen for the hosts on this network, those of a fabric and those that wait for one
+    Discover {
+        /// The time to listen
+        #[arg(long = "for", value_name = "SPAN", default_value = "3s")]
+        span: Span,
+        /// The device to listen on; default: all that may lead to other hosts
+        #[arg(long, value_name = "DEV")]
+        device: Option<String>,
+        /// Print JSON instead of a table
+        #[arg(long)]
+        json: bool,
+    },
     /// Make certificates for hosts
     Cert {
         /// The folder for the authority and the hosts' folders
@@ -521,6 +534,10 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         FabricCommand::Holds { asked } => ask(asked, fabric::Question::Holds),
+        FabricCommand::Discover { span, device, json } => {
+            client::discover::discover(device.clone(), span.duration(), *json)?;
+            Ok(ExitCode::SUCCESS)
+        }
         FabricCommand::Cert { out, days, replace, json, hosts } => {
             let wanted = CertificateRequest { folder: out, hosts, days: *days, replace: *replace };
             let folders = certificates::make(&wanted)?;

@@ -41,9 +41,10 @@ const TLS: [&str; 3] = ["rcgen", "rustls", "x509_parser"];
 const DAEMON: &[Part] = &[
     part("sys", &[], &["sluice_switch", "sluice_control", "rcgen", "rustls", "x509_parser"]),
     part("ipc", &["sys"], &["sluice_switch", "sluice_control", "rcgen", "rustls", "x509_parser"]),
+    part("discovery", &["sys"], &["sluice_switch", "sluice_control", "sluice_host"]),
     part(
         "client",
-        &["sys", "ipc"],
+        &["sys", "ipc", "discovery"],
         &[
             "sluice_switch",
             "sluice_control",
@@ -55,12 +56,17 @@ const DAEMON: &[Part] = &[
         ],
     ),
     part("config", &["sys"], &TLS),
+    part("enroll", &["sys"], &["sluice_switch", "sluice_control", "sluice_host"]),
     part("registry", &[], &["sluice_switch", "sluice_control", "rcgen", "rustls", "x509_parser"]),
     part("data", &["sys", "ipc", "config", "registry"], &TLS),
-    part("fabric", &["sys", "ipc", "config", "registry"], &["sluice_switch", "sluice_host"]),
+    part(
+        "fabric",
+        &["sys", "ipc", "config", "registry", "enroll"],
+        &["sluice_switch", "sluice_host"],
+    ),
     part(
         "control",
-        &["sys", "ipc", "config", "fabric"],
+        &["sys", "ipc", "config", "fabric", "enroll", "discovery"],
         &["sluice_switch", "sluice_host", "sluice_ports", "sluice_placement"],
     ),
     part("check", &["config", "fabric"], &[]),

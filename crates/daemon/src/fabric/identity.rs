@@ -17,46 +17,14 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
-use rustls::time_provider::TimeProvider;
 use rustls::version::TLS13;
 use rustls::{
     AlertDescription, CertificateError, ClientConfig, ClientConnection, Error, RootCertStore,
     ServerConfig, ServerConnection,
 };
-use x509_parser::parse_x509_certificate;
 
-/// The certificate of the fabric, in the folder of a host.
-pub(super) const AUTHORITY: &str = "ca.pem";
-/// The certificate of the host.
-pub(super) const CERTIFICATE: &str = "host.pem";
-/// Key of the host.
-pub(super) const KEY: &str = "host.key";
-
-/// Wall clock, which decides when certificates end.
-pub(crate) type Wall = Arc<dyn TimeProvider>;
-
-/// Validity of a certificate, in seconds since 1970, both ends included (RFC 5280 section 4.1.2.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Validity {
-    pub(super) from: i64,
-    pub(super) until: i64,
-}
-
-impl Validity {
-    /// Returns the validity of a certificate; `None` if it cannot be parsed.
-    pub(super) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
-        let (_, parsed) = parse_x509_certificate(certificate).ok()?;
-        let validity = parsed.validity();
-        let (from, until) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-        Some(Self { from, until })
-    }
-
-    /// Returns the moment within it that is nearest to `now`.
-    fn nearest(self, now: i64) -> UnixTime {
-        let seconds = u64::try_from(now.max(self.from).min(self.until)).unwrap_or(0);
-        UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
-    }
-}
+pub(crate) use crate::enroll::Wall;
+pub(super) use crate::enroll::{AUTHORITY, CERTIFICATE, KEY, Validity};
 
 /// Certificate of this host, and authorities that it accepts.
 #[derive(Clone, Debug)]

@@ -22,10 +22,10 @@ use std::time::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use rustls::Connection;
 use rustls::pki_types::CertificateDer;
-use sluice_ports::guard;
 
 use super::identity::{Identity, reason};
 use super::seal::SECRET_SIZE;
+pub(super) use crate::sys::marked::mark;
 
 /// Most bytes that are handed to a connection at a time.
 const ROOM: usize = 256 << 10;
@@ -238,14 +238,6 @@ fn set_options(stream: &TcpStream) -> io::Result<()> {
     let millis = u32::try_from((SILENT * SILENT_COUNT).as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(stream, millis)?;
     mark(stream)
-}
-
-/// Marks a socket as network control, DSCP CS6 (RFC 4594 section 3.2): traffic of the fabric does
-/// not wait behind the tenants' frames, and is not paused with them. The socket also gets the mark
-/// of Sluice's packets ([`guard`]).
-pub(super) fn mark(socket: &impl AsFd) -> io::Result<()> {
-    guard::mark(socket)?;
-    Ok(sockopt::set_ip_tos(socket, 48 << 2)?)
 }
 
 impl AsFd for Link {

@@ -40,3 +40,21 @@ fn identity_errors_name_folder_cause_and_remedy() {
     let foreign = problem(&folder.join("h2"), "h2");
     assert!(foreign.ends_with("the certificate is of another fabric"), "{foreign}");
 }
+
+#[test]
+fn credentials_made_by_command_accepted_as_identity() {
+    let folder = Folder::new("identity-command");
+    let wall = wall();
+    let files = crate::enroll::Files::of(&folder);
+    files.install(&crate::enroll::Credentials::create("h1", seconds(&wall)).unwrap()).unwrap();
+    Identity::load(&files.folder(), "h1", &wall).unwrap();
+    // And the other way round: `sluice fabric cert` goes on with the authority.
+    crate::fabric::certificates::make(&crate::fabric::certificates::CertificateRequest {
+        folder: &files.folder(),
+        hosts: &["h2".to_owned()],
+        days: 1,
+        replace: false,
+    })
+    .unwrap();
+    Identity::load(&files.folder().join("h2"), "h2", &wall).unwrap();
+}
