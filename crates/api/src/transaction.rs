@@ -89,6 +89,14 @@ pub enum Question {
     },
 }
 
+impl Question {
+    /// Returns true if it changes something, or shows a secret.
+    #[must_use]
+    pub const fn changes(&self) -> bool {
+        !matches!(self, Self::Log { .. } | Self::Show { .. } | Self::Status | Self::Candidate)
+    }
+}
+
 /// Place of a host in a fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {

@@ -31,7 +31,8 @@ use sluice_base::Mac;
 pub(crate) use added::{
     BoundTo, answer as added_answer, complete, place_is_there, plan as plan_port,
 };
-pub(crate) use fabric::TapPlace;
+pub(crate) use build::{run_dir, state_dir};
+pub(crate) use fabric::{TapPlace, number_of as fabric_number};
 pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
 pub use headroom::Headroom;
 pub(crate) use headroom::RING_MEMORY_BYTES_MAX;

@@ -24,7 +24,10 @@ pub(crate) mod policy;
 mod ports;
 mod pulse;
 pub(crate) mod show;
+mod force;
+mod source;
 mod upgrade;
+mod waiting;
 
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -33,6 +36,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
+use sluice_api::config::HostConfig;
 use sluice_api::fabric::Question;
 use sluice_api::upgrade::Upgraded;
 use sluice_base::Nanos;
@@ -40,10 +45,16 @@ use sluice_base::Nanos;
 use self::child::{Found, Link};
 use self::kept::DescriptorStore;
 use self::ports::AddedPorts;
+use self::force::Force;
+use self::show::Front;
+use self::source::Source;
 use self::upgrade::NotDone;
+use self::waiting::{Applicants, Became};
 use crate::config::{self, KernelDevices, Plan};
 use crate::control::policy::{Controller, Held};
-use crate::fabric::{self, Fabric, NoConfig};
+use crate::configuration::{Opened, Own, Parts};
+use crate::configuration::setup::{self, Applying};
+use crate::fabric::{self, ConfigPort, Fabric, NoConfig};
 use crate::sys::limits;
 use crate::sys::log::{self, say};
 use crate::sys::notify;
@@ -76,6 +87,10 @@ enum Event {
     Reload,
     /// The data process of this number (of starts) ended.
     Ended(u64),
+    /// Put this configuration in force, which came from the fabric.
+    Configure(Box<HostConfig>, SyncSender<Result<Vec<String>, String>>),
+    /// The host is no member of its fabric any more, and why.
+    Left(String),
 }
 
 /// A client that asked for an upgrade.
@@ -105,21 +120,61 @@ impl Upgrades {
     }
 }
 
-/// Runs a control process until it is stopped.
+/// Runs a control process until it is stopped. A host without a file, or whose file says nothing
+/// of a fabric, is or becomes a member of one that was made by command; `name` is its name, if the
+/// file does not say it.
 ///
 /// # Errors
 /// If the configuration is wrong, or data cannot start.
-pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
-    let plan = config::load(config, &KernelDevices)?;
-    log::init(&plan.config.host.name, "control", plan.config.host.log);
+pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode> {
+    let source = Source::read(config, name)?;
+    let whole = match &source {
+        Source::File(path) => Some(config::load(path, &KernelDevices)?),
+        Source::Fabric(_) => None,
+    };
+    let host = match (&source, &whole) {
+        (Source::Fabric(local), _) => local.host.clone(),
+        (_, Some(plan)) => plan.config.host.clone(),
+        (Source::File(_), None) => unreachable!("a file was planned"),
+    };
+    let (run_dir, state_dir) = (config::run_dir(&host), config::state_dir(&host));
+    log::init(&host.name, "control", host.log);
     end_with_any_thread();
-    let group = plan.config.host.group.as_deref();
-    run_dir::create(&plan.run_dir, group)?;
-    privileges::drop_others(&plan.config.host, [&plan.run_dir, &plan.state_dir])?;
-    seccomp::install(plan.config.host.seccomp, seccomp::Process::Control);
-    let role = Role::take(&plan.run_dir, "control")?;
+    let group = host.group.as_deref();
+    run_dir::create(&run_dir, group)?;
+    if whole.is_none() {
+        std::fs::create_dir_all(&state_dir)
+            .with_context(|| format!("cannot make {}", state_dir.display()))?;
+    }
+    privileges::drop_others(&host, [&run_dir, &state_dir])?;
+    seccomp::install(host.seccomp, seccomp::Process::Control);
+    let role = Role::take(&run_dir, "control")?;
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
+    let (applicants, asks) = Applicants::new();
+    let front = Arc::new(Front::new(&host.name, whole.is_none().then_some(applicants)));
+    let socket = run_dir.join(run_dir::SHOW_SOCKET);
+    let listen = || show::serve(role.listen(&socket, group)?, Arc::clone(&front));
+    let (plan, membership, became) = match (&source, whole) {
+        (Source::Fabric(local), _) => {
+            listen()?;
+            let applying = Applying { local: (**local).clone(), state_dir: state_dir.clone() };
+            let became = match setup::place(&state_dir)? {
+                Some(_) => None,
+                None => match waiting::wait(&applying, &asks, &events) {
+                    Some(became) => Some(became),
+                    None => return Ok(ExitCode::SUCCESS),
+                },
+            };
+            let place = setup::place(&state_dir)?.context("the host became a member")?;
+            let own = Own { local: applying.local, place, state_dir };
+            let opened = Opened::open(own)?;
+            let plan = waiting::plan(&opened.config()?).map_err(anyhow::Error::msg)?;
+            (plan, Some(opened), became)
+        }
+        (Source::File(_), Some(plan)) => (plan, None, None),
+        (Source::File(_), None) => unreachable!("a file was planned"),
+    };
     for note in &plan.notes {
         say!("{note}");
     }
@@ -134,17 +189,22 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
     let held = Arc::new(Held::load(&plan));
+    let config_port: Arc<dyn ConfigPort> = match &membership {
+        Some(opened) => Arc::new(opened.handle()),
+        None => Arc::new(NoConfig),
+    };
     let start = |fabric| {
         let dirs = (plan.run_dir.as_path(), plan.state_dir.as_path());
-        Fabric::start(fabric, dirs, clocks(), (held.clone(), Arc::new(NoConfig)))
+        Fabric::start(fabric, dirs, clocks(), (held.clone(), config_port))
     };
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let kept = Arc::new(DescriptorStore::new(&plan.run_dir));
     let ports = Arc::new(AddedPorts::load(&plan, fabric.clone(), Arc::clone(&kept))?);
     let upgrades = Upgrades(sender.clone());
+    let force = Force::new(sender.clone(), Arc::clone(&ports));
     let mut control = Control {
         plan: &plan,
-        file: config,
+        source: &source,
         kept: Arc::clone(&kept),
         sender,
         events,
@@ -154,17 +214,27 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     ports.wait_for_namespaces()?;
-    let socket = plan.run_dir.join(run_dir::SHOW_SOCKET);
     let controller = Controller::start(held, fabric.clone())?;
-    let known = show::Known {
+    front.open(show::Known {
         host: plan.config.host.name.clone(),
         run_dir: plan.run_dir.clone(),
         fabric: fabric.clone(),
         ports,
         controller,
         upgrades,
-    };
-    show::serve(role.listen(&socket, group)?, known)?;
+        configuration: membership.as_ref().map(Opened::handle),
+    });
+    match (membership, &fabric, &plan.fabric) {
+        (Some(opened), Some(fabric), Some(fabric_plan)) => opened.start(Parts {
+            force: Arc::new(force),
+            fabric: fabric.clone(),
+            listen: fabric_plan.listen,
+        })?,
+        _ => listen()?,
+    }
+    if let Some(Became { answer, reply }) = became {
+        _ = reply.send(Ok(answer));
+    }
     notify::tell("READY=1");
     beat(fabric.clone())?;
     let ended = control.watch(link);
@@ -181,7 +251,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
 
 struct Control<'a> {
     plan: &'a Plan,
-    file: &'a Path,
+    source: &'a Source<'a>,
     kept: Arc<DescriptorStore>,
     sender: SyncSender<Event>,
     events: Receiver<Event>,
@@ -259,6 +329,14 @@ impl Control<'_> {
                         }
                     }
                     Event::Reload => self.reload(),
+                    Event::Configure(config, done) => _ = done.send(self.configure(*config)),
+                    Event::Left(why) => {
+                        say!(warn: "this host is in no fabric any more: {why}");
+                        child::drain(link);
+                        self.kept.delete_devices(self.plan);
+                        setup::forget(&self.plan.state_dir)?;
+                        return Err(run_self());
+                    }
                     Event::Ended(number) if number == self.starts => break,
                     Event::Ended(_) => {}
                 }
@@ -277,7 +355,7 @@ impl Control<'_> {
     /// Lets another data process take over, and becomes the program at this program's path. Returns
     /// if that is not possible: with the data process that runs then, if it is another one.
     fn upgrade(&mut self, link: &Link, asked: Option<Asked>) -> Option<Link> {
-        let plan = match config::load(self.file, &KernelDevices) {
+        let plan = match self.next_plan() {
             Ok(plan) => plan,
             Err(error) => {
                 let error = format!("the configuration would be refused: {error:#}");
@@ -348,20 +426,27 @@ impl Control<'_> {
             tell(asked, Err("no data process runs just now; one is being started".to_owned()));
             return;
         }
-        if let Err(error) = config::load(self.file, &KernelDevices) {
+        if let Err(error) = self.next_plan() {
             say!(error: "no upgrade, for the configuration would be refused: {error:#}");
             return;
         }
-        use std::os::unix::process::CommandExt as _;
-        match child::program() {
-            Ok(program) => {
-                say!("upgrade: this process becomes {}", program.display());
-                let mut next = std::process::Command::new(program);
-                seccomp::tell(&mut next);
-                let error = next.args(std::env::args_os().skip(1)).exec();
-                say!(error: "no upgrade, for it cannot be run: {error}");
-            }
-            Err(error) => say!(error: "no upgrade: {error:#}"),
+        say!(error: "no upgrade: {:#}", run_self());
+    }
+
+    /// Puts a configuration that came from the fabric in force.
+    fn configure(&mut self, config: HostConfig) -> Result<Vec<String>, String> {
+        let plan = waiting::plan(&config)?;
+        match (&self.fabric, &plan.fabric) {
+            (Some(fabric), Some(plan)) => fabric.reconfigure(plan).map(|()| Vec::new()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the plan of the configuration that would hold after a start.
+    fn next_plan(&self) -> anyhow::Result<Plan> {
+        match self.source {
+            Source::File(path) => Ok(config::load(path, &KernelDevices)?),
+            Source::Fabric(_) => Ok(self.plan.clone()),
         }
     }
 
@@ -370,7 +455,7 @@ impl Control<'_> {
         if let Some(fabric) = &self.fabric {
             fabric.reload_certificates();
         }
-        let plan = match config::load(self.file, &KernelDevices) {
+        let plan = match self.next_plan() {
             Ok(plan) => plan,
             Err(error) => {
                 say!(error: "nothing is reloaded, for the configuration would be refused: {error}");
@@ -384,7 +469,7 @@ impl Control<'_> {
             say!(
                 warn: "reloaded: the level of control's log; what else has changed in {} holds \
                        after `sluice upgrade`",
-                self.file.display()
+                "the configuration"
             );
         }
     }
@@ -402,6 +487,12 @@ impl Control<'_> {
                     Ok(Event::Upgrade(asked)) => self.become_program(asked),
                     Ok(Event::Reload) => self.reload(),
                     Ok(Event::Ended(_)) => {}
+                    Ok(Event::Configure(config, done)) => _ = done.send(self.configure(*config)),
+                    Ok(Event::Left(why)) => {
+                        say!(warn: "this host is in no fabric any more: {why}");
+                        setup::forget(&self.plan.state_dir)?;
+                        return Err(run_self());
+                    }
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(error) => return Err(error.into()),
                 }
@@ -412,6 +503,20 @@ impl Control<'_> {
             }
         }
     }
+}
+
+/// Becomes the program at this program's path, with the same arguments. Returns only an error.
+fn run_self() -> anyhow::Error {
+    use std::os::unix::process::CommandExt as _;
+    let program = match child::program() {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    say!("this process becomes {}", program.display());
+    let mut next = std::process::Command::new(&program);
+    seccomp::tell(&mut next);
+    let error = next.args(std::env::args_os().skip(1)).exec();
+    anyhow::Error::from(error).context(format!("{} cannot be run", program.display()))
 }
 
 /// Reports that nothing has changed, and why.

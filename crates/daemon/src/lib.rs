@@ -15,6 +15,7 @@
 mod check;
 pub mod client;
 pub mod config;
+mod configuration;
 pub mod control;
 pub mod data;
 pub mod discovery;

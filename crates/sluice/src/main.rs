@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_api::envelope::{Envelope, Failed};
 use sluice_api::fabric;
@@ -89,9 +90,13 @@ enum Command {
 
 #[derive(Args, Debug)]
 struct DaemonArguments {
-    /// The configuration of the host
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    /// The configuration of the host; a host without one, or whose file has no networks and peers,
+    /// is a member of a fabric that was made by command, or waits to become one
+    #[arg(long, value_name = "FILE", required_if_eq_any([("check", "true"), ("role", "data")]))]
+    config: Option<PathBuf>,
+    /// The name of the host, if its file does not say it; default: the machine's
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// Check the configuration and do nothing
     #[arg(long)]
     check: bool,
@@ -432,16 +437,19 @@ fn print_failed(failed: &Failed) {
 }
 
 fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
+    let file = || arguments.config.as_deref().context("name a file with `--config`");
     match (arguments.check, arguments.role) {
-        (true, _) => sluice_daemon::check(&arguments.config),
-        (false, Role::Control) => sluice_daemon::control::run(&arguments.config),
+        (true, _) => sluice_daemon::check(file()?),
+        (false, Role::Control) => {
+            sluice_daemon::control::run(arguments.config.as_deref(), arguments.name.as_deref())
+        }
         (false, Role::Data) => {
             let begin = match (arguments.takes_over, arguments.succeeds) {
                 (_, true) => Begin::Succeeds,
                 (true, false) => Begin::TakesOver,
                 (false, false) => Begin::Alone,
             };
-            sluice_daemon::data::run(&arguments.config, arguments.beside.as_deref(), begin)
+            sluice_daemon::data::run(file()?, arguments.beside.as_deref(), begin)
         }
     }
 }

@@ -123,11 +123,13 @@ pub(super) fn one_port(
     (builder.port_plan(port), builder.port(port))
 }
 
-fn run_dir(host: &api::Host) -> PathBuf {
+/// Returns the directory of a host's sockets.
+pub(crate) fn run_dir(host: &api::Host) -> PathBuf {
     host.run_dir.clone().map_or_else(|| crate::sys::run_dir::of_host(&host.name), PathBuf::from)
 }
 
-fn state_dir(host: &api::Host) -> PathBuf {
+/// Returns the directory of a host's state.
+pub(crate) fn state_dir(host: &api::Host) -> PathBuf {
     let said = host.state_dir.as_ref().or(host.run_dir.as_ref());
     said.map_or_else(|| crate::sys::run_dir::state_of_host(&host.name), PathBuf::from)
 }

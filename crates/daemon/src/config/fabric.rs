@@ -302,7 +302,7 @@ fn bound(config: &HostConfig) -> Vec<Bound> {
 
 /// Returns 128 bits of a name: FNV-1a, which identifies fabrics but keeps no attacker out.
 /// Certificates do.
-fn number_of(name: &str) -> [u8; 16] {
+pub(crate) fn number_of(name: &str) -> [u8; 16] {
     let hash = name.bytes().fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128, |hash, byte| {
         (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
     });

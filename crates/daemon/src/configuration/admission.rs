@@ -138,7 +138,7 @@ fn record(id: &str, token: &shared::Token) -> Option<TokenRecord> {
         }
         None => None,
     };
-    let id: TokenId = id.parse().ok()?;
+    let id: TokenId = serde_json::from_value(u32::from_str_radix(id, 16).ok()?.into()).ok()?;
     Some(TokenRecord { id, hash: bytes(&token.hash)?, expires_ms: token.expires_ms, used })
 }
 

@@ -9,7 +9,7 @@ use sluice_api::transaction::{
     Answer, Away, Committed, How, LogRow, Progress, Question, Status,
 };
 use sluice_base::{HostId, Nanos};
-use sluice_control::commit::{Done, Policy, Proposal, Refused, Replica as _, Request, RequestId};
+use sluice_control::commit::{Done, Policy, Proposal, Refused, Request, RequestId};
 
 use super::admission::{self, Candidate, Judged, admitted};
 use super::store;
@@ -166,7 +166,8 @@ impl Thread {
         let made = self.files.load(super::setup::now_s(&self.wall)).map_err(anyhow::Error::from);
         let made = made.and_then(|credentials| {
             let fingerprint = credentials.authority()?.fingerprint();
-            Ok(Token::new(fingerprint, now_ms(), u64::from(valid_s) * 1_000)?)
+            Token::new(fingerprint, now_ms(), u64::from(valid_s) * 1_000)
+                .map_err(|_| anyhow::anyhow!("the kernel gives no random numbers"))
         });
         let (token, record) = match made {
             Ok(made) => made,

@@ -7,6 +7,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use sluice_api::config::{HostConfig, LocalConfig, LocalUnderlay};
 use sluice_api::fabric_config::{FabricConfig, Member, Operation, Role};
 use sluice_api::transaction as api;
@@ -70,9 +72,7 @@ impl Applying {
             );
         }
         let credentials = Credentials::create(name, now_s(&wall()))?;
-        let key = enroll::fingerprint_of(credentials.certificate())
-            .context("the new certificate cannot be read")?;
-        let seat = seat(key);
+        let seat = seat_of(&credentials)?;
         let mut shared = FabricConfig::new(fabric)?;
         let member =
             Member { id: 1, seat: seat.get(), vtep, address: None, role: Role::default() };
@@ -131,9 +131,7 @@ impl Applying {
             Applicant { name: name.to_owned(), vtep: IpAddr::V4(vtep), address: listen };
         self.check_alone((&underlay, vtep), check)?;
         let joined = enroll::join(to, &token, &applicant, &key, &wall())?;
-        let own = enroll::fingerprint_of(joined.credentials.certificate())
-            .context("the certificate that came cannot be read")?;
-        let seat = seat(own);
+        let seat = seat_of(&joined.credentials)?;
         let bootstrap = bootstrap(&joined, (name, vtep, seat))?;
         files.install(&joined.credentials)?;
         let place = Place {
@@ -194,6 +192,21 @@ impl Applying {
     }
 }
 
+/// Forgets the fabric of a host that has left it. What it knew stays beside it, for people.
+///
+/// # Errors
+/// If it cannot be moved away.
+pub(crate) fn forget(state_dir: &Path) -> anyhow::Result<()> {
+    for name in [super::store::FILE, crate::sys::run_dir::PORTS_FILE] {
+        let (from, to) = (state_dir.join(name), state_dir.join(format!("{name}.left")));
+        match std::fs::rename(&from, &to) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            moved => moved.with_context(|| format!("cannot move {} away", from.display()))?,
+        }
+    }
+    Ok(Files::of(state_dir).remove()?)
+}
+
 /// Returns the fabric as a host knows it that has joined, until the first snapshot comes.
 fn bootstrap(
     joined: &enroll::Joined,
@@ -216,6 +229,13 @@ fn bootstrap(
     change.push(Operation::SetAuthorities { authorities });
     shared.apply(&change)?;
     Ok(shared)
+}
+
+/// Returns the identity of the disk that has the key of a certificate.
+fn seat_of(credentials: &Credentials) -> anyhow::Result<Seat> {
+    let certificate = CertificateDer::from_pem_slice(credentials.certificate().as_bytes())?;
+    let key = Fingerprint::of_certificate(&certificate);
+    key.map(seat).context("this host's own certificate cannot be read")
 }
 
 /// Returns the identity of a disk: it has the key, which no other disk has.

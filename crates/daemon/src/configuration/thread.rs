@@ -394,17 +394,14 @@ impl Thread {
         });
         match renewed {
             Ok(Some(credentials)) => {
-                self.joins.set_credentials(&credentials);
-                say!("the certificate of this host is renewed");
+                match self.joins.set_credentials(&credentials) {
+                    Ok(()) => say!("the certificate of this host is renewed"),
+                    Err(error) => say!(warn: "hosts that join see the old certificate: {error}"),
+                }
             }
             Ok(None) => {}
             Err(error) => say!(warn: "the certificate of this host is not renewed: {error:#}"),
         }
-    }
-
-    /// Keeps hosts that join from this host's old certificate.
-    pub(super) fn set_credentials(&mut self, credentials: &crate::enroll::Credentials) {
-        self.joins.set_credentials(credentials);
     }
 }
 

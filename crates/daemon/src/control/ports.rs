@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use sluice_api::config::HostConfig;
 use sluice_api::port::{Added, Deleted, NewPort, Place};
 use sluice_base::PortId;
 
@@ -95,6 +96,26 @@ impl AddedPorts {
         let list = kept.ports.into_iter().filter(|new| !is_lost(new));
         let list = list.map(|new| Listed { new, is_open: false, waits }).collect();
         Ok(Self { plan: plan.clone(), fabric, files, list: Mutex::new(list) })
+    }
+
+    /// Checks that every port's network stays.
+    ///
+    /// # Errors
+    /// Ports that are in a network that would go, and what to do.
+    pub(super) fn check(&self, config: &HostConfig) -> Result<(), String> {
+        let stays = |name: &str| config.vnets.iter().any(|vnet| vnet.name == name);
+        let list = self.list();
+        let in_way = list.iter().filter(|listed| !stays(&listed.new.vnet));
+        let names: Vec<String> = in_way
+            .map(|listed| {
+                let port = listed.new.name.as_deref().unwrap_or("?");
+                format!("port `{port}` is in network `{}`", listed.new.vnet)
+            })
+            .collect();
+        match names.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{}; `sluice port del` deletes a port", names.join(", "))),
+        }
     }
 
     /// Starts a thread that looks from time to time for the namespaces that ports wait for.

@@ -4,7 +4,7 @@
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use sluice_api::placement;
 
 use super::Upgrades;
 use super::ports::AddedPorts;
+use super::waiting::Applicants;
+use crate::configuration::Configuration;
 use crate::control::policy::Controller;
 use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Failure, Request};
@@ -28,12 +30,54 @@ const WATCH_BEAT: Duration = Duration::from_secs(1);
 /// Longest time for data's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(6);
 
+/// What stands behind the socket: first a host that waits to become a member of a fabric, if it has
+/// to, then one that forwards.
+#[derive(Debug)]
+pub(super) struct Front {
+    host: String,
+    applicants: Option<Applicants>,
+    known: OnceLock<Known>,
+}
+
+impl Front {
+    pub(super) fn new(host: &str, applicants: Option<Applicants>) -> Self {
+        Self { host: host.to_owned(), applicants, known: OnceLock::new() }
+    }
+
+    /// The host forwards from now on.
+    pub(super) fn open(&self, known: Known) {
+        _ = self.known.set(known);
+    }
+
+    fn answer(&self, stream: &UnixStream, request: Request) -> io::Result<()> {
+        if let Some(known) = self.known.get() {
+            return answer(known, stream, request);
+        }
+        let fail = |error: &str| protocol::write(stream, &Failure { error: error.to_owned() });
+        match (request, &self.applicants) {
+            (Request::Who, _) => {
+                let program = env!("CARGO_PKG_VERSION").to_owned();
+                protocol::write(stream, &HostIdentity { host: self.host.clone(), program })
+            }
+            (Request::Transaction(_), Some(_)) if !is_owner(stream) => fail(OWNER),
+            (Request::Transaction(question), Some(applicants)) => {
+                protocol::reply(stream, applicants.ask(*question))
+            }
+            (_, Some(_)) => fail(
+                "this host is in no fabric yet: `sluice fabric create NAME --underlay DEV` makes \
+                 one of it, `sluice fabric join ADDRESS --token …` a member of one",
+            ),
+            (_, None) => fail("this host is being started"),
+        }
+    }
+}
+
 /// Answers in a thread of its own for as long as the process lives.
-pub(super) fn serve(listener: UnixListener, known: Known) -> anyhow::Result<()> {
+pub(super) fn serve(listener: UnixListener, front: Arc<Front>) -> anyhow::Result<()> {
     spawn("show", move || {
         serve::connections(&listener, Some(SILENCE_MAX), move |stream, reader| {
             while let Some(request) = protocol::next_request(stream, reader) {
-                if answer(&known, stream, request).is_err() {
+                if front.answer(stream, request).is_err() {
                     break;
                 }
             }
@@ -41,7 +85,10 @@ pub(super) fn serve(listener: UnixListener, known: Known) -> anyhow::Result<()> 
     })
 }
 
+const OWNER: &str = "only root may change anything; members of the group may look";
+
 /// Sources of the answers.
+#[derive(Debug)]
 pub(super) struct Known {
     pub(super) host: String,
     pub(super) run_dir: PathBuf,
@@ -49,6 +96,8 @@ pub(super) struct Known {
     pub(super) ports: Arc<AddedPorts>,
     pub(super) controller: Controller,
     pub(super) upgrades: Upgrades,
+    /// The configuration of a fabric that was made by command.
+    pub(super) configuration: Option<Configuration>,
 }
 
 const FROM_FILE: &str = "this host takes its whole configuration from its file; a host without \
@@ -56,10 +105,10 @@ const FROM_FILE: &str = "this host takes its whole configuration from its file; 
                          command (`sluice fabric create`, `sluice fabric join`)";
 
 fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
-    let Known { host, run_dir, fabric, ports, controller, upgrades } = known;
+    let Known { host, run_dir, fabric, ports, controller, upgrades, configuration } = known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
     if changes(&request) && !is_owner(stream) {
-        return fail("only root may change anything; members of the group may look".to_owned());
+        return fail(OWNER.to_owned());
     }
     match (request, fabric.as_ref()) {
         (Request::Who, _) => {
@@ -89,7 +138,10 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
         (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
         (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
         (Request::Upgrade, _) => upgrades.ask(|done| protocol::reply(stream, done)),
-        (Request::Transaction(_), _) => fail(FROM_FILE.to_owned()),
+        (Request::Transaction(question), _) => match configuration {
+            Some(configuration) => protocol::reply(stream, configuration.ask(*question)),
+            None => fail(FROM_FILE.to_owned()),
+        },
         (Request::Placement(question), _) => protocol::reply(stream, controller.answer(question)),
         (
             Request::Hello
@@ -108,10 +160,11 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
 }
 
 /// Returns true if a request changes something.
-const fn changes(request: &Request) -> bool {
+fn changes(request: &Request) -> bool {
     let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
     let thaws = matches!(request, Request::Fabric(Question::Thaw { .. }));
-    sets || thaws || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
+    let writes = matches!(request, Request::Transaction(question) if question.changes());
+    sets || thaws || writes || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
 }
 
 /// Returns true if the peer is root, or the user as whom this process runs.
