@@ -32,8 +32,8 @@ pub(crate) use added::{
     BoundTo, answer as added_answer, complete, place_is_there, plan as plan_port,
 };
 pub(crate) use build::{run_dir, state_dir};
-pub(crate) use fabric::{TapPlace, number_of as fabric_number};
 pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
+pub(crate) use fabric::{TapPlace, number_of as fabric_number};
 pub use headroom::Headroom;
 pub(crate) use headroom::RING_MEMORY_BYTES_MAX;
 pub use plan::{Attachment, Fingerprint, Plan, PortPlan};

@@ -48,6 +48,9 @@ const HEARD_BYTES_MAX: usize = 64 << 20;
 /// Longest time for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(110);
 
+/// Longest time for a host that joined to get the configuration.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+
 /// Control, which puts a whole configuration of this host in force.
 pub(crate) trait InForce: Send + Sync {
     /// Checks a configuration of this host without a change: the reasons against it.
@@ -81,6 +84,8 @@ enum Event {
     Admit(Box<admission::Candidate>),
     /// A configuration is in force, or why not.
     Effect(u64, Result<Vec<String>, String>),
+    /// Answer when this host knows the configuration, and it is in force.
+    Settled(SyncSender<()>),
     /// Return the reason against a port in this network.
     MayUse(String, SyncSender<Result<(), String>>),
 }
@@ -104,6 +109,20 @@ impl Configuration {
         _ = self.events.send(Event::Ask(Box::new(question), answer));
         result.recv_timeout(ANSWER_MAX).unwrap_or_else(|_| {
             Err("there is no answer yet; `sluice config log` will show the outcome".to_owned())
+        })
+    }
+
+    /// Waits until this host knows the configuration of its fabric, and it is in force here.
+    ///
+    /// # Errors
+    /// If that takes too long.
+    pub(crate) fn settle(&self) -> Result<(), String> {
+        let (settled, is_settled) = sync_channel(1);
+        _ = self.events.send(Event::Settled(settled));
+        is_settled.recv_timeout(SETTLE_MAX).map_err(|_| {
+            "this host is a member, but has not got the configuration from the others yet; \
+             `sluice fabric status` says who is connected"
+                .to_owned()
         })
     }
 

@@ -19,12 +19,12 @@
 //! Control may be killed at any time: data continues, and the next control process takes it over.
 
 mod child;
+mod force;
 mod kept;
 pub(crate) mod policy;
 mod ports;
 mod pulse;
 pub(crate) mod show;
-mod force;
 mod source;
 mod upgrade;
 mod waiting;
@@ -43,17 +43,17 @@ use sluice_api::upgrade::Upgraded;
 use sluice_base::Nanos;
 
 use self::child::{Found, Link};
+use self::force::Force;
 use self::kept::DescriptorStore;
 use self::ports::AddedPorts;
-use self::force::Force;
 use self::show::Front;
 use self::source::Source;
 use self::upgrade::NotDone;
 use self::waiting::{Applicants, Became};
 use crate::config::{self, KernelDevices, Plan};
-use crate::control::policy::{Controller, Held};
-use crate::configuration::{Opened, Own, Parts};
 use crate::configuration::setup::{self, Applying};
+use crate::configuration::{Opened, Own, Parts};
+use crate::control::policy::{Controller, Held};
 use crate::fabric::{self, ConfigPort, Fabric, NoConfig};
 use crate::sys::limits;
 use crate::sys::log::{self, say};
@@ -215,6 +215,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     ports.wait_for_namespaces()?;
     let controller = Controller::start(held, fabric.clone())?;
+    let configuration = membership.as_ref().map(Opened::handle);
     front.open(show::Known {
         host: plan.config.host.name.clone(),
         run_dir: plan.run_dir.clone(),
@@ -222,7 +223,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         ports,
         controller,
         upgrades,
-        configuration: membership.as_ref().map(Opened::handle),
+        configuration: configuration.clone(),
     });
     match (membership, &fabric, &plan.fabric) {
         (Some(opened), Some(fabric), Some(fabric_plan)) => opened.start(Parts {
@@ -232,8 +233,10 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         })?,
         _ => listen()?,
     }
-    if let Some(Became { answer, reply }) = became {
-        _ = reply.send(Ok(answer));
+    if let (Some(Became { answer, reply }), Some(configuration)) = (became, configuration) {
+        spawn("became", move || {
+            _ = reply.send(configuration.settle().map(|()| answer));
+        })?;
     }
     notify::tell("READY=1");
     beat(fabric.clone())?;

@@ -84,7 +84,10 @@ impl Checker {
         let old = self.history.entry(record.revision).or_insert_with(|| record.clone());
         assert_eq!(old, record, "two histories");
         let is_applied = record.outcome == Outcome::Applied;
-        assert!(!is_applied || record.undoes || !self.vetoed.contains(&record.id), "a veto counted");
+        assert!(
+            !is_applied || record.undoes || !self.vetoed.contains(&record.id),
+            "a veto counted"
+        );
         self.counts.undone += u64::from(record.undoes);
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Output, Record, Recovered, Refused, Request, RequestId, Seat, Start,
-    Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
+    CheckTicket, Commit, Config, Output, Record, Recovered, Refused, Request, RequestId, Seat,
+    Start, Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
 };
 
 use super::doc::Doc;
@@ -46,7 +46,12 @@ impl Machine {
         each!(self, commit => commit.submit(now, request))
     }
 
-    pub(crate) fn receive(&mut self, now: Nanos, from: HostId, bytes: &[u8]) -> Result<(), Unwelcome> {
+    pub(crate) fn receive(
+        &mut self,
+        now: Nanos,
+        from: HostId,
+        bytes: &[u8],
+    ) -> Result<(), Unwelcome> {
         each!(self, commit => commit.receive(now, from, bytes))
     }
 

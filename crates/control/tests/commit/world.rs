@@ -336,8 +336,11 @@ impl World {
                     assert!(this.writing.is_none(), "two writes at a time");
                     let is_slow = this.slow_until > self.now;
                     this.writing = Some((ticket, records));
-                    let span =
-                        if is_slow { self.micros(20_000, 400_000) } else { self.micros(100, 2_000) };
+                    let span = if is_slow {
+                        self.micros(20_000, 400_000)
+                    } else {
+                        self.micros(100, 2_000)
+                    };
                     self.schedule(span, Event::Written { host, incarnation, ticket });
                 }
                 Output::Check { ticket, id, dry, .. } => {

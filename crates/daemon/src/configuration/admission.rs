@@ -40,9 +40,9 @@ impl Enroll for Admission {
         let (answer, result) = sync_channel(1);
         let candidate = Candidate { joiner: joiner.clone(), answer };
         _ = self.0.send(Event::Admit(Box::new(candidate)));
-        let result = result.recv_timeout(ANSWER_MAX).unwrap_or_else(|_| {
-            Err(Refused::unavailable("the members do not decide in time"))
-        });
+        let result = result
+            .recv_timeout(ANSWER_MAX)
+            .unwrap_or_else(|_| Err(Refused::unavailable("the members do not decide in time")));
         if let Ok(admitted) = &result {
             say!("{} joins from {from} as number {}", joiner.name, admitted.id);
         }

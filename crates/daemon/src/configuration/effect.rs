@@ -19,10 +19,7 @@ pub(super) struct Effect(SyncSender<(u64, Box<HostConfig>)>);
 
 impl Effect {
     /// Starts the thread, which reports results as events.
-    pub(super) fn start(
-        force: Arc<dyn InForce>,
-        events: Sender<Event>,
-    ) -> anyhow::Result<Self> {
+    pub(super) fn start(force: Arc<dyn InForce>, events: Sender<Event>) -> anyhow::Result<Self> {
         let (sender, waiting) = sync_channel(WAITING_MAX);
         spawn("effect", move || run(&waiting, &*force, &events))?;
         Ok(Self(sender))
@@ -34,11 +31,7 @@ impl Effect {
     }
 }
 
-fn run(
-    waiting: &Receiver<(u64, Box<HostConfig>)>,
-    force: &dyn InForce,
-    events: &Sender<Event>,
-) {
+fn run(waiting: &Receiver<(u64, Box<HostConfig>)>, force: &dyn InForce, events: &Sender<Event>) {
     while let Ok(mut next) = waiting.recv() {
         while let Ok(newer) = waiting.try_recv() {
             next = newer;

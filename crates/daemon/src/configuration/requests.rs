@@ -5,9 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_api::fabric_config::{Editable, FabricConfig, Operation, read_change, write_change};
-use sluice_api::transaction::{
-    Answer, Away, Committed, How, LogRow, Progress, Question, Status,
-};
+use sluice_api::transaction::{Answer, Away, Committed, How, LogRow, Progress, Question, Status};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{Done, Policy, Proposal, Refused, Request, RequestId};
 
@@ -218,7 +216,10 @@ impl Thread {
         let Some(asked) = self.asked.remove(&request) else { return };
         let result = result.map_err(|refused| words::refused(self.shared(), &refused));
         match (asked, result) {
-            (Asked::Change { reply, .. } | Asked::Check { reply, .. } | Asked::Plain(reply), Err(why))
+            (
+                Asked::Change { reply, .. } | Asked::Check { reply, .. } | Asked::Plain(reply),
+                Err(why),
+            )
             | (Asked::Token { reply, .. }, Err(why)) => _ = reply.send(Err(why)),
             (Asked::Admit { reply, .. }, Err(why)) => {
                 _ = reply.send(Err(enroll::Refused::unavailable(why)));
@@ -272,6 +273,16 @@ impl Thread {
             progress_until: now.after(PROGRESS_MAX),
             effect_until: now.after(EFFECT_MAX),
         });
+    }
+
+    /// Answers those who wait until the configuration is known and in force.
+    pub(super) fn answer_settled(&mut self) {
+        let is_known = self.commit.replica().is_some();
+        if is_known && self.in_force.0 >= self.commit.revision() {
+            for settled in self.settled.drain(..) {
+                _ = settled.send(());
+            }
+        }
     }
 
     /// Answers those whose change is in force here, and of whose effect elsewhere enough is known.

@@ -74,8 +74,7 @@ impl Applying {
         let credentials = Credentials::create(name, now_s(&wall()))?;
         let seat = seat_of(&credentials)?;
         let mut shared = FabricConfig::new(fabric)?;
-        let member =
-            Member { id: 1, seat: seat.get(), vtep, address: None, role: Role::default() };
+        let member = Member { id: 1, seat: seat.get(), vtep, address: None, role: Role::default() };
         shared.apply(&[
             Operation::AddMember { name: name.to_owned(), member },
             Operation::SetAuthorities { authorities: credentials.authorities().to_vec() },
@@ -223,7 +222,8 @@ fn bootstrap(
         let member = Member { id: other.id, seat: 1, vtep, address, role: Role::default() };
         change.push(Operation::AddMember { name: other.name.clone(), member });
     }
-    let member = Member { id: joined.id, seat: seat.get(), vtep, address: None, role: Role::default() };
+    let member =
+        Member { id: joined.id, seat: seat.get(), vtep, address: None, role: Role::default() };
     change.push(Operation::AddMember { name: name.to_owned(), member });
     let authorities = joined.credentials.authorities().to_vec();
     change.push(Operation::SetAuthorities { authorities });

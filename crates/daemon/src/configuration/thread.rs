@@ -14,8 +14,8 @@ use sluice_api::config::HostConfig;
 use sluice_api::fabric_config::{FabricConfig, Operation, read_change};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Output, Record, Recovered, Replica as _, RequestId, Seat,
-    Start, Timing, TxnId, WriteTicket,
+    CheckTicket, Commit, Config, Output, Record, Recovered, Replica as _, RequestId, Seat, Start,
+    Timing, TxnId, WriteTicket,
 };
 
 use super::admission::Admission;
@@ -145,6 +145,7 @@ impl Opened {
             waiting: Vec::new(),
             in_force: (0, Vec::new()),
             deleting: BTreeMap::new(),
+            settled: Vec::new(),
             renewal_at: clock::now(),
             has_left: false,
         };
@@ -207,6 +208,8 @@ pub(super) struct Thread {
     pub(super) in_force: (u64, Vec<String>),
     /// Networks that open reservations delete.
     deleting: BTreeMap<TxnId, Vec<String>>,
+    /// Those who wait until the configuration is known and in force.
+    pub(super) settled: Vec<SyncSender<()>>,
     renewal_at: Nanos,
     pub(super) has_left: bool,
 }
@@ -219,6 +222,7 @@ impl Thread {
             self.renew(clock::now());
             self.carry_out();
             self.answer_waiting(clock::now());
+            self.answer_settled();
             match events.recv_timeout(self.sleep()) {
                 Ok(event) => self.take(event),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -251,7 +255,8 @@ impl Thread {
                 }
             }
             Event::Connected(host, is_up) => {
-                let _ = if is_up { self.connected.insert(host) } else { self.connected.remove(&host) };
+                let _ =
+                    if is_up { self.connected.insert(host) } else { self.connected.remove(&host) };
                 self.commit.connected(now, host, is_up);
             }
             Event::Written(ticket, Ok(())) => self.commit.persisted(now, ticket),
@@ -264,6 +269,7 @@ impl Thread {
                 };
                 self.in_force = (revision, open);
             }
+            Event::Settled(settled) => self.settled.push(settled),
             Event::MayUse(vnet, answer) => {
                 let is_going = self.deleting.values().flatten().any(|name| *name == vnet);
                 let reason = || format!("network `{vnet}` is about to be deleted; try again");
@@ -355,12 +361,11 @@ impl Thread {
     fn check(&mut self, ticket: CheckTicket, id: TxnId, change: &[u8], dry: bool) {
         let result = self.judge(change);
         if !dry && result.is_ok() {
-            let deleted = read_change(change).unwrap_or_default().into_iter().filter_map(|one| {
-                match one {
+            let deleted =
+                read_change(change).unwrap_or_default().into_iter().filter_map(|one| match one {
                     Operation::DeleteVnet { name } => Some(name),
                     _ => None,
-                }
-            });
+                });
             self.deleting.insert(id, deleted.collect());
         }
         self.commit.checked(clock::now(), ticket, result);
@@ -393,12 +398,10 @@ impl Thread {
             Ok(Some(next))
         });
         match renewed {
-            Ok(Some(credentials)) => {
-                match self.joins.set_credentials(&credentials) {
-                    Ok(()) => say!("the certificate of this host is renewed"),
-                    Err(error) => say!(warn: "hosts that join see the old certificate: {error}"),
-                }
-            }
+            Ok(Some(credentials)) => match self.joins.set_credentials(&credentials) {
+                Ok(()) => say!("the certificate of this host is renewed"),
+                Err(error) => say!(warn: "hosts that join see the old certificate: {error}"),
+            },
             Ok(None) => {}
             Err(error) => say!(warn: "the certificate of this host is not renewed: {error:#}"),
         }

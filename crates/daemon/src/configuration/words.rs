@@ -60,9 +60,9 @@ pub(super) fn refused(config: &FabricConfig, refused: &Refused) -> String {
         Refused::Behind => "nothing has changed, since this host has not caught up with the \
                             others yet; try again, or at another member"
             .to_owned(),
-        Refused::Disk(why) => format!(
-            "nothing has changed, since the disk of this host cannot be written: {why}"
-        ),
+        Refused::Disk(why) => {
+            format!("nothing has changed, since the disk of this host cannot be written: {why}")
+        }
         Refused::InDoubt(_) => "the change was handed to the other members and its fate is not \
                                 known yet; `sluice config log` will show it"
             .to_owned(),

@@ -4,8 +4,8 @@
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
 use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
@@ -164,7 +164,9 @@ fn changes(request: &Request) -> bool {
     let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
     let thaws = matches!(request, Request::Fabric(Question::Thaw { .. }));
     let writes = matches!(request, Request::Transaction(question) if question.changes());
-    sets || thaws || writes || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
+    sets || thaws
+        || writes
+        || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
 }
 
 /// Returns true if the peer is root, or the user as whom this process runs.

@@ -38,9 +38,9 @@ impl Applicants {
         if self.0.try_send((question, reply)).is_err() {
             return Err("this host is becoming a member; ask again in a moment".to_owned());
         }
-        result.recv_timeout(ANSWER_MAX).unwrap_or_else(|_| {
-            Err("there is no answer yet; see the log of this host".to_owned())
-        })
+        result
+            .recv_timeout(ANSWER_MAX)
+            .unwrap_or_else(|_| Err("there is no answer yet; see the log of this host".to_owned()))
     }
 }
 

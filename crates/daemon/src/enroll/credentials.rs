@@ -96,7 +96,7 @@ impl JoinKey {
     }
 
     /// Returns the request for the certificate of host `name`, in PEM.
-    pub(super) fn request(&self, name: &str) -> Result<String, CredentialsError> {
+    pub(crate) fn request(&self, name: &str) -> Result<String, CredentialsError> {
         Ok(SigningRequest::make(name, &self.0)?)
     }
 }

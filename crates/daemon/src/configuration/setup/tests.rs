@@ -1,0 +1,67 @@
+//! Tests of how a host becomes a member.
+
+use super::*;
+use crate::config::member::local_default;
+
+fn applying(word: &str) -> (Applying, std::path::PathBuf) {
+    let name = format!("sluice-setup-{}-{word}", std::process::id());
+    let state_dir = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&state_dir).unwrap();
+    (Applying { local: local_default("h1"), state_dir: state_dir.clone() }, state_dir)
+}
+
+fn loopback() -> api::Place {
+    api::Place { underlay: Some("lo".to_owned()), vtep: Some([10, 0, 0, 1].into()) }
+}
+
+#[test]
+fn created_fabric_has_one_member_on_disk() {
+    let (applying, dir) = applying("create");
+    let joined = applying.create("prod", &loopback(), |config| {
+        assert_eq!(config.underlay.as_ref().unwrap().device, "lo");
+        Ok(())
+    });
+    assert!(matches!(joined.unwrap().answer, api::Answer::Member { id: 1, .. }));
+    let place = place(&dir).unwrap().unwrap();
+    assert_eq!((place.fabric.as_str(), place.is_founder), ("prod", true));
+    assert!(Files::of(&dir).has_credentials());
+    // A second fabric would need the first one to be left.
+    let error = applying.create("other", &loopback(), |_| Ok(())).unwrap_err();
+    assert!(error.to_string().contains("another fabric"), "{error}");
+    forget(&dir).unwrap();
+    assert!(super::place(&dir).unwrap().is_none() && !Files::of(&dir).has_credentials());
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn refused_configuration_leaves_nothing_behind() {
+    let (applying, dir) = applying("refused");
+    let error = applying.create("prod", &loopback(), |_| Err("no such device".to_owned()));
+    assert_eq!(error.unwrap_err().to_string(), "no such device");
+    let named = applying.create("../prod", &loopback(), |_| Ok(())).unwrap_err();
+    assert!(named.to_string().contains("cannot be the name of a fabric"));
+    let bare = applying.create("prod", &api::Place::default(), |_| Ok(())).unwrap_err();
+    assert!(bare.to_string().contains("--underlay eth0"), "{bare}");
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn wrong_address_or_token_is_refused_before_anything() {
+    let (applying, dir) = applying("token");
+    let join = |address: &str, token: &str| {
+        let joined = applying.join((address, token), &loopback(), |_| Ok(()));
+        format!("{:#}", joined.unwrap_err())
+    };
+    assert!(join("h1.example", "x").contains("is no address of a member"));
+    assert!(join("10.0.0.1:65535", "x").contains("cannot be that of a fabric"));
+    assert!(!join("10.0.0.1", "nonsense").is_empty());
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn address_of_member_gets_port_of_joins() {
+    assert_eq!(address_of("10.0.0.1").unwrap(), "10.0.0.1:7475".parse().unwrap());
+    assert_eq!(address_of("10.0.0.1:8000").unwrap(), "10.0.0.1:8001".parse().unwrap());
+}
