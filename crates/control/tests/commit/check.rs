@@ -59,6 +59,11 @@ impl Checker {
         assert_eq!(hash, progress.hash, "hosts {other} and {host} differ at revision {}", place.1);
     }
 
+    /// Returns the last revision that any host has applied.
+    pub(crate) fn newest(&self) -> Revision {
+        self.hashes.keys().next_back().map_or(0, |(_, revision)| *revision)
+    }
+
     pub(crate) fn begun(&mut self, now: Nanos, id: TxnId) {
         self.begun.entry(id).or_insert(now);
     }

@@ -118,6 +118,13 @@ impl Disk {
         }
     }
 
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Self::Keys(map) => map.clear(),
+            Self::Log(log) => log.clear(),
+        }
+    }
+
     pub(crate) fn read(&self) -> Recovered {
         let records: Vec<&[u8]> = match self {
             Self::Keys(map) => map.values().map(Vec::as_slice).collect(),

@@ -152,6 +152,10 @@ impl World {
         self.schedule(span, Event::Restart { host });
     }
 
+    pub(crate) fn restart_after(&mut self, host: u16, span: Nanos) {
+        self.schedule(span, Event::Restart { host });
+    }
+
     pub(crate) fn is_up(&self, host: u16) -> bool {
         self.hosts.get(&host).is_some_and(|host| host.machine.is_some())
     }
