@@ -310,7 +310,8 @@ impl<R: Replica> Commit<R> {
     }
 
     fn is_live(&self, host: HostId) -> bool {
-        host == self.own || self.peers.get(&host).is_some_and(|peer| peer.is_connected && !peer.is_stranger)
+        host == self.own
+            || self.peers.get(&host).is_some_and(|peer| peer.is_connected && !peer.is_stranger)
     }
 
     fn voters(&self) -> Vec<HostId> {

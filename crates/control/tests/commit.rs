@@ -12,6 +12,8 @@ mod chaos;
 mod check;
 #[path = "commit/doc.rs"]
 mod doc;
+#[path = "commit/drills.rs"]
+mod drills;
 #[path = "commit/host.rs"]
 mod host;
 #[path = "commit/world.rs"]

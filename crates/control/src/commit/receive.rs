@@ -267,7 +267,10 @@ impl<R: Replica> Commit<R> {
     pub(super) fn leave_if_removed(&mut self) {
         let Some(state) = self.state.as_ref().filter(|_| !self.is_stale) else { return };
         let is_member = state.member(self.own).is_some_and(|member| member.seat == self.seat);
-        if !is_member && !self.has_in_conf(node_of(self.own, self.seat)) && !self.node.conf().voters.is_empty() {
+        if !is_member
+            && !self.has_in_conf(node_of(self.own, self.seat))
+            && !self.node.conf().voters.is_empty()
+        {
             self.leave(self.own);
         }
     }

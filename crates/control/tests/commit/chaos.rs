@@ -114,6 +114,7 @@ impl Chaos {
                 let jump = self.span(10_000);
                 let host = self.world.hosts.get_mut(&a).expect("a host");
                 host.clock = host.clock.after(jump);
+                self.world.checker.clock_jumped(a);
             }
             15 => self.lose_disk(a, seen),
             16 => self.evict(a, seen),
@@ -129,8 +130,11 @@ impl Chaos {
     }
 
     fn isolate(&mut self, host: u16) {
-        let others: Vec<_> = self.world.hosts.keys().copied().filter(|other| *other != host).collect();
-        self.world.blocked.extend(others.into_iter().flat_map(|other| [(host, other), (other, host)]));
+        let others: Vec<_> =
+            self.world.hosts.keys().copied().filter(|other| *other != host).collect();
+        self.world
+            .blocked
+            .extend(others.into_iter().flat_map(|other| [(host, other), (other, host)]));
     }
 
     /// Loses a disk for good, if a quorum of others is left.
@@ -175,9 +179,13 @@ impl Chaos {
 
     /// Lets hosts that know that they are evicted join anew.
     fn rejoin(&mut self) {
-        let is_done = self.wanted.is_empty();
-        let removed = self.world.hosts.values().find(|host| host.is_removed && host.machine.is_some());
-        let Some(host) = removed.map(|host| host.id.0).filter(|_| is_done) else { return };
+        let mut hosts = self.world.hosts.values();
+        let removed = hosts.find(|host| host.is_removed && host.machine.is_some());
+        let Some(host) = removed.map(|host| host.id.0) else { return };
+        if self.wanted.iter().any(|(other, _)| *other != host) {
+            return;
+        }
+        self.wanted.clear();
         self.world.crash(host);
         let seat = self.new_seat(host);
         self.wanted.push((host, Some(seat)));
@@ -245,7 +253,9 @@ impl Chaos {
     fn roll_back(&mut self, at: u16) {
         let machine = self.world.hosts[&at].machine.as_ref().expect("it is up");
         let history = machine.history();
-        let Some(before) = history.iter().rev().nth(1).map(|record| record.revision) else { return };
+        let Some(before) = history.iter().rev().nth(1).map(|record| record.revision) else {
+            return;
+        };
         let inverses = machine.inverses(before).expect("it is remembered");
         let change = String::from_utf8(compose(&inverses)).expect("text");
         if !change.is_empty() && !change.contains("member") && !change.contains("evict") {
@@ -277,6 +287,7 @@ impl Chaos {
         while !(self.forget_done(), self.wanted.is_empty()).1 {
             assert!(self.world.now < end, "{:?} is not done", self.wanted);
             self.world.look(true);
+            self.rejoin();
             self.work();
             self.world.run_for(PERIOD);
         }

@@ -74,7 +74,10 @@ impl Checker {
         self.unseen.extend(ids.map(|id| (*id, peer)));
     }
 
-    pub(crate) fn forget_views(&mut self, _host: u16) {}
+    /// The clock of an originator has jumped: its time for votes may be over.
+    pub(crate) fn clock_jumped(&mut self, host: u16) {
+        self.begun.retain(|id, _| id.host.0 != host);
+    }
 
     /// A veto has reached the originator, while it waited for votes.
     pub(crate) fn veto_arrived(&mut self, now: Nanos, from: u16, id: TxnId) {
@@ -89,7 +92,10 @@ impl Checker {
         let old = self.history.entry(record.revision).or_insert_with(|| record.clone());
         assert_eq!(old, record, "two histories");
         let is_applied = record.outcome == Outcome::Applied;
-        assert!(!is_applied || record.undoes || !self.vetoed.contains(&record.id), "a veto counted");
+        assert!(
+            !is_applied || record.undoes || !self.vetoed.contains(&record.id),
+            "a veto counted"
+        );
         self.counts.undone += u64::from(record.undoes);
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Output, Record, Recovered, Refused, Request, RequestId, Seat, Start,
-    Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
+    CheckTicket, Commit, Config, Output, Record, Recovered, Refused, Request, RequestId, Seat,
+    Start, Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
 };
 
 use super::doc::Doc;
@@ -46,7 +46,12 @@ impl Machine {
         each!(self, commit => commit.submit(now, request))
     }
 
-    pub(crate) fn receive(&mut self, now: Nanos, from: HostId, bytes: &[u8]) -> Result<(), Unwelcome> {
+    pub(crate) fn receive(
+        &mut self,
+        now: Nanos,
+        from: HostId,
+        bytes: &[u8],
+    ) -> Result<(), Unwelcome> {
         each!(self, commit => commit.receive(now, from, bytes))
     }
 
@@ -81,9 +86,10 @@ impl Machine {
     /// The document's names and members.
     pub(crate) fn doc(&self) -> Option<Doc<2>> {
         match self {
-            Self::Old(commit) => commit
-                .replica()
-                .map(|doc| Doc { names: doc.names.clone(), members: doc.members.clone() }),
+            Self::Old(commit) => commit.replica().map(|doc| {
+                let (names, members) = (doc.names.clone(), doc.members.clone());
+                Doc { names, members, gone: doc.gone.clone() }
+            }),
             Self::New(commit) => commit.replica().cloned(),
         }
     }
@@ -165,7 +171,7 @@ impl Host {
         let machine = if self.version == 1 {
             let start = self.create.as_ref().map_or(Start::Join, |doc| {
                 let (names, members) = (doc.names.clone(), doc.members.clone());
-                Start::Create(Doc { names, members })
+                Start::Create(Doc { names, members, gone: doc.gone.clone() })
             });
             let config = Config { host: id, seat, incarnation, seed, timing, start };
             Machine::Old(Box::new(Commit::new(config, disk, now).expect("it starts")))

@@ -30,6 +30,9 @@ enum Event {
     Restart { host: u16 },
 }
 
+/// A request: the host, its start, and its number there.
+pub(crate) type Ticket = (u16, u64, RequestId);
+
 /// A request that was submitted, and its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
@@ -49,7 +52,7 @@ pub(crate) struct World {
     sequence: u64,
     seed: u64,
     pub(crate) checker: Checker,
-    pub(crate) asked: BTreeMap<(u16, u64, RequestId), Asked>,
+    pub(crate) asked: BTreeMap<Ticket, Asked>,
     /// Messages sent, and messages refused by name.
     pub(crate) sent: u64,
     pub(crate) unwelcome: u64,
@@ -141,7 +144,6 @@ impl World {
             this.disk.write(&records);
         }
         self.view.retain(|(viewer, _)| *viewer != host);
-        self.checker.forget_views(host);
         self.crashes += 1;
         // Its users will not hear from it.
         self.asked.retain(|(at, ..), asked| *at != host || asked.result.is_some());
@@ -197,7 +199,7 @@ impl World {
         }
     }
 
-    pub(crate) fn submit(&mut self, host: u16, request: Request) -> (u16, u64, RequestId) {
+    pub(crate) fn submit(&mut self, host: u16, request: Request) -> Ticket {
         let now = self.clock(host);
         self.say(|| format!("{host} is asked for {request:?}"));
         let this = self.hosts.get_mut(&host).expect("a host");
@@ -208,11 +210,11 @@ impl World {
         id
     }
 
-    pub(crate) fn commit(&mut self, host: u16, change: &str) -> (u16, u64, RequestId) {
+    pub(crate) fn commit(&mut self, host: u16, change: &str) -> Ticket {
         self.submit(host, Request::Commit(proposal(change)))
     }
 
-    pub(crate) fn result(&self, id: (u16, u64, RequestId)) -> Option<&Result<Done, Refused>> {
+    pub(crate) fn result(&self, id: Ticket) -> Option<&Result<Done, Refused>> {
         self.asked.get(&id)?.result.as_ref()
     }
 
@@ -340,8 +342,11 @@ impl World {
                     assert!(this.writing.is_none(), "two writes at a time");
                     let is_slow = this.slow_until > self.now;
                     this.writing = Some((ticket, records));
-                    let span =
-                        if is_slow { self.micros(20_000, 400_000) } else { self.micros(100, 2_000) };
+                    let span = if is_slow {
+                        self.micros(20_000, 400_000)
+                    } else {
+                        self.micros(100, 2_000)
+                    };
                     self.schedule(span, Event::Written { host, incarnation, ticket });
                 }
                 Output::Check { ticket, id, dry, .. } => {
