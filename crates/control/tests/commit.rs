@@ -16,6 +16,8 @@ mod doc;
 mod drills;
 #[path = "commit/host.rs"]
 mod host;
+#[path = "commit/hostile.rs"]
+mod hostile;
 #[path = "commit/world.rs"]
 mod world;
 

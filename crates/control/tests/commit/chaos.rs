@@ -320,6 +320,7 @@ impl Chaos {
         self.wait_until_settled();
         // Requests that were queued may still come, and time out.
         self.world.run_for(Nanos::from_millis(8_000));
+        self.world.look(true);
         self.wait_until_settled();
         let members: Vec<_> = self.world.checker.document().members.into_keys().collect();
         for host in members {

@@ -23,6 +23,10 @@ fn unfit(why: String) -> Refusal {
     Refusal::Unfit(why)
 }
 
+fn number<T: std::str::FromStr>(word: &str) -> Result<T, Refusal> {
+    word.parse().map_err(|_| unfit(format!("{word} is no number")))
+}
+
 impl<const V: u8> Doc<V> {
     pub(crate) fn new(members: &[(u16, u64)]) -> Self {
         Self { members: members.iter().copied().collect(), ..Self::default() }
@@ -49,7 +53,10 @@ impl<const V: u8> Doc<V> {
                 Ok(format!("add {name} {old}"))
             }
             ["member", host, seat] => {
-                let (host, seat) = (host.parse().expect("a number"), seat.parse().expect("one"));
+                let (host, seat) = (number::<u16>(host)?, number(seat)?);
+                if Seat::new(seat).is_none_or(|valid| valid.get() != seat) {
+                    return Err(unfit(format!("{seat} is no seat")));
+                }
                 if self.members.contains_key(&host) {
                     return Err(unfit(format!("host {host} is a member")));
                 }
@@ -60,7 +67,7 @@ impl<const V: u8> Doc<V> {
                 Ok(format!("evict {host}"))
             }
             ["evict", host] => {
-                let host: u16 = host.parse().expect("a number");
+                let host: u16 = number(host)?;
                 if self.members.len() == 1 {
                     return Err(unfit("it is the last member".into()));
                 }
@@ -69,7 +76,7 @@ impl<const V: u8> Doc<V> {
                 Ok(format!("member {host} {seat}"))
             }
             ["gone", seat] => {
-                self.gone.insert(seat.parse().expect("a number"));
+                self.gone.insert(number(seat)?);
                 Ok(String::new())
             }
             _ => Err(Refusal::Unknown(words[0].into())),

@@ -58,6 +58,9 @@ pub(crate) struct World {
     pub(crate) unwelcome: u64,
     pub(crate) crashes: u64,
     pub(crate) write_failures: u64,
+    /// Keeps the messages that were sent.
+    pub(crate) keep_sent: bool,
+    pub(crate) kept: Vec<(u16, u16, Vec<u8>)>,
     trace: bool,
 }
 
@@ -82,6 +85,8 @@ impl World {
             unwelcome: 0,
             crashes: 0,
             write_failures: 0,
+            keep_sent: false,
+            kept: Vec::new(),
             trace: std::env::var_os("SLUICE_TRACE").is_some(),
             prng: prng.clone(),
         };
@@ -262,6 +267,18 @@ impl World {
         }
     }
 
+    /// Delivers a message that nobody has sent. What its receiver does then is lost.
+    pub(crate) fn tell(&mut self, from: u16, to: u16, bytes: &[u8]) {
+        let now = self.clock(to);
+        let this = self.hosts.get_mut(&to).expect("a host");
+        if let Some(machine) = &mut this.machine {
+            if let Err(why) = machine.receive(now, HostId(from), bytes) {
+                assert!(!why.to_string().is_empty());
+                self.unwelcome += 1;
+            }
+        }
+    }
+
     fn deliver(&mut self, from: u16, to: u16, bytes: &[u8], veto: Option<TxnId>) {
         if self.blocked.contains(&(from, to)) || !self.is_up(to) {
             return;
@@ -370,25 +387,30 @@ impl World {
                         let (revision, outcome) = (record.revision, &record.outcome);
                         format!("{host} applies {revision}: {} {change}: {outcome:?}", record.id)
                     });
-                    self.checker.applied(&record);
+                    if !self.keep_sent {
+                        self.checker.applied(&record);
+                    }
                 }
                 Output::Removed { by } => {
                     this.is_removed = true;
                     self.say(|| format!("{host} is removed, says {by}"));
                 }
-                Output::Diverged { host: other, revision } => {
+                Output::Diverged { host: other, revision } if !self.keep_sent => {
                     panic!("{host} and {other} differ at revision {revision}");
                 }
                 other => self.say(|| format!("{host}: {other:?}")),
             }
         }
-        if let Some(machine) = &self.hosts[&host].machine {
+        if let Some(machine) = self.hosts[&host].machine.as_ref().filter(|_| !self.keep_sent) {
             self.checker.look(host, &machine.status());
         }
     }
 
     fn send(&mut self, from: u16, to: u16, bytes: Vec<u8>, veto: Option<TxnId>) {
         self.sent += 1;
+        if self.keep_sent {
+            self.kept.push((from, to, bytes.clone()));
+        }
         if !self.hosts.contains_key(&to) || self.prng.chance(self.faults.loss, 1_000) {
             return;
         }
