@@ -88,6 +88,8 @@ use state::State;
 #[derive(Clone, Copy, Debug, Default)]
 struct Peer {
     is_connected: bool,
+    /// The host has another disk than the member.
+    is_stranger: bool,
     /// Time of the last change of the connection.
     since: Nanos,
     progress: Option<Progress>,
@@ -113,6 +115,8 @@ pub struct Commit<R: Replica> {
     node: Node,
     peers: BTreeMap<HostId, Peer>,
     held: BTreeMap<TxnId, Held>,
+    /// Vetoes of this host, the newest first.
+    vetoes: VecDeque<(TxnId, String)>,
     origin: Origin,
     leading: Leading,
     pending: Batch,
@@ -139,6 +143,9 @@ pub struct Status {
     pub leader: Option<HostId>,
     /// Hosts that vote.
     pub voters: Vec<HostId>,
+    /// Hosts that the log still counts on although they are no members, or with another disk. The
+    /// fabric must not lose more hosts before they are gone.
+    pub departing: Vec<HostId>,
     /// Own progress.
     pub progress: Option<Progress>,
     /// Members, with what is known of their progress; `None` for those not heard of.
@@ -212,6 +219,7 @@ impl<R: Replica> Commit<R> {
             term: self.node.term(),
             leader: self.node.leader(),
             voters: self.voters(),
+            departing: self.departing(),
             progress: state.map(State::progress),
             members: members.into_iter().map(member).collect(),
             reserved: self.reservations().map(|(id, _)| id).collect(),
@@ -272,7 +280,7 @@ impl<R: Replica> Commit<R> {
         if peer.is_connected == is_connected {
             return;
         }
-        (peer.is_connected, peer.since) = (is_connected, since);
+        (peer.is_connected, peer.is_stranger, peer.since) = (is_connected, false, since);
         if is_connected {
             self.tell_progress(host);
         } else if let Some(member) = self.member(host) {
@@ -302,11 +310,21 @@ impl<R: Replica> Commit<R> {
     }
 
     fn is_live(&self, host: HostId) -> bool {
-        host == self.own || self.peers.get(&host).is_some_and(|peer| peer.is_connected)
+        host == self.own
+            || self.peers.get(&host).is_some_and(|peer| peer.is_connected && !peer.is_stranger)
     }
 
     fn voters(&self) -> Vec<HostId> {
         self.node.conf().voters.iter().map(|node| node::host_of(*node)).collect()
+    }
+
+    fn departing(&self) -> Vec<HostId> {
+        let members = self.state.as_ref().map(|state| state.replica.members()).unwrap_or_default();
+        let is_member =
+            |node: u64| members.iter().any(|member| node_of(member.host, member.seat) == node);
+        let conf = self.node.conf();
+        let nodes = conf.voters.iter().chain(&conf.learners).copied();
+        nodes.filter(|node| !is_member(*node)).map(node::host_of).collect()
     }
 
     /// Returns true if the hosts are a majority of the voters.

@@ -6,15 +6,24 @@
 //! `PROPTEST_CASES` scales the number of seeds (256: the usual number). A failure prints its seed;
 //! `repeat` is the place to run it again.
 
+#[path = "commit/chaos.rs"]
+mod chaos;
 #[path = "commit/check.rs"]
 mod check;
 #[path = "commit/doc.rs"]
 mod doc;
+#[path = "commit/drills.rs"]
+mod drills;
 #[path = "commit/host.rs"]
 mod host;
+#[path = "commit/hostile.rs"]
+mod hostile;
 #[path = "commit/world.rs"]
 mod world;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use proptest::test_runner::Config;
 use sluice_base::Nanos;
 use sluice_control::commit::{Done, Refused};
 use world::World;
@@ -54,4 +63,44 @@ fn three_hosts_commit_from_any() {
         assert_eq!(status.voters.len(), 3);
         assert!(status.reserved.is_empty());
     }
+}
+
+#[test]
+fn one_history_after_any_faults() {
+    let seeds = 500 * u64::from(Config::default().cases) / 256;
+    let mut all = Vec::new();
+    for seed in 0..seeds.max(1) {
+        let seen = catch_unwind(AssertUnwindSafe(|| chaos::run(seed))).unwrap_or_else(|panic| {
+            println!("caught after {} cases", seed + 1);
+            println!("seed {seed}; put it into `repeat` of crates/control/tests/commit.rs");
+            resume_unwind(panic)
+        });
+        all.push(seen);
+    }
+    let sum = |of: fn(&chaos::Seen) -> u64| all.iter().map(of).sum::<u64>();
+    let rarest = [
+        ("committed", sum(|seen| seen.counts.committed)),
+        ("vetoed", sum(|seen| seen.counts.vetoed)),
+        ("no quorum", sum(|seen| seen.counts.no_quorum)),
+        ("conflicts", sum(|seen| seen.counts.conflicts)),
+        ("too late", sum(|seen| seen.counts.too_late)),
+        ("in doubt", sum(|seen| seen.counts.in_doubt)),
+        ("undone", sum(|seen| seen.counts.undone)),
+        ("crashes", sum(|seen| seen.crashes)),
+        ("failed writes", sum(|seen| seen.write_failures)),
+        ("lost disks", sum(|seen| seen.lost_disks)),
+        ("evicted", sum(|seen| seen.evicted)),
+        ("unwelcome", sum(|seen| seen.unwelcome)),
+        ("messages", sum(|seen| seen.sent)),
+    ];
+    println!("{seeds} seeds: {rarest:?}");
+    // A test in which nothing happens proves nothing.
+    assert!(seeds < 100 || rarest.iter().all(|(_, count)| *count > seeds / 10), "{rarest:?}");
+}
+
+/// Place for a failing seed.
+#[test]
+fn repeat() {
+    let seed = std::env::var("SLUICE_SEED").map_or(0, |seed| seed.parse().expect("a number"));
+    println!("{:?}", chaos::run(seed));
 }

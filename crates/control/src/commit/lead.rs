@@ -174,9 +174,9 @@ impl<R: Replica> Commit<R> {
         }
     }
 
-    /// Returns true if the log's configuration has this host.
-    pub(super) fn is_in_conf(&self) -> bool {
-        let (own, conf) = (node_of(self.own, self.seat), self.node.conf());
-        conf.voters.contains(&own) || conf.learners.contains(&own)
+    /// Returns true if the log's configuration has a node.
+    pub(super) fn has_in_conf(&self, node: u64) -> bool {
+        let conf = self.node.conf();
+        conf.voters.contains(&node) || conf.learners.contains(&node)
     }
 }

@@ -179,7 +179,10 @@ impl<R: Replica> Commit<R> {
         if round.phase != Phase::Reserve || !round.asked.contains(&from) {
             return;
         }
-        round.votes.insert(from, vote);
+        let place = round.votes.entry(from).or_insert(Vote::Behind);
+        if !matches!(place, Vote::No(_)) {
+            *place = vote;
+        }
         self.judge_round(id);
     }
 

@@ -134,19 +134,29 @@ impl<R: Replica> Commit<R> {
     }
 
     /// Checks that the sender is a member. A host that lags may not know the leader yet, so that
-    /// the leader's messages of the log are taken from anybody: the log checks their term.
+    /// the leader's messages of the log are taken from anybody: the log checks their term. A host
+    /// that was evicted votes in the log until the log's configuration is without it.
     fn check_sender(&mut self, from: HostId, seat: Seat, body: &Body) -> Result<(), Unwelcome> {
         let of_leader = matches!(body, Body::Raft(raft) if is_of_leader(raft));
+        let is_in_conf = self.has_in_conf(node_of(from, seat));
         let Some(state) = &self.state else { return Ok(()) };
-        match state.member(from) {
+        let member = state.member(from);
+        let is_stranger = member.is_some_and(|member| member.seat != seat);
+        let revision = state.revision;
+        let peer = self.peers.entry(from).or_default();
+        if core::mem::replace(&mut peer.is_stranger, is_stranger) != is_stranger && is_stranger {
+            self.origin_connected(from, false);
+        }
+        match member {
             Some(member) if member.seat == seat => Ok(()),
-            _ if of_leader => Ok(()),
+            _ if of_leader || is_in_conf && matches!(body, Body::Raft(_)) => Ok(()),
+            // The log still counts on it.
+            _ if is_in_conf => Err(Unwelcome::Stranger(from)),
             Some(_) => {
                 self.send_to_seat(from, Some(seat), Body::Stranger);
                 Err(Unwelcome::Stranger(from))
             }
             None => {
-                let revision = state.revision;
                 if !self.is_stale {
                     self.send_to_seat(from, Some(seat), Body::Removed(revision));
                 }
@@ -257,7 +267,10 @@ impl<R: Replica> Commit<R> {
     pub(super) fn leave_if_removed(&mut self) {
         let Some(state) = self.state.as_ref().filter(|_| !self.is_stale) else { return };
         let is_member = state.member(self.own).is_some_and(|member| member.seat == self.seat);
-        if !is_member && !self.is_in_conf() && !self.node.conf().voters.is_empty() {
+        if !is_member
+            && !self.has_in_conf(node_of(self.own, self.seat))
+            && !self.node.conf().voters.is_empty()
+        {
             self.leave(self.own);
         }
     }

@@ -23,6 +23,9 @@ use super::surface::{CheckTicket, Key, Output, Refused, Replica, Revision, TxnId
 /// Reservations of one host at the same time.
 const HELD_MAX: usize = 1_024;
 
+/// Vetoes that are remembered.
+const VETOES_MAX: usize = 64;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Waits for the log, until a time.
@@ -94,6 +97,10 @@ impl<R: Replica> Commit<R> {
         if !is_dry && self.state.as_ref().is_some_and(|state| state.has_ended(id)) {
             return;
         }
+        if let Some((_, reason)) = self.vetoes.iter().find(|(of, _)| *of == id) {
+            let vote = Vote::No(reason.clone());
+            return self.vote(id, vote);
+        }
         let keys = Vec::new();
         let until = self.now.after(self.timing.catch_up);
         let ask_at = self.now.after(self.timing.orphan);
@@ -152,6 +159,11 @@ impl<R: Replica> Commit<R> {
     fn vote(&mut self, id: TxnId, vote: Vote) {
         if self.held.get(&id).is_some_and(|held| !held.is_durable()) {
             self.held.remove(&id);
+            if let Vote::No(reason) = &vote {
+                // A veto whose message is lost is not taken back when the question is repeated.
+                self.vetoes.truncate(VETOES_MAX - 1);
+                self.vetoes.push_front((id, reason.clone()));
+            }
         }
         if id.host == self.own {
             self.take_vote(self.own, id, vote);
@@ -240,6 +252,8 @@ impl<R: Replica> Commit<R> {
     /// Asks the leader about a reservation that has been open for long.
     fn ask_about(&mut self, id: TxnId) {
         match self.node.leader() {
+            // Of an earlier start of this host.
+            Some(_) if id.host == self.own => self.query(self.own, id),
             Some(leader) if leader == self.own => self.query(self.own, id),
             Some(leader) => self.send(leader, Body::Query(id)),
             None => {}

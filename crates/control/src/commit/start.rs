@@ -142,6 +142,7 @@ impl<R: Replica> Commit<R> {
             node,
             peers: BTreeMap::new(),
             held: held.map(|(id, keys, change)| (id, Held::durable(keys, change, now))).collect(),
+            vetoes: VecDeque::new(),
             origin: Origin::default(),
             leading: Leading::default(),
             durable_vote: if records.is_empty() { (disk.hard.0, disk.hard.1) } else { (0, 0) },

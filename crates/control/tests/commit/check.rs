@@ -59,6 +59,11 @@ impl Checker {
         assert_eq!(hash, progress.hash, "hosts {other} and {host} differ at revision {}", place.1);
     }
 
+    /// Returns the last revision that any host has applied.
+    pub(crate) fn newest(&self) -> Revision {
+        self.hashes.keys().next_back().map_or(0, |(_, revision)| *revision)
+    }
+
     pub(crate) fn begun(&mut self, now: Nanos, id: TxnId) {
         self.begun.entry(id).or_insert(now);
     }
@@ -69,7 +74,10 @@ impl Checker {
         self.unseen.extend(ids.map(|id| (*id, peer)));
     }
 
-    pub(crate) fn forget_views(&mut self, _host: u16) {}
+    /// The clock of an originator has jumped: its time for votes may be over.
+    pub(crate) fn clock_jumped(&mut self, host: u16) {
+        self.begun.retain(|id, _| id.host.0 != host);
+    }
 
     /// A veto has reached the originator, while it waited for votes.
     pub(crate) fn veto_arrived(&mut self, now: Nanos, from: u16, id: TxnId) {

@@ -5,7 +5,7 @@
 //!   member HOST SEAT    evict HOST
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_base::HostId;
 use sluice_control::commit::{Key, Member, Refusal, Replica, Role, Seat};
@@ -15,15 +15,21 @@ use sluice_control::commit::{Key, Member, Refusal, Replica, Role, Seat};
 pub(crate) struct Doc<const V: u8> {
     pub(crate) names: BTreeMap<String, String>,
     pub(crate) members: BTreeMap<u16, u64>,
+    /// Seats of members that were evicted: a disk that has left does not come back.
+    pub(crate) gone: BTreeSet<u64>,
 }
 
 fn unfit(why: String) -> Refusal {
     Refusal::Unfit(why)
 }
 
+fn number<T: std::str::FromStr>(word: &str) -> Result<T, Refusal> {
+    word.parse().map_err(|_| unfit(format!("{word} is no number")))
+}
+
 impl<const V: u8> Doc<V> {
     pub(crate) fn new(members: &[(u16, u64)]) -> Self {
-        Self { names: BTreeMap::new(), members: members.iter().copied().collect() }
+        Self { members: members.iter().copied().collect(), ..Self::default() }
     }
 
     /// Applies one line; returns the line that undoes it.
@@ -47,20 +53,31 @@ impl<const V: u8> Doc<V> {
                 Ok(format!("add {name} {old}"))
             }
             ["member", host, seat] => {
-                let (host, seat) = (host.parse().expect("a number"), seat.parse().expect("one"));
+                let (host, seat) = (number::<u16>(host)?, number(seat)?);
+                if Seat::new(seat).is_none_or(|valid| valid.get() != seat) {
+                    return Err(unfit(format!("{seat} is no seat")));
+                }
                 if self.members.contains_key(&host) {
                     return Err(unfit(format!("host {host} is a member")));
+                }
+                if self.gone.contains(&seat) {
+                    return Err(unfit(format!("the disk of host {host} has left")));
                 }
                 self.members.insert(host, seat);
                 Ok(format!("evict {host}"))
             }
             ["evict", host] => {
-                let host: u16 = host.parse().expect("a number");
+                let host: u16 = number(host)?;
                 if self.members.len() == 1 {
                     return Err(unfit("it is the last member".into()));
                 }
                 let seat = self.members.remove(&host).ok_or_else(|| unfit("no member".into()))?;
+                self.gone.insert(seat);
                 Ok(format!("member {host} {seat}"))
+            }
+            ["gone", seat] => {
+                self.gone.insert(number(seat)?);
+                Ok(String::new())
             }
             _ => Err(Refusal::Unknown(words[0].into())),
         }
@@ -98,7 +115,8 @@ impl<const V: u8> Replica for Doc<V> {
     fn snapshot(&self) -> Vec<u8> {
         let members = self.members.iter().map(|(host, seat)| format!("member {host} {seat}"));
         let names = self.names.iter().map(|(name, value)| format!("add {name} {value}"));
-        members.chain(names).collect::<Vec<_>>().join("\n").into_bytes()
+        let gone = self.gone.iter().map(|seat| format!("gone {seat}"));
+        members.chain(names).chain(gone).collect::<Vec<_>>().join("\n").into_bytes()
     }
 
     fn restore(bytes: &[u8]) -> Result<Self, Refusal> {

@@ -86,9 +86,10 @@ impl Machine {
     /// The document's names and members.
     pub(crate) fn doc(&self) -> Option<Doc<2>> {
         match self {
-            Self::Old(commit) => commit
-                .replica()
-                .map(|doc| Doc { names: doc.names.clone(), members: doc.members.clone() }),
+            Self::Old(commit) => commit.replica().map(|doc| {
+                let (names, members) = (doc.names.clone(), doc.members.clone());
+                Doc { names, members, gone: doc.gone.clone() }
+            }),
             Self::New(commit) => commit.replica().cloned(),
         }
     }
@@ -120,6 +121,13 @@ impl Disk {
                 Self::Keys(map) => record.store(&mut BTreeMapStore(map)),
                 Self::Log(log) => log.push(record.to_bytes()),
             }
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Self::Keys(map) => map.clear(),
+            Self::Log(log) => log.clear(),
         }
     }
 
@@ -163,7 +171,7 @@ impl Host {
         let machine = if self.version == 1 {
             let start = self.create.as_ref().map_or(Start::Join, |doc| {
                 let (names, members) = (doc.names.clone(), doc.members.clone());
-                Start::Create(Doc { names, members })
+                Start::Create(Doc { names, members, gone: doc.gone.clone() })
             });
             let config = Config { host: id, seat, incarnation, seed, timing, start };
             Machine::Old(Box::new(Commit::new(config, disk, now).expect("it starts")))

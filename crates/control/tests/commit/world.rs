@@ -30,6 +30,9 @@ enum Event {
     Restart { host: u16 },
 }
 
+/// A request: the host, its start, and its number there.
+pub(crate) type Ticket = (u16, u64, RequestId);
+
 /// A request that was submitted, and its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
@@ -49,12 +52,15 @@ pub(crate) struct World {
     sequence: u64,
     seed: u64,
     pub(crate) checker: Checker,
-    pub(crate) asked: BTreeMap<(u16, u64, RequestId), Asked>,
+    pub(crate) asked: BTreeMap<Ticket, Asked>,
     /// Messages sent, and messages refused by name.
     pub(crate) sent: u64,
     pub(crate) unwelcome: u64,
     pub(crate) crashes: u64,
     pub(crate) write_failures: u64,
+    /// Keeps the messages that were sent.
+    pub(crate) keep_sent: bool,
+    pub(crate) kept: Vec<(u16, u16, Vec<u8>)>,
     trace: bool,
 }
 
@@ -79,6 +85,8 @@ impl World {
             unwelcome: 0,
             crashes: 0,
             write_failures: 0,
+            keep_sent: false,
+            kept: Vec::new(),
             trace: std::env::var_os("SLUICE_TRACE").is_some(),
             prng: prng.clone(),
         };
@@ -141,7 +149,6 @@ impl World {
             this.disk.write(&records);
         }
         self.view.retain(|(viewer, _)| *viewer != host);
-        self.checker.forget_views(host);
         self.crashes += 1;
         // Its users will not hear from it.
         self.asked.retain(|(at, ..), asked| *at != host || asked.result.is_some());
@@ -149,6 +156,10 @@ impl World {
 
     pub(crate) fn crash_for(&mut self, host: u16, span: Nanos) {
         self.crash(host);
+        self.schedule(span, Event::Restart { host });
+    }
+
+    pub(crate) fn restart_after(&mut self, host: u16, span: Nanos) {
         self.schedule(span, Event::Restart { host });
     }
 
@@ -193,7 +204,7 @@ impl World {
         }
     }
 
-    pub(crate) fn submit(&mut self, host: u16, request: Request) -> (u16, u64, RequestId) {
+    pub(crate) fn submit(&mut self, host: u16, request: Request) -> Ticket {
         let now = self.clock(host);
         self.say(|| format!("{host} is asked for {request:?}"));
         let this = self.hosts.get_mut(&host).expect("a host");
@@ -204,11 +215,11 @@ impl World {
         id
     }
 
-    pub(crate) fn commit(&mut self, host: u16, change: &str) -> (u16, u64, RequestId) {
+    pub(crate) fn commit(&mut self, host: u16, change: &str) -> Ticket {
         self.submit(host, Request::Commit(proposal(change)))
     }
 
-    pub(crate) fn result(&self, id: (u16, u64, RequestId)) -> Option<&Result<Done, Refused>> {
+    pub(crate) fn result(&self, id: Ticket) -> Option<&Result<Done, Refused>> {
         self.asked.get(&id)?.result.as_ref()
     }
 
@@ -253,6 +264,18 @@ impl World {
                 self.checked(host, incarnation, ticket, id, dry);
             }
             Event::Restart { host } => self.start(host),
+        }
+    }
+
+    /// Delivers a message that nobody has sent. What its receiver does then is lost.
+    pub(crate) fn tell(&mut self, from: u16, to: u16, bytes: &[u8]) {
+        let now = self.clock(to);
+        let this = self.hosts.get_mut(&to).expect("a host");
+        if let Some(machine) = &mut this.machine {
+            if let Err(why) = machine.receive(now, HostId(from), bytes) {
+                assert!(!why.to_string().is_empty());
+                self.unwelcome += 1;
+            }
         }
     }
 
@@ -364,25 +387,30 @@ impl World {
                         let (revision, outcome) = (record.revision, &record.outcome);
                         format!("{host} applies {revision}: {} {change}: {outcome:?}", record.id)
                     });
-                    self.checker.applied(&record);
+                    if !self.keep_sent {
+                        self.checker.applied(&record);
+                    }
                 }
                 Output::Removed { by } => {
                     this.is_removed = true;
                     self.say(|| format!("{host} is removed, says {by}"));
                 }
-                Output::Diverged { host: other, revision } => {
+                Output::Diverged { host: other, revision } if !self.keep_sent => {
                     panic!("{host} and {other} differ at revision {revision}");
                 }
                 other => self.say(|| format!("{host}: {other:?}")),
             }
         }
-        if let Some(machine) = &self.hosts[&host].machine {
+        if let Some(machine) = self.hosts[&host].machine.as_ref().filter(|_| !self.keep_sent) {
             self.checker.look(host, &machine.status());
         }
     }
 
     fn send(&mut self, from: u16, to: u16, bytes: Vec<u8>, veto: Option<TxnId>) {
         self.sent += 1;
+        if self.keep_sent {
+            self.kept.push((from, to, bytes.clone()));
+        }
         if !self.hosts.contains_key(&to) || self.prng.chance(self.faults.loss, 1_000) {
             return;
         }
