@@ -209,6 +209,7 @@ impl Plane {
     /// Adds a network of this host.
     pub fn add_vnet(&mut self, vni: Vni) {
         self.nets.add(vni);
+        self.report_again(|there, _| there == vni);
     }
 
     /// Removes a network of this host: its ports there claim nothing, and the forwarding table has
@@ -216,6 +217,7 @@ impl Plane {
     pub fn remove_vnet(&mut self, now: Nanos, vni: Vni) {
         let now = self.clock.at(now);
         self.nets.remove(vni);
+        self.report_again(|there, _| there == vni);
         self.hold_responder.end_vni(vni);
         self.withdraw_own(now, |claim| claim.key.vni == vni);
         let installed = self.fdb.iter().filter(|(key, ..)| key.vni == vni);

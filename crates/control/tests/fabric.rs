@@ -2,7 +2,8 @@
 //! everything goes wrong at the edges: datagrams are lost, late, early and twice; nothing goes one
 //! way between two hosts; connections are cut at any byte or on one side; hosts stop and begin
 //! anew; peers are slow; clocks jump; neighbouring versions meet; endpoints move, come and go, and
-//! so do addresses. Then all of that ends, and every endpoint must be found at its place.
+//! so do addresses; hosts join and are evicted, and change their networks. Then all of that ends,
+//! and every endpoint must be found at its place.
 //!
 //! `PROPTEST_CASES` scales the number of seeds (256: the usual number). A failure prints its seed
 //! and the command that runs it again.
@@ -74,6 +75,7 @@ fn everybody_is_found_after_any_faults() {
         "session-hung",
         "host-down",
         "claims-stale",
+        "claims-evicted",
         "flow-ended",
         "address-moved",
     ];

@@ -2,11 +2,11 @@
 
 use alloc::vec::Vec;
 
-use sluice_base::{HostId, Nanos};
+use sluice_base::{HostId, Nanos, Vni};
 
 use super::Plane;
 use super::hosts::why_of;
-use super::surface::{Config, End};
+use super::surface::{Command, Config, End};
 use crate::bridge::{Bounds, Intake};
 
 impl Plane {
@@ -31,6 +31,13 @@ impl Plane {
         }
     }
 
+    /// Has the switch report waiting decap flows again, of those that `which` names.
+    pub(super) fn report_again(&mut self, which: impl Fn(Vni, HostId) -> bool) {
+        for (vni, host) in self.tunnels.take_waiting(which) {
+            self.outbox.command(Command::ForgetDecap { vni, host });
+        }
+    }
+
     /// Follows a change of a host's networks.
     pub(super) fn networks_changed(&mut self, now: Nanos, host: HostId) {
         let Some(peer) = self.peers.get_mut(host) else { return };
@@ -46,6 +53,8 @@ impl Plane {
         for vni in left {
             self.end_decap(now, vni, host, End::Removed);
         }
+        let vnets = self.peers.get(host).map_or_else(Vec::new, |peer| peer.vnets.clone());
+        self.report_again(|vni, from| from == host && vnets.contains(&vni));
         if is_full {
             self.claims_full();
         }

@@ -92,6 +92,7 @@ impl Plane {
         let Some(peer) = self.peers.remove(host) else { return };
         self.nets.set_host(host, &peer.vnets, &[]);
         self.liveness.forget(now, host);
+        self.report_again(|_, from| from == host);
         self.publisher.forget(host);
         self.evicting.push(host);
         let flows: Vec<_> =

@@ -108,6 +108,11 @@ impl Plane {
         self.tunnels.decaps()
     }
 
+    /// Iterates over the decap flows of hosts in networks that they are not in, by host.
+    pub fn waiting_decap_flows(&self) -> impl Iterator<Item = (Vni, HostId)> + '_ {
+        self.tunnels.waiting()
+    }
+
     /// Iterates over the other hosts, in order.
     pub fn hosts(&self) -> impl Iterator<Item = HostInfo> + '_ {
         self.peers.iter().map(|(host, peer)| {

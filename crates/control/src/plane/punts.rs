@@ -370,6 +370,9 @@ impl Plane {
         let fits = self.nets.is_local(vni) && self.nets.hosts(vni).contains(&host);
         if !fits {
             self.outbox.counts.punts_unfit += 1;
+            if self.peers.get(host).is_some() {
+                self.tunnels.decap_waits(vni, host);
+            }
             return;
         }
         if let Some(turn) = self.tunnels.decap(now, vni, host) {

@@ -15,8 +15,12 @@
 //! the first frame of a decap flow. After its life the flow is taken out of the switch, which
 //! reports the next first frame if there is any. So a flow in use costs one notice in a life, and
 //! nothing has to be polled.
+//!
+//! A decap flow of a host in a network that it is not in **waits**, since the switch reports it
+//! once: it is forgotten there when the host has entered the network, and reported again.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
 use sluice_base::{HostId, Nanos, Vni};
 
@@ -53,6 +57,8 @@ pub(super) struct Tunnels {
     tunnels: BTreeMap<HostId, Tunnel>,
     lingering: Agenda<HostId>,
     decaps: Agenda<(HostId, Vni)>,
+    /// Decap flows of hosts in networks that they are not in.
+    waiting: BTreeSet<(HostId, Vni)>,
     decap_life: Nanos,
     tunnel_life: Nanos,
 }
@@ -63,6 +69,7 @@ impl Tunnels {
             tunnels: BTreeMap::new(),
             lingering: Agenda::new(),
             decaps: Agenda::new(),
+            waiting: BTreeSet::new(),
             decap_life,
             tunnel_life,
         }
@@ -107,6 +114,26 @@ impl Tunnels {
     pub(super) fn decap(&mut self, now: Nanos, vni: Vni, host: HostId) -> Option<Turn> {
         let before = self.decaps.set((host, vni), now.after(self.decap_life));
         before.is_none().then(|| self.flow_made(now, host, Flow::Decap))
+    }
+
+    /// Notes a first frame of a host in a network that it is not in.
+    pub(super) fn decap_waits(&mut self, vni: Vni, host: HostId) {
+        self.waiting.insert((host, vni));
+    }
+
+    /// Takes out the waiting decap flows that `which` names.
+    pub(super) fn take_waiting(
+        &mut self,
+        which: impl Fn(Vni, HostId) -> bool,
+    ) -> Vec<(Vni, HostId)> {
+        let taken: Vec<_> = self.waiting().filter(|(vni, host)| which(*vni, *host)).collect();
+        taken.iter().for_each(|(vni, host)| _ = self.waiting.remove(&(*host, *vni)));
+        taken
+    }
+
+    /// Iterates over the waiting decap flows, by host.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (Vni, HostId)> + '_ {
+        self.waiting.iter().map(|(host, vni)| (*vni, *host))
     }
 
     /// Returns a decap flow whose life is over.

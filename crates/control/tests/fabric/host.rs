@@ -179,6 +179,22 @@ impl Host {
         if !self.peers.contains(&peer) {
             self.peers.push(peer);
         }
+        self.carry_out();
+    }
+
+    /// Removes a peer that was evicted: nothing of it is left.
+    pub(crate) fn remove_peer(&mut self, peer: HostId) {
+        self.plane.dismiss(self.clock, peer);
+        self.last_words(peer);
+        self.plane.disconnected(self.clock, peer);
+        self.plane.remove_host(self.clock, peer);
+        self.peers.retain(|known| *known != peer);
+        self.carry_out();
+    }
+
+    /// Returns true if another host is configured here.
+    pub(crate) fn knows(&self, peer: HostId) -> bool {
+        self.peers.contains(&peer)
     }
 
     /// Takes a frame that comes in.
@@ -309,7 +325,9 @@ impl Host {
                     assert!(self.tunnels.remove(&host), "it was open");
                     let used = self.fdb.values().any(|location| *location == Location::Host(host));
                     assert!(!used, "nothing in the chip needs a tunnel that is closed");
-                    assert!(self.decaps.iter().all(|(_, from)| *from != host), "decap flows");
+                    let waits: BTreeSet<_> = self.plane.waiting_decap_flows().collect();
+                    let mut of_host = self.decaps.iter().filter(|(_, from)| *from == host);
+                    assert!(of_host.all(|flow| waits.contains(flow)), "decap flows");
                 }
                 Command::Hold { vni, mac, host, held, stuck } => {
                     self.hold(Key { vni, mac }, host, held, stuck);
@@ -416,7 +434,9 @@ impl Host {
         assert_eq!(tunnels, self.tunnels);
         let decaps: BTreeSet<_> =
             self.plane.decap_flows().map(|(vni, host, _)| (vni, host)).collect();
-        assert_eq!(decaps, self.decaps);
+        let waiting: BTreeSet<_> = self.plane.waiting_decap_flows().collect();
+        assert!(decaps.is_disjoint(&waiting), "{decaps:?}, {waiting:?}");
+        assert_eq!(&decaps | &waiting, self.decaps);
         let held = self.plane.holds().filter(|(_, entry)| entry.is_held);
         let held: BTreeMap<_, _> = held.map(|(key, one)| (key, (one.host, one.held))).collect();
         let commanded: BTreeMap<_, _> =
@@ -429,6 +449,16 @@ impl Host {
         for (key, (host, ..)) in &self.holds {
             let there = self.fdb.get(key);
             assert_eq!(there, Some(&Location::Host(*host)), "{:?} holds what goes there", self.id);
+        }
+        let hosts: BTreeSet<_> = self.plane.hosts().map(|info| info.host).collect();
+        assert!(self.peers.iter().all(|peer| hosts.contains(peer)), "{:?}: {hosts:?}", self.id);
+        for vni in self.plane.vnets().map(|(vni, _)| vni) {
+            for vport in self.plane.vports(vni, None, usize::MAX) {
+                for owner in self.plane.claims(vport.claim.key).map(|claim| claim.owner) {
+                    let is_known = owner == self.id || hosts.contains(&owner);
+                    assert!(is_known, "{:?} has a claim of {owner}, which is gone", self.id);
+                }
+            }
         }
         assert!(self.plane.flow_count() <= 6 && self.plane.wanted_count() <= 64);
         for (key, location) in &self.fdb {

@@ -425,8 +425,7 @@ fn a_host_that_is_removed_leaves_nothing() {
     assert!(arrives(&mut world, 0, 1, millis(50)));
     let key = world.vms[1].key;
     world.cut(A, B, false);
-    let host = world.host(A);
-    host.plane.remove_host(host.clock, B);
+    world.host(A).remove_peer(B);
     world.run_for(millis(100));
     let host = &world.hosts[&A];
     assert!(host.plane.vport(key).is_none() && !host.fdb.contains_key(&key));

@@ -15,6 +15,9 @@ use crate::frames;
 use crate::host::{Host, Out, PORTS, config, millis};
 use crate::skew::with_more_fields;
 
+#[path = "membership.rs"]
+mod membership;
+
 /// An endpoint.
 #[derive(Clone, Copy)]
 pub(crate) struct Vm {
@@ -64,6 +67,10 @@ pub(crate) struct World {
     /// Pairs of hosts of which nothing goes from the first to the second.
     cut_off: BTreeSet<(HostId, HostId)>,
     slow: BTreeSet<HostId>,
+    /// New hosts, each with those that do not know it yet.
+    joining: BTreeMap<HostId, BTreeSet<HostId>>,
+    /// Evicted hosts, each with those that still know it.
+    leaving: BTreeMap<HostId, BTreeSet<HostId>>,
     loss: u64,
     is_calm: bool,
     tokens: u32,
@@ -100,6 +107,8 @@ impl World {
             pipes: BTreeMap::new(),
             cut_off: BTreeSet::new(),
             slow: BTreeSet::new(),
+            joining: BTreeMap::new(),
+            leaving: BTreeMap::new(),
             loss: 0,
             is_calm: true,
             tokens: 0,
@@ -159,11 +168,8 @@ impl World {
 
     /// Restarts a host: only its ports and its configuration are left.
     fn start(&mut self, id: HostId, incarnation: u64, clock: Nanos) {
-        let count = self.hosts.len().max(usize::from(id.0));
-        let mut peers: Vec<_> = self.ids();
-        peers.extend((1..=u16::try_from(count).unwrap()).map(HostId));
-        peers.sort();
-        peers.dedup();
+        let peers = self.configured(id);
+        self.has_read_all(id);
         let mut config = config(id, incarnation);
         config.mobility = self.limits.unwrap_or(config.mobility);
         let newer = id.0.is_multiple_of(2);
@@ -180,7 +186,8 @@ impl World {
         }
         self.hosts.insert(id, host);
         for (other, there) in &mut self.hosts {
-            if *other != id {
+            let waits = self.joining.get(&id).is_some_and(|left| left.contains(other));
+            if *other != id && !waits {
                 there.add_peer(id, &self.vnis);
             }
             for pair in [(*other, id), (id, *other)] {
@@ -366,7 +373,8 @@ impl World {
 
     fn connect(&mut self, a: HostId, b: HostId) {
         let blocked = self.cut_off.contains(&(a, b)) || self.cut_off.contains(&(b, a));
-        if blocked || self.hosts[&b].is_down {
+        let accepts = self.hosts.get(&b).is_some_and(|there| !there.is_down && there.knows(a));
+        if blocked || !accepts {
             let host = self.host(a);
             return host.plane.disconnected(host.clock, b);
         }
@@ -408,6 +416,14 @@ impl World {
                 let host = self.host(a);
                 host.clock = host.clock.before(jump);
             }
+            60..62 => self.evict(a),
+            62..65 => self.join(),
+            65..75 => self.follow_changes(false),
+            75..78 => self.narrow(a, b),
+            78..84 => {
+                let vnis = self.vnis.clone();
+                self.set_networks(a, b, &vnis);
+            }
             22 => _ = self.slow.insert(a),
             23..25 => _ = self.slow.remove(&a),
             25..31 if !self.vms.is_empty() => {
@@ -438,7 +454,8 @@ impl World {
         let vm = self.vms[at];
         let senders = self.ids().into_iter().filter(|id| *id != vm.host);
         let senders: Vec<_> = senders.filter(|_| self.is_calm || self.rng.chance(3, 4)).collect();
-        let host = self.host(vm.host);
+        let host = self.hosts.get_mut(&vm.host).unwrap();
+        let senders: Vec<_> = senders.into_iter().filter(|sender| host.knows(*sender)).collect();
         if !host.is_down {
             let (isolated, held) = (PriorityMask(held), PriorityMask(held));
             let receiver = ReceiverState { isolated, held, stuck: PriorityMask(held.0 & 1) };
@@ -465,6 +482,11 @@ impl World {
             for port in (0..PORTS).map(PortId) {
                 host.plane.receiver(host.clock, port, ReceiverState::default(), []);
             }
+        }
+        self.follow_changes(true);
+        let vnis = self.vnis.clone();
+        for (at, of) in self.pairs() {
+            self.set_networks(at, of, &vnis);
         }
     }
 
@@ -500,15 +522,16 @@ impl World {
     fn arrive(&mut self, packet: Packet) {
         match packet {
             Packet::Datagram(from, to, bytes) => {
-                let host = self.host(to);
+                let Some(host) = self.hosts.get_mut(&to) else { return };
                 if !host.is_down {
                     host.plane.datagram(host.clock, from, &bytes);
                     self.service(to);
                 }
             }
             Packet::Overlay(from, to, vni, bytes) => {
-                let host = self.host(to);
-                if !host.is_down {
+                let Some(host) = self.hosts.get_mut(&to) else { return };
+                // The switch has no tunnel for another host.
+                if !host.is_down && host.knows(from) {
                     host.receive(Location::Host(from), vni, &bytes);
                     self.service(to);
                 }
@@ -722,15 +745,25 @@ impl World {
             assert!(known, "{:?} asked for {:?} in vain\n{}", asker.key, target.key, self.story());
         }
         self.heard.clear();
+        let announced = self.announced();
         for at in (0..self.vms.len()).flat_map(|at| [at; TIMES as usize]) {
             let own = self.vms[at].own();
             self.emit(at, frames::announcement(own));
         }
         self.run_for(millis(150));
+        // A host announces an endpoint whose address has just become its own.
+        let most = u64::from(TIMES) + self.announced() - announced;
         for (from, to) in talkers {
             let pair = (self.vms[to].key.mac, self.vms[from].key.mac);
-            assert_eq!(self.heard.get(&pair), Some(&TIMES), "{pair:?}\n{}", self.story());
+            let heard = self.heard.get(&pair).copied().unwrap_or(0);
+            let fits = heard >= TIMES && u64::from(heard) <= most;
+            assert!(fits, "{pair:?}: {heard} of {TIMES} to {most}\n{}", self.story());
         }
+    }
+
+    /// Number of announcements that hosts made in the name of endpoints.
+    fn announced(&self) -> u64 {
+        self.hosts.values().map(|host| host.plane.counts().announced).sum()
     }
 
     /// Checks that all hosts agree soon, every pair can talk, and it stays that way.

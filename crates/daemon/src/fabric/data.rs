@@ -2,17 +2,21 @@
 //! worker go into the control plane. Commands of the plane go to all of them, since together they
 //! are one switch. A frame goes to the worker of its egress port, or of its ingress port if it is
 //! flooded.
+//!
+//! Data may have a network or a tunnel that the plan does not have yet. Its first frames and its
+//! receivers are reported once, so both are remembered until the plan has them.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use sluice_base::{self as base, Destination, Nanos};
+use sluice_base::{self as base, Destination, Nanos, PortId, TunnelId, VnetId};
 use sluice_control::plane::{self, Location, Plane};
 
-use super::receivers::Receivers;
+use super::receivers::{Receivers, Said};
 use crate::config::FabricPlan;
 use crate::ipc::channel::{Command, Event, Pipe};
 use crate::ipc::protocol::{self, Request};
@@ -24,11 +28,15 @@ const ATTACH_MAX: Duration = Duration::from_secs(5);
 const LINE_SIZE_MAX: usize = 4096;
 /// Reads from a worker before others are served.
 const READS_MAX: usize = 16;
+/// Decap flows with numbers that the plan does not have: as many as are remembered.
+const UNKNOWN_MAX: usize = 1 << 12;
 
 /// Connections, by worker.
 pub(super) struct Data {
     workers: Vec<Worker>,
     receivers: Receivers,
+    /// Decap flows with numbers that the plan does not have.
+    unknown: BTreeSet<(VnetId, TunnelId)>,
 }
 
 /// The connection to a worker.
@@ -66,7 +74,7 @@ impl Worker {
         now: Nanos,
         plan: &FabricPlan,
         plane: &mut Plane,
-        mut receiver: impl FnMut(&mut Plane, &Event<'_>),
+        mut other: impl FnMut(&mut Plane, &Event<'_>),
     ) -> io::Result<()> {
         for _ in 0..READS_MAX {
             if !self.ready {
@@ -76,8 +84,9 @@ impl Worker {
             let taken = self.pipe.take(|bytes| {
                 let Some((event, size)) = Event::read(bytes)? else { return Ok(None) };
                 self.has_told_all |= event == Event::All;
-                tell(now, plan, plane, &event);
-                receiver(plane, &event);
+                if !tell(now, plan, plane, &event) {
+                    other(plane, &event);
+                }
                 Ok(Some(size))
             });
             taken.map_err(io::Error::other)?;
@@ -90,10 +99,12 @@ impl Data {
     /// Attaches to all workers of the data process of a directory. They first report the contents
     /// of their forwarding tables.
     pub(super) fn attach(run_dir: &Path, workers: u16) -> io::Result<Self> {
-        (0..workers)
-            .map(|number| Worker::attach(run_dir, number))
-            .collect::<io::Result<_>>()
-            .map(|workers| Self { workers, receivers: Receivers::default() })
+        (0..workers).map(|number| Worker::attach(run_dir, number)).collect::<io::Result<_>>().map(
+            |workers| {
+                let (receivers, unknown) = (Receivers::default(), BTreeSet::new());
+                Self { workers, receivers, unknown }
+            },
+        )
     }
 
     /// Returns the descriptors for the poller.
@@ -125,17 +136,38 @@ impl Data {
         plan: &FabricPlan,
         plane: &mut Plane,
     ) -> io::Result<()> {
-        let Self { workers, receivers } = self;
+        let Self { workers, receivers, unknown } = self;
         let mut numbered = workers.iter_mut().enumerate();
         numbered.try_for_each(|(number, worker)| {
-            worker.read(now, plan, plane, |plane, event| {
-                if let Event::Receiver { port, state, senders } = *event {
+            worker.read(now, plan, plane, |plane, event| match *event {
+                Event::Receiver { port, state, senders } => {
                     let all = receivers.told(number, port, state, senders.iter());
-                    let hosts = all.1.into_iter().filter_map(|tunnel| plan.host(tunnel));
-                    plane.receiver(now, port, all.0, hosts);
+                    tell_receiver(now, plan, plane, (port, all));
                 }
+                Event::Decap { vnet, tunnel } if unknown.len() < UNKNOWN_MAX => {
+                    unknown.insert((vnet, tunnel));
+                }
+                _ => {}
             })
         })
+    }
+
+    /// Takes up what was reported with numbers that the plan has now.
+    pub(super) fn recall(&mut self, now: Nanos, plan: &FabricPlan, plane: &mut Plane) {
+        let is_known = |(vnet, tunnel): &(VnetId, TunnelId)| {
+            plan.vni(*vnet).is_some() && plan.host(*tunnel).is_some()
+        };
+        let known: Vec<_> = self.unknown.iter().copied().filter(is_known).collect();
+        for (vnet, tunnel) in known {
+            self.unknown.remove(&(vnet, tunnel));
+            // The switch reports the next frame of it again.
+            let command = Command::Switch(base::Command::ForgetDecap { vnet, tunnel });
+            self.workers.iter_mut().for_each(|worker| command.write(worker.pipe.out()));
+        }
+        for report in self.receivers.iter() {
+            tell_receiver(now, plan, plane, report);
+        }
+        self.flush();
     }
 
     /// Returns true if no more commands should be sent now.
@@ -200,7 +232,16 @@ fn destination(plan: &FabricPlan, at: Location) -> Option<Destination> {
     }
 }
 
-fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
+/// Tells the plane of the state of a receiver, over all workers.
+fn tell_receiver(now: Nanos, plan: &FabricPlan, plane: &mut Plane, report: (PortId, Said)) {
+    let (port, (state, senders)) = report;
+    let hosts = senders.into_iter().filter_map(|tunnel| plan.host(tunnel));
+    plane.receiver(now, port, state, hosts);
+}
+
+/// Tells the plane of an event. False for a decap flow with numbers that the plan does not have, and
+/// for events that are merged first.
+fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) -> bool {
     match *event {
         Event::Punt { cause, vnet, from, head } => {
             if let (Some(vni), Some(from)) = (plan.vni(vnet), location(plan, from)) {
@@ -208,9 +249,10 @@ fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
             }
         }
         Event::Decap { vnet, tunnel } => {
-            if let (Some(vni), Some(host)) = (plan.vni(vnet), plan.host(tunnel)) {
-                plane.decap(now, vni, host);
-            }
+            let (Some(vni), Some(host)) = (plan.vni(vnet), plan.host(tunnel)) else {
+                return false;
+            };
+            plane.decap(now, vni, host);
         }
         Event::Used { vnet, mac } => {
             if let Some(vni) = plan.vni(vnet) {
@@ -223,8 +265,9 @@ fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) {
             }
         }
         // The reports of several workers about a receiver are merged first.
-        Event::All | Event::Receiver { .. } => {}
+        Event::All | Event::Receiver { .. } => return false,
     }
+    true
 }
 
 /// Returns the command in the numbers of the switch, if it concerns the switch and all that it

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_base::{PortId, PriorityMask, ReceiverState, TunnelId};
 
-type Said = (ReceiverState, BTreeSet<TunnelId>);
+/// State of a receiver, and the tunnels that frames for it come from.
+pub(super) type Said = (ReceiverState, BTreeSet<TunnelId>);
 
 /// Last report of each worker on each port. It goes with the connections to the workers.
 #[derive(Debug, Default)]
@@ -23,19 +24,29 @@ impl Receivers {
         let words = self.0.entry(port).or_default();
         words.insert(worker, (receiver, senders.collect()));
         words.retain(|_, (receiver, _)| !receiver.is_fine());
-        let mut all = Said::default();
-        for (receiver, senders) in words.values() {
-            let sum = &mut all.0;
-            sum.isolated = union(sum.isolated, receiver.isolated);
-            sum.held = union(sum.held, receiver.held);
-            sum.stuck = union(sum.stuck, receiver.stuck);
-            all.1.extend(senders);
-        }
+        let all = merge(words);
         if words.is_empty() {
             self.0.remove(&port);
         }
         all
     }
+
+    /// Iterates over the ports that do not keep up, each with the state over all workers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (PortId, Said)> + '_ {
+        self.0.iter().map(|(port, words)| (*port, merge(words)))
+    }
+}
+
+fn merge(words: &BTreeMap<usize, Said>) -> Said {
+    let mut all = Said::default();
+    for (receiver, senders) in words.values() {
+        let sum = &mut all.0;
+        sum.isolated = union(sum.isolated, receiver.isolated);
+        sum.held = union(sum.held, receiver.held);
+        sum.stuck = union(sum.stuck, receiver.stuck);
+        all.1.extend(senders);
+    }
+    all
 }
 
 const fn union(one: PriorityMask, other: PriorityMask) -> PriorityMask {

@@ -115,6 +115,9 @@ impl Member {
         let old = std::mem::replace(&mut self.plan, plan);
         self.add_new(now, &old);
         self.set_limits(now, &old);
+        if let Some(data) = &mut self.data {
+            data.recall(now, &self.plan, &mut self.plane);
+        }
         self.handle.agreement.reconfigure(&self.plan);
         Ok(())
     }

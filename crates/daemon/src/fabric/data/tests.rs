@@ -41,6 +41,9 @@ fn commands(stream: &mut UnixStream) -> Vec<String> {
         all.push(match command {
             Command::Switch(base::Command::Install { .. }) => "install".to_owned(),
             Command::Switch(base::Command::Remove { .. }) => "remove".to_owned(),
+            Command::Switch(base::Command::ForgetDecap { vnet, tunnel }) => {
+                format!("forget {} {}", vnet.0, tunnel.0)
+            }
             Command::Send { frame, .. } => String::from_utf8(frame.to_vec()).unwrap(),
             Command::Switch(base::Command::Hold { held, stuck, .. }) => {
                 format!("hold {} {}", held.0, stuck.0)
@@ -147,4 +150,43 @@ fn reported_receiver_isolated_until_every_worker_clears_it() {
     assert_eq!(tell(&mut data, &mut plane, 1, 2), Some((3, senders.clone())), "both");
     assert_eq!(tell(&mut data, &mut plane, 0, 0), Some((2, senders)));
     assert_eq!(tell(&mut data, &mut plane, 1, 0), None);
+}
+
+#[test]
+fn report_with_unknown_tunnel_taken_up_by_later_plan() {
+    let folder = Folder::new("data-unknown");
+    let (old, new) = (plan(&folder, 1, 1, 1), plan(&folder, 1, 2, 1));
+    let (mut data, mut streams) = attached(&folder, 1);
+    let config = Config::new(old.own, 1, old.fabric, old.ports_max);
+    let mut plane = Plane::new(&config, 1, Nanos::ZERO);
+    let (mut bytes, mut tunnels) = (Vec::new(), Vec::new());
+    for (vnet, tunnel) in [(0, 0), (0, 9), (7, 0)] {
+        Event::Decap { vnet: VnetId(vnet), tunnel: TunnelId(tunnel) }.write(&mut bytes);
+    }
+    let senders = Senders::write([TunnelId(0)].into_iter(), &mut tunnels);
+    let held = PriorityMask(1);
+    let state = ReceiverState { isolated: held, held, stuck: PriorityMask::NONE };
+    Event::Receiver { port: PortId(0), state, senders }.write(&mut bytes);
+    streams[0].write_all(&bytes).unwrap();
+    data.wake();
+    data.read(Nanos::ZERO, &old, &mut plane).unwrap();
+    let senders = |plane: &Plane| plane.isolated().next().map(|(_, port)| port.senders.len());
+    assert_eq!(senders(&plane), Some(0));
+    plane.add_host(Nanos::ZERO, HostId(2), &[], plane::Kind::Member);
+    data.recall(Nanos::ZERO, &new, &mut plane);
+    assert_eq!(senders(&plane), Some(1));
+    data.recall(Nanos::ZERO, &new, &mut plane);
+    // A command for a number that the plan does not have is not sent.
+    let vni = Vni::new(42).unwrap();
+    let install = |host| plane::Command::Install {
+        vni,
+        mac: Mac([2, 0, 0, 0, 0, 1]),
+        to: Location::Host(HostId(host)),
+    };
+    data.order(&new, &install(9));
+    data.order(&old, &install(2));
+    data.order(&new, &install(2));
+    data.flush();
+    drop(data);
+    assert_eq!(commands(&mut streams[0]), ["forget 0 0", "install"]);
 }
