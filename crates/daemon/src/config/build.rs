@@ -212,7 +212,8 @@ impl Builder<'_> {
                 punt_gap: PUNT_GAP,
             },
             control: self.control(),
-            spare: self.spare(),
+            spare_places: sluice_switch::SparePlaces::default(),
+        spare: self.spare(),
             handoff: HandoffConfig::default(),
             isolation: self.isolation(),
         }
