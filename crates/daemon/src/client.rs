@@ -4,6 +4,7 @@
 pub mod fabric;
 pub mod placement;
 pub mod port;
+pub mod reload;
 pub mod show;
 pub mod top;
 pub mod upgrade;

@@ -23,6 +23,7 @@ mod kept;
 pub(crate) mod policy;
 mod ports;
 mod pulse;
+mod reload;
 pub(crate) mod show;
 mod upgrade;
 
@@ -40,6 +41,7 @@ use sluice_base::Nanos;
 use self::child::{Found, Link};
 use self::kept::DescriptorStore;
 use self::ports::AddedPorts;
+pub(crate) use self::reload::Reloads;
 use self::upgrade::NotDone;
 use crate::config::{self, KernelDevices, Plan};
 use crate::control::policy::{Controller, Held};
@@ -72,8 +74,8 @@ enum Event {
     Stop,
     /// SIGUSR2, or a client that waits for the outcome.
     Upgrade(Option<Asked>),
-    /// SIGHUP.
-    Reload,
+    /// SIGHUP, or a client that waits for the outcome.
+    Reload(Option<reload::Asked>),
     /// The data process of this number (of starts) ended.
     Ended(u64),
 }
@@ -113,7 +115,8 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let plan = config::load(config, &KernelDevices)?;
     log::init(&plan.config.host.name, "control", plan.config.host.log);
     end_with_any_thread();
-    let group = plan.config.host.group.as_deref();
+    let group = plan.config.host.group.clone();
+    let group = group.as_deref();
     run_dir::create(&plan.run_dir, group)?;
     privileges::drop_others(&plan.config.host, [&plan.run_dir, &plan.state_dir])?;
     seccomp::install(plan.config.host.seccomp, seccomp::Process::Control);
@@ -123,6 +126,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     for note in &plan.notes {
         say!("{note}");
     }
+    let plan = reload::adopt(plan);
     let ports_max = limits::raise_descriptors();
     let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
     if may_come > ports_max {
@@ -142,8 +146,9 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
     let kept = Arc::new(DescriptorStore::new(&plan.run_dir));
     let ports = Arc::new(AddedPorts::load(&plan, fabric.clone(), Arc::clone(&kept))?);
     let upgrades = Upgrades(sender.clone());
+    let reloads = Reloads::new(sender.clone());
     let mut control = Control {
-        plan: &plan,
+        plan: plan.clone(),
         file: config,
         kept: Arc::clone(&kept),
         sender,
@@ -163,6 +168,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
         ports,
         controller,
         upgrades,
+        reloads,
     };
     show::serve(role.listen(&socket, group)?, known)?;
     notify::tell("READY=1");
@@ -180,7 +186,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
 }
 
 struct Control<'a> {
-    plan: &'a Plan,
+    plan: Plan,
     file: &'a Path,
     kept: Arc<DescriptorStore>,
     sender: SyncSender<Event>,
@@ -215,7 +221,7 @@ impl Control<'_> {
     }
 
     fn start(&mut self) -> anyhow::Result<Link> {
-        let link = child::start(self.plan, &self.kept)?;
+        let link = child::start(&self.plan, &self.kept)?;
         say!("data process {} started", link.hello.pid);
         self.watch_end(&link)?;
         Ok(link)
@@ -258,7 +264,7 @@ impl Control<'_> {
                             link = next;
                         }
                     }
-                    Event::Reload => self.reload(),
+                    Event::Reload(asked) => self.reload(asked, Some(&mut link)),
                     Event::Ended(number) if number == self.starts => break,
                     Event::Ended(_) => {}
                 }
@@ -296,6 +302,14 @@ impl Control<'_> {
             refuse(asked, link, "the host would have another `run_dir`; stop it and start it anew");
             return None;
         }
+        let numbers = self.plan.numbers.follow_anew(&self.plan.config, &plan.config);
+        let plan = match config::renumber(plan, numbers, &KernelDevices) {
+            Ok(plan) => plan,
+            Err(error) => {
+                refuse(asked, link, &error);
+                return None;
+            }
+        };
         match upgrade::hand_over(&plan, link) {
             Ok((next, handed_over, version)) => {
                 say!(
@@ -365,30 +379,6 @@ impl Control<'_> {
         }
     }
 
-    /// Applies the changes that can be applied at run time, and reports the others.
-    fn reload(&self) {
-        if let Some(fabric) = &self.fabric {
-            fabric.reload_certificates();
-        }
-        let plan = match config::load(self.file, &KernelDevices) {
-            Ok(plan) => plan,
-            Err(error) => {
-                say!(error: "nothing is reloaded, for the configuration would be refused: {error}");
-                return;
-            }
-        };
-        log::set_level(plan.config.host.log);
-        if plan.fingerprint == self.plan.fingerprint {
-            say!("reloaded: the level of control's log; nothing else has changed");
-        } else {
-            say!(
-                warn: "reloaded: the level of control's log; what else has changed in {} holds \
-                       after `sluice upgrade`",
-                self.file.display()
-            );
-        }
-    }
-
     /// Starts data again, as often as necessary; `None` if control was stopped meanwhile.
     fn restart(&mut self, wait: &mut Duration) -> anyhow::Result<Option<Link>> {
         loop {
@@ -400,7 +390,7 @@ impl Control<'_> {
                 match self.events.recv_timeout(left) {
                     Ok(Event::Stop) => return Ok(None),
                     Ok(Event::Upgrade(asked)) => self.become_program(asked),
-                    Ok(Event::Reload) => self.reload(),
+                    Ok(Event::Reload(asked)) => self.reload(asked, None),
                     Ok(Event::Ended(_)) => {}
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(error) => return Err(error.into()),
@@ -462,7 +452,7 @@ fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
         for signal in &mut signals {
             _ = sender.send(match signal {
                 SIGUSR2 => Event::Upgrade(None),
-                SIGHUP => Event::Reload,
+                SIGHUP => Event::Reload(None),
                 _ => Event::Stop,
             });
         }

@@ -16,6 +16,7 @@
 //! | `binding` | check whether an added port may be bound |
 //! | `answer` | the state of the plane in words |
 //! | `agree` | check whether members' settings agree |
+//! | `reconfigure` | a changed configuration for the running member |
 //! | `calls`, `trace` | questions between members; the path of a frame |
 //!
 //! This module decides nothing: [`sluice_control::plane`], which knows no socket, decides about
@@ -34,6 +35,7 @@ mod member;
 mod ports;
 mod rate_limiter;
 mod receivers;
+mod reconfigure;
 mod seal;
 mod taps;
 mod thaw;

@@ -13,8 +13,8 @@ use sluice_api::envelope::HostIdentity;
 use sluice_api::fabric::Question;
 use sluice_api::placement;
 
-use super::Upgrades;
 use super::ports::AddedPorts;
+use super::{Reloads, Upgrades};
 use crate::control::policy::Controller;
 use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Failure, Request};
@@ -49,10 +49,11 @@ pub(super) struct Known {
     pub(super) ports: Arc<AddedPorts>,
     pub(super) controller: Controller,
     pub(super) upgrades: Upgrades,
+    pub(super) reloads: Reloads,
 }
 
 fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
-    let Known { host, run_dir, fabric, ports, controller, upgrades } = known;
+    let Known { host, run_dir, fabric, ports, controller, upgrades, reloads } = known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
     if changes(&request) && !is_owner(stream) {
         return fail("only root may change anything; members of the group may look".to_owned());
@@ -85,6 +86,7 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
         (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
         (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
         (Request::Upgrade, _) => upgrades.ask(|done| protocol::reply(stream, done)),
+        (Request::Reload, _) => protocol::reply(stream, reloads.reload()),
         (Request::Placement(question), _) => protocol::reply(stream, controller.answer(question)),
         (
             Request::Hello
@@ -96,6 +98,8 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             | Request::Yield(_)
             | Request::Leave
             | Request::GoOn
+            | Request::Running
+            | Request::Reconfigure(_)
             | Request::Pulse,
             _,
         ) => fail("only questions are answered here".to_owned()),
@@ -106,7 +110,9 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
 const fn changes(request: &Request) -> bool {
     let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
     let thaws = matches!(request, Request::Fabric(Question::Thaw { .. }));
-    sets || thaws || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
+    let is_change =
+        matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade | Request::Reload);
+    sets || thaws || is_change
 }
 
 /// Returns true if the peer is root, or the user as whom this process runs.

@@ -91,6 +91,8 @@ pub(super) enum MemberRequest {
     Call(Call),
     /// Answer a member's question, by its ticket.
     Reply(HostId, u64, Result<Vec<u8>, Failure>),
+    /// Take over the networks and hosts of another plan.
+    Reconfigure(Box<FabricPlan>, SyncSender<Result<(), String>>),
     /// Say goodbye to all members.
     Leave(SyncSender<()>),
 }
@@ -396,6 +398,9 @@ impl Member {
                 MemberRequest::AddPort(port, reply) => {
                     let (id, port, bound) = *port;
                     _ = reply.try_send(self.add_port(now, id, port, bound));
+                }
+                MemberRequest::Reconfigure(plan, reply) => {
+                    _ = reply.try_send(self.reconfigure(now, *plan));
                 }
                 MemberRequest::Identity(identity) => self.wires.show(*identity),
                 MemberRequest::Link(port, is_up) => self.plane.port_link(now, port, is_up),
