@@ -13,7 +13,7 @@ use sluice_base::{
     Batch, BitRate, Buf, ByteCount, InputId, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId,
     VlanTag, VnetId, Vni,
 };
-use sluice_switch::{
+use sluice_switch::{SparePlaces, 
     ClassConfig, Command, ControlConfig, Destination, Egress, FdbConfig, HandoffConfig, InputFull,
     Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, Switch,
     SwitchConfig, Tags, Taken, Target, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
@@ -156,6 +156,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         fdb: FdbConfig { macs: 4, flows: 2 },
         unresolved: unresolved(small),
         control: ControlConfig { punts: 6, bindings: vec![], allowed: vec![] },
+        spare_places: SparePlaces::default(),
         spare: None,
         handoff: HandoffConfig::default(),
         isolation: None,

@@ -62,6 +62,28 @@ impl HostConfig {
         let default = if has_some { SPARE_PORTS_DEFAULT } else { 0 };
         self.host.spare_ports.unwrap_or(default)
     }
+
+    /// Returns the number of networks that may come while the host runs.
+    #[must_use]
+    pub fn spare_vnets(&self) -> u16 {
+        let default = match (self.host.role, self.fabric.is_some()) {
+            (Role::Switch, _) => 0,
+            (Role::Host, true) => 1_024,
+            (Role::Host, false) => 64,
+        };
+        self.host.spare_vnets.unwrap_or(default)
+    }
+
+    /// Returns the number of peers that may come while the host runs; without an underlay there are
+    /// none.
+    #[must_use]
+    pub fn spare_tunnels(&self) -> u16 {
+        let default = if self.fabric.is_some() { 256 } else { 16 };
+        match self.underlay {
+            Some(_) => self.host.spare_tunnels.unwrap_or(default),
+            None => 0,
+        }
+    }
 }
 
 /// Role of the program.
@@ -251,6 +273,14 @@ pub struct Host {
     /// fabric.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare_ports: Option<u16>,
+    /// Number of networks that may come while the host runs, beside those at its start; default:
+    /// 1024 on a member of a fabric, else 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare_vnets: Option<u16>,
+    /// Number of peers that may come while the host runs, beside those at its start; default: 256
+    /// on a member of a fabric, else 16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spare_tunnels: Option<u16>,
     /// Time for which a frame waits for an unknown destination, in milliseconds.
     #[serde(default = "default_unresolved_timeout_ms")]
     pub unresolved_timeout_ms: u32,
@@ -364,6 +394,14 @@ pub struct Class {
     /// DSCPs with this priority, instead of DSCP / 8 (RFC 2474 section 4.2.2).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dscp: Vec<u8>,
+}
+
+impl Class {
+    /// Returns the class of a priority without an entry.
+    #[must_use]
+    pub const fn new(priority: u8) -> Self {
+        Self { priority, strict: false, weight: None, lossless: true, hold: None, dscp: Vec::new() }
+    }
 }
 
 /// A network.

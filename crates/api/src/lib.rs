@@ -16,6 +16,7 @@ pub mod foreign;
 mod hold;
 pub mod placement;
 pub mod port;
+pub mod reload;
 pub mod results;
 pub mod show;
 pub mod span;

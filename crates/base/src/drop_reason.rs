@@ -149,6 +149,8 @@ drop_reasons! {
     Stopped = "stopped", Stopped;
     /// The frame's tunnel has had no next hop for longer than the configured time.
     TunnelDown = "tunnel_down", Stopped;
+    /// The frame's tunnel or network was removed from this host.
+    Removed = "removed", Stopped;
     /// Its receiver took nothing for longer than its hold contract, or does not take what comes and
     /// more came than is kept for it.
     ReceiverStuck = "receiver_stuck", Stuck;

@@ -11,8 +11,8 @@ use sluice_base::{
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{
     ClassConfig, Command, ControlConfig, Destination, Egress, FdbConfig, HandoffConfig, InputFull,
-    Limit, PoolConfig, PortConfig, PortRole, Service, Sources, Switch, SwitchConfig, Tags, Taken,
-    Trust, UnresolvedConfig, VnetConfig,
+    Limit, PoolConfig, PortConfig, PortRole, Service, Sources, SparePlaces, Switch, SwitchConfig,
+    Tags, Taken, Trust, UnresolvedConfig, VnetConfig,
 };
 
 /// Parameters of a benchmark.
@@ -88,6 +88,7 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
             punt_gap: Nanos::from_millis(10),
         },
         control: ControlConfig::default(),
+        spare_places: SparePlaces::default(),
         spare: None,
         handoff: HandoffConfig::default(),
         isolation: None,

@@ -5,6 +5,7 @@ pub mod discover;
 pub mod fabric;
 pub mod placement;
 pub mod port;
+pub mod reload;
 pub mod show;
 pub mod top;
 pub mod transaction;

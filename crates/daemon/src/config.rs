@@ -16,7 +16,9 @@ mod check;
 mod document;
 mod fabric;
 mod headroom;
+mod live;
 pub(crate) mod member;
+mod numbers;
 mod plan;
 mod policy;
 mod report;
@@ -36,6 +38,9 @@ pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
 pub(crate) use fabric::{TapPlace, number_of as fabric_number};
 pub use headroom::Headroom;
 pub(crate) use headroom::RING_MEMORY_BYTES_MAX;
+pub(crate) use live::{Merged, merge};
+pub(crate) use numbers::EXTENSION as NUMBERS;
+pub use numbers::Numbers;
 pub use plan::{Attachment, Fingerprint, Plan, PortPlan};
 pub use report::{Problem, Report};
 pub use workers::{Placed, Why, Workers};
@@ -113,6 +118,14 @@ pub fn plan(name: &str, text: &str, devices: &dyn Devices) -> Result<Plan, Repor
     plan_in(None, name, text, devices)
 }
 
+/// Checks and plans a configuration whose relative paths are relative to a directory.
+///
+/// # Errors
+/// A [`Report`] of everything that is wrong with it.
+pub fn plan_beside(dir: Option<&Path>, name: &str, text: &str) -> Result<Plan, Report> {
+    plan_in(dir, name, text, &KernelDevices)
+}
+
 fn plan_in(
     dir: Option<&Path>,
     name: &str,
@@ -129,13 +142,44 @@ fn plan_in(
     }
     match config {
         Some(config) if report.problems.is_empty() => {
-            Ok(Plan { dir: dir.map(Path::to_owned), ..build::build(text, config, devices) })
+            let numbers = Numbers::of_positions(&config);
+            Ok(Plan {
+                dir: dir.map(Path::to_owned),
+                ..build::build(text, config, numbers, devices)
+            })
         }
         _ => {
             report.sort();
             Err(report)
         }
     }
+}
+
+/// Plans a plan's configuration with other numbers.
+///
+/// # Errors
+/// If they are not the numbers of its networks and peers.
+pub fn renumber(plan: Plan, numbers: Numbers, devices: &dyn Devices) -> Result<Plan, String> {
+    if numbers == plan.numbers {
+        return Ok(plan);
+    }
+    if !numbers.fit(&plan.config) {
+        return Err("the numbers beside the configuration are those of another one".to_owned());
+    }
+    Ok(Plan { dir: plan.dir, ..build::build(&plan.text, plan.config, numbers, devices) })
+}
+
+/// Checks and plans a configuration that has no text yet, for a host whose file lies in `dir`.
+///
+/// # Errors
+/// A [`Report`] of everything that is wrong with it.
+pub fn plan_of(
+    config: &HostConfig,
+    dir: Option<&Path>,
+    devices: &dyn Devices,
+) -> Result<Plan, Report> {
+    let text = toml::to_string(config).expect("a configuration is plain data");
+    plan_in(dir, "the new configuration", &text, devices)
 }
 
 /// Makes relative paths of a file relative to its directory.

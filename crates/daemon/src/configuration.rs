@@ -13,11 +13,13 @@
 //! | `words` | the protocol's results in words |
 //! | `admission` | hosts that join |
 //! | `setup` | a host becomes a member: create, join |
+//! | `checker` | what this host has against a configuration |
 //! | `effect` | the configuration in force at this host |
 //! | `replica` | the configuration as the protocol's document |
 //! | `store` | the file |
 
 mod admission;
+mod checker;
 mod effect;
 mod replica;
 mod requests;
@@ -33,9 +35,10 @@ use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::time::Duration;
 
 use sluice_api::config::{HostConfig, LocalConfig};
+use sluice_api::reload::Reloaded;
 use sluice_api::transaction::{Answer, Question};
 use sluice_base::HostId;
-use sluice_control::commit::WriteTicket;
+use sluice_control::commit::{CheckTicket, TxnId, WriteTicket};
 use sluice_control::session::SendError;
 
 use crate::fabric::ConfigPort;
@@ -57,13 +60,13 @@ pub(crate) trait InForce: Send + Sync {
     ///
     /// # Errors
     /// Reason against it, with the remedy.
-    fn check(&self, config: &HostConfig) -> Result<(), String>;
+    fn check(&self, config: HostConfig) -> Result<(), String>;
 
-    /// Puts it in force, and returns the parts that take effect at a restart, with the reason.
+    /// Puts it in force, and returns what changed, and what takes effect at a restart.
     ///
     /// # Errors
     /// Reason why nothing has changed.
-    fn apply(&self, config: HostConfig) -> Result<Vec<String>, String>;
+    fn apply(&self, config: HostConfig) -> Result<Reloaded, String>;
 
     /// This host is no member any more.
     fn left(&self, why: &str);
@@ -83,7 +86,11 @@ enum Event {
     /// A host that joins.
     Admit(Box<admission::Candidate>),
     /// A configuration is in force, or why not.
-    Effect(u64, Result<Vec<String>, String>),
+    Effect(u64, Result<Reloaded, String>),
+    /// Result of a check.
+    Checked(CheckTicket, TxnId, Result<(), String>),
+    /// Read the host's file again.
+    Reread(SyncSender<Result<Reloaded, String>>),
     /// Answer when this host knows the configuration, and it is in force.
     Settled(SyncSender<()>),
     /// Return the reason against a port in this network.
@@ -110,6 +117,18 @@ impl Configuration {
         result.recv_timeout(ANSWER_MAX).unwrap_or_else(|_| {
             Err("there is no answer yet; `sluice config log` will show the outcome".to_owned())
         })
+    }
+
+    /// Reads the host's file again, and puts it in force.
+    ///
+    /// # Errors
+    /// Reason why nothing has changed.
+    pub(crate) fn reload(&self) -> Result<Reloaded, String> {
+        let (answer, result) = sync_channel(1);
+        _ = self.events.send(Event::Reread(answer));
+        result
+            .recv_timeout(ANSWER_MAX)
+            .unwrap_or_else(|_| Err("there is no answer yet; see the log of this host".to_owned()))
     }
 
     /// Waits until this host knows the configuration of its fabric, and it is in force here.
@@ -169,8 +188,10 @@ impl ConfigPort for Configuration {
 /// The host's own part of its configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Own {
-    /// The file, or its defaults.
+    /// What its file says, or the defaults.
     pub(crate) local: LocalConfig,
+    /// The file, if it has one.
+    pub(crate) file: Option<PathBuf>,
     /// Place in the fabric.
     pub(crate) place: Place,
     /// Directory of the state.

@@ -24,6 +24,7 @@ mod kept;
 pub(crate) mod policy;
 mod ports;
 mod pulse;
+mod reload;
 pub(crate) mod show;
 mod source;
 mod upgrade;
@@ -37,7 +38,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use sluice_api::config::HostConfig;
 use sluice_api::fabric::Question;
 use sluice_api::upgrade::Upgraded;
 use sluice_base::Nanos;
@@ -46,13 +46,14 @@ use self::child::{Found, Link};
 use self::force::Force;
 use self::kept::DescriptorStore;
 use self::ports::AddedPorts;
+pub(crate) use self::reload::Reloads;
 use self::show::Front;
 use self::source::Source;
 use self::upgrade::NotDone;
 use self::waiting::{Applicants, Became};
 use crate::config::{self, KernelDevices, Plan};
 use crate::configuration::setup::{self, Applying};
-use crate::configuration::{Opened, Own, Parts};
+use crate::configuration::{Configuration, Opened, Own, Parts};
 use crate::control::policy::{Controller, Held};
 use crate::fabric::{self, ConfigPort, Fabric, NoConfig};
 use crate::sys::limits;
@@ -83,12 +84,10 @@ enum Event {
     Stop,
     /// SIGUSR2, or a client that waits for the outcome.
     Upgrade(Option<Asked>),
-    /// SIGHUP.
-    Reload,
+    /// SIGHUP, or a client that waits for the outcome.
+    Reload(Option<reload::Asked>),
     /// The data process of this number (of starts) ended.
     Ended(u64),
-    /// Put this configuration in force, which came from the fabric.
-    Configure(Box<HostConfig>, SyncSender<Result<Vec<String>, String>>),
     /// The host is no member of its fabric any more, and why.
     Left(String),
 }
@@ -130,10 +129,10 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let source = Source::read(config, name)?;
     let whole = match &source {
         Source::File(path) => Some(config::load(path, &KernelDevices)?),
-        Source::Fabric(_) => None,
+        Source::Fabric(..) => None,
     };
     let host = match (&source, &whole) {
-        (Source::Fabric(local), _) => local.host.clone(),
+        (Source::Fabric(local, _), _) => local.host.clone(),
         (_, Some(plan)) => plan.config.host.clone(),
         (Source::File(_), None) => unreachable!("a file was planned"),
     };
@@ -156,7 +155,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let socket = run_dir.join(run_dir::SHOW_SOCKET);
     let listen = || show::serve(role.listen(&socket, group)?, Arc::clone(&front));
     let (plan, membership, became) = match (&source, whole) {
-        (Source::Fabric(local), _) => {
+        (Source::Fabric(local, file), _) => {
             listen()?;
             let applying = Applying { local: (**local).clone(), state_dir: state_dir.clone() };
             let became = match setup::place(&state_dir)? {
@@ -167,7 +166,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
                 },
             };
             let place = setup::place(&state_dir)?.context("the host became a member")?;
-            let own = Own { local: applying.local, place, state_dir };
+            let own = Own { local: applying.local, file: file.clone(), place, state_dir };
             let opened = Opened::open(own)?;
             let plan = waiting::plan(&opened.config()?).map_err(anyhow::Error::msg)?;
             (plan, Some(opened), became)
@@ -178,6 +177,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     for note in &plan.notes {
         say!("{note}");
     }
+    let plan = reload::adopt(plan);
     let ports_max = limits::raise_descriptors();
     let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
     if may_come > ports_max {
@@ -189,8 +189,9 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
     let held = Arc::new(Held::load(&plan));
-    let config_port: Arc<dyn ConfigPort> = match &membership {
-        Some(opened) => Arc::new(opened.handle()),
+    let configuration = membership.as_ref().map(Opened::handle);
+    let config_port: Arc<dyn ConfigPort> = match &configuration {
+        Some(configuration) => Arc::new(configuration.clone()),
         None => Arc::new(NoConfig),
     };
     let start = |fabric| {
@@ -199,12 +200,18 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     };
     let fabric = plan.fabric.as_ref().map(start).transpose()?;
     let kept = Arc::new(DescriptorStore::new(&plan.run_dir));
-    let ports = Arc::new(AddedPorts::load(&plan, fabric.clone(), Arc::clone(&kept))?);
+    let ports = Arc::new(AddedPorts::load(
+        &plan,
+        (fabric.clone(), configuration.clone()),
+        Arc::clone(&kept),
+    )?);
     let upgrades = Upgrades(sender.clone());
-    let force = Force::new(sender.clone(), Arc::clone(&ports));
+    let reloads = Reloads::new(sender.clone());
+    let force = Force::new(reloads.clone(), sender.clone(), Arc::clone(&ports));
     let mut control = Control {
-        plan: &plan,
+        plan: plan.clone(),
         source: &source,
+        configuration: configuration.clone(),
         kept: Arc::clone(&kept),
         sender,
         events,
@@ -215,7 +222,6 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     ports.wait_for_namespaces()?;
     let controller = Controller::start(held, fabric.clone())?;
-    let configuration = membership.as_ref().map(Opened::handle);
     front.open(show::Known {
         host: plan.config.host.name.clone(),
         run_dir: plan.run_dir.clone(),
@@ -223,6 +229,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         ports,
         controller,
         upgrades,
+        reloads,
         configuration: configuration.clone(),
     });
     match (membership, &fabric, &plan.fabric) {
@@ -253,8 +260,9 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
 }
 
 struct Control<'a> {
-    plan: &'a Plan,
+    plan: Plan,
     source: &'a Source<'a>,
+    configuration: Option<Configuration>,
     kept: Arc<DescriptorStore>,
     sender: SyncSender<Event>,
     events: Receiver<Event>,
@@ -288,7 +296,7 @@ impl Control<'_> {
     }
 
     fn start(&mut self) -> anyhow::Result<Link> {
-        let link = child::start(self.plan, &self.kept)?;
+        let link = child::start(&self.plan, &self.kept)?;
         say!("data process {} started", link.hello.pid);
         self.watch_end(&link)?;
         Ok(link)
@@ -331,12 +339,11 @@ impl Control<'_> {
                             link = next;
                         }
                     }
-                    Event::Reload => self.reload(),
-                    Event::Configure(config, done) => _ = done.send(self.configure(*config)),
+                    Event::Reload(asked) => self.reload(asked, Some(&mut link)),
                     Event::Left(why) => {
                         say!(warn: "this host is in no fabric any more: {why}");
                         child::drain(link);
-                        self.kept.delete_devices(self.plan);
+                        self.kept.delete_devices(&self.plan);
                         setup::forget(&self.plan.state_dir)?;
                         return Err(run_self());
                     }
@@ -377,6 +384,14 @@ impl Control<'_> {
             refuse(asked, link, "the host would have another `run_dir`; stop it and start it anew");
             return None;
         }
+        let numbers = self.plan.numbers.follow_anew(&self.plan.config, &plan.config);
+        let plan = match config::renumber(plan, numbers, &KernelDevices) {
+            Ok(plan) => plan,
+            Err(error) => {
+                refuse(asked, link, &error);
+                return None;
+            }
+        };
         match upgrade::hand_over(&plan, link) {
             Ok((next, handed_over, version)) => {
                 say!(
@@ -436,44 +451,11 @@ impl Control<'_> {
         say!(error: "no upgrade: {:#}", run_self());
     }
 
-    /// Puts a configuration that came from the fabric in force.
-    fn configure(&mut self, config: HostConfig) -> Result<Vec<String>, String> {
-        let plan = waiting::plan(&config)?;
-        match (&self.fabric, &plan.fabric) {
-            (Some(fabric), Some(plan)) => fabric.reconfigure(plan).map(|()| Vec::new()),
-            _ => Ok(Vec::new()),
-        }
-    }
-
     /// Returns the plan of the configuration that would hold after a start.
     fn next_plan(&self) -> anyhow::Result<Plan> {
         match self.source {
             Source::File(path) => Ok(config::load(path, &KernelDevices)?),
-            Source::Fabric(_) => Ok(self.plan.clone()),
-        }
-    }
-
-    /// Applies the changes that can be applied at run time, and reports the others.
-    fn reload(&self) {
-        if let Some(fabric) = &self.fabric {
-            fabric.reload_certificates();
-        }
-        let plan = match self.next_plan() {
-            Ok(plan) => plan,
-            Err(error) => {
-                say!(error: "nothing is reloaded, for the configuration would be refused: {error}");
-                return;
-            }
-        };
-        log::set_level(plan.config.host.log);
-        if plan.fingerprint == self.plan.fingerprint {
-            say!("reloaded: the level of control's log; nothing else has changed");
-        } else {
-            say!(
-                warn: "reloaded: the level of control's log; what else has changed in {} holds \
-                       after `sluice upgrade`",
-                "the configuration"
-            );
+            Source::Fabric(..) => Ok(self.plan.clone()),
         }
     }
 
@@ -488,9 +470,8 @@ impl Control<'_> {
                 match self.events.recv_timeout(left) {
                     Ok(Event::Stop) => return Ok(None),
                     Ok(Event::Upgrade(asked)) => self.become_program(asked),
-                    Ok(Event::Reload) => self.reload(),
+                    Ok(Event::Reload(asked)) => self.reload(asked, None),
                     Ok(Event::Ended(_)) => {}
-                    Ok(Event::Configure(config, done)) => _ = done.send(self.configure(*config)),
                     Ok(Event::Left(why)) => {
                         say!(warn: "this host is in no fabric any more: {why}");
                         setup::forget(&self.plan.state_dir)?;
@@ -575,7 +556,7 @@ fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {
         for signal in &mut signals {
             _ = sender.send(match signal {
                 SIGUSR2 => Event::Upgrade(None),
-                SIGHUP => Event::Reload,
+                SIGHUP => Event::Reload(None),
                 _ => Event::Stop,
             });
         }

@@ -25,10 +25,12 @@ mod look;
 mod losses;
 mod merge;
 mod next_hops;
+mod places;
 mod policy;
 mod ports;
 mod predecessor;
 mod rebalancer;
+mod reconfigure;
 mod registry;
 mod server;
 mod sleep_flag;
@@ -63,7 +65,7 @@ use self::policy::PolicyWatch;
 use self::successor::Successor;
 use self::taps::Taps;
 use self::worker::{BATCH, Left, Opened, Pacing, Part, Worker, WorkerRequest};
-use crate::config::{self, Attachment, KernelDevices, Placed, Plan, PortPlan};
+use crate::config::{self, Attachment, KernelDevices, Numbers, Placed, Plan, PortPlan};
 use crate::sys::clock;
 use crate::sys::descriptors;
 use crate::sys::limits;
@@ -209,6 +211,12 @@ pub fn run(config: &Path, beside: Option<&Path>, begin: Begin) -> anyhow::Result
     let plan = match beside {
         Some(dir) => config::load_beside(config, Some(dir), &KernelDevices)?,
         None => config::load(config, &KernelDevices)?,
+    };
+    let plan = match Numbers::beside(config)?.filter(|numbers| numbers.fit(&plan.config)) {
+        Some(numbers) => {
+            config::renumber(plan, numbers, &KernelDevices).map_err(anyhow::Error::msg)?
+        }
+        None => plan,
     };
     log::init(&plan.config.host.name, "data", plan.config.host.log);
     run_dir::create(&plan.run_dir, plan.config.host.group.as_deref())?;
@@ -486,7 +494,7 @@ fn make_worker(
         pace: Nanos::from_micros(plan.config.host.pace_us.into()),
         spin: Nanos::from_micros(plan.config.host.spin_us.into()),
     };
-    let worker = Worker::new(host, Vec::new(), plan.config.peers.len(), pool, poller, asks, pacing);
+    let worker = Worker::new(host, Vec::new(), pool, poller, asks, pacing);
     worker.context("cannot watch a port")
 }
 

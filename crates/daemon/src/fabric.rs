@@ -17,6 +17,7 @@
 //! | `binding` | check whether an added port may be bound |
 //! | `answer` | the state of the plane in words |
 //! | `agree` | check whether members' settings agree |
+//! | `reconfigure` | a changed configuration for the running member |
 //! | `calls`, `trace` | questions between members; the path of a frame |
 //! | `messages` | messages between the configurations of members |
 //!

@@ -56,6 +56,11 @@ impl<B: Buf> Host<B> {
         &mut self.switch
     }
 
+    /// Replaces the addresses that the host knows. Entries of the forwarding table stay.
+    pub fn know(&mut self, addresses: impl IntoIterator<Item = (VnetId, Mac, Destination)>) {
+        self.resolver = Resolver::new(addresses);
+    }
+
     /// Answers the misses since the last call, as far as the configuration has the addresses, and
     /// returns the number of destinations that this opened. Addresses at a port that was detached
     /// are rejected. All other events go to `control`; without one, frames for unknown destinations
@@ -79,8 +84,14 @@ impl<B: Buf> Host<B> {
         let Notice::Miss { vnet, mac, .. } = *notice else { return false };
         let Some(to) = self.resolver.find(vnet, mac) else { return false };
         let installed = self.switch.command(now, Command::Install { vnet, mac, to });
-        if let Err(CommandError::NoSuchPort(_)) = installed {
-            // The port is gone; frames for it do not wait for an answer.
+        let is_gone = matches!(
+            installed,
+            Err(CommandError::NoSuchPort(_)
+                | CommandError::NoSuchTunnel(_)
+                | CommandError::NotInNetwork(_))
+        );
+        if is_gone {
+            // The destination is gone; frames for it do not wait for an answer.
             _ = self.switch.command(now, Command::Reject { vnet, mac });
         }
         installed.is_ok()

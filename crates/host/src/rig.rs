@@ -9,8 +9,8 @@ use sluice_base::{
 };
 use sluice_switch::{
     ClassConfig, ControlConfig, Egress, FdbConfig, HandoffConfig, InputFull, Limit, PauseConfig,
-    PoolConfig, PortConfig, PortRole, Service, Sources, SwitchConfig, Tags, Taken, Trust,
-    TunnelConfig, UnresolvedConfig, VnetConfig,
+    PoolConfig, PortConfig, PortRole, Service, Sources, SparePlaces, SwitchConfig, Tags, Taken,
+    Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 use crate::Host;
@@ -103,6 +103,7 @@ pub fn host(ports: Vec<PortConfig>, peers: &[(Ipv4Addr, Mac)]) -> SwitchConfig {
             punt_gap: Nanos::from_millis(100),
         },
         control: ControlConfig::default(),
+        spare_places: SparePlaces::default(),
         spare: None,
         handoff: HandoffConfig::default(),
         isolation: None,

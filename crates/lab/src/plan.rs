@@ -294,6 +294,8 @@ impl Plan {
             chip_macs: 4096,
             chip_flows: 4096,
             spare_ports: None,
+            spare_vnets: None,
+            spare_tunnels: None,
             unresolved_timeout_ms: 1000,
             isolate_after_ms: 10,
             broadcasts_per_second: 10_000,

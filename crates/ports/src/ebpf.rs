@@ -319,6 +319,7 @@ struct ElementAttr {
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
+const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_LINK_CREATE: libc::c_long = 28;
@@ -507,6 +508,15 @@ impl<const K: usize, const V: usize> Map<K, V> {
             key: key.as_ptr() as u64,
             value: value as u64,
             ..ElementAttr::default()
+        }
+    }
+
+    /// Removes an element, if it is there.
+    pub(crate) fn remove(&self, key: &[u8; K]) -> io::Result<()> {
+        // SAFETY: the key is alive during the call.
+        match unsafe { bpf(BPF_MAP_DELETE_ELEM, &self.element(key, std::ptr::null())) } {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
     }
 

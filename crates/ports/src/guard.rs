@@ -19,7 +19,7 @@
 //!
 //! Programs and maps end with their descriptors, also after SIGKILL.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -96,8 +96,10 @@ impl Endpoint {
 /// The guard of some devices.
 #[derive(Debug)]
 pub struct Guard {
-    /// Kept open for the programs, which look endpoints up.
-    _endpoints: Map<KEY_SIZE, 1>,
+    /// The map that the programs look endpoints up in.
+    map: Map<KEY_SIZE, 1>,
+    /// Endpoints that are in it.
+    endpoints: Mutex<BTreeSet<Endpoint>>,
     ended: Map<4, 2>,
     /// Programs for devices whose frames begin with Ethernet, and for others.
     programs: [OwnedFd; 2],
@@ -106,22 +108,41 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Makes a guard that is attached nowhere yet.
+    /// Makes a guard that is attached nowhere yet, with room for so many more endpoints.
     ///
     /// # Errors
     /// The kernel's error for the programs or their maps.
-    pub fn new(endpoints: &[Endpoint]) -> io::Result<Self> {
-        let known = Map::hash(endpoints.len())?;
+    pub fn new(endpoints: &[Endpoint], room: usize) -> io::Result<Self> {
+        let known = Map::hash(endpoints.len() + room)?;
         for endpoint in endpoints {
             known.set(&endpoint.key(), &[1])?;
         }
+        let all = Mutex::new(endpoints.iter().copied().collect());
         let ended = Map::array(1)?;
         let load = |ethernet| {
             let program = program(ethernet, &known, &ended);
             ebpf::load(&program, "sluice_guard", Hook::Egress)
         };
         let programs = [load(true)?, load(false)?];
-        Ok(Self { _endpoints: known, ended, programs, links: Mutex::default() })
+        Ok(Self { map: known, endpoints: all, ended, programs, links: Mutex::default() })
+    }
+
+    /// Sets the endpoints. Those that stay are guarded throughout.
+    ///
+    /// # Errors
+    /// The kernel's error; every endpoint from before is still guarded.
+    pub fn set_endpoints(&self, endpoints: &[Endpoint]) -> io::Result<()> {
+        let mut known = self.endpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted: BTreeSet<Endpoint> = endpoints.iter().copied().collect();
+        for endpoint in wanted.difference(&known.clone()) {
+            self.map.set(&endpoint.key(), &[1])?;
+            known.insert(*endpoint);
+        }
+        for endpoint in known.clone().difference(&wanted) {
+            self.map.remove(&endpoint.key())?;
+            known.remove(endpoint);
+        }
+        Ok(())
     }
 
     /// Guards the device that was configured under this name, by its current index.

@@ -47,7 +47,7 @@ pub fn af_xdp() -> io::Result<()> {
 /// # Errors
 /// The kernel's error: it takes no programs of this process.
 pub fn programs() -> io::Result<()> {
-    Guard::new(&[]).map(drop)
+    Guard::new(&[], 0).map(drop)
 }
 
 /// Asks a socket to give and take datagrams together (`UDP_SEGMENT`, `UDP_GRO`).

@@ -108,7 +108,7 @@ fn only_what_is_marked_goes_to_an_endpoint() {
         .map(|(port, transport)| Endpoint { address: RIGHT, port, transport });
     let mut peer = inside(&cable.right, || RawPeer::new("r0"));
     let (guard, mut unmarked, marked) = inside(&cable.left, || {
-        let guard = Guard::new(&endpoints).unwrap();
+        let guard = Guard::new(&endpoints, 4).unwrap();
         let index = sluice_ports::device::device("l0").unwrap().index;
         guard.attach("l0", index).unwrap();
         let marked = RawPeer::new("l0");

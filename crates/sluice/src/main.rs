@@ -57,6 +57,11 @@ enum Command {
         #[command(flatten)]
         asked: Asked,
     },
+    /// Have a running host apply its changed configuration file, without a frame lost of what stays
+    Reload {
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// Add and delete ports of a running host
     #[command(subcommand)]
     Port(PortCommand),
@@ -404,6 +409,7 @@ fn main() -> ExitCode {
         Command::Show(arguments) => show(&arguments),
         Command::Top(arguments) => top(&arguments),
         Command::Upgrade { asked } => upgrade(&asked),
+        Command::Reload { asked } => reload(&asked),
         Command::Port(command) => port::run(command),
         Command::Vport(command) => vport(command),
         Command::Vnet(command) => transaction::vnet(command),
@@ -457,6 +463,11 @@ fn daemon(arguments: &DaemonArguments) -> anyhow::Result<ExitCode> {
 fn show(arguments: &ShowArguments) -> anyhow::Result<ExitCode> {
     let style = Style { json: arguments.asked.json, watch: arguments.watch };
     client::show::show(&arguments.asked.whom(), arguments.what.into(), style)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn reload(asked: &Asked) -> anyhow::Result<ExitCode> {
+    client::reload::reload(&asked.whom(), asked.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -125,8 +125,8 @@ impl<B: Buf> Switch<B> {
     /// [`AttachError`]; nothing was changed.
     pub fn attach(&mut self, now: Nanos, port: &PortConfig) -> Result<PortId, AttachError> {
         let PortRole::Access { vnet } = port.role else { return Err(AttachError::NotAccess) };
-        validate::check_port(self.vnets.len(), PortId(NO_PORT), port)
-            .map_err(AttachError::Config)?;
+        let has_vnet = |vnet| self.check_vnet(vnet).is_ok();
+        validate::check_port(has_vnet, PortId(NO_PORT), port).map_err(AttachError::Config)?;
         let id = self.free_spare_port(port)?;
         self.occupy(id, port, vnet);
         self.spare_ports.0[id.index()].since = now;

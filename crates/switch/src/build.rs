@@ -6,16 +6,11 @@ use alloc::vec::Vec;
 use sluice_base::{ByteCount, PortId, Priority, PriorityMask, SourceId, TunnelId, VnetId};
 
 use crate::config::{InputFull, Limit, PortConfig, PortRole, SwitchConfig, Tags};
-use crate::decap::make_decaps;
 use crate::egress::{GROUPS_MAX, NODES_MAX, Port, QueueGroup};
 use crate::ingress::Input;
-use crate::inspect::Counter;
 use crate::place::{NO_VNET, Tunnel, Vnet};
 use crate::receive::NO_PORT;
-use crate::shaper::Shaper;
-use crate::surface::QueueGroupKind;
 use crate::switch::{BATCH_MAX, CONTROL_FRAMES};
-use crate::underlay;
 
 pub(crate) fn mask_of(has: impl Fn(usize) -> bool) -> PriorityMask {
     let mut mask = PriorityMask::NONE;
@@ -75,27 +70,28 @@ pub(crate) fn priorities_of(port: &PortConfig, queue: u8) -> PriorityMask {
 
 pub(crate) fn make_groups(config: &SwitchConfig) -> Box<[QueueGroup]> {
     let unresolved = usize::from(config.unresolved.destinations);
-    let mut groups = Vec::with_capacity(config.ports.len() + config.tunnels.len() + unresolved);
+    let count = first_hold_group(config) + holds_max(config);
+    let mut groups = Vec::with_capacity(count);
     for (at, port) in config.ports.iter().enumerate() {
         groups.push(QueueGroup::of_port(PortId::from_index(at), port));
     }
     let vnet_mtu_min = config.vnets.iter().map(|vnet| vnet.mtu).min().unwrap_or(0);
-    for (at, tunnel) in config.tunnels.iter().enumerate() {
+    assert!(count <= GROUPS_MAX, "checked by `validate`");
+    groups.resize_with(config.ports.len() + config.tunnel_places(), QueueGroup::free);
+    for (at, tunnel) in config.numbered_tunnels() {
         let port = &config.ports[tunnel.port.index()];
         let mtu = port.mtu.saturating_sub(50).min(vnet_mtu_min);
-        groups.push(QueueGroup::of_tunnel(TunnelId::from_index(at), tunnel.port, port, mtu));
+        groups[config.ports.len() + at] =
+            QueueGroup::of_tunnel(TunnelId::from_index(at), tunnel.port, port, mtu);
     }
-    let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
-    assert!(groups.len() + unresolved + holds_max(config) <= GROUPS_MAX, "checked by `validate`");
-    for _ in 0..unresolved + holds_max(config) {
-        groups.push(QueueGroup::new(QueueGroupKind::Free, NO_PORT, unlimited, Shaper::new(None)));
-    }
+    debug_assert_eq!(groups.len() + unresolved + holds_max(config), count);
+    groups.resize_with(count, QueueGroup::free);
     groups.into()
 }
 
 /// Returns the queue groups for unresolved destinations, the first one on top.
 pub(crate) fn unresolved_groups(config: &SwitchConfig, groups: usize) -> Vec<u32> {
-    let first = config.ports.len() + config.tunnels.len();
+    let first = config.ports.len() + config.tunnel_places();
     let groups = groups - holds_max(config);
     let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 queue groups");
     (first..groups).rev().map(index_of).collect()
@@ -104,7 +100,7 @@ pub(crate) fn unresolved_groups(config: &SwitchConfig, groups: usize) -> Vec<u32
 /// Returns the first queue group of held destinations, which have the last queue groups.
 pub(crate) fn first_hold_group(config: &SwitchConfig) -> usize {
     let unresolved = usize::from(config.unresolved.destinations);
-    config.ports.len() + config.tunnels.len() + unresolved
+    config.ports.len() + config.tunnel_places() + unresolved
 }
 
 /// Returns the number of destinations that may be held at a time.
@@ -124,39 +120,33 @@ pub(crate) fn make_vnets(config: &SwitchConfig, inputs: usize) -> Box<[Vnet]> {
         (port.role == PortRole::Access { vnet: VnetId::from_index(at) })
             .then(|| PortId::from_index(p).0)
     };
-    let vnets = config.vnets.iter().enumerate().map(|(at, vnet)| Vnet {
-        vni: vnet.vni,
-        frame_size_max: u32::from(vnet.mtu) + 14,
-        members: {
-            // Any port may become a member.
-            let mut members = Vec::with_capacity(config.ports.len());
-            members.extend(config.ports.iter().enumerate().filter_map(|p| member(at, p)));
-            members
-        },
-        tunnels: vnet.tunnels.iter().map(|t| t.0).collect(),
-        tunnel_bits: bits_of(vnet.tunnels.iter().map(|t| t.index())),
-        decaps: make_decaps(vnet, &config.tunnels, inputs),
-        own_tags: config.ports.iter().any(|port| {
+    let mut vnets: Vec<Vnet> = Vec::with_capacity(config.vnet_places());
+    vnets.resize_with(config.vnet_places(), Vnet::free);
+    for (at, vnet) in config.numbered_vnets() {
+        let port_of = |tunnel: usize| {
+            config.tunnel_at(TunnelId::from_index(tunnel)).map_or(NO_PORT, |tunnel| tunnel.port.0)
+        };
+        vnets[at] = Vnet::new(vnet, config.ports.len());
+        vnets[at].set_tunnels(&vnet.tunnels, inputs, port_of);
+        vnets[at].members.extend(config.ports.iter().enumerate().filter_map(|p| member(at, p)));
+        vnets[at].own_tags = config.ports.iter().any(|port| {
             port.tags == Tags::Trunk
                 && port.role == PortRole::Access { vnet: VnetId::from_index(at) }
-        }),
-    });
-    vnets.collect()
+        });
+    }
+    vnets.into()
 }
 
 pub(crate) fn make_tunnels(config: &SwitchConfig, inputs: usize) -> Box<[Tunnel]> {
-    let tunnels = config.tunnels.iter().enumerate().map(|(at, tunnel)| Tunnel {
-        port: tunnel.port.0,
-        remote: tunnel.remote,
-        next_hop: None,
-        group: u32::try_from(config.ports.len() + at).expect("fewer than 2^20 queue groups"),
-        source: SourceId::from_index(inputs + at).0,
-        foreign: tunnel.foreign,
-        path_mtu: underlay::UNKNOWN,
-        sent: Counter::default(),
-        received: Counter::default(),
-    });
-    tunnels.collect()
+    let place = |at: usize| {
+        let group = u32::try_from(config.ports.len() + at).expect("fewer than 2^20 queue groups");
+        Tunnel::free(group, SourceId::from_index(inputs + at).0)
+    };
+    let mut tunnels: Vec<Tunnel> = (0..config.tunnel_places()).map(place).collect();
+    for (at, tunnel) in config.numbered_tunnels() {
+        tunnels[at].begin(tunnel);
+    }
+    tunnels.into()
 }
 
 /// Returns the number of frames that can be in the switch at the same time.
@@ -181,7 +171,7 @@ pub(crate) fn slot_count(config: &SwitchConfig) -> u64 {
         let frames = u64::from(port.input.frames) * u64::from(priorities) + u64::from(BATCH_MAX);
         count += frames * u64::from(port.queues);
     }
-    let groups = config.ports.len() as u64 + config.tunnels.len() as u64;
+    let groups = config.ports.len() as u64 + config.tunnel_places() as u64;
     count + groups * u64::from(pool.copies_per_group)
 }
 
@@ -208,7 +198,10 @@ pub(crate) fn buffer_count(config: &SwitchConfig) -> u64 {
     for port in groups {
         count += u64::from(port.output.frames);
     }
-    count
+    // A spare tunnel may lead through any underlay.
+    let underlays = config.ports.iter().filter(|p| matches!(p.role, PortRole::Underlay { .. }));
+    let most = underlays.map(|port| u64::from(port.output.frames)).max().unwrap_or(0);
+    count + most * config.spare_places.tunnels.len() as u64
 }
 
 /// Returns the number of nodes. A queue in use holds a frame, so there are at most as many as
@@ -216,18 +209,6 @@ pub(crate) fn buffer_count(config: &SwitchConfig) -> u64 {
 pub(crate) fn node_count(config: &SwitchConfig, slots: u32, inputs: usize) -> usize {
     let underlays =
         config.ports.iter().filter(|p| matches!(p.role, PortRole::Underlay { .. })).count();
-    let sources = inputs + config.tunnels.len();
+    let sources = inputs + config.tunnel_places();
     (slots as usize + underlays * sources * Priority::COUNT).min(NODES_MAX)
-}
-
-/// Returns a set of small numbers, a bit each.
-fn bits_of(members: impl Iterator<Item = usize>) -> Box<[u64]> {
-    let mut bits = Vec::new();
-    for member in members {
-        if bits.len() <= member / 64 {
-            bits.resize(member / 64 + 1, 0);
-        }
-        bits[member / 64] |= 1 << (member % 64);
-    }
-    bits.into()
 }

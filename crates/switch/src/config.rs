@@ -21,10 +21,12 @@ use crate::surface::BoundIps;
 pub struct SwitchConfig {
     /// The ports; a [`PortId`] is a position in this list.
     pub ports: Vec<PortConfig>,
-    /// The networks; a [`VnetId`] is a position in this list.
+    /// The networks; a [`VnetId`] is a position in this list, if there are no spare places.
     pub vnets: Vec<VnetConfig>,
-    /// The tunnels; a [`TunnelId`] is a position in this list.
+    /// The tunnels; a [`TunnelId`] is a position in this list, if there are no spare places.
     pub tunnels: Vec<TunnelConfig>,
+    /// Places for networks and tunnels that come while the switch runs.
+    pub spare_places: SparePlaces,
     /// Service of each priority, and its treatment at a full output (hold or drop).
     pub classes: [ClassConfig; Priority::COUNT],
     /// Priority of a DSCP on a port that trusts it.
@@ -127,7 +129,48 @@ impl HandoffConfig {
     }
 }
 
+/// Numbers of networks and tunnels that are free at start ([`crate::Switch::add_vnet`],
+/// [`crate::Switch::add_tunnel`]). The networks and tunnels of a configuration have the other
+/// numbers, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SparePlaces {
+    /// Free numbers of networks, in ascending order, each once.
+    pub vnets: Vec<VnetId>,
+    /// Free numbers of tunnels, in ascending order, each once.
+    pub tunnels: Vec<TunnelId>,
+}
+
 impl SwitchConfig {
+    /// Returns the number of places for networks.
+    pub(crate) const fn vnet_places(&self) -> usize {
+        self.vnets.len() + self.spare_places.vnets.len()
+    }
+
+    /// Returns the number of places for tunnels.
+    pub(crate) const fn tunnel_places(&self) -> usize {
+        self.tunnels.len() + self.spare_places.tunnels.len()
+    }
+
+    /// Returns the networks with their numbers.
+    pub(crate) fn numbered_vnets(&self) -> impl Iterator<Item = (usize, &VnetConfig)> + Clone {
+        let is_spare = |at: &usize| self.spare_places.vnets.binary_search(&VnetId::from_index(*at));
+        let numbers = (0..self.vnet_places()).filter(move |at| is_spare(at).is_err());
+        numbers.zip(&self.vnets)
+    }
+
+    /// Returns the tunnels with their numbers.
+    pub(crate) fn numbered_tunnels(&self) -> impl Iterator<Item = (usize, &TunnelConfig)> + Clone {
+        let is_spare =
+            |at: &usize| self.spare_places.tunnels.binary_search(&TunnelId::from_index(*at));
+        let numbers = (0..self.tunnel_places()).filter(move |at| is_spare(at).is_err());
+        numbers.zip(&self.tunnels)
+    }
+
+    /// Returns the tunnel of a number.
+    pub(crate) fn tunnel_at(&self, tunnel: TunnelId) -> Option<&TunnelConfig> {
+        self.numbered_tunnels().find(|(at, _)| *at == tunnel.index()).map(|(_, tunnel)| tunnel)
+    }
+
     /// Returns the configuration with a port in every spare port, which sizes the memory.
     pub(crate) fn with_spare(&self) -> Cow<'_, Self> {
         let Some(spare) = &self.spare else { return Cow::Borrowed(self) };
@@ -455,6 +498,9 @@ pub enum ConfigError {
         /// The port.
         port: PortId,
     },
+    /// Numbers of spare places that are not in ascending order, or leave a gap behind the networks
+    /// or tunnels.
+    SparePlaces,
     /// Two networks with one VNI.
     VniTwice {
         /// The VNI that two networks have.

@@ -20,11 +20,8 @@
 //!
 //! [`Command::ForgetDecap`]: crate::Command::ForgetDecap
 
-use alloc::boxed::Box;
+use sluice_base::{Buf, Mac, TunnelId, VnetId};
 
-use sluice_base::{Buf, Mac, SourceId, TunnelId, VnetId};
-
-use crate::config::{TunnelConfig, VnetConfig};
 use crate::inspect::Counter;
 use crate::surface::CommandError;
 use crate::switch::Switch;
@@ -56,24 +53,17 @@ pub struct DecapFlow {
 
 impl Decap {
     /// Returns a row that is not in use.
-    const fn unused(port: u16, source: u16) -> Self {
+    pub(crate) const fn unused(port: u16, source: u16) -> Self {
         let received = Counter { frames: 0, bytes: 0 };
         Self { received, port, source, in_use: false, is_plain: false }
     }
-}
 
-/// Returns the rows of a network, by tunnel number. `inputs` is the number of inputs: the source
-/// numbers of tunnels follow those of inputs.
-pub(crate) fn make_decaps(
-    vnet: &VnetConfig,
-    tunnels: &[TunnelConfig],
-    inputs: usize,
-) -> Box<[Decap]> {
-    let count = vnet.tunnels.iter().map(|tunnel| tunnel.index() + 1).max().unwrap_or(0);
-    let row = |(at, tunnel): (usize, &TunnelConfig)| {
-        Decap::unused(tunnel.port.0, SourceId::from_index(inputs + at).0)
-    };
-    tunnels.iter().enumerate().take(count).map(row).collect()
+    /// Ends the flow. Returns its counts.
+    pub(crate) const fn end(&mut self) -> Counter {
+        let received = self.received;
+        *self = Self::unused(self.port, self.source);
+        received
+    }
 }
 
 impl<B: Buf> Switch<B> {
@@ -128,8 +118,7 @@ impl<B: Buf> Switch<B> {
         let t = t.ok_or(CommandError::NoSuchTunnel(tunnel))?;
         let flow = self.vnets[vnet.index()].decaps.get_mut(tunnel.index());
         let flow = flow.ok_or(CommandError::NotInNetwork(tunnel))?;
-        t.received.add_all(flow.received);
-        *flow = Decap::unused(flow.port, flow.source);
+        t.received.add_all(flow.end());
         Ok(())
     }
 }

@@ -25,10 +25,12 @@ mod turn;
 
 use alloc::boxed::Box;
 
-use sluice_base::{Nanos, Priority, PriorityMask};
+use sluice_base::{Nanos, PortId, Priority, PriorityMask};
 
 use crate::build::{make_groups, make_ports};
-use crate::config::{Hold, PortRole, SwitchConfig, Tags, Trust};
+use crate::config::{
+    Hold, Limit, PortConfig, PortRole, RateLimit, Service, SwitchConfig, Tags, Trust,
+};
 use crate::ingress::Input;
 use crate::inspect::{Counter, Marks};
 use crate::pause::{PauseReceiver, PauseSender};
@@ -62,6 +64,16 @@ pub(crate) struct EgressTables<B> {
     common_max: CommonMax,
     lists: GroupLists,
     queues: Queues,
+    /// Settings of the queue groups of tunnels that come, by underlay.
+    underlays: Box<[TunnelGroups]>,
+}
+
+/// Settings of the queue groups of an underlay's tunnels.
+#[derive(Clone, Copy, Debug)]
+struct TunnelGroups {
+    port: u16,
+    output: Limit,
+    rate: Option<RateLimit>,
 }
 
 /// A port. The fields that every frame touches come first.
@@ -179,7 +191,15 @@ impl<B> EgressTables<B> {
         let busy = BusyPorts::new(ports.len());
         let classes = (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect();
         let groups = make_groups(config);
+        let is_underlay = |p: &PortConfig| matches!(p.role, PortRole::Underlay { .. });
+        let underlays = config.ports.iter().enumerate().filter(|(_, port)| is_underlay(port));
+        let underlays = underlays.map(|(at, port)| TunnelGroups {
+            port: PortId::from_index(at).0,
+            output: port.output,
+            rate: port.group_rate,
+        });
         Self {
+            underlays: underlays.collect(),
             lists: GroupLists::new(config, groups.len()),
             services: Services::new(config),
             common_max: CommonMax::ZERO,
@@ -257,6 +277,11 @@ impl<B> EgressTables<B> {
     /// Returns true if no port has anything to send.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.busy.is_empty()
+    }
+
+    /// Sets the service of a priority.
+    pub(crate) fn set_service(&mut self, priority: Priority, service: Service) {
+        self.services.set(priority, service);
     }
 
     /// Returns the lossless priorities.

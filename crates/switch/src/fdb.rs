@@ -3,9 +3,9 @@
 
 use sluice_base::{Mac, TunnelId, VnetId};
 
-use crate::config::{SwitchConfig, TunnelConfig, VnetConfig};
+use crate::config::SwitchConfig;
 use crate::inspect::FdbState;
-use crate::mac_table::{Inserted, MacTable, Used};
+use crate::mac_table::{self, Inserted, MacTable, Used};
 use crate::numbers::Numbers;
 
 /// The tables, in the order in which a frame needs them. The part of the forwarding table that a
@@ -82,6 +82,36 @@ impl Fdb {
         self.known.remove_value(group);
     }
 
+    /// Removes every destination of a network.
+    pub(crate) fn remove_vnet(&mut self, vnet: VnetId) {
+        self.known.remove_where(|key, _| mac_table::unkey(key).0 == vnet);
+    }
+
+    /// Removes the destinations of a network that have this queue group.
+    pub(crate) fn remove_vnet_group(&mut self, vnet: VnetId, group: u32) {
+        self.known.remove_where(|key, to| to == group && mac_table::unkey(key).0 == vnet);
+    }
+
+    /// Adds the tunnel to an address that has none.
+    pub(crate) fn add_vtep(&mut self, remote: u32, tunnel: u16) {
+        self.vteps.insert(remote, tunnel);
+    }
+
+    /// Removes the tunnel to an address.
+    pub(crate) fn remove_vtep(&mut self, remote: u32) {
+        self.vteps.remove(remote);
+    }
+
+    /// Adds the network of a VNI that has none.
+    pub(crate) fn add_vni(&mut self, vni: u32, vnet: u16) {
+        self.vnis.insert(vni, vnet);
+    }
+
+    /// Removes the network of a VNI.
+    pub(crate) fn remove_vni(&mut self, vni: u32) {
+        self.vnis.remove(vni);
+    }
+
     /// Walks the next places of the table as [`MacTable::walk_used`].
     #[inline]
     pub(crate) fn walk_used(&mut self, places: u32, each: impl FnMut(u64, u32, Used)) -> bool {
@@ -125,15 +155,20 @@ impl Fdb {
 
 /// Returns the tunnels by the addresses of their far ends.
 fn make_vteps(config: &SwitchConfig) -> Numbers {
-    let entry = |(at, tunnel): (usize, &TunnelConfig)| {
-        (tunnel.remote.to_bits(), TunnelId::from_index(at).0)
-    };
-    Numbers::new(config.tunnels.iter().enumerate().map(entry))
+    let mut vteps = Numbers::new(config.tunnel_places());
+    for (at, tunnel) in config.numbered_tunnels() {
+        vteps.insert(tunnel.remote.to_bits(), TunnelId::from_index(at).0);
+    }
+    vteps
 }
 
 /// Returns the networks by their VNI.
 fn make_vnis(config: &SwitchConfig) -> Numbers {
-    let entry =
-        |(at, vnet): (usize, &VnetConfig)| Some((vnet.vni?.get(), VnetId::from_index(at).0));
-    Numbers::new(config.vnets.iter().enumerate().filter_map(entry))
+    let mut vnis = Numbers::new(config.vnet_places());
+    for (at, vnet) in config.numbered_vnets() {
+        if let Some(vni) = vnet.vni {
+            vnis.insert(vni.get(), VnetId::from_index(at).0);
+        }
+    }
+    vnis
 }

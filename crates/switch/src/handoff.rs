@@ -29,7 +29,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use sluice_base::{Buf, Destination, InputId, PortId, Priority, PriorityMask};
+use sluice_base::{Buf, Destination, DropReason, InputId, PortId, Priority, PriorityMask};
 
 use crate::config::{HandoffConfig, PortRole};
 use crate::egress::{Tag, Turn};
@@ -356,12 +356,19 @@ impl<B: Buf> Switch<B> {
         let slot = self.slots.get_mut(index);
         slot.set_remote_number(remote.0);
         (slot.sent, slot.sent_bytes) = sent;
-        let group = match to {
-            Destination::Port(port) => self.egress.port(port.index()).group(),
-            Destination::Tunnel(tunnel) => self.tunnels[tunnel.index()].group,
+        let (group, is_removed) = match to {
+            Destination::Port(port) => (self.egress.port(port.index()).group(), false),
+            Destination::Tunnel(tunnel) => {
+                let tunnel = &self.tunnels[tunnel.index()];
+                (tunnel.group, !tunnel.is_in_use())
+            }
         };
         if self.owner_of(priority) == BufferOwner::Ring {
             self.hold_at_input(index);
+        }
+        if is_removed {
+            self.drop_frame(index, DropReason::Removed);
+            return;
         }
         if let Some(reason) = self.refusal(index, group) {
             self.drop_frame(index, reason);

@@ -155,6 +155,20 @@ impl<B: Buf> Switch<B> {
         self.holds.free_groups.push(group);
     }
 
+    /// Ends the holds that `goes` selects by key and tunnel, with the frames that wait for them.
+    pub(crate) fn end_holds_of(&mut self, goes: impl Fn(u64, u16) -> bool) {
+        let goes = |entry: &Held| goes(entry.key, entry.tunnel);
+        while let Some(at) = self.holds.entries.iter().position(goes) {
+            let Held { key, group, .. } = self.holds.entries.swap_remove(at);
+            self.drop_parked(group, DropReason::Removed);
+            if self.fdb.peek(key) == Some(group) {
+                self.uninstall(key);
+            }
+            self.egress.end_hold(group);
+            self.holds.free_groups.push(group);
+        }
+    }
+
     /// Ends the hold of a destination that has moved away from its tunnel.
     pub(crate) fn end_holds_elsewhere(&mut self, key: u64, to: Destination) {
         let is_elsewhere =

@@ -124,7 +124,7 @@ impl Isolation {
         let on = usize::from(patience.is_some());
         let classes = config.ports.len() * Priority::COUNT * on;
         let watch = Watch { over_since: Nanos::MAX, ..Watch::default() };
-        let words = config.tunnels.len().div_ceil(64);
+        let words = config.tunnel_places().div_ceil(64);
         let mut shared = Vec::new();
         let mut first = 0;
         for port in &config.ports {
@@ -149,7 +149,7 @@ impl Isolation {
             looks: 0,
             look_at: Nanos::MAX,
             now: Nanos::ZERO,
-            leaves: Vec::with_capacity((inputs + config.tunnels.len()) * on),
+            leaves: Vec::with_capacity((inputs + config.tunnel_places()) * on),
         }
     }
 
@@ -162,6 +162,11 @@ impl Isolation {
     /// Returns the moment of the next check.
     pub(crate) fn deadline(&self) -> Option<Nanos> {
         (self.look_at < Nanos::MAX).then_some(self.look_at)
+    }
+
+    /// Forgets a tunnel that is removed: nobody behind it is asked to hold.
+    pub(crate) fn forget_sender(&mut self, tunnel: TunnelId) {
+        self.records.iter_mut().for_each(|record| record.forget_sender(tunnel));
     }
 
     /// Returns the record of a class.

@@ -34,6 +34,7 @@ mod attach;
 mod audit;
 mod batch;
 mod build;
+mod changes;
 mod classify;
 mod config;
 mod decap;
@@ -72,17 +73,21 @@ mod switch;
 mod too_big;
 mod transmit;
 mod tunnel;
+mod tunnel_changes;
 mod underlay;
 mod unresolved;
 mod validate;
+mod vnet_changes;
 mod window;
 
 pub use attach::{AttachError, PortState};
 pub use audit::{Audit, AuditRow, Balance};
+pub use changes::{ChangeError, PlaceState};
 pub use config::{
     Binding, ClassConfig, ConfigError, ControlConfig, FdbConfig, HandoffConfig, Hold, InputFull,
     IsolationConfig, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service,
-    Sources, SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    Sources, SpareConfig, SparePlaces, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig,
+    VnetConfig,
 };
 pub use decap::DecapFlow;
 pub use handoff::{Handoff, HandoffSink, RemoteRef};

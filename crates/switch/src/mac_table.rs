@@ -290,9 +290,14 @@ impl MacTable {
 
     /// Removes every entry with a value. Walks the whole table.
     pub(crate) fn remove_value(&mut self, value: u32) {
+        self.remove_where(|_, there| there == value);
+    }
+
+    /// Removes every entry whose key and value `goes` selects. Walks the whole table.
+    pub(crate) fn remove_where(&mut self, goes: impl Fn(u64, u32) -> bool) {
         let mut place = 0;
-        while let Some(&Entry { key, value: there, .. }) = self.places.get(place) {
-            if key != EMPTY && there == value {
+        while let Some(&Entry { key, value, .. }) = self.places.get(place) {
+            if key != EMPTY && goes(key, value) {
                 // The entry that moves into the hole is checked next.
                 self.remove(key);
             } else {

@@ -5,11 +5,17 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
 
-use sluice_base::{Mac, Priority, PriorityMask, Vni};
+use sluice_base::{Mac, Priority, PriorityMask, SourceId, TunnelId, Vni};
 
-use crate::config::{InputFull, Limit};
+use crate::changes::PlaceState;
+use crate::config::{InputFull, Limit, TunnelConfig, VnetConfig};
 use crate::decap::Decap;
 use crate::inspect::Counter;
+use crate::receive::NO_PORT;
+use crate::underlay;
+
+/// Size of the Ethernet header in front of a layer-3 packet.
+const ETHERNET_BYTES: u32 = 14;
 
 /// The network of an input whose frames may belong to any network.
 pub(crate) const NO_VNET: u16 = u16::MAX;
@@ -60,9 +66,71 @@ pub(crate) struct Vnet {
     pub(crate) tunnels: Box<[u16]>,
     /// Its local ports.
     pub(crate) members: Vec<u16>,
+    pub(crate) state: PlaceState,
 }
 
 impl Vnet {
+    /// Returns a place without a network.
+    pub(crate) fn free() -> Self {
+        Self {
+            vni: None,
+            frame_size_max: 0,
+            decaps: Box::default(),
+            tunnel_bits: Box::default(),
+            own_tags: false,
+            tunnels: Box::default(),
+            members: Vec::new(),
+            state: PlaceState::Free,
+        }
+    }
+
+    /// Returns a network without tunnels and members. Any of `ports` ports may become a member.
+    pub(crate) fn new(config: &VnetConfig, ports: usize) -> Self {
+        Self {
+            vni: config.vni,
+            frame_size_max: u32::from(config.mtu) + ETHERNET_BYTES,
+            members: Vec::with_capacity(ports),
+            state: PlaceState::InUse,
+            ..Self::free()
+        }
+    }
+
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.state == PlaceState::InUse
+    }
+
+    /// Returns its layer-3 MTU.
+    pub(crate) const fn mtu(&self) -> u32 {
+        self.frame_size_max - ETHERNET_BYTES
+    }
+
+    pub(crate) fn set_mtu(&mut self, mtu: u16) {
+        self.frame_size_max = u32::from(mtu) + ETHERNET_BYTES;
+    }
+
+    /// Sets the tunnels of the network. Those that it had keep their decap flows. The source
+    /// numbers of tunnels follow those of `inputs` inputs; `port_of` returns the port of a tunnel.
+    pub(crate) fn set_tunnels(
+        &mut self,
+        tunnels: &[TunnelId],
+        inputs: usize,
+        port_of: impl Fn(usize) -> u16,
+    ) {
+        self.tunnels = tunnels.iter().map(|tunnel| tunnel.0).collect();
+        self.tunnel_bits = bits_of(tunnels.iter().map(|tunnel| tunnel.index()));
+        let count = tunnels.iter().map(|tunnel| tunnel.index() + 1).max().unwrap_or(0);
+        let row = |at: usize| {
+            let unused = || Decap::unused(port_of(at), SourceId::from_index(inputs + at).0);
+            let kept = self
+                .decaps
+                .get(at)
+                .copied()
+                .filter(|_| tunnels.contains(&TunnelId::from_index(at)));
+            kept.filter(|row| row.port == port_of(at)).unwrap_or_else(unused)
+        };
+        self.decaps = (0..count).map(row).collect();
+    }
+
     /// Returns true if frames of the network may come through a tunnel.
     #[inline]
     pub(crate) fn has_tunnel(&self, tunnel: u16) -> bool {
@@ -81,6 +149,7 @@ pub(crate) struct Tunnel {
     pub(crate) group: u32,
     pub(crate) source: u16,
     pub(crate) foreign: bool,
+    pub(crate) state: PlaceState,
     /// The MTU of the path to its far end, if it is known to be less than the device's.
     pub(crate) path_mtu: u16,
     pub(crate) sent: Counter,
@@ -89,6 +158,51 @@ pub(crate) struct Tunnel {
 }
 
 const _: () = assert!(size_of::<Tunnel>() == 64, "a tunnel is one cache line");
+
+impl Tunnel {
+    /// Returns a place without a tunnel.
+    pub(crate) fn free(group: u32, source: u16) -> Self {
+        Self {
+            port: NO_PORT,
+            remote: Ipv4Addr::UNSPECIFIED,
+            next_hop: None,
+            group,
+            source,
+            foreign: false,
+            state: PlaceState::Free,
+            path_mtu: underlay::UNKNOWN,
+            sent: Counter::default(),
+            received: Counter::default(),
+        }
+    }
+
+    /// Puts a tunnel here. Its next hop is not known yet.
+    pub(crate) fn begin(&mut self, config: &TunnelConfig) {
+        *self = Self {
+            port: config.port.0,
+            remote: config.remote,
+            foreign: config.foreign,
+            state: PlaceState::InUse,
+            ..Self::free(self.group, self.source)
+        };
+    }
+
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.state == PlaceState::InUse
+    }
+}
+
+/// Returns a set of small numbers, a bit each.
+fn bits_of(members: impl Iterator<Item = usize>) -> Box<[u64]> {
+    let mut bits = Vec::new();
+    for member in members {
+        if bits.len() <= member / 64 {
+            bits.resize(member / 64 + 1, 0);
+        }
+        bits[member / 64] |= 1 << (member % 64);
+    }
+    bits.into()
+}
 
 /// One partition of the host pool.
 #[derive(Clone, Copy, Debug)]

@@ -226,6 +226,31 @@ impl Control {
         self.shares[port.index()].waiting -= gone;
     }
 
+    /// Discards the punts and decap flows that `goes` selects. `port_of` returns the port of a
+    /// tunnel. No frame that was taken may be among them.
+    pub(crate) fn forget_that(
+        &mut self,
+        goes: impl Fn(&Notice) -> bool,
+        port_of: impl Fn(TunnelId) -> usize,
+    ) {
+        let (punts, shares) = (&mut self.punts, &mut self.shares);
+        self.queue.retain(|queued| {
+            if !goes(&queued.notice) {
+                return true;
+            }
+            debug_assert!(queued.taken_at.is_none(), "only ports have frames taken");
+            if let Notice::Punt { from, .. } = queued.notice {
+                let port = match from {
+                    Destination::Port(port) => port.index(),
+                    Destination::Tunnel(tunnel) => port_of(tunnel),
+                };
+                *punts -= 1;
+                shares[port].waiting -= 1;
+            }
+            false
+        });
+    }
+
     /// Resets the counters of a port.
     pub(crate) fn restart(&mut self, port: usize) {
         let share = &mut self.shares[port];
@@ -362,9 +387,7 @@ impl<B: Buf> Switch<B> {
 
     /// Returns the port by which frames of a place come in, if it is in the network.
     fn place_of(&self, vnet: VnetId, from: Destination) -> Result<u16, CommandError> {
-        if vnet.index() >= self.vnets.len() {
-            return Err(CommandError::NoSuchVnet(vnet));
-        }
+        self.check_vnet(vnet)?;
         let group = self.group_of(vnet, from)?;
         Ok(self.egress.group(group).port())
     }

@@ -231,6 +231,12 @@ impl<B> Slots<B> {
         self.slots.iter().filter(|slot| slot.remote_port != NOT_REMOTE)
     }
 
+    /// Returns the slots of frames that another switch has.
+    pub(crate) fn remote_indices(&self) -> impl Iterator<Item = u32> {
+        let all = (0..).zip(&self.slots);
+        all.filter(|(_, slot)| slot.remote_port != NOT_REMOTE).map(|(index, _)| index)
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.slots.len()
     }

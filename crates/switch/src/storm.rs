@@ -36,7 +36,14 @@ impl Storms {
         Self {
             interval,
             by_port: vec![Nanos::ZERO; config.ports.len() * some].into(),
-            by_vnet: vec![Nanos::ZERO; config.vnets.len() * some].into(),
+            by_vnet: vec![Nanos::ZERO; config.vnet_places() * some].into(),
+        }
+    }
+
+    /// Gives a network that comes a full budget.
+    pub(crate) fn restart_vnet(&mut self, vnet: usize) {
+        if let Some(next) = self.by_vnet.get_mut(vnet) {
+            *next = Nanos::ZERO;
         }
     }
 }

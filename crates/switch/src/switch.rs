@@ -7,6 +7,7 @@ use sluice_base::{Buf, Command, Destination, InputId, Nanos, PortId, Priority, V
 
 use crate::attach::SparePorts;
 use crate::build::{buffer_count, make_tunnels, make_vnets, node_count, slot_count};
+use crate::changes::Places;
 use crate::config::{ConfigError, PortRole, SwitchConfig};
 use crate::dscp::Dscp;
 use crate::egress::EgressTables;
@@ -64,6 +65,7 @@ pub struct Switch<B> {
     pub(crate) storms: Storms,
     pub(crate) too_big: TooBig,
     pub(crate) paths: Paths,
+    pub(crate) places: Places,
 }
 
 impl<B: Buf> Switch<B> {
@@ -106,7 +108,8 @@ impl<B: Buf> Switch<B> {
             holds: Holds::new(config),
             storms: Storms::new(config),
             too_big: TooBig::new(config.ports.len()),
-            paths: Paths::new(config.tunnels.len()),
+            paths: Paths::new(config.tunnel_places()),
+            places: Places::default(),
             ingress,
             egress,
         };
@@ -118,7 +121,8 @@ impl<B: Buf> Switch<B> {
     fn begin(&mut self, now: Nanos, config: &SwitchConfig) {
         self.leave_free(config.spare.as_ref());
         self.sources_changed();
-        for (at, tunnel) in config.tunnels.iter().enumerate() {
+        self.places_changed();
+        for (at, tunnel) in config.numbered_tunnels() {
             self.change_next_hop(now, at, tunnel.next_hop);
         }
     }
@@ -175,14 +179,14 @@ impl<B: Buf> Switch<B> {
                 self.inject_to_group(0, priority, buf, group);
                 Ok(())
             }
-            Target::Tunnel(vnet, tunnel) if vnet.index() < self.vnets.len() => {
+            Target::Tunnel(vnet, tunnel) if self.check_vnet(vnet).is_ok() => {
                 let Ok(group) = self.group_of(vnet, Destination::Tunnel(tunnel)) else {
                     return Err(buf);
                 };
                 self.inject_to_group(vnet.0, priority, buf, group);
                 Ok(())
             }
-            Target::Address(vnet, mac) if vnet.index() < self.vnets.len() => {
+            Target::Address(vnet, mac) if self.check_vnet(vnet).is_ok() => {
                 // Its destination may differ from its header, so the frame cannot be deferred and
                 // read again.
                 let key = mac_table::key(vnet.0, mac);
@@ -251,8 +255,12 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
-    fn check_vnet(&self, vnet: VnetId) -> Result<(), CommandError> {
-        if vnet.index() < self.vnets.len() { Ok(()) } else { Err(CommandError::NoSuchVnet(vnet)) }
+    /// Refuses the number of a network that is not there.
+    pub(crate) fn check_vnet(&self, vnet: VnetId) -> Result<(), CommandError> {
+        match self.vnets.get(vnet.index()) {
+            Some(there) if there.is_in_use() => Ok(()),
+            _ => Err(CommandError::NoSuchVnet(vnet)),
+        }
     }
 
     pub(crate) fn group_of(&self, vnet: VnetId, to: Destination) -> Result<u32, CommandError> {
@@ -266,7 +274,7 @@ impl<B: Buf> Switch<B> {
                 Ok(p.group())
             }
             Destination::Tunnel(tunnel) => {
-                let t = self.tunnels.get(tunnel.index());
+                let t = self.tunnels.get(tunnel.index()).filter(|t| t.is_in_use());
                 let t = t.ok_or(CommandError::NoSuchTunnel(tunnel))?;
                 // Frames from this tunnel would be refused, so frames are not sent into it either.
                 if !self.vnets[vnet.index()].tunnels.contains(&tunnel.0) {

@@ -77,6 +77,7 @@ pub(crate) fn config() -> SwitchConfig {
         control: ControlConfig::default(),
         handoff: HandoffConfig::default(),
         isolation: None,
+        spare_places: SparePlaces::default(),
         spare: None,
     }
 }

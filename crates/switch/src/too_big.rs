@@ -54,6 +54,11 @@ impl TooBig {
         }
     }
 
+    /// Discards the events that `keep` returns false for.
+    pub(crate) fn retain(&mut self, keep: impl FnMut(&Notice) -> bool) {
+        self.notices.retain(keep);
+    }
+
     #[inline]
     pub(crate) fn is_silent(&self) -> bool {
         self.notices.is_empty()

@@ -20,6 +20,7 @@ use sluice_base::{Buf, Mac, Nanos, PortId, TunnelId};
 use sluice_wire::{EtherType, ethernet, ipv4, too_big, vlan};
 
 use crate::config::PortRole;
+use crate::place::Tunnel;
 use crate::surface::{CommandError, Notice};
 use crate::switch::Switch;
 use crate::tunnel::OUTER_BYTES;
@@ -28,8 +29,6 @@ use crate::tunnel::OUTER_BYTES;
 const BELIEVED_FOR: Nanos = Nanos::from_millis(600_000);
 /// A path whose MTU is not known: the MTU of its device applies.
 pub(crate) const UNKNOWN: u16 = u16::MAX;
-/// Size of the Ethernet header in front of a layer-3 packet.
-const ETHERNET_BYTES: u32 = 14;
 
 /// Tunnels with a learned MTU, and the moment at which each one expires.
 #[derive(Debug)]
@@ -52,6 +51,11 @@ impl Paths {
         }
     }
 
+    /// Forgets the MTU of a tunnel that is removed.
+    pub(crate) fn forget_tunnel(&mut self, tunnel: u16) {
+        self.0.retain(|(known, _)| *known != tunnel);
+    }
+
     fn forget(&mut self, now: Nanos) -> Option<u16> {
         let at = self.0.iter().position(|(_, until)| *until <= now)?;
         Some(self.0.swap_remove(at).0)
@@ -69,7 +73,7 @@ impl<B: Buf> Switch<B> {
         tunnel: TunnelId,
         mac: Option<Mac>,
     ) -> Result<(), CommandError> {
-        if tunnel.index() >= self.tunnels.len() {
+        if !self.tunnels.get(tunnel.index()).is_some_and(Tunnel::is_in_use) {
             return Err(CommandError::NoSuchTunnel(tunnel));
         }
         self.change_next_hop(now, tunnel.index(), mac);
@@ -113,7 +117,7 @@ impl<B: Buf> Switch<B> {
             return Err(CommandError::NoSuchPort(port));
         }
         for tunnel in 0..self.tunnels.len() {
-            if self.tunnels[tunnel].port == port.0 {
+            if self.tunnels[tunnel].is_in_use() && self.tunnels[tunnel].port == port.0 {
                 self.fit_tunnel(tunnel);
             }
         }
@@ -121,12 +125,11 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Recomputes the size up to which frames fit into a tunnel without further checks.
-    fn fit_tunnel(&mut self, tunnel: usize) {
+    pub(crate) fn fit_tunnel(&mut self, tunnel: usize) {
         let t = &self.tunnels[tunnel];
         let device = self.egress.port(usize::from(t.port)).mtu();
         let outer = device.min(t.path_mtu.into()).saturating_sub(OUTER_BYTES);
-        let networks = self.vnets.iter().map(|vnet| vnet.frame_size_max - ETHERNET_BYTES);
-        let mtu = networks.chain([outer]).min().unwrap_or(outer);
+        let mtu = outer.min(self.places.vnet_mtu_min());
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
         self.egress.fit(t.group, mtu);
     }

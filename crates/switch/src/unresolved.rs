@@ -59,7 +59,7 @@ impl Waits {
         let some = usize::from(is_shared_out);
         Self {
             is_shared_out,
-            by_vnet: vec![0; config.vnets.len() * some].into(),
+            by_vnet: vec![0; config.vnet_places() * some].into(),
             by_input: vec![0; inputs * some].into(),
         }
     }
@@ -111,7 +111,7 @@ impl<B: Buf> Switch<B> {
                 self.unresolved.waits.by_vnet[usize::from(vnet)],
             );
             let is_full = usize::from(by_input) >= free
-                || (self.vnets.len() > 1 && usize::from(by_vnet) >= 3 * free);
+                || (self.places.has_several_vnets() && usize::from(by_vnet) >= 3 * free);
             if is_full {
                 return None;
             }
@@ -225,7 +225,7 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    fn free_group(&mut self, group: u32) {
+    pub(crate) fn free_group(&mut self, group: u32) {
         let l = self.egress.group(group);
         if self.unresolved.waits.is_shared_out
             && let QueueGroupKind::Unresolved(vnet, _) = l.kind()
@@ -237,7 +237,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Tries to queue deferred frames again, input by input, in order.
-    fn retry_deferred(&mut self, now: Nanos) {
+    pub(crate) fn retry_deferred(&mut self, now: Nanos) {
         for input in 0..self.ingress.count() {
             let mut list = self.ingress.take_deferred(InputId::from_index(input).0);
             while let Some(slot) = self.slots.pop(&mut list) {

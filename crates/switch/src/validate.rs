@@ -3,7 +3,10 @@
 use sluice_base::{ByteCount, PortId, Priority, TunnelId, VnetId};
 
 use crate::build;
-use crate::config::{ConfigError, InputFull, Limit, PortConfig, PortRole, Service, SwitchConfig};
+use crate::config::{
+    ConfigError, InputFull, Limit, PortConfig, PortRole, Service, SparePlaces, SwitchConfig,
+    VnetConfig,
+};
 use crate::egress::{GROUPS_MAX, NODES_MAX};
 use crate::{sources, tunnel};
 
@@ -22,8 +25,10 @@ pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
             return Err(ConfigError::ZeroWeight { priority });
         }
     }
+    spare_places(config)?;
+    let has_vnet = |vnet: VnetId| config.numbered_vnets().any(|(at, _)| at == vnet.index());
     for (at, port) in whole.ports.iter().enumerate() {
-        check_port(config.vnets.len(), PortId::from_index(at), port)?;
+        check_port(has_vnet, PortId::from_index(at), port)?;
     }
     if config.unresolved.destinations == 0 {
         // A lossless frame for an unknown address would wait for ever, and no miss would be
@@ -44,8 +49,8 @@ fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
     // One number is reserved for "no port"; sources are inputs, control and tunnels together.
     let limits = [
         ("ports", config.ports.len(), usize::from(u16::MAX) - 1),
-        ("networks", config.vnets.len(), usize::from(u16::MAX) - 1),
-        ("tunnels and queues", inputs + config.tunnels.len(), usize::from(u16::MAX) - 2),
+        ("networks", config.vnet_places(), usize::from(u16::MAX) - 1),
+        ("tunnels and queues", inputs + config.tunnel_places(), usize::from(u16::MAX) - 2),
         ("queue groups", groups, GROUPS_MAX - 1),
         ("buffered frames", usize::try_from(frames).unwrap_or(usize::MAX), NODES_MAX / 2),
     ];
@@ -55,10 +60,24 @@ fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
     }
 }
 
-/// Checks a port for a switch of `vnets` networks.
-pub(crate) fn check_port(vnets: usize, id: PortId, port: &PortConfig) -> Result<(), ConfigError> {
+/// Returns an error if the spare numbers are not those that the networks and tunnels leave.
+fn spare_places(config: &SwitchConfig) -> Result<(), ConfigError> {
+    let SparePlaces { vnets, tunnels } = &config.spare_places;
+    let fits = vnets.is_sorted_by(|a, b| a < b)
+        && tunnels.is_sorted_by(|a, b| a < b)
+        && vnets.last().is_none_or(|last| last.index() < config.vnet_places())
+        && tunnels.last().is_none_or(|last| last.index() < config.tunnel_places());
+    if fits { Ok(()) } else { Err(ConfigError::SparePlaces) }
+}
+
+/// Checks a port for a switch that has some networks.
+pub(crate) fn check_port(
+    has_vnet: impl Fn(VnetId) -> bool,
+    id: PortId,
+    port: &PortConfig,
+) -> Result<(), ConfigError> {
     if let PortRole::Access { vnet } = port.role
-        && vnet.index() >= vnets
+        && !has_vnet(vnet)
     {
         return Err(ConfigError::NoSuch { what: "network", index: vnet.index(), by: "a port" });
     }
@@ -125,13 +144,13 @@ fn elsewhere(config: &SwitchConfig) -> Result<(), ConfigError> {
 }
 
 fn tunnels(config: &SwitchConfig) -> Result<(), ConfigError> {
-    for (at, tunnel) in config.tunnels.iter().enumerate() {
+    for (at, (number, tunnel)) in config.numbered_tunnels().enumerate() {
         let index = tunnel.port.index();
         let Some(port) = config.ports.get(index) else {
             return Err(ConfigError::NoSuch { what: "port", index, by: "a tunnel" });
         };
         if !matches!(port.role, PortRole::Underlay { .. }) {
-            return Err(ConfigError::NotUnderlay { tunnel: TunnelId::from_index(at) });
+            return Err(ConfigError::NotUnderlay { tunnel: TunnelId::from_index(number) });
         }
         if config.tunnels[..at].iter().any(|t| t.remote == tunnel.remote) {
             return Err(ConfigError::TunnelTwice { remote: tunnel.remote });
@@ -141,23 +160,37 @@ fn tunnels(config: &SwitchConfig) -> Result<(), ConfigError> {
 }
 
 fn vnets(config: &SwitchConfig) -> Result<(), ConfigError> {
-    for (at, vnet) in config.vnets.iter().enumerate() {
+    for (at, (number, vnet)) in config.numbered_vnets().enumerate() {
         if let Some(vni) = vnet.vni
             && config.vnets[..at].iter().any(|v| v.vni == Some(vni))
         {
             return Err(ConfigError::VniTwice { vni });
         }
-        for tunnel in &vnet.tunnels {
-            let Some(t) = config.tunnels.get(tunnel.index()) else {
-                let index = tunnel.index();
-                return Err(ConfigError::NoSuch { what: "tunnel", index, by: "a network" });
-            };
-            // Outer IP, UDP, VXLAN and the inner Ethernet header count against the underlay's MTU.
-            let outer = u16::try_from(tunnel::OUTER_SIZE).expect("50");
-            let mtu_max = config.ports[t.port.index()].mtu.saturating_sub(outer);
-            if vnet.mtu > mtu_max {
-                return Err(ConfigError::MtuTooLarge { vnet: VnetId::from_index(at), mtu_max });
-            }
+        let mtu_of = |tunnel: TunnelId| {
+            config.tunnel_at(tunnel).map(|tunnel| config.ports[tunnel.port.index()].mtu.into())
+        };
+        check_vnet(VnetId::from_index(number), vnet, mtu_of)?;
+    }
+    Ok(())
+}
+
+/// Checks a network. `mtu_of` returns the MTU of the underlay that a tunnel leads through; `None`
+/// if there is no such tunnel.
+pub(crate) fn check_vnet(
+    id: VnetId,
+    vnet: &VnetConfig,
+    mtu_of: impl Fn(TunnelId) -> Option<u32>,
+) -> Result<(), ConfigError> {
+    for tunnel in &vnet.tunnels {
+        let Some(mtu) = mtu_of(*tunnel) else {
+            let index = tunnel.index();
+            return Err(ConfigError::NoSuch { what: "tunnel", index, by: "a network" });
+        };
+        // Outer IP, UDP, VXLAN and the inner Ethernet header count against the underlay's MTU.
+        let mtu_max = mtu.saturating_sub(tunnel::OUTER_BYTES);
+        if u32::from(vnet.mtu) > mtu_max {
+            let mtu_max = u16::try_from(mtu_max).unwrap_or(u16::MAX);
+            return Err(ConfigError::MtuTooLarge { vnet: id, mtu_max });
         }
     }
     Ok(())

@@ -36,7 +36,7 @@ proptest! {
 /// Long runs, for states that need many steps to build up.
 #[test]
 fn every_promise_holds_in_long_runs() {
-    let mut came = 0;
+    let mut came = [0; 3];
     let runs = 30 * u64::from(Config::default().cases) / 256;
     for seed in 0..runs.max(1) {
         let mut rng = Prng::new(seed);
@@ -45,8 +45,8 @@ fn every_promise_holds_in_long_runs() {
                 (u8::try_from(rng.below(32)).unwrap(), u32::try_from(rng.below(1 << 32)).unwrap())
             })
             .collect();
-        match std::panic::catch_unwind(|| run(seed, &ops).came) {
-            Ok(ports) => came += ports,
+        match std::panic::catch_unwind(|| run(seed, &ops).come()) {
+            Ok(more) => came.iter_mut().zip(more).for_each(|(sum, more)| *sum += more),
             Err(panic) => {
                 println!("caught after {} cases", seed + 1);
                 println!(
@@ -57,7 +57,8 @@ fn every_promise_holds_in_long_runs() {
         }
     }
     // The steps reach the states that they are meant for.
-    assert!(came > 3 * runs, "{came} ports came");
+    assert!(came[0] > 3 * runs, "{came:?} ports, networks and tunnels came");
+    assert!(came[1] > runs && came[2] > runs, "{came:?} ports, networks and tunnels came");
 }
 
 /// A failing case goes in here, as it was printed.

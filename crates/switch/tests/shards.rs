@@ -14,7 +14,7 @@ use sluice_base::{
 };
 use sluice_switch::{
     Binding, BoundIps, ClassConfig, Command, Destination, Egress, Handoff, HandoffSink, InputFull,
-    RateLimit, RemoteRef, Service, Sources, Switch, SwitchConfig, Taken,
+    PlaceState, RateLimit, RemoteRef, Service, Sources, Switch, SwitchConfig, Taken, TunnelConfig,
 };
 
 const REFS_MAX: u16 = 4;
@@ -769,4 +769,107 @@ fn port_moved_mid_super_frame_sends_rest_once() {
     assert_eq!(taken, [(0, 2_000), (1, 1_500)], "three of four segments");
     assert_eq!(shards.switches[1].sent(port).frames, 4, "those before count as its own, too");
     shards.drain();
+}
+
+const OTHER_TUNNEL: TunnelId = TunnelId(1);
+const BEHIND_OTHER: Mac = Mac([2, 7, 0, 0, 0, 2]);
+
+/// A peer that comes and goes at one switch after the other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    /// So many switches have the tunnel; then all of them have its address.
+    Comes(usize),
+    There,
+    /// So many switches have removed the tunnel.
+    Goes(usize),
+}
+
+impl Peer {
+    fn next(self, shards: &mut Shards) -> Self {
+        let count = shards.switches.len();
+        match self {
+            Self::Comes(done) if done < count => {
+                let switch = &mut shards.switches[done];
+                let (vnet, port) = (VnetId(0), PortId::from_index(UNDERLAY));
+                let next_hop = Some(next_hop(3));
+                let config = TunnelConfig { port, remote: vtep(3), next_hop, foreign: false };
+                switch.add_tunnel(shards.now, OTHER_TUNNEL, &config).unwrap();
+                switch.set_vnet(shards.now, vnet, 1_500, &[TunnelId(0), OTHER_TUNNEL]).unwrap();
+                Self::Comes(done + 1)
+            }
+            Self::Comes(_) => {
+                shards.install(BEHIND_OTHER, Destination::Tunnel(OTHER_TUNNEL));
+                Self::There
+            }
+            Self::There => Self::Goes(0),
+            Self::Goes(done) if done < count => {
+                shards.switches[done].remove_tunnel(shards.now, OTHER_TUNNEL).unwrap();
+                Self::Goes(done + 1)
+            }
+            Self::Goes(_) => {
+                let is_free =
+                    |switch: &Switch<Frame>| switch.tunnel_state(OTHER_TUNNEL) == PlaceState::Free;
+                // No frame that was handed off before is under way.
+                let is_empty = shards.ways.values().all(|way| way.over.is_empty());
+                match shards.switches.iter().all(is_free) && is_empty {
+                    true => Self::Comes(0),
+                    false => self,
+                }
+            }
+        }
+    }
+
+    /// Returns true if a switch has the address behind the tunnel.
+    fn is_known(self, switch: usize) -> bool {
+        match self {
+            Self::Comes(_) => false,
+            Self::There => true,
+            Self::Goes(done) => switch >= done,
+        }
+    }
+}
+
+#[test]
+fn peer_coming_and_going_costs_only_its_frames() {
+    let (mut came, mut removed) = (0, 0);
+    for seed in 0..20 {
+        let mut rng = Prng::new(seed);
+        let count = 2 + pick::<usize>(&mut rng, 3);
+        let owners: Vec<usize> = (0..=UNDERLAY).map(|_| pick(&mut rng, count as u64)).collect();
+        let mut config = small(seed % 2 == 0);
+        config.spare_places.tunnels = vec![OTHER_TUNNEL];
+        config.pool.from_local = limit(1_000, 2_000_000);
+        let mut shards = Shards::new(&config, &owners, count, seed);
+        let (mut peer, mut sent) = (Peer::Comes(0), 0);
+        for _ in 0..1_500 {
+            step(&mut shards);
+            let at: usize = pick(&mut rng, ACCESS as u64);
+            if rng.chance(1, 4) && peer.is_known(shards.owners[at]) {
+                sent += u64::from(shards.read(at, BEHIND_OTHER, 3, 60));
+            }
+            if rng.chance(1, 16) {
+                let next = peer.next(&mut shards);
+                came += u64::from(next == Peer::There && peer != Peer::There);
+                peer = next;
+            }
+        }
+        shards.check();
+        shards.drain();
+        let of_others = shards.got.iter().filter(|((_, _, priority), _)| *priority == 3);
+        let delivered: usize = of_others.map(|(_, numbers)| numbers.len()).sum();
+        let drops = shards.drops();
+        let ended: u64 = drops.iter().map(|drop| drop.3).sum();
+        let gone = drops.iter().filter(|drop| drop.2 == DropReason::Removed).map(|drop| drop.3);
+        removed += gone.clone().sum::<u64>();
+        if seed % 2 == 0 {
+            assert_eq!(ended, gone.sum::<u64>(), "seed {seed}: {drops:?}");
+            assert!(delivered as u64 + ended >= sent, "seed {seed}");
+        }
+        // A broadcast goes through both tunnels, each with an order of its own.
+        let to_one = |key: &(usize, usize, u8)| key.1 != UNDERLAY || key.2 == 3;
+        for (key, numbers) in shards.got.iter().filter(|(key, _)| to_one(key)) {
+            assert!(numbers.is_sorted_by(|a, b| a < b), "seed {seed}: {key:?} {numbers:?}");
+        }
+    }
+    assert!(came > 20 && removed > 20, "{came} peers came, {removed} frames ended with one");
 }

@@ -165,7 +165,7 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         allowed: new.allowed.clone(),
         ..api::Port::new(name, kind_of(new)?, &new.vnet, device)
     };
-    let (mut port_plan, mut switch) = build::one_port(&plan.config, &port, &KernelDevices);
+    let (mut port_plan, mut switch) = build::one_port(plan, &port, &KernelDevices);
     if let Attachment::Tap { mac, addresses, routes, mtu, .. }
     | Attachment::Veth { mac, addresses, routes, mtu, .. } = &mut port_plan.attachment
     {

@@ -14,7 +14,8 @@ use sluice_ports::l2::{L2Config, RingPlan, Vlan};
 use sluice_switch::{
     Binding, BoundIps, ClassConfig, ControlConfig, Destination, FdbConfig, HandoffConfig,
     InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
-    SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    SpareConfig, SparePlaces, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig,
+    VnetConfig,
 };
 
 use super::Devices;
@@ -24,6 +25,7 @@ use super::fabric::Bound;
 use super::headroom::{
     DELAY_DEFAULT, Headroom, RATE_DEFAULT, RING_MEMORY_BYTES_MAX, STALL_DEFAULT,
 };
+use super::numbers::Numbers;
 use super::plan::{Attachment, Fingerprint, Plan, PortPlan};
 use super::workers::Workers;
 
@@ -86,9 +88,15 @@ pub(super) fn link_of(config: &HostConfig, port: &api::Port) -> Link {
     sharing(config, port).find_map(|port| port.link.clone()).unwrap_or_default()
 }
 
-/// Converts a configuration that passed every check to a plan.
-pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Plan {
-    let builder = Builder { config: &config, devices, paused: paused_priorities(&config) };
+/// Converts a configuration that passed every check to a plan, with these numbers.
+pub(super) fn build(
+    text: &str,
+    config: HostConfig,
+    numbers: Numbers,
+    devices: &dyn Devices,
+) -> Plan {
+    let paused = paused_priorities(&config);
+    let builder = Builder { config: &config, numbers: &numbers, devices, paused };
     let switch = builder.switch();
     let mut ports: Vec<PortPlan> =
         config.ports.iter().map(|port| builder.port_plan(port)).collect();
@@ -103,10 +111,11 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
         mtu_max: switch.ports.iter().map(|port| port.mtu).max().unwrap_or(MTU_DEFAULT),
         addresses: builder.addresses(),
         notes: builder.notes(),
-        fabric: super::fabric::plan(&config, |vnet| builder.vnet_mtu(vnet)),
+        fabric: super::fabric::plan(&config, &numbers, |vnet| builder.vnet_mtu(vnet)),
         workers: Workers::of(&config),
         ports,
         switch,
+        numbers,
         config,
     };
     assert_eq!(plan.ports.len(), plan.switch.ports.len());
@@ -115,11 +124,12 @@ pub(super) fn build(text: &str, config: HostConfig, devices: &dyn Devices) -> Pl
 
 /// Plans a port that is not in the file, as if it were.
 pub(super) fn one_port(
-    config: &HostConfig,
+    plan: &Plan,
     port: &api::Port,
     devices: &dyn Devices,
 ) -> (PortPlan, PortConfig) {
-    let builder = Builder { config, devices, paused: paused_priorities(config) };
+    let (config, numbers) = (&plan.config, &plan.numbers);
+    let builder = Builder { config, numbers, devices, paused: paused_priorities(config) };
     (builder.port_plan(port), builder.port(port))
 }
 
@@ -144,6 +154,7 @@ fn paused_priorities(config: &HostConfig) -> PriorityMask {
 
 struct Builder<'a> {
     config: &'a HostConfig,
+    numbers: &'a Numbers,
     devices: &'a dyn Devices,
     paused: PriorityMask,
 }
@@ -169,12 +180,16 @@ impl Builder<'_> {
     }
 
     fn vnet_id(&self, name: &str) -> VnetId {
-        let index = self.config.vnets.iter().position(|vnet| vnet.name == name);
-        VnetId::from_index(index.expect("checked: the network exists"))
+        self.numbers.vnet(name).expect("checked: the network exists")
+    }
+
+    fn tunnel_id(&self, name: &str) -> TunnelId {
+        self.numbers.tunnel(name).expect("checked: the peer exists")
     }
 
     fn vnet_of(&self, port: &api::Port) -> &api::Vnet {
-        &self.config.vnets[self.vnet_id(&port.vnet).index()]
+        let vnet = self.config.vnets.iter().find(|vnet| vnet.name == port.vnet);
+        vnet.expect("checked: the network exists")
     }
 
     fn underlay_port(&self) -> PortId {
@@ -186,7 +201,11 @@ impl Builder<'_> {
         let mut ports: Vec<PortConfig> = config.ports.iter().map(|port| self.port(port)).collect();
         ports.extend(config.underlay.as_ref().map(|underlay| self.underlay(underlay)));
         let buffers = &config.buffers;
-        let tunnels = config.peers.iter().map(|peer| TunnelConfig {
+        let mut vnets: Vec<&api::Vnet> = config.vnets.iter().collect();
+        vnets.sort_by_key(|vnet| self.vnet_id(&vnet.name));
+        let mut peers: Vec<&api::Peer> = config.peers.iter().collect();
+        peers.sort_by_key(|peer| self.tunnel_id(&peer.name));
+        let tunnels = peers.into_iter().map(|peer| TunnelConfig {
             port: self.underlay_port(),
             remote: peer.vtep,
             next_hop: self.next_hop(peer),
@@ -194,7 +213,7 @@ impl Builder<'_> {
         });
         SwitchConfig {
             ports,
-            vnets: config.vnets.iter().map(|vnet| self.vnet(vnet)).collect(),
+            vnets: vnets.into_iter().map(|vnet| self.vnet(vnet)).collect(),
             tunnels: tunnels.collect(),
             classes: self.classes(),
             dscp_to_priority: self.dscp_to_priority(),
@@ -214,6 +233,7 @@ impl Builder<'_> {
                 punt_gap: PUNT_GAP,
             },
             control: self.control(),
+            spare_places: self.spare_places(),
             spare: self.spare(),
             handoff: HandoffConfig::default(),
             isolation: self.isolation(),
@@ -227,13 +247,31 @@ impl Builder<'_> {
         (ports > 0).then(|| SpareConfig { ports, like: self.port(&like) })
     }
 
+    /// Returns the places that no network and no peer has.
+    fn spare_places(&self) -> SparePlaces {
+        let (vnets, tunnels) = self.numbers.places();
+        let (vnets_min, tunnels_min) = (self.config.vnets.len(), self.config.peers.len());
+        let vnets = vnets.max(vnets_min + usize::from(self.config.spare_vnets()));
+        let tunnels = tunnels.max(tunnels_min + usize::from(self.config.spare_tunnels()));
+        let vnet_ids = self.config.vnets.iter().map(|vnet| self.vnet_id(&vnet.name));
+        let tunnel_ids = self.config.peers.iter().map(|peer| self.tunnel_id(&peer.name));
+        let (in_use, tunnels_in_use): (BTreeSet<_>, BTreeSet<_>) =
+            (vnet_ids.collect(), tunnel_ids.collect());
+        SparePlaces {
+            vnets: (0..vnets).map(VnetId::from_index).filter(|id| !in_use.contains(id)).collect(),
+            tunnels: (0..tunnels)
+                .map(TunnelId::from_index)
+                .filter(|id| !tunnels_in_use.contains(id))
+                .collect(),
+        }
+    }
+
     fn vnet(&self, vnet: &api::Vnet) -> VnetConfig {
-        let peers = self.config.peers.iter().enumerate();
-        let has = peers.filter(|(_, peer)| peer.vnets.contains(&vnet.name));
+        let has = self.config.peers.iter().filter(|peer| peer.vnets.contains(&vnet.name));
         VnetConfig {
             vni: vnet.vni.and_then(Vni::new),
             mtu: self.vnet_mtu(vnet),
-            tunnels: has.map(|(index, _)| TunnelId::from_index(index)).collect(),
+            tunnels: has.map(|peer| self.tunnel_id(&peer.name)).collect(),
         }
     }
 
@@ -402,7 +440,9 @@ impl Builder<'_> {
 
     /// Returns the settings of control. Without a fabric there is no learning, and no punts.
     fn control(&self) -> ControlConfig {
-        let Some(fabric) = super::fabric::plan(self.config, |vnet| self.vnet_mtu(vnet)) else {
+        let Some(fabric) =
+            super::fabric::plan(self.config, self.numbers, |vnet| self.vnet_mtu(vnet))
+        else {
             return ControlConfig { punts: 0, ..ControlConfig::default() };
         };
         // An endpoint that the file names at a learning port is known from the start, and the port
@@ -433,10 +473,6 @@ impl Builder<'_> {
             let index = self.config.ports.iter().position(|port| port.name == name);
             PortId::from_index(index.expect("checked: the port exists"))
         };
-        let peer_id = |name: &str| {
-            let index = self.config.peers.iter().position(|peer| peer.name == name);
-            TunnelId::from_index(index.expect("checked: the peer exists"))
-        };
         let of_ports = self.config.ports.iter().filter_map(|port| {
             let mac: Mac = port.mac.as_ref()?.parse().ok()?;
             Some((self.vnet_id(&port.vnet), mac, Destination::Port(port_id(&port.name))))
@@ -445,7 +481,7 @@ impl Builder<'_> {
             let mac: Mac = vport.mac.parse().ok()?;
             let to = match (&vport.port, &vport.peer) {
                 (Some(port), _) => Destination::Port(port_id(port)),
-                (None, Some(peer)) => Destination::Tunnel(peer_id(peer)),
+                (None, Some(peer)) => Destination::Tunnel(self.tunnel_id(peer)),
                 (None, None) => return None,
             };
             Some((self.vnet_id(&vport.vnet), mac, to))

@@ -10,6 +10,7 @@ use sluice_api::port::AllowedIp;
 use sluice_base::{Destination, HostId, IpPrefix, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 use sluice_control::mobility;
 
+use super::numbers::Numbers;
 use super::policy;
 use super::workers::Workers;
 
@@ -38,16 +39,20 @@ pub struct FabricPlan {
     pub listen: SocketAddr,
     /// Folder with its certificates.
     pub certificates: PathBuf,
-    /// Networks; a position is a [`VnetId`].
+    /// Networks. Their numbers are [`Self::vnet`].
     pub vnets: Vec<(Vni, String)>,
+    /// Numbers of the networks, at the same positions.
+    pub vnet_ids: Vec<VnetId>,
     /// MTUs of the networks, at the same positions.
     pub mtus: Vec<u16>,
     /// Policy of flow control.
     pub policy: String,
     /// VTEP of this host.
     pub vtep: IpAddr,
-    /// Other hosts; a position is a [`TunnelId`].
+    /// Other hosts. The numbers of their tunnels are [`Self::tunnel`].
     pub hosts: Vec<HostPlan>,
+    /// Numbers of the tunnels to the other hosts, at the same positions.
+    pub tunnel_ids: Vec<TunnelId>,
     /// Local ports, without the underlay.
     pub ports: BTreeMap<PortId, LocalPort>,
     /// Upper bound of port numbers, exclusive.
@@ -123,7 +128,8 @@ impl FabricPlan {
     /// Returns the host of a tunnel.
     #[must_use]
     pub fn host(&self, tunnel: TunnelId) -> Option<HostId> {
-        self.hosts.get(tunnel.index()).map(|host| host.host)
+        let at = self.tunnel_ids.iter().position(|id| *id == tunnel)?;
+        self.hosts.get(at).map(|host| host.host)
     }
 
     /// Returns the number of workers.
@@ -146,19 +152,28 @@ impl FabricPlan {
     /// Returns the tunnel to a host.
     #[must_use]
     pub fn tunnel(&self, host: HostId) -> Option<TunnelId> {
-        self.hosts.iter().position(|known| known.host == host).map(TunnelId::from_index)
+        let at = self.hosts.iter().position(|known| known.host == host)?;
+        self.tunnel_ids.get(at).copied()
     }
 
     /// Returns the VNI of a network.
     #[must_use]
     pub fn vni(&self, vnet: VnetId) -> Option<Vni> {
-        self.vnets.get(vnet.index()).map(|vnet| vnet.0)
+        let at = self.vnet_ids.iter().position(|id| *id == vnet)?;
+        self.vnets.get(at).map(|vnet| vnet.0)
     }
 
     /// Returns the network of a VNI.
     #[must_use]
     pub fn vnet(&self, vni: Vni) -> Option<VnetId> {
-        self.vnets.iter().position(|known| known.0 == vni).map(VnetId::from_index)
+        let at = self.vnets.iter().position(|known| known.0 == vni)?;
+        self.vnet_ids.get(at).copied()
+    }
+
+    /// Returns the name of the network of a VNI.
+    #[must_use]
+    pub fn vnet_name(&self, vni: Vni) -> Option<&str> {
+        self.vnets.iter().find(|known| known.0 == vni).map(|known| known.1.as_str())
     }
 
     /// Returns the network of this name.
@@ -167,7 +182,7 @@ impl FabricPlan {
     /// If there is none, with the existing names.
     pub fn vnet_named(&self, name: &str) -> Result<(VnetId, Vni), String> {
         let at = self.vnets.iter().position(|vnet| vnet.1 == name);
-        at.map(|at| (VnetId::from_index(at), self.vnets[at].0)).ok_or_else(|| {
+        at.map(|at| (self.vnet_ids[at], self.vnets[at].0)).ok_or_else(|| {
             let names: Vec<&str> = self.vnets.iter().map(|vnet| vnet.1.as_str()).collect();
             format!("there is no network `{name}` here; there is {}", names.join(", "))
         })
@@ -184,13 +199,20 @@ impl FabricPlan {
 }
 
 /// Returns the fabric of a configuration that passed every check.
-pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Option<FabricPlan> {
+pub(super) fn plan(
+    config: &HostConfig,
+    numbers: &Numbers,
+    mtu: impl Fn(&api::Vnet) -> u16,
+) -> Option<FabricPlan> {
     let (fabric, underlay) = (config.fabric.as_ref()?, config.underlay.as_ref()?);
-    let vnet_id = |name: &str| config.vnets.iter().position(|vnet| vnet.name == name);
-    let vni_of = |name: &str| vnet_id(name).and_then(|at| Vni::new(config.vnets[at].vni?));
+    let vni_of = |name: &str| {
+        let vnet = config.vnets.iter().find(|vnet| vnet.name == name)?;
+        Vni::new(vnet.vni?)
+    };
+    let tunnel_of = |peer: &api::Peer| numbers.tunnel(&peer.name).expect("every peer has a number");
     let listen = fabric.address.unwrap_or(underlay.address);
-    let host = |(index, peer): (usize, &api::Peer)| {
-        let foreign = u16::MAX - u16::try_from(index).expect("checked: as many as tunnels");
+    let host = |peer: &api::Peer| {
+        let foreign = u16::MAX - tunnel_of(peer).0;
         let at = peer.address.unwrap_or(peer.vtep);
         HostPlan {
             host: HostId(peer.id.unwrap_or(foreign)),
@@ -211,17 +233,24 @@ pub(super) fn plan(config: &HostConfig, mtu: impl Fn(&api::Vnet) -> u16) -> Opti
             .iter()
             .filter_map(|v| Some((vni_of(&v.name)?, v.name.clone())))
             .collect(),
+        vnet_ids: config
+            .vnets
+            .iter()
+            .filter(|v| vni_of(&v.name).is_some())
+            .filter_map(|v| numbers.vnet(&v.name))
+            .collect(),
         mtus: config.vnets.iter().filter(|v| vni_of(&v.name).is_some()).map(mtu).collect(),
         policy: config.host.policy.name().to_owned(),
         vtep: underlay.address.into(),
-        hosts: config.peers.iter().enumerate().map(host).collect(),
+        hosts: config.peers.iter().map(host).collect(),
+        tunnel_ids: config.peers.iter().map(tunnel_of).collect(),
         ports: config
             .ports
             .iter()
             .enumerate()
             .map(|(index, port)| {
-                let vnet = vnet_id(&port.vnet).expect("checked: the network exists");
-                let (name, vnet) = (port.name.clone(), VnetId::from_index(vnet));
+                let vnet = numbers.vnet(&port.vnet).expect("checked: the network exists");
+                let name = port.name.clone();
                 let is_card = matches!(port.kind, api::PortKind::Tap | api::PortKind::Veth);
                 let tap = is_card.then(|| TapPlace {
                     netns: port.netns.as_ref().map(PathBuf::from),

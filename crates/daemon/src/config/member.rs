@@ -21,6 +21,20 @@ pub(crate) enum HostFile {
 }
 
 impl HostFile {
+    /// Reads the file at a path. What cannot be read is left to the reader of a whole file, which
+    /// says why.
+    ///
+    /// # Errors
+    /// With the line, and what is wrong there.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        let Ok(text) = std::fs::read_to_string(path) else { return Ok(Self::Whole) };
+        let mut file = Self::read(&text).map_err(|why| format!("{}: {why}", path.display()))?;
+        if let Self::Local(local) = &mut file {
+            anchor(local, path);
+        }
+        Ok(file)
+    }
+
     /// Reads a file. One that has a network, a peer or another part of a fabric says everything.
     ///
     /// # Errors
@@ -50,6 +64,20 @@ impl HostFile {
         }
         let local = toml::from_str(text).map_err(|error| error.to_string())?;
         Ok(Self::Local(Box::new(local)))
+    }
+}
+
+/// Makes relative paths of a file relative to its directory.
+fn anchor(local: &mut LocalConfig, file: &Path) {
+    let dir = std::path::absolute(file).ok().and_then(|file| Some(file.parent()?.to_owned()));
+    let Some(dir) = dir else { return };
+    let host = [&mut local.host.run_dir, &mut local.host.state_dir];
+    let sockets = local.ports.iter_mut().map(|port| &mut port.socket);
+    for path in host.into_iter().chain(sockets).filter_map(Option::as_mut) {
+        // An absolute path stays as it is.
+        if let Some(whole) = dir.join(&*path).to_str() {
+            whole.clone_into(path);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use sluice_ports::tap::TapRoute;
 use sluice_switch::{Destination, SwitchConfig};
 
 use super::fabric::FabricPlan;
+use super::numbers::Numbers;
 use super::workers::Workers;
 
 /// Data that the two processes need.
@@ -23,6 +24,8 @@ pub struct Plan {
     pub text: String,
     /// Base directory of its relative paths; `None` if it lies in no directory.
     pub dir: Option<PathBuf>,
+    /// Numbers of its networks and peers.
+    pub numbers: Numbers,
     /// Hash that differs between configurations with different meanings.
     pub fingerprint: Fingerprint,
     /// Directory of sockets and state.

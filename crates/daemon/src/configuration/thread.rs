@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use sluice_api::config::HostConfig;
 use sluice_api::fabric_config::{FabricConfig, Operation, read_change};
+use sluice_api::reload::{AtRestart, Reloaded};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
     CheckTicket, Commit, Config, Output, Record, Recovered, Replica as _, RequestId, Seat, Start,
@@ -19,12 +20,13 @@ use sluice_control::commit::{
 };
 
 use super::admission::Admission;
+use super::checker::Checker;
 use super::effect::Effect;
 use super::replica::Document;
 use super::requests::{Asked, Waiting};
 use super::store::Disk;
 use super::{Configuration, Event, InForce, Own, words};
-use crate::config::member::compose;
+use crate::config::member::{HostFile, compose};
 use crate::enroll::{Files, JoinListener, join_port};
 use crate::fabric::{Fabric, Wall, wall};
 use crate::sys::clock;
@@ -120,6 +122,7 @@ impl Opened {
         let (sender, events) = (self.handle.events.clone(), self.events);
         let writes = start_disk(self.disk.clone(), sender.clone())?;
         let effect = Effect::start(Arc::clone(&parts.force), sender.clone())?;
+        let checker = Checker::start(Arc::clone(&parts.force), sender.clone())?;
         let wall = wall();
         let files = Files::of(&self.own.state_dir);
         let credentials = files.load(super::setup::now_s(&wall))?;
@@ -146,6 +149,8 @@ impl Opened {
             in_force: (0, Vec::new()),
             deleting: BTreeMap::new(),
             settled: Vec::new(),
+            rereads: Vec::new(),
+            checker,
             renewal_at: clock::now(),
             has_left: false,
         };
@@ -210,6 +215,9 @@ pub(super) struct Thread {
     deleting: BTreeMap<TxnId, Vec<String>>,
     /// Those who wait until the configuration is known and in force.
     pub(super) settled: Vec<SyncSender<()>>,
+    /// Those who wait for the effect of the host's file.
+    rereads: Vec<SyncSender<Result<Reloaded, String>>>,
+    checker: Checker,
     renewal_at: Nanos,
     pub(super) has_left: bool,
 }
@@ -263,12 +271,23 @@ impl Thread {
             Event::Written(ticket, Err(why)) => self.commit.write_failed(now, ticket, &why),
             Event::Admit(candidate) => self.admit(now, *candidate),
             Event::Effect(revision, result) => {
-                let open = match result {
-                    Ok(at_restart) => at_restart,
+                let line = |part: &AtRestart| format!("{}: {}", part.key, part.why);
+                let open = match &result {
+                    Ok(done) => done.at_restart.iter().map(line).collect(),
                     Err(why) => vec![format!("all of revision {revision}: {why}")],
                 };
                 self.in_force = (revision, open);
+                for reply in self.rereads.drain(..) {
+                    _ = reply.send(result.clone());
+                }
             }
+            Event::Checked(ticket, id, result) => {
+                if result.is_err() {
+                    self.deleting.remove(&id);
+                }
+                self.commit.checked(now, ticket, result);
+            }
+            Event::Reread(reply) => self.reread(reply),
             Event::Settled(settled) => self.settled.push(settled),
             Event::MayUse(vnet, answer) => {
                 let is_going = self.deleting.values().flatten().any(|name| *name == vnet);
@@ -359,27 +378,56 @@ impl Thread {
 
     /// Checks a change against what only this host knows.
     fn check(&mut self, ticket: CheckTicket, id: TxnId, change: &[u8], dry: bool) {
-        let result = self.judge(change);
-        if !dry && result.is_ok() {
-            let deleted =
-                read_change(change).unwrap_or_default().into_iter().filter_map(|one| match one {
-                    Operation::DeleteVnet { name } => Some(name),
-                    _ => None,
-                });
+        let config = self.next_config(change);
+        if !dry && config.is_ok() {
+            // From now on no port comes into a network that the change deletes.
+            let deleted = read_change(change).unwrap_or_default().into_iter();
+            let deleted = deleted.filter_map(|operation| match operation {
+                Operation::DeleteVnet { name } => Some(name),
+                _ => None,
+            });
             self.deleting.insert(id, deleted.collect());
         }
-        self.commit.checked(clock::now(), ticket, result);
+        self.checker.check(ticket, id, config);
     }
 
-    fn judge(&self, change: &[u8]) -> Result<(), String> {
-        let Some(document) = self.commit.replica() else { return Ok(()) };
+    /// Returns the configuration of this host after a change, if it concerns the host.
+    fn next_config(&self, change: &[u8]) -> Result<Option<HostConfig>, String> {
+        let Some(document) = self.commit.replica() else { return Ok(None) };
         let mut next = document.clone();
         next.apply(change).map_err(|refusal| refusal.to_string())?;
         // A host that is taken out has no say.
         if !next.config().members.contains_key(&self.own.place.name) {
-            return Ok(());
+            return Ok(None);
         }
-        self.force.check(&compose_own(&self.own, next.config())?)
+        compose_own(&self.own, next.config()).map(Some)
+    }
+
+    /// Reads the host's file again.
+    fn reread(&mut self, reply: SyncSender<Result<Reloaded, String>>) {
+        let read = match &self.own.file {
+            None => Err("this host has no file; its configuration is the fabric's".to_owned()),
+            Some(path) => match HostFile::open(path) {
+                Ok(HostFile::Local(local)) => Ok(local),
+                Ok(HostFile::Whole) => {
+                    Err(format!("{} cannot be read, or says what the fabric says", path.display()))
+                }
+                Err(why) => Err(why),
+            },
+        };
+        let next = read.and_then(|mut local| {
+            self.own.place.name.clone_into(&mut local.host.name);
+            let next = Own { local: *local, ..self.own.clone() };
+            Ok((compose_own(&next, self.shared())?, next))
+        });
+        match next {
+            Ok((config, next)) => {
+                self.own = next;
+                self.rereads.push(reply);
+                self.effect.put(self.commit.revision(), config);
+            }
+            Err(why) => _ = reply.send(Err(why)),
+        }
     }
 
     /// Renews this host's certificate before it ends.

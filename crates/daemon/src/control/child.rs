@@ -18,7 +18,7 @@ use rustix::process::{
 use sluice_base::Nanos;
 
 use super::kept::DescriptorStore;
-use crate::config::Plan;
+use crate::config::{NUMBERS, Plan};
 use crate::ipc::protocol::{self, Hello, Request};
 use crate::sys::clock::timespec;
 use crate::sys::log::say;
@@ -155,6 +155,7 @@ pub(super) fn start(plan: &Plan, kept: &DescriptorStore) -> anyhow::Result<Link>
     // The file of the operator may change; this text was checked.
     let config = plan.run_dir.join(run_dir::CONFIG_FILE);
     run_dir::replace(&config, &plan.text)
+        .and_then(|()| run_dir::replace(&config.with_extension(NUMBERS), &plan.numbers.text()))
         .with_context(|| format!("cannot write {}", config.display()))?;
     let mut child = command(plan, &config, "--takes-over")?
         .stdin(Stdio::from(kept.offer()?))

@@ -2,37 +2,37 @@
 //! puts it in force.
 
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 
 use sluice_api::config::HostConfig;
+use sluice_api::reload::Reloaded;
 
 use super::ports::AddedPorts;
-use super::{Event, waiting};
+use super::{Event, Reloads};
 use crate::configuration::InForce;
 
 /// The way to control.
 #[derive(Debug)]
 pub(super) struct Force {
+    reloads: Reloads,
     events: SyncSender<Event>,
     ports: Arc<AddedPorts>,
 }
 
 impl Force {
-    pub(super) fn new(events: SyncSender<Event>, ports: Arc<AddedPorts>) -> Self {
-        Self { events, ports }
+    pub(super) fn new(reloads: Reloads, events: SyncSender<Event>, ports: Arc<AddedPorts>) -> Self {
+        Self { reloads, events, ports }
     }
 }
 
 impl InForce for Force {
-    fn check(&self, config: &HostConfig) -> Result<(), String> {
-        waiting::check(config)?;
-        self.ports.check(config)
+    fn check(&self, config: HostConfig) -> Result<(), String> {
+        self.ports.check(&config)?;
+        self.reloads.check(config).map(drop)
     }
 
-    fn apply(&self, config: HostConfig) -> Result<Vec<String>, String> {
-        let (done, result) = sync_channel(1);
-        _ = self.events.send(Event::Configure(Box::new(config), done));
-        result.recv().unwrap_or_else(|_| Err("the host is being stopped".to_owned()))
+    fn apply(&self, config: HostConfig) -> Result<Reloaded, String> {
+        self.reloads.apply(config)
     }
 
     fn left(&self, why: &str) {

@@ -26,6 +26,7 @@ use sluice_base::PortId;
 
 use super::kept::DescriptorStore as Files;
 use crate::config::{self, Plan};
+use crate::configuration::Configuration;
 use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Done, Request};
 use crate::sys::log::say;
@@ -40,8 +41,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// The ports that were added.
 #[derive(Debug)]
 pub(super) struct AddedPorts {
-    plan: Plan,
+    /// The plan that is in force.
+    plan: Mutex<Arc<Plan>>,
     fabric: Option<Fabric>,
+    /// The configuration of a fabric that was made by command.
+    configuration: Option<Configuration>,
     files: Arc<Files>,
     /// Held while a port is added or deleted: one at a time.
     list: Mutex<Vec<Listed>>,
@@ -68,7 +72,7 @@ impl AddedPorts {
     /// Loads the ports that an earlier control process kept.
     pub(super) fn load(
         plan: &Plan,
-        fabric: Option<Fabric>,
+        (fabric, configuration): (Option<Fabric>, Option<Configuration>),
         files: Arc<Files>,
     ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(&plan.state_dir)
@@ -95,7 +99,8 @@ impl AddedPorts {
         }
         let list = kept.ports.into_iter().filter(|new| !is_lost(new));
         let list = list.map(|new| Listed { new, is_open: false, waits }).collect();
-        Ok(Self { plan: plan.clone(), fabric, files, list: Mutex::new(list) })
+        let plan = Mutex::new(Arc::new(plan.clone()));
+        Ok(Self { plan, fabric, configuration, files, list: Mutex::new(list) })
     }
 
     /// Checks that every port's network stays.
@@ -188,10 +193,15 @@ impl AddedPorts {
     /// Adds a port. A port that is there as requested is reported again, so that a client that got
     /// no answer may ask again.
     pub(super) fn add(&self, new: &NewPort) -> Result<Added, String> {
-        let mut new = config::complete(&self.plan, new)?;
+        let mut new = config::complete(&self.plan(), new)?;
         // The host that adds the port determines its delay.
         new.taken = 0;
         let mut list = self.list();
+        if let Some(configuration) = &self.configuration {
+            // While the list is held: whoever checks a deletion of the network sees this port, or
+            // is seen here.
+            configuration.may_use(&new.vnet)?;
+        }
         if let Some(at) = list.iter().position(|kept| kept.new.name == new.name) {
             new.taken = list[at].new.taken;
             if list[at].new == new {
@@ -207,7 +217,7 @@ impl AddedPorts {
             new.taken = 0;
         }
         let last = list.len();
-        let planned = config::plan_port(&self.plan, &others(&list, last), &new)?;
+        let planned = config::plan_port(&self.plan(), &others(&list, last), &new)?;
         if let (Some(fabric), Some(bound)) = (&self.fabric, &planned.bound) {
             new.taken = fabric.may_bind(bound, new.moves)?;
         }
@@ -272,7 +282,7 @@ impl AddedPorts {
     }
 
     fn unknown(&self, list: &[Listed], name: &str) -> String {
-        if self.plan.config.ports.iter().any(|port| port.name == name) {
+        if self.plan().config.ports.iter().any(|port| port.name == name) {
             return format!("port `{name}` is in the configuration file; take it out there");
         }
         let names: Vec<&str> = list.iter().filter_map(|kept| kept.new.name.as_deref()).collect();
@@ -284,7 +294,7 @@ impl AddedPorts {
 
     /// Lets data open the port, and tells the fabric.
     fn open(&self, others: &[NewPort], new: &NewPort) -> Result<Added, Asked> {
-        let planned = config::plan_port(&self.plan, others, new)?;
+        let planned = config::plan_port(&self.plan(), others, new)?;
         let added: Added = self.ask(&Request::Add(Box::new(new.clone())))?;
         let id = PortId(added.number);
         let Some(fabric) = &self.fabric else { return Ok(added) };
@@ -299,7 +309,7 @@ impl AddedPorts {
 
     fn ask<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, Asked> {
         let silent = |error: std::io::Error| Asked::Silent(protocol::silence(&error));
-        let data = protocol::connect(&self.plan.run_dir).map_err(silent)?;
+        let data = protocol::connect(&self.plan().run_dir).map_err(silent)?;
         data.set_read_timeout(Some(ANSWER_MAX)).map_err(silent)?;
         let line = protocol::ask(data, request).map_err(silent)?;
         protocol::expect(&line).map_err(|error| Asked::Refused(error.to_string()))
@@ -307,7 +317,7 @@ impl AddedPorts {
 
     fn keep(&self, list: &[Listed]) -> Result<(), String> {
         let ports = list.iter().map(|listed| listed.new.clone()).collect();
-        let path = self.plan.state_dir.join(run_dir::PORTS_FILE);
+        let path = self.plan().state_dir.join(run_dir::PORTS_FILE);
         let text = serde_json::to_string(&PortsFile { boot: boot(), ports });
         run_dir::replace_for_good(&path, &text.expect("ports are plain data")).map_err(|error| {
             let what = match error.kind() {
@@ -318,6 +328,15 @@ impl AddedPorts {
             };
             format!("cannot write {}: {error}{what}", path.display())
         })
+    }
+
+    /// Puts another plan into force.
+    pub(super) fn set_plan(&self, plan: &Plan) {
+        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan.clone());
+    }
+
+    fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Listed>> {

@@ -13,9 +13,9 @@ use sluice_api::envelope::HostIdentity;
 use sluice_api::fabric::Question;
 use sluice_api::placement;
 
-use super::Upgrades;
 use super::ports::AddedPorts;
 use super::waiting::Applicants;
+use super::{Reloads, Upgrades};
 use crate::configuration::Configuration;
 use crate::control::policy::Controller;
 use crate::fabric::Fabric;
@@ -96,6 +96,7 @@ pub(super) struct Known {
     pub(super) ports: Arc<AddedPorts>,
     pub(super) controller: Controller,
     pub(super) upgrades: Upgrades,
+    pub(super) reloads: Reloads,
     /// The configuration of a fabric that was made by command.
     pub(super) configuration: Option<Configuration>,
 }
@@ -105,7 +106,8 @@ const FROM_FILE: &str = "this host takes its whole configuration from its file; 
                          command (`sluice fabric create`, `sluice fabric join`)";
 
 fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
-    let Known { host, run_dir, fabric, ports, controller, upgrades, configuration } = known;
+    let Known { host, run_dir, fabric, ports, controller, upgrades, reloads, configuration } =
+        known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
     if changes(&request) && !is_owner(stream) {
         return fail(OWNER.to_owned());
@@ -142,6 +144,10 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             Some(configuration) => protocol::reply(stream, configuration.ask(*question)),
             None => fail(FROM_FILE.to_owned()),
         },
+        (Request::Reload, _) => match configuration {
+            Some(configuration) => protocol::reply(stream, configuration.reload()),
+            None => protocol::reply(stream, reloads.reload()),
+        },
         (Request::Placement(question), _) => protocol::reply(stream, controller.answer(question)),
         (
             Request::Hello
@@ -153,6 +159,8 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             | Request::Yield(_)
             | Request::Leave
             | Request::GoOn
+            | Request::Running
+            | Request::Reconfigure(_)
             | Request::Pulse,
             _,
         ) => fail("only questions are answered here".to_owned()),
@@ -164,9 +172,9 @@ fn changes(request: &Request) -> bool {
     let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
     let thaws = matches!(request, Request::Fabric(Question::Thaw { .. }));
     let writes = matches!(request, Request::Transaction(question) if question.changes());
-    sets || thaws
-        || writes
-        || matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade)
+    let is_change =
+        matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade | Request::Reload);
+    sets || thaws || writes || is_change
 }
 
 /// Returns true if the peer is root, or the user as whom this process runs.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use sluice_api::upgrade::HandedOver;
 
 use super::child::{self, Link};
-use crate::config::Plan;
+use crate::config::{NUMBERS, Plan};
 use crate::ipc::handover::{self, FORMAT, Go, HandoverState, Opened, Ready, Took};
 use crate::ipc::protocol::{self, Done, Request};
 use crate::sys::descriptors;
@@ -58,9 +58,11 @@ impl Drop for Next {
         if let Some(child) = &mut self.child {
             _ = child.kill();
             _ = child.wait();
-            for name in [run_dir::NEXT_CONFIG_FILE, run_dir::NEXT_SOCKET] {
+            let config = self.run_dir.join(run_dir::NEXT_CONFIG_FILE);
+            let numbers = config.with_extension(NUMBERS);
+            for path in [config, numbers, self.run_dir.join(run_dir::NEXT_SOCKET)] {
                 // The files may not exist yet.
-                _ = run_dir::remove(&self.run_dir.join(name));
+                _ = run_dir::remove(&path);
             }
         }
     }
@@ -84,7 +86,9 @@ pub(super) fn hand_over(plan: &Plan, old: &Link) -> Result<(Link, HandedOver, St
     descriptors::send(&next.stream, &files).map_err(|e| goes_on(e.into()))?;
     drop(files);
     let opened: Opened = next.hear(OPENED_WITHIN)?;
-    std::fs::rename(&config, plan.run_dir.join(run_dir::CONFIG_FILE))
+    let own = plan.run_dir.join(run_dir::CONFIG_FILE);
+    std::fs::rename(config.with_extension(NUMBERS), own.with_extension(NUMBERS))
+        .and_then(|()| std::fs::rename(&config, own))
         .map_err(|e| goes_on(e.into()))?;
     let left = protocol::ask(stream, &Request::Leave);
     let left = left.map_err(anyhow::Error::from).and_then(|line| protocol::expect::<Done>(&line));
@@ -134,6 +138,7 @@ fn ask_old(plan: &Plan) -> Result<(UnixStream, HandoverState, Vec<descriptors::N
 impl Next {
     fn start(plan: &Plan, config: &Path) -> anyhow::Result<Self> {
         run_dir::replace(config, &plan.text)?;
+        run_dir::replace(&config.with_extension(NUMBERS), &plan.numbers.text())?;
         let (stream, theirs) = UnixStream::pair()?;
         let child = child::command(plan, config, "--succeeds")?
             .stdin(Stdio::from(OwnedFd::from(theirs)))

@@ -1,8 +1,10 @@
 //! Formats snapshots: numbers of ports, networks and tunnels become the names of the configuration.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_api::config::Policy;
+use sluice_api::config::{Peer, Policy, Vnet};
 use sluice_api::placement::{Followed, Stamped};
 use sluice_api::show::{
     Answer, Audit, AuditRow, Balance, Body, DropRow, Isolation, LossRow, MacRow, PauseRow,
@@ -38,9 +40,27 @@ pub(super) struct Names {
     wanted: PolicyWatch,
     losses: Ledger,
     worker_cpus: Vec<Option<u32>>,
-    vnets: Vec<String>,
-    peers: Vec<(String, Ipv4Addr)>,
+    places: Mutex<PlaceNames>,
     guard: Guard,
+}
+
+/// Names of networks and peers, by number.
+#[derive(Debug, Default)]
+struct PlaceNames {
+    vnets: BTreeMap<VnetId, String>,
+    peers: BTreeMap<TunnelId, (String, Ipv4Addr)>,
+}
+
+impl PlaceNames {
+    fn of(plan: &Plan) -> Self {
+        let vnet = |vnet: &Vnet| Some((plan.numbers.vnet(&vnet.name)?, vnet.name.clone()));
+        let peer =
+            |peer: &Peer| Some((plan.numbers.tunnel(&peer.name)?, (peer.name.clone(), peer.vtep)));
+        Self {
+            vnets: plan.config.vnets.iter().filter_map(vnet).collect(),
+            peers: plan.config.peers.iter().filter_map(peer).collect(),
+        }
+    }
 }
 
 impl Names {
@@ -63,18 +83,31 @@ impl Names {
             wanted,
             losses: Ledger::default(),
             worker_cpus: (0..plan.workers.count).map(|at| super::cpu_of(plan, at)).collect(),
-            vnets: config.vnets.iter().map(|vnet| vnet.name.clone()).collect(),
-            peers: config.peers.iter().map(|peer| (peer.name.clone(), peer.vtep)).collect(),
+            places: Mutex::new(PlaceNames::of(plan)),
             guard,
         }
+    }
+
+    /// Takes the names of another plan.
+    pub(super) fn follow_plan(&self, plan: &Plan) {
+        *self.places() = PlaceNames::of(plan);
+    }
+
+    /// Returns the guard of the links to other hosts.
+    pub(super) const fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    fn places(&self) -> MutexGuard<'_, PlaceNames> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a placement policy holds. Returns its state.
     pub(super) fn follow(&self, stamped: Stamped) -> Followed {
         self.wanted.set(stamped);
         let mut all = Followed::default();
-        let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let ports = self.balancer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let ports = self.balancer.lock().unwrap_or_else(PoisonError::into_inner);
         for (place, notes) in [(&buckets.place, &buckets.notes), (&ports.place, &ports.notes)] {
             all.places.extend(place.clone());
             all.notes.extend(notes.iter().cloned());
@@ -95,15 +128,18 @@ impl Names {
     pub(super) fn known(&self, (vnet, mac, to): Known) -> Option<KnownState> {
         let at = match to {
             Destination::Port(port) => At::Port(self.ports.name(port)?),
-            Destination::Tunnel(tunnel) => At::Peer(self.peers.get(tunnel.index())?.0.clone()),
+            Destination::Tunnel(tunnel) => At::Peer(self.places().peers.get(&tunnel)?.0.clone()),
         };
-        let vnet = self.vnets.get(vnet.index())?.clone();
+        let vnet = self.places().vnets.get(&vnet)?.clone();
         Some(KnownState { vnet, mac: mac.to_string(), at })
     }
 
     /// Reverses [`Self::known`], as far as this configuration has the names.
     pub(super) fn find(&self, known: &KnownState) -> Option<Known> {
-        let vnet = self.vnets.iter().position(|name| *name == known.vnet)?;
+        let vnet = {
+            let places = self.places();
+            places.vnets.iter().find(|(_, name)| **name == known.vnet).map(|(id, _)| *id)?
+        };
         let to = match &known.at {
             At::Port(name) => {
                 let ports = self.ports.lock();
@@ -111,11 +147,12 @@ impl Names {
                 Destination::Port(id)
             }
             At::Peer(name) => {
-                let at = self.peers.iter().position(|(peer, _)| peer == name)?;
-                Destination::Tunnel(TunnelId::from_index(at))
+                let places = self.places();
+                let peer = places.peers.iter().find(|(_, (peer, _))| peer == name);
+                Destination::Tunnel(*peer?.0)
             }
         };
-        Some((VnetId::from_index(vnet), known.mac.parse().ok()?, to))
+        Some((vnet, known.mac.parse().ok()?, to))
     }
 
     /// Notes the counters of these ports, and returns their losses.
@@ -154,14 +191,12 @@ impl Names {
                 Body::Pauses(rows.iter().map(|row| self.pause_row(row)).collect())
             }
             snapshot::Body::Tunnels(rows) => {
-                let rows = rows.into_iter().zip(&self.peers).enumerate();
-                Body::Tunnels(
-                    rows.map(|(index, (row, (peer, vtep)))| {
-                        let next_hop = next_hops.text(TunnelId::from_index(index));
-                        tunnel_row(&row, peer, *vtep, next_hop)
-                    })
-                    .collect(),
-                )
+                let places = self.places();
+                let rows = places.peers.iter().filter_map(|(id, (peer, vtep))| {
+                    let row = rows.get(id.index())?;
+                    Some(tunnel_row(row, peer, *vtep, next_hops.text(*id)))
+                });
+                Body::Tunnels(rows.collect())
             }
             snapshot::Body::Worker(workers) => {
                 let of = |(at, times): (usize, &Times)| {
@@ -193,8 +228,8 @@ impl Names {
 
     /// Returns a row for each port; the shared port's parts follow its row.
     fn placed(&self) -> Vec<PlacementRow> {
-        let buckets = self.buckets.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let ports = self.balancer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let ports = self.balancer.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |(at, row): (usize, &PlacementRow)| {
             let parts = buckets.rows.iter().filter(|part| part.port == row.port).cloned();
             let mut row = row.clone();
@@ -213,11 +248,12 @@ impl Names {
     }
 
     fn peer(&self, tunnel: TunnelId) -> String {
-        self.peers.get(tunnel.index()).map_or_else(|| tunnel.to_string(), |peer| peer.0.clone())
+        let places = self.places();
+        places.peers.get(&tunnel).map_or_else(|| tunnel.to_string(), |peer| peer.0.clone())
     }
 
     fn vnet(&self, vnet: VnetId) -> String {
-        self.vnets.get(vnet.index()).cloned().unwrap_or_else(|| vnet.to_string())
+        self.places().vnets.get(&vnet).cloned().unwrap_or_else(|| vnet.to_string())
     }
 
     fn queue_row(&self, row: &inspect::Queue) -> QueueRow {
@@ -254,8 +290,8 @@ impl Names {
             })
         });
         let tunnels = seen.tunnels.into_iter().filter_map(|(tunnel, row, decap)| {
-            let (peer, vtep) = self.peers.get(tunnel.index())?;
-            let row = tunnel_row(&row, peer, *vtep, next_hops.text(tunnel));
+            let (peer, vtep) = self.places().peers.get(&tunnel).cloned()?;
+            let row = tunnel_row(&row, &peer, vtep, next_hops.text(tunnel));
             Some(TunnelLook { index: tunnel.0, row, decap_frames: decap })
         });
         let destination = |to: &Destination| match to {

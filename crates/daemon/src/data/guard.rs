@@ -35,10 +35,12 @@ impl Guard {
     /// Installs the guard on the devices of a plan.
     pub(super) fn install(plan: &Plan) -> Self {
         let (endpoints, devices) = (endpoints(plan), devices(plan));
-        if endpoints.is_empty() || devices.is_empty() {
+        // A peer has VXLAN and, as a member, two more endpoints.
+        let room = 3 * usize::from(plan.config.spare_tunnels());
+        if endpoints.is_empty() && plan.fabric.is_none() || devices.is_empty() {
             return Self(Arc::default());
         }
-        let made = ports::Guard::new(&endpoints).map_err(|error| error.to_string());
+        let made = ports::Guard::new(&endpoints, room).map_err(|error| error.to_string());
         let lacks = made.as_ref().err().cloned();
         let known = devices.iter().map(|device| (device.clone(), lacks.clone())).collect();
         let guard = Self(Arc::new(Inner { kernel: made.ok(), devices: Mutex::new(known) }));
@@ -53,6 +55,16 @@ impl Guard {
             }
         }
         guard
+    }
+
+    /// Guards the endpoints of another plan from now on.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub(super) fn follow(&self, plan: &Plan) -> Result<(), String> {
+        let Some(kernel) = &self.0.kernel else { return Ok(()) };
+        let done = kernel.set_endpoints(&endpoints(plan));
+        done.map_err(|error| format!("the guard does not take the peers: {error}"))
     }
 
     /// Installs the guard on a device that has appeared.

@@ -21,7 +21,7 @@ use super::registry::Ports;
 use super::taps::Taps;
 use super::worker::WorkerRequest;
 use super::{WorkerHandle, attach};
-use crate::config::{self, BoundTo, Plan};
+use crate::config::{self, BoundTo, Fingerprint, Plan};
 use crate::ipc::protocol::Done;
 
 /// Longest time for which the frames of a deleted port may keep its place.
@@ -53,7 +53,10 @@ impl From<String> for Refused {
 
 /// Adds and deletes ports.
 pub(super) struct Changes {
-    plan: Plan,
+    /// The plan that is in force.
+    plan: Mutex<Arc<Plan>>,
+    /// Fingerprint of the configuration that was asked for last.
+    wanted: Mutex<Fingerprint>,
     taps: Arc<Taps>,
     ports: Ports,
     /// Held while a port is added or deleted: one at a time.
@@ -61,8 +64,24 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) const fn new(plan: Plan, taps: Arc<Taps>, ports: Ports) -> Self {
-        Self { plan, taps, ports, turn: Mutex::new(()) }
+    pub(super) fn new(plan: Plan, taps: Arc<Taps>, ports: Ports) -> Self {
+        let wanted = Mutex::new(plan.fingerprint);
+        Self { plan: Mutex::new(Arc::new(plan)), wanted, taps, ports, turn: Mutex::new(()) }
+    }
+
+    /// Returns the plan that is in force.
+    pub(super) fn plan(&self) -> Arc<Plan> {
+        Arc::clone(&self.plan.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the fingerprint of the configuration that was asked for last.
+    pub(super) fn wanted(&self) -> Fingerprint {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a change of the plan: until it ends no port comes or goes.
+    pub(super) fn begin(&self) -> PlanChange<'_> {
+        PlanChange { changes: self, _turn: self.turn() }
     }
 
     /// Adds a port. A port that is there already, with its device, is reported again.
@@ -84,7 +103,7 @@ impl Changes {
     ) -> Result<port::Added, Refused> {
         let _turn = self.turn();
         let name = new.name.clone().unwrap_or_default();
-        let wanted = config::plan_port(&self.plan, &[], new)?;
+        let wanted = config::plan_port(&self.plan(), &[], new)?;
         if let Some((id, known)) = self.ports.added(&name) {
             if asker.answer(|reply| WorkerRequest::IsOpen(id, reply))? {
                 if known != *new {
@@ -147,6 +166,30 @@ impl Changes {
         self.taps.delete(name);
         self.ports.delete(id);
         Ok(Deleted { name: name.to_owned(), frames })
+    }
+}
+
+/// A change of the plan, while no port comes or goes.
+pub(super) struct PlanChange<'a> {
+    changes: &'a Changes,
+    _turn: MutexGuard<'a, ()>,
+}
+
+impl PlanChange<'_> {
+    /// Returns the plan that is in force.
+    pub(super) fn plan(&self) -> Arc<Plan> {
+        self.changes.plan()
+    }
+
+    /// Returns the ports that were added.
+    pub(super) fn added(&self) -> Vec<NewPort> {
+        self.changes.ports.all_added()
+    }
+
+    /// Puts another plan into force, which is a part of the one that was asked for.
+    pub(super) fn set_plan(&self, plan: Plan, wanted: Fingerprint) {
+        *self.changes.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
+        *self.changes.plan.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan);
     }
 }
 

@@ -16,7 +16,7 @@ use super::registry::Ports;
 use super::taps::Taps;
 use super::worker::{Known, WorkerRequest, YieldStep};
 use super::{WorkerHandle, WorkerHandles, losses, merge, spawn};
-use crate::config::{Fingerprint, Plan};
+use crate::config::Plan;
 use crate::ipc::handover::State;
 use crate::ipc::protocol::{self, Done, Failure, Hello, Request};
 use crate::ipc::serve;
@@ -27,8 +27,7 @@ pub(super) struct Server {
     pub(super) ports: Ports,
     pub(super) changes: Changes,
     pub(super) taps: Arc<Taps>,
-    next_hops: NextHops,
-    fingerprint: Fingerprint,
+    pub(super) next_hops: NextHops,
     pub(super) askers: WorkerHandles,
 }
 
@@ -41,10 +40,8 @@ pub(super) fn serve(
     next_hops: NextHops,
     askers: WorkerHandles,
 ) -> anyhow::Result<Arc<Server>> {
-    let fingerprint = plan.fingerprint;
     let changes = Changes::new(plan, Arc::clone(&taps), ports.clone());
-    let server =
-        Server { names, ports: ports.clone(), changes, taps, next_hops, fingerprint, askers };
+    let server = Server { names, ports: ports.clone(), changes, taps, next_hops, askers };
     let server = Arc::new(server);
     let answering = Arc::clone(&server);
     losses::watch(server.names.ledger(), server.askers.clone(), move || ports.ids())?;
@@ -105,7 +102,11 @@ impl Server {
                     protocol::reply(stream, beats.map(|_| Done {}))
                 }
                 Ok(Some(Request::Yield(format))) => self.yield_to(stream, reader, format),
-                Ok(Some(Request::Leave | Request::GoOn | Request::Upgrade)) => {
+                Ok(Some(Request::Running)) => protocol::write(stream, &self.running()),
+                Ok(Some(Request::Reconfigure(wanted))) => {
+                    protocol::reply(stream, self.reconfigure(&wanted))
+                }
+                Ok(Some(Request::Leave | Request::GoOn | Request::Upgrade | Request::Reload)) => {
                     let error = "nothing is handed over here".to_owned();
                     protocol::write(stream, &Failure { error })
                 }
@@ -154,7 +155,7 @@ impl Server {
     fn hello(&self) -> Hello {
         Hello {
             pid: std::process::id(),
-            fingerprint: self.fingerprint.to_string(),
+            fingerprint: self.changes.plan().fingerprint.to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

@@ -41,6 +41,7 @@ pub(super) use self::meter::Meter;
 use self::migration::Migration;
 pub(super) use self::migration::MigrationStep;
 use self::pace::Pace;
+pub(super) use self::places::{FreePlaces, NewAddresses, PlaceStep};
 use self::spin::Spin;
 use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};
@@ -90,6 +91,8 @@ pub(super) enum WorkerRequest {
     Move(Step, SyncSender<()>),
     /// A step of moving a port.
     Migrate(MigrationStep),
+    /// A step of a reconfiguration.
+    Places(PlaceStep),
     /// A step of handing everything over to another process.
     Yield(YieldStep),
     /// Read nothing more, send what is held, and end.
@@ -213,7 +216,6 @@ impl Worker {
     pub(super) fn new(
         host: Host<FrameBuf>,
         ports: Vec<Opened>,
-        tunnels: usize,
         pool: Pool,
         poller: Poller,
         asks: Receiver<WorkerRequest>,
@@ -222,8 +224,8 @@ impl Worker {
         let mut worker = Self {
             ports: Vec::with_capacity(ports.len()),
             positions: Vec::new(),
+            tunnels: host.switch().tunnel_places(),
             host,
-            tunnels,
             pool,
             batch: Batch::with_limit(BATCH),
             handoffs: Handoffs::none(),
@@ -569,6 +571,10 @@ impl Worker {
                 }
                 WorkerRequest::Move(step, reply) => again |= self.step(&step, reply),
                 WorkerRequest::Migrate(step) => again |= self.migration_step(step),
+                WorkerRequest::Places(step) => {
+                    self.place_step(now, step);
+                    again = true;
+                }
                 WorkerRequest::Yield(step) => again |= self.yield_step(now, step),
                 WorkerRequest::Drain => self.drain(now),
             }
@@ -584,6 +590,7 @@ mod isolated;
 mod meter;
 mod migration;
 mod pace;
+mod places;
 mod spin;
 mod spread;
 mod times;

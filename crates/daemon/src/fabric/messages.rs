@@ -53,7 +53,6 @@ impl ConfigPort for NoConfig {
 impl Fabric {
     /// Sends a message to the configuration of a member, behind those sent before.
     /// [`ConfigPort::unsent`] says if that is not possible.
-    #[cfg_attr(not(test), expect(dead_code, reason = "configuration begins to use it next"))]
     pub(crate) fn send_config(&self, host: HostId, message: impl Into<Arc<[u8]>>) {
         self.ask(MemberRequest::Message(host, message.into()));
     }

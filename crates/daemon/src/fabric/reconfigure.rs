@@ -41,7 +41,6 @@ impl Fabric {
     /// # Errors
     /// The plan changes what needs a restart, contradicts itself, or takes a network away from a
     /// port. Nothing has changed then.
-    #[cfg_attr(not(test), expect(dead_code, reason = "configuration begins to use it next"))]
     pub(crate) fn reconfigure(&self, plan: &FabricPlan) -> Result<(), String> {
         let plan = Box::new(plan.clone());
         self.wait(|reply| MemberRequest::Reconfigure(plan, reply))?

@@ -12,7 +12,7 @@ use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
 use sluice_api::fabric::{Answer, MemberRow, Question, VportPolicy, VportRow};
 use sluice_api::trace::{self, Between, Hop, Verdict};
-use sluice_base::{HostId, Mac, Nanos, PortId, VnetId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 use sluice_control::plane::Config;
 use sluice_control::rpc::Failure;
 use sluice_testkit::bound::at_most;
@@ -80,9 +80,11 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         listen: at(own),
         certificates: folder.join(format!("h{own}")),
         vnets: vec![(vni(), "blue".to_owned())],
+        vnet_ids: vec![VnetId(0)],
         mtus: vec![1450],
         policy: "ZL".to_owned(),
         vtep: at(own).ip(),
+        tunnel_ids: (0..u16::from(hosts) - 1).map(TunnelId).collect(),
         hosts: others.collect(),
         ports: [(
             PortId(0),

@@ -19,23 +19,29 @@
 //! | `"leave"` | `{}`, and the process is gone: another one continues | data |
 //! | `"goon"` | `{}`: the process continues, as it does when the connection ends | data |
 //! | `"upgrade"` | an answer of `sluice_api::upgrade`, when another one has taken over | control |
+//! | `"running"` | the configuration that it runs, with its numbers | data |
+//! | `{"reconfigure":{…}}` | the same, and a `sluice_api::reload::Reloaded` | data |
+//! | `"reload"` | a `sluice_api::reload::Reloaded` | control, which asks data |
 //! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!
 //! A request that cannot be answered gets `{"error":"…"}`.
 
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sluice_api::port::NewPort;
+use sluice_api::reload::Reloaded;
 use sluice_api::show::Question;
 
+use crate::config::Numbers;
 use crate::sys::run_dir;
 
 /// The longest line; an answer of a large host is below it.
 const LINE_SIZE_MAX: u64 = 64 << 20;
-/// The longest request: a change of a fabric's configuration.
+/// The longest request: the configuration of a host with a hundred peers, each of which has a
+/// thousand networks, escaped.
 const REQUEST_SIZE_MAX: u64 = 8 << 20;
 
 /// A request.
@@ -76,6 +82,12 @@ pub enum Request {
     GoOn,
     /// Have another data process, of the program that is there now, take over.
     Upgrade,
+    /// Report the configuration that it runs.
+    Running,
+    /// Take over a new configuration, as far as that is possible now.
+    Reconfigure(Box<Wanted>),
+    /// Read the configuration file again, and apply it.
+    Reload,
     /// Use this connection for punts and commands of one worker from now on.
     Attach(u16),
 }
@@ -94,6 +106,42 @@ pub struct Hello {
     pub fingerprint: String,
     /// Version of the program.
     pub version: String,
+}
+
+/// A new configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wanted {
+    /// Its text.
+    pub text: String,
+    /// Base directory of its relative paths.
+    pub dir: Option<PathBuf>,
+    /// True if nothing is to be changed.
+    pub only_check: bool,
+}
+
+/// The configuration that a data process runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// Its text.
+    pub text: String,
+    /// Base directory of its relative paths.
+    pub dir: Option<PathBuf>,
+    /// Numbers of its networks and peers.
+    pub numbers: Numbers,
+    /// Its fingerprint.
+    pub fingerprint: String,
+    /// Fingerprint of the configuration that it was asked for last, of which a part may take effect
+    /// at a restart.
+    pub wanted: String,
+}
+
+/// A data process has a new configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reconfigured {
+    /// What has changed, and what has not.
+    pub reloaded: Reloaded,
+    /// The configuration that it runs.
+    pub running: Running,
 }
 
 /// A question that cannot be answered.

@@ -8,7 +8,7 @@ use sluice_base::{
 use sluice_host::Host;
 use sluice_switch::{
     ClassConfig, ConfigError, ControlConfig, Destination, FdbConfig, HandoffConfig, InputFull,
-    Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
+    Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SparePlaces,
     SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 use sluice_wire::{EtherType, ethernet, ipv4};
@@ -159,6 +159,7 @@ fn switch_config(
         },
         // No control process attaches.
         control: ControlConfig { punts: 0, ..ControlConfig::default() },
+        spare_places: SparePlaces::default(),
         spare: None,
         handoff: HandoffConfig::default(),
         isolation: None,

@@ -9,7 +9,7 @@ use sluice_base::{
 use sluice_wire::{EtherType, ethernet};
 
 use super::*;
-use crate::config::{InputFull, PauseConfig, RateLimit, Service};
+use crate::config::{InputFull, PauseConfig, RateLimit, Service, SparePlaces};
 use crate::*;
 
 type S = Switch<Vec<u8>>;
@@ -69,6 +69,7 @@ fn config(spare: u16) -> SwitchConfig {
         control: ControlConfig::default(),
         handoff: HandoffConfig::default(),
         isolation: None,
+        spare_places: SparePlaces::default(),
         spare: Some(SpareConfig { ports: spare, like: access(RED) }),
     }
 }

@@ -8,7 +8,7 @@
 
 use core::mem;
 
-use sluice_base::{Mac, Nanos, PortId, TunnelId, VnetId};
+use sluice_base::{ByteCount, Mac, Nanos, PortId, TunnelId, VnetId};
 
 use crate::build::plain_size_max;
 use crate::config::{Limit, PortConfig, PortRole};
@@ -59,6 +59,12 @@ impl QueueGroup {
             punt_at: Nanos::MAX,
             asker: 0,
         }
+    }
+
+    /// Returns a queue group that is not in use.
+    pub(crate) fn free() -> Self {
+        let unlimited = Limit { frames: u32::MAX, bytes: ByteCount(u64::MAX) };
+        Self::new(QueueGroupKind::Free, NO_PORT, unlimited, Shaper::new(None))
     }
 
     /// Returns the own queue group of a port.
@@ -267,6 +273,24 @@ impl<B> EgressTables<B> {
         debug_assert!(l.frames == 0 && l.parked == NIL, "a queue group is freed when it is empty");
         l.kind = QueueGroupKind::Free;
         l.port = NO_PORT;
+    }
+
+    /// Makes a free queue group that of a tunnel. Its next hop is not known yet.
+    pub(crate) fn begin_tunnel(&mut self, group: u32, tunnel: TunnelId, port: u16) {
+        debug_assert!(self.group(group).kind == QueueGroupKind::Free, "the place is free");
+        let of = self.underlays.iter().find(|underlay| underlay.port == port);
+        let of = of.expect("the caller checks that the port is an underlay");
+        let (kind, shaper) = (QueueGroupKind::Tunnel(tunnel), Shaper::new(of.rate));
+        self.groups[group as usize] = QueueGroup::new(kind, port, of.output, shaper);
+    }
+
+    /// Frees the empty queue group of a tunnel that is removed.
+    pub(crate) fn end_tunnel(&mut self, group: u32) {
+        self.end_timed(group);
+        self.lists.remove_closed(group);
+        let l = &mut self.groups[group as usize];
+        debug_assert!(l.frames == 0 && l.parked == NIL, "a queue group is freed when it is empty");
+        *l = QueueGroup::free();
     }
 
     /// Closes the queue group of a tunnel that lost its next hop: its frames end at `deadline`.

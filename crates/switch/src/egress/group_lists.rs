@@ -27,7 +27,7 @@ impl GroupLists {
         Self {
             timed: Vec::with_capacity(groups),
             waiting: Vec::with_capacity(groups),
-            closed: Vec::with_capacity(config.tunnels.len()),
+            closed: Vec::with_capacity(config.tunnel_places()),
             free: unresolved_groups(config, groups),
         }
     }

@@ -24,6 +24,16 @@ impl Services {
         }
     }
 
+    /// Sets the service of a priority.
+    pub(super) fn set(&mut self, priority: Priority, service: Service) {
+        if service == Service::Strict {
+            self.strict.insert(priority);
+        } else {
+            self.strict.remove(priority);
+        }
+        self.weights[priority.index()] = weight_of(service);
+    }
+
     /// Returns the lossless priorities.
     #[inline]
     pub(crate) const fn lossless(&self) -> PriorityMask {

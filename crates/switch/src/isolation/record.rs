@@ -101,6 +101,13 @@ impl Record {
         bits >> (tunnel.index() % 64) & 1 == 1
     }
 
+    /// Forgets a tunnel that is removed.
+    pub(super) fn forget_sender(&mut self, tunnel: TunnelId) {
+        if let Some(word) = self.senders.get_mut(tunnel.index() / 64) {
+            *word &= !(1 << (tunnel.index() % 64));
+        }
+    }
+
     /// Notes a tunnel whose host sends to it. Returns true if the tunnel is new.
     fn note_sender(&mut self, tunnel: usize) -> bool {
         let bit = 1 << (tunnel % 64);

@@ -8,7 +8,7 @@ use sluice_base::{
 use sluice_switch::{
     ClassConfig, ControlConfig, FdbConfig, HandoffConfig, Hold, InputFull, IsolationConfig, Limit,
     PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SpareConfig,
-    SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    SparePlaces, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 /// Returns the address of the VTEP of switch `n`.
@@ -109,6 +109,7 @@ pub fn config(ports: Vec<PortConfig>) -> SwitchConfig {
             punt_gap: Nanos::from_millis(1),
         },
         control: ControlConfig::default(),
+        spare_places: SparePlaces::default(),
         spare: None,
         handoff: HandoffConfig::default(),
         isolation: None,
@@ -207,7 +208,23 @@ pub fn random(rng: &mut Prng) -> SwitchConfig {
         control: ControlConfig { punts: pick(rng, 12), ..ControlConfig::default() },
         ..config(ports)
     };
-    isolating(config)
+    isolating(with_spare_places(config))
+}
+
+/// Gives two in three configurations places for networks and tunnels that come. Uses random numbers
+/// of its own, so that existing seeds give the same cases.
+fn with_spare_places(mut config: SwitchConfig) -> SwitchConfig {
+    let mut rng = Prng::new(u64::from(config.fdb.flows) << 20 | config.pool.from_local.bytes.0);
+    if rng.chance(1, 3) {
+        return config;
+    }
+    let (vnets, tunnels) = (config.vnets.len(), config.tunnels.len());
+    let spare = |count: usize, more: usize| count..count + more;
+    config.spare_places = SparePlaces {
+        vnets: spare(vnets, pick(&mut rng, 4)).map(VnetId::from_index).collect(),
+        tunnels: spare(tunnels, pick(&mut rng, 4)).map(TunnelId::from_index).collect(),
+    };
+    config
 }
 
 /// Makes one in three configurations isolate receivers. Uses random numbers of its own, so that

@@ -5,6 +5,7 @@
 pub mod config;
 pub mod frames;
 pub mod ops;
+pub mod places;
 pub mod world;
 
 use std::cell::Cell;

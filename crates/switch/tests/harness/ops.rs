@@ -12,6 +12,7 @@ use super::config::{
     MTU, few_or_many, fitted, next_hop, pick, random, random_access, underlay_mac, vtep,
 };
 use super::frames::{Outer, Tenant, arp, in_vxlan, neighbor, pause, pfc};
+use super::places;
 use super::world::{CONTROL, TUNNELS, World};
 use super::{Info, TestBuf};
 
@@ -62,7 +63,7 @@ pub fn run(seed: u64, ops: &[Op]) -> World {
     }
     let mut rng = Prng::new(seed ^ 99);
     for tunnel in 0..world.config.tunnels.len() {
-        if rng.chance(1, 2) {
+        if rng.chance(1, 2) && world.tunnels[tunnel] {
             set_next_hop(&mut world, tunnel, true);
         }
     }
@@ -108,7 +109,7 @@ fn step(world: &mut World, (kind, seed): Op) {
                 let room = if rng.chance(1, 2) { usize::MAX } else { pick(&mut rng, 6) };
                 world.migrate_buffers(input, room);
             }
-            _ => {}
+            _ => places::change(world, &mut rng),
         },
         27 | 28 => {
             let span = [100, 10_000, 300_000][pick::<usize>(&mut rng, 3)];
@@ -341,6 +342,13 @@ fn from_underlay(world: &mut World, rng: &mut Prng, input: InputId) -> TestBuf {
     world.buf(input, info, in_vxlan(&outer, &tenant.bytes()))
 }
 
+/// Returns a network that is there.
+pub fn any_vnet(world: &World, rng: &mut Prng) -> VnetId {
+    let there = world.vnets.iter().enumerate().filter(|(_, is_there)| **is_there);
+    let there: Vec<usize> = there.map(|(at, _)| at).collect();
+    VnetId::from_index(there[pick::<usize>(rng, there.len() as u64)])
+}
+
 /// Puts an address somewhere in its network.
 pub fn install(world: &mut World, rng: &mut Prng, vnet: VnetId, mac: Mac) {
     let mut places: Vec<Destination> = world
@@ -364,7 +372,7 @@ fn set_next_hop(world: &mut World, tunnel: usize, up: bool) {
 }
 
 fn control(world: &mut World, rng: &mut Prng) {
-    let vnet = VnetId(pick(rng, world.config.vnets.len() as u64));
+    let vnet = any_vnet(world, rng);
     let mut mac = address(vnet.0, pick(rng, ADDRESSES));
     match rng.below(12) {
         8 => attachment(world, rng),
@@ -382,8 +390,11 @@ fn control(world: &mut World, rng: &mut Prng) {
             world.switch.command(world.now, Command::Reject { vnet: at, mac }).unwrap();
         }
         2 if !world.config.tunnels.is_empty() => {
-            let tunnel = pick(rng, world.config.tunnels.len() as u64);
-            set_next_hop(world, tunnel, rng.chance(1, 2));
+            let tunnel = pick::<usize>(rng, world.config.tunnels.len() as u64);
+            let up = rng.chance(1, 2);
+            if world.tunnels[tunnel] {
+                set_next_hop(world, tunnel, up);
+            }
         }
         3 => install(world, rng, vnet, mac),
         _ => {
@@ -422,7 +433,7 @@ fn binding(world: &mut World, rng: &mut Prng) {
 
 /// Holds or releases a destination, as its host would ask.
 fn hold(world: &mut World, rng: &mut Prng) {
-    let vnet = VnetId(pick(rng, world.config.vnets.len() as u64));
+    let vnet = any_vnet(world, rng);
     let Some(&tunnel) = world.config.vnets[vnet.index()].tunnels.first() else { return };
     let mac = address(vnet.0, pick(rng, ADDRESSES));
     let held = PriorityMask(if rng.chance(1, 3) { 0 } else { pick(rng, 256) });
@@ -440,7 +451,7 @@ fn forget(world: &mut World, rng: &mut Prng) {
         hold(world, rng);
         return;
     }
-    let vnet = VnetId(pick(rng, world.config.vnets.len() as u64));
+    let vnet = any_vnet(world, rng);
     let Some(&tunnel) = world.config.vnets[vnet.index()].tunnels.first() else { return };
     world.notices();
     world.command(Command::ForgetDecap { vnet, tunnel });
@@ -448,7 +459,7 @@ fn forget(world: &mut World, rng: &mut Prng) {
 }
 
 fn inject(world: &mut World, rng: &mut Prng) {
-    let vnet: u16 = pick(rng, world.config.vnets.len() as u64);
+    let vnet: u16 = any_vnet(world, rng).0;
     let tenant = Tenant { pcp: None, size: 60, ..tenant(rng, vnet) };
     let input = world.switch.control_input();
     let mut info = Info {
@@ -500,6 +511,11 @@ fn detach(world: &mut World, rng: &mut Prng) {
 /// Attaches a port, mostly one that fits somewhere.
 fn attach(world: &mut World, rng: &mut Prng) {
     let mut port = random_access(rng, world.config.vnets.len() as u64);
+    if let PortRole::Access { vnet } = &mut port.role
+        && !world.vnets[vnet.index()]
+    {
+        *vnet = any_vnet(world, rng);
+    }
     let spare_port = pick::<usize>(rng, world.spare_ports.len() as u64);
     let is_access = matches!(world.spare_ports[spare_port].role, PortRole::Access { .. });
     let fits = is_access && rng.chance(7, 8);

@@ -9,8 +9,9 @@ use sluice_base::{
     PriorityMask, TunnelId, VlanTag, VnetId,
 };
 use sluice_switch::{
-    AttachError, Command, Counter, Destination, Detached, Egress, InputFull, Notice, PortConfig,
-    PortRole, PortState, PuntCause, RateLimit, Sources, Switch, SwitchConfig, Tags, Taken,
+    AttachError, Command, Counter, Destination, Detached, Egress, InputFull, Notice, PlaceState,
+    PortConfig, PortRole, PortState, PuntCause, QueueGroupKind, RateLimit, Sources, SparePlaces,
+    Switch, SwitchConfig, Tags, Taken, TunnelConfig, VnetConfig,
 };
 use sluice_wire::{ethernet, ipv4, vxlan};
 
@@ -46,6 +47,25 @@ impl Meter {
         self.level -= bits;
         self.sent += bits;
     }
+}
+
+/// Fills the spare places of a configuration with anything. Returns which places are in use.
+fn with_spare_places(config: &mut SwitchConfig) -> (Vec<bool>, Vec<bool>) {
+    let (vnets, tunnels) = (config.vnets.len(), config.tunnels.len());
+    let SparePlaces { vnets: spare_vnets, tunnels: spare_tunnels } =
+        std::mem::take(&mut config.spare_places);
+    assert!(spare_vnets.iter().all(|spare| spare.index() >= vnets), "spare places come last here");
+    let vnet = VnetConfig { vni: None, mtu: 0, tunnels: Vec::new() };
+    config.vnets.resize(vnets + spare_vnets.len(), vnet);
+    let tunnel = TunnelConfig {
+        port: PortId(u16::MAX),
+        remote: std::net::Ipv4Addr::UNSPECIFIED,
+        next_hop: None,
+        foreign: false,
+    };
+    config.tunnels.resize(tunnels + spare_tunnels.len(), tunnel);
+    let in_use = |count: usize, all: usize| (0..all).map(|at| at < count).collect();
+    (in_use(vnets, config.vnets.len()), in_use(tunnels, config.tunnels.len()))
 }
 
 /// (sender, network, destination, priority, port, tunnel)
@@ -108,6 +128,18 @@ impl Oracle {
         self.meters[port] = config.rate.map(|rate| Meter::new(rate, now));
         self.groups.retain(|(of, _), _| usize::from(*of) != port);
         self.behind.insert(port, BTreeSet::new());
+    }
+
+    /// Notes a network that came.
+    pub fn set_vnet(&mut self, at: usize, config: VnetConfig) {
+        self.config.vnets[at] = config;
+    }
+
+    /// Notes a tunnel that came.
+    pub fn set_tunnel(&mut self, at: usize, config: TunnelConfig) {
+        self.config.tunnels[at] = config;
+        let port = config.port.0;
+        self.groups.remove(&(port, Some(TunnelId::from_index(at).0)));
     }
 
     /// Notes a pause frame that came in at a port.
@@ -263,6 +295,10 @@ pub struct World {
     /// The port of each input.
     pub inputs: Vec<PortId>,
     pub detached: Vec<bool>,
+    /// Places with a network.
+    pub vnets: Vec<bool>,
+    /// Places with a tunnel.
+    pub tunnels: Vec<bool>,
     /// Port that each spare port was made for.
     pub spare_ports: Vec<PortConfig>,
     /// Number of handles of each input that the switch has.
@@ -282,6 +318,9 @@ pub struct World {
     pub punts: Option<Vec<(PuntCause, Destination, Vec<u8>)>>,
     /// Number of ports that attached while the switch ran.
     pub came: u64,
+    /// Number of networks and tunnels that came while the switch ran.
+    pub vnets_came: u64,
+    pub tunnels_came: u64,
     /// A device never takes one of so many frames that drivers take; 0: devices take all.
     pub never_takes: u64,
     /// Frames that a driver took and its device did not.
@@ -307,6 +346,7 @@ impl World {
             detached.resize(detached.len() + usize::from(spare.ports), true);
             config.ports.resize(detached.len(), spare.like.clone());
         }
+        let (vnets, tunnels) = with_spare_places(&mut config);
         let mut inputs = Vec::new();
         for (at, port) in config.ports.iter().enumerate() {
             for queue in 0..port.queues {
@@ -320,6 +360,8 @@ impl World {
             now,
             ledger: Rc::default(),
             detached,
+            vnets,
+            tunnels,
             spare_ports: config.ports.clone(),
             out: vec![0; inputs.len() + 2],
             inputs,
@@ -331,6 +373,8 @@ impl World {
             flows: BTreeSet::new(),
             punts: None,
             came: 0,
+            vnets_came: 0,
+            tunnels_came: 0,
             never_takes: 0,
             never_taken: 0,
             looks_every: 8,
@@ -366,6 +410,11 @@ impl World {
         assert_eq!(total(&before), total(&after), "the sums of all");
         assert_eq!(self.switch.sent(port).frames, 0, "{port} has sent nothing");
         Ok(port)
+    }
+
+    /// Returns the numbers of ports, networks and tunnels that came while the switch ran.
+    pub const fn come(&self) -> [u64; 3] {
+        [self.came, self.vnets_came, self.tunnels_came]
     }
 
     /// Detaches a port; its driver has not reclaimed its handles yet.
@@ -742,8 +791,48 @@ impl World {
         }
     }
 
+    /// Checks that nothing names a network or tunnel that is not there.
+    fn check_places(&self) {
+        for (at, &is_there) in self.vnets.iter().enumerate() {
+            let state = self.switch.vnet_state(VnetId::from_index(at));
+            assert_eq!(is_there, state == PlaceState::InUse, "network {at}");
+        }
+        for (at, &is_there) in self.tunnels.iter().enumerate() {
+            let state = self.switch.tunnel_state(TunnelId::from_index(at));
+            assert_eq!(is_there, state == PlaceState::InUse, "tunnel {at}");
+        }
+        let of_vnet = |vnet: VnetId| assert!(self.vnets[vnet.index()], "{vnet} is removed");
+        let of_tunnel =
+            |tunnel: TunnelId| assert!(self.tunnels[tunnel.index()], "{tunnel} is removed");
+        for (vnet, _, to) in self.switch.macs() {
+            of_vnet(vnet);
+            if let Destination::Tunnel(tunnel) = to {
+                of_tunnel(tunnel);
+                let has = self.config.vnets[vnet.index()].tunnels.contains(&tunnel);
+                assert!(has, "{vnet} does not have {tunnel}");
+            }
+        }
+        for (vnet, _, tunnel) in self.switch.holds() {
+            of_vnet(vnet);
+            of_tunnel(tunnel);
+        }
+        for flow in self.switch.decap_flows() {
+            of_vnet(flow.vnet);
+            of_tunnel(flow.tunnel);
+        }
+        for queue in self.switch.queues() {
+            match queue.to {
+                QueueGroupKind::Tunnel(tunnel) | QueueGroupKind::Held(tunnel) => of_tunnel(tunnel),
+                QueueGroupKind::Unresolved(vnet, _) => of_vnet(vnet),
+                QueueGroupKind::Port(_) => {}
+                QueueGroupKind::Free => panic!("frames wait for nothing: {queue:?}"),
+            }
+        }
+    }
+
     /// Checks the promises that must hold after every call.
     pub fn check(&self) {
+        self.check_places();
         assert_eq!(self.ledger.lost(), 0, "a handle was lost");
         let audit = self.switch.audit();
         assert!(audit.is_closed(), "the audit does not close: {audit:#?}");
@@ -875,6 +964,14 @@ impl World {
         self.check();
         assert_eq!(self.stuck().len(), 0, "{:#?}", self.stuck());
         assert_eq!(self.ledger.live(), 0, "handles that did not come back");
+        for at in (0..self.vnets.len()).filter(|at| !self.vnets[*at]) {
+            let state = self.switch.vnet_state(VnetId::from_index(at));
+            assert_eq!(state, PlaceState::Free, "network {at} is gone");
+        }
+        for at in (0..self.tunnels.len()).filter(|at| !self.tunnels[*at]) {
+            let state = self.switch.tunnel_state(TunnelId::from_index(at));
+            assert_eq!(state, PlaceState::Free, "tunnel {at} is gone");
+        }
         for (at, &port) in self.inputs.iter().enumerate() {
             let input = InputId::from_index(at);
             let (held, window) = (self.switch.held(input), self.switch.window(input));

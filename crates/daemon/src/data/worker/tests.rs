@@ -98,7 +98,7 @@ fn run(
     let pool = Pool::new(PoolConfig::for_mtu(slots, 1500)).unwrap().with_large(8).unwrap();
     let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::from_micros(50) };
     run_worker(probes, |poller, receiver| {
-        Worker::new(host, ports, 0, pool, poller, receiver, pacing).unwrap()
+        Worker::new(host, ports, pool, poller, receiver, pacing).unwrap()
     })
 }
 

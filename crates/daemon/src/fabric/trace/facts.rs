@@ -124,7 +124,8 @@ impl Facts {
         frame: Frame,
         port: Option<&str>,
     ) -> Result<Self, String> {
-        let vnet = plan.vnet(frame.vni).map(|id| (id, plan.vnets[id.index()].1.clone()));
+        let name = plan.vnet_name(frame.vni).map(ToOwned::to_owned);
+        let vnet = plan.vnet(frame.vni).zip(name);
         let source = claimed(plan, plane, Key { vni: frame.vni, mac: frame.from });
         let target = match frame.to {
             To::Mac(mac) => Some(mac),
@@ -217,14 +218,13 @@ fn local_port(
 }
 
 fn peer(plan: &FabricPlan, plane: &Plane, host: HostId, vni: Vni) -> Option<Peer> {
-    let at = plan.hosts.iter().position(|known| known.host == host)?;
-    let known = &plan.hosts[at];
+    let known = plan.hosts.iter().find(|known| known.host == host)?;
     let info = plane.hosts().find(|info| info.host == host)?;
     Some(Peer {
         host,
         name: known.name.clone(),
         vtep: known.vtep,
-        tunnel: u16::try_from(at).ok()?,
+        tunnel: plan.tunnel(host)?.0,
         is_member: info.kind == Kind::Member,
         is_stale: info.stale_since.is_some(),
         has_network: known.vnets.contains(&vni),

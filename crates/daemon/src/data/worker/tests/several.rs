@@ -77,7 +77,7 @@ fn make_workers(
         let slots = u32::try_from(host.switch().capacity() + ports.len() * BATCH).unwrap();
         let pool = Pool::new(PoolConfig::for_mtu(slots, 1500)).unwrap();
         let pacing = Pacing { pace: Nanos::from_micros(100), spin: Nanos::from_micros(50) };
-        let mut worker = Worker::new(host, ports, 0, pool, poller, asks, pacing).unwrap();
+        let mut worker = Worker::new(host, ports, pool, poller, asks, pacing).unwrap();
         worker.join(handoffs);
         worker
     });

@@ -1,0 +1,90 @@
+//! Networks and tunnels that come and go, as this worker carries the changes out.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use sluice_base::{Mac, Nanos, TunnelId, VnetId};
+use sluice_switch::{ChangeError, Command, PlaceState};
+
+use super::Worker;
+use crate::data::places::{Address, PlaceChange};
+
+/// Places of one switch that are free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::data) struct FreePlaces {
+    pub(in crate::data) vnets: Vec<bool>,
+    pub(in crate::data) tunnels: Vec<bool>,
+}
+
+/// Result of a change: the number of frames that ended with it.
+pub(in crate::data) type ChangeResult = Result<u32, ChangeError>;
+
+/// Addresses that are known from now on.
+pub(in crate::data) struct NewAddresses {
+    pub(in crate::data) known: Vec<Address>,
+    /// Addresses that lead elsewhere, or nowhere, now.
+    pub(in crate::data) moved: Vec<(VnetId, Mac)>,
+}
+
+/// A step of a reconfiguration.
+pub(in crate::data) enum PlaceStep {
+    /// Which places are free?
+    Free(SyncSender<FreePlaces>),
+    /// Carry a change out.
+    Change(Arc<PlaceChange>, SyncSender<ChangeResult>),
+    /// Know these addresses from now on, and forget those entries.
+    Addresses(Arc<NewAddresses>, SyncSender<()>),
+    /// Number of turns so far.
+    Turns(SyncSender<u64>),
+}
+
+impl Worker {
+    /// Carries out a step of a reconfiguration.
+    pub(super) fn place_step(&mut self, now: Nanos, step: PlaceStep) {
+        // The thread that asked may be gone.
+        match step {
+            PlaceStep::Free(reply) => _ = reply.send(self.free_places()),
+            PlaceStep::Change(change, reply) => _ = reply.send(self.change_place(now, &change)),
+            PlaceStep::Addresses(addresses, reply) => {
+                self.host.know(addresses.known.iter().copied());
+                for &(vnet, mac) in &addresses.moved {
+                    // The network may be gone as well.
+                    _ = self.host.switch_mut().command(now, Command::Remove { vnet, mac });
+                }
+                _ = reply.send(());
+            }
+            PlaceStep::Turns(reply) => _ = reply.send(self.watch.times().turns),
+        }
+    }
+
+    fn free_places(&self) -> FreePlaces {
+        let switch = self.host.switch();
+        let is_free = |state: PlaceState| state == PlaceState::Free;
+        let vnets = (0..switch.vnet_places()).map(VnetId::from_index);
+        let tunnels = (0..switch.tunnel_places()).map(TunnelId::from_index);
+        FreePlaces {
+            vnets: vnets.map(|vnet| is_free(switch.vnet_state(vnet))).collect(),
+            tunnels: tunnels.map(|tunnel| is_free(switch.tunnel_state(tunnel))).collect(),
+        }
+    }
+
+    fn change_place(&mut self, now: Nanos, change: &PlaceChange) -> ChangeResult {
+        let switch = self.host.switch_mut();
+        match change {
+            PlaceChange::AddTunnel(id, config) => switch.add_tunnel(now, *id, config).map(|()| 0),
+            PlaceChange::RemoveTunnel(id) => switch.remove_tunnel(now, *id),
+            PlaceChange::AddVnet(id, config) => switch.add_vnet(*id, config).map(|()| 0),
+            PlaceChange::RemoveVnet(id) => switch.remove_vnet(now, *id),
+            PlaceChange::SetVnet(id, config) => {
+                switch.set_vnet(now, *id, config.mtu, &config.tunnels)
+            }
+            PlaceChange::SetNextHop(id, mac) => switch
+                .set_next_hop(now, *id, *mac)
+                .map(|()| 0)
+                .map_err(|_| ChangeError::NoSuchTunnel(*id)),
+            PlaceChange::SetService(priority, class) => {
+                switch.set_service(*priority, class.service).map(|()| 0)
+            }
+        }
+    }
+}
