@@ -50,7 +50,7 @@ pub(crate) use self::reload::Reloads;
 use self::show::Front;
 use self::source::Source;
 use self::upgrade::NotDone;
-use self::waiting::{Applicants, Became};
+use self::waiting::Applicants;
 use crate::config::{self, KernelDevices, Plan};
 use crate::configuration::setup::{self, Applying};
 use crate::configuration::{Configuration, Opened, Own, Parts};
@@ -240,10 +240,8 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         })?,
         _ => listen()?,
     }
-    if let (Some(Became { answer, reply }), Some(configuration)) = (became, configuration) {
-        spawn("became", move || {
-            _ = reply.send(configuration.settle().map(|()| answer));
-        })?;
+    if let (Some(became), Some(configuration)) = (became, configuration) {
+        spawn("became", move || became.tell(configuration.settle()))?;
     }
     notify::tell("READY=1");
     beat(fabric.clone())?;

@@ -28,7 +28,9 @@ pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
     spare_places(config)?;
     let has_vnet = |vnet: VnetId| config.numbered_vnets().any(|(at, _)| at == vnet.index());
     for (at, port) in whole.ports.iter().enumerate() {
-        check_port(has_vnet, PortId::from_index(at), port)?;
+        // The network of a spare port is that of the port that will be attached.
+        let is_spare = at >= config.ports.len();
+        check_port(|vnet| is_spare || has_vnet(vnet), PortId::from_index(at), port)?;
     }
     if config.unresolved.destinations == 0 {
         // A lossless frame for an unknown address would wait for ever, and no miss would be

@@ -175,8 +175,12 @@ impl Builder<'_> {
     }
 
     fn vnet_mtu(&self, vnet: &api::Vnet) -> u16 {
-        let left = self.outer_mtu().map_or(MTU_DEFAULT, |outer| outer.saturating_sub(OVERHEAD));
-        vnet.mtu.unwrap_or(left)
+        vnet.mtu.unwrap_or(self.inner_mtu())
+    }
+
+    /// Returns the MTU that the underlay leaves.
+    fn inner_mtu(&self) -> u16 {
+        self.outer_mtu().map_or(MTU_DEFAULT, |outer| outer.saturating_sub(OVERHEAD))
     }
 
     fn vnet_id(&self, name: &str) -> VnetId {
@@ -242,9 +246,14 @@ impl Builder<'_> {
 
     /// Returns the room for ports that are added at run time. All of them are TAPs.
     fn spare(&self) -> Option<SpareConfig> {
-        let (vnet, ports) = (self.config.vnets.first()?, self.config.spare_ports());
-        let like = api::Port::new("", PortKind::Tap, &vnet.name, "");
-        (ports > 0).then(|| SpareConfig { ports, like: self.port(&like) })
+        let ports = self.config.spare_ports();
+        let like = api::Port::new("", PortKind::Tap, "", "");
+        // The networks may all come later.
+        let (vnet, mtu) = match self.config.vnets.first() {
+            Some(vnet) => (self.vnet_id(&vnet.name), self.vnet_mtu(vnet)),
+            None => (VnetId(0), self.inner_mtu()),
+        };
+        (ports > 0).then(|| SpareConfig { ports, like: self.port_in(&like, vnet, mtu) })
     }
 
     /// Returns the places that no network and no peer has.
@@ -306,12 +315,15 @@ impl Builder<'_> {
     }
 
     fn port(&self, port: &api::Port) -> PortConfig {
+        let mtu = self.vnet_mtu(self.vnet_of(port));
+        self.port_in(port, self.vnet_id(&port.vnet), mtu)
+    }
+
+    fn port_in(&self, port: &api::Port, vnet: VnetId, mtu: u16) -> PortConfig {
         let buffers = &self.config.buffers;
-        let vnet = self.vnet_of(port);
-        let mtu = self.vnet_mtu(vnet);
         let link = self.link(port);
         let common = PortConfig {
-            role: PortRole::Access { vnet: self.vnet_id(&port.vnet) },
+            role: PortRole::Access { vnet },
             queues: u8::try_from(port.queues.len().max(1)).expect("checked: eight at most"),
             queue_priorities: queue_priorities(port),
             input: limit(buffers.vport_in),

@@ -47,8 +47,27 @@ impl Applicants {
 /// A host that became a member, and the one who is to be told when it works.
 #[derive(Debug)]
 pub(super) struct Became {
-    pub(super) answer: Answer,
-    pub(super) reply: Reply,
+    answer: Option<Answer>,
+    reply: Reply,
+}
+
+impl Became {
+    /// Tells that the host works, or why not.
+    pub(super) fn tell(mut self, result: Result<(), String>) {
+        let answer = self.answer.take().expect("it is told once");
+        _ = self.reply.send(result.map(|()| answer));
+    }
+}
+
+impl Drop for Became {
+    fn drop(&mut self) {
+        if self.answer.is_some() {
+            let why = "the host is a member, but cannot be started; its log says why";
+            _ = self.reply.send(Err(why.to_owned()));
+            // This process is about to end.
+            std::thread::sleep(BEAT);
+        }
+    }
 }
 
 /// Waits for the command; `None` if the host is stopped meanwhile.
@@ -82,7 +101,7 @@ pub(super) fn wait(
             )),
         };
         match joined {
-            Ok(joined) => return Some(Became { answer: joined.answer, reply }),
+            Ok(joined) => return Some(Became { answer: Some(joined.answer), reply }),
             Err(error) => _ = reply.send(Err(format!("{error:#}"))),
         }
     }
