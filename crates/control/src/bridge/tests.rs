@@ -41,11 +41,15 @@ impl Both {
 
     fn intake(&mut self) -> Intake<'_> {
         const VNETS: &[Vni] = &[Vni::new(5000).unwrap()];
+        self.intake_of(VNETS)
+    }
+
+    fn intake_of<'a>(&'a mut self, vnets: &'a [Vni]) -> Intake<'a> {
         Intake {
             table: &mut self.table,
             now: Nanos(5),
             changes: &mut self.changes,
-            bounds: Bounds { vnets: VNETS, quota: self.quota, aside: &mut self.aside },
+            bounds: Bounds { vnets, quota: self.quota, aside: &mut self.aside },
         }
     }
 
@@ -104,6 +108,33 @@ fn a_full_table_says_so() {
 fn of_others(n: u64) -> Claim {
     let key = Key { vni: Vni::new(6000).unwrap(), ..key(n) };
     Claim { key, ..claim(n, 0) }
+}
+
+#[test]
+fn claims_follow_networks_of_owner_digest_stays() {
+    let (one, other) = (Vni::new(5000).unwrap(), Vni::new(6000).unwrap());
+    let mut both = Both::new(100);
+    // The first claim leaps, and is kept with fewer moves.
+    let leap = claim(1, u32::MAX);
+    let said = [leap, of_others(2), of_others(3)];
+    said.iter().for_each(|claim| both.intake_of(&[one, other]).claim(OTHER, claim).unwrap());
+    let digest = said.iter().collect();
+    assert_eq!(both.intake().digest(OTHER), digest);
+    for (vnets, counts) in [
+        (&[one][..], [1, 0]),
+        (&[other], [0, 2]),
+        (&[], [0, 0]),
+        (&[other, one], [1, 2]),
+        (&[one, other], [1, 2]),
+    ] {
+        both.intake_of(vnets).follow_networks(OTHER).unwrap();
+        assert_eq!(both.intake_of(vnets).digest(OTHER), digest, "{vnets:?}");
+        let count = |vni| both.table.claims_of(OTHER).filter(|c| c.key.vni == vni).count();
+        assert_eq!([count(one), count(other)], counts, "{vnets:?}");
+    }
+    assert_eq!(both.changes.len(), 3 + 2 + 3 + 2 + 3);
+    let kept = both.table.claims(leap.key).next().unwrap();
+    assert_eq!(kept.claim.moves, MOVES_MAX, "its bound holds again");
 }
 
 /// Claims in a network that the member is not in are in no table, and both sides' digests agree all

@@ -361,3 +361,36 @@ fn new_incarnation_believed_only_after_proof() {
     net.run(3_000);
     assert!(net.all_think(HostId(3), Change::Up(HostId(3), 9)), "{:?}", net.seen);
 }
+
+#[test]
+fn forgotten_host_gets_nothing_may_return_younger() {
+    let mut net = Net::new(3, 4);
+    // The host is in a late life.
+    net.shown.insert(HostId(2), 9);
+    net.hosts.get_mut(&HostId(2)).unwrap().reincarnate(Nanos::ZERO, 9);
+    net.hosts.get_mut(&HostId(2)).unwrap().greet(Nanos::ZERO, HostId(0));
+    net.collect(HostId(2));
+    net.run(2_000);
+    assert!(net.all_think(HostId(2), Change::Up(HostId(2), 9)));
+    net.shown.remove(&HostId(2));
+    let (now, seen) = (net.now, net.seen.len());
+    for host in [HostId(0), HostId(1)] {
+        let liveness = net.hosts.get_mut(&host).unwrap();
+        liveness.forget(now, HostId(2));
+        assert!(liveness.foca.iter_membership_state().all(|member| member.id().host != HostId(2)));
+        net.collect(host);
+    }
+    // It goes on, and is not heard; nothing is sent to it either.
+    net.run(2_000);
+    assert!(net.flying.values().all(|(_, to, _)| *to != HostId(2)));
+    let about =
+        |(_, by, change): &&(Nanos, HostId, Change)| *by != HostId(2) && change.host() == HostId(2);
+    assert_eq!(net.seen[seen..].iter().filter(about).count(), 0);
+    // A new machine of that number has a first life.
+    net.hosts.insert(HostId(2), Liveness::new(HostId(2), 1, Timing::default(), 77));
+    net.shown.insert(HostId(2), 1);
+    net.hosts.get_mut(&HostId(2)).unwrap().greet(now, HostId(0));
+    net.collect(HostId(2));
+    net.run(2_000);
+    assert!(net.all_think(HostId(2), Change::Up(HostId(2), 1)), "{:?}", &net.seen[seen..]);
+}

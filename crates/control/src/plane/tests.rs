@@ -52,6 +52,9 @@ enum Step {
     Used(u64),
     Remove(u16),
     Add(u16),
+    /// A host is in one network, or in none that this host has.
+    Networks(u16, bool),
+    Dismiss(u16),
     PortDown,
 }
 
@@ -70,7 +73,9 @@ fn step() -> impl Strategy<Value = Step> {
         1 => host.clone().prop_map(Step::Decap),
         1 => (0..20_u64).prop_map(Step::Used),
         1 => host.clone().prop_map(Step::Remove),
-        1 => host.prop_map(Step::Add),
+        1 => host.clone().prop_map(Step::Add),
+        2 => (host.clone(), any::<bool>()).prop_map(|(host, is_in)| Step::Networks(host, is_in)),
+        1 => host.prop_map(Step::Dismiss),
         1 => Just(Step::PortDown),
     ]
 }
@@ -95,6 +100,11 @@ fn take(plane: &mut Plane, now: &mut Nanos, step: Step) {
         Step::Used(n) => plane.used(*now, vni(), key(n).mac),
         Step::Remove(host) => plane.remove_host(*now, HostId(host)),
         Step::Add(host) => plane.add_host(*now, HostId(host), &[vni()], Kind::Member),
+        Step::Networks(host, is_in) => {
+            let vnets = [vni(), Vni::new(77).unwrap()];
+            plane.add_host(*now, HostId(host), &vnets[usize::from(!is_in)..], Kind::Member);
+        }
+        Step::Dismiss(host) => plane.dismiss(*now, HostId(host)),
         Step::PortDown => {
             plane.remove_port(*now, PortId(1));
             assert!(plane.add_port(*now, PortId(1), vni(), rule));

@@ -239,8 +239,8 @@ fn tell_receiver(now: Nanos, plan: &FabricPlan, plane: &mut Plane, report: (Port
     plane.receiver(now, port, state, hosts);
 }
 
-/// Tells the plane of an event. False for a decap flow with numbers that the plan does not have, and
-/// for events that are merged first.
+/// Tells the plane of an event. False for a decap flow with numbers that the plan does not have,
+/// and for events that are merged first.
 fn tell(now: Nanos, plan: &FabricPlan, plane: &mut Plane, event: &Event<'_>) -> bool {
     match *event {
         Event::Punt { cause, vnet, from, head } => {

@@ -208,4 +208,16 @@ mod tests {
         }
         assert_eq!(b.open(A, &older), None, "two connections ago");
     }
+
+    #[test]
+    fn datagram_of_removed_host_does_not_open() {
+        let (mut a, mut b) = pair(1);
+        let [first, second] = [0, 1].map(|_| a.seal(B, b"news").unwrap());
+        assert!(b.open(A, &first).is_some());
+        b.remove(A);
+        assert_eq!((b.open(A, &second), b.seal(A, b"news")), (None, None));
+        // Nor does it if the host is back, with another connection.
+        b.add(A, &secret(2), false);
+        assert_eq!(b.open(A, &second), None);
+    }
 }

@@ -281,6 +281,12 @@ fn unknown_newer_policy_noted_and_local_set_refused() {
     assert_eq!(controller.hear(HostId(2), b"{}").unwrap_err(), Silence::Unread);
     assert!(controller.held.troubles().join("; ").contains("update this host"));
     assert_eq!(controller.held.refusal(), None);
+    controller.hear(HostId(2), text.as_bytes()).unwrap();
+    assert!(controller.held.refusal().is_some());
+    controller.held.forget_others(&[HostId(2), HostId(3)]);
+    assert!(controller.held.refusal().is_some(), "it is a member");
+    controller.held.forget_others(&[HostId(3)]);
+    assert_eq!(controller.held.refusal(), None, "it is one no more");
     let text = text.replace("psychic", "rss").replace(":5", ":6");
     controller.hear(HostId(2), text.as_bytes()).unwrap();
     assert_eq!(controller.held.troubles(), Vec::<String>::new());

@@ -153,7 +153,7 @@ fn reported_receiver_isolated_until_every_worker_clears_it() {
 }
 
 #[test]
-fn report_with_unknown_tunnel_taken_up_by_later_plan() {
+fn report_with_unknown_tunnel_recalled_by_later_plan() {
     let folder = Folder::new("data-unknown");
     let (old, new) = (plan(&folder, 1, 1, 1), plan(&folder, 1, 2, 1));
     let (mut data, mut streams) = attached(&folder, 1);
