@@ -13,8 +13,8 @@ use crate::discovery::{candidates, listen};
 /// Digits of a fingerprint in a table.
 const DIGITS: usize = 16;
 
-/// Listens for a span on a device, or on all that may lead to other hosts, and prints the hosts that
-/// were heard.
+/// Listens for a span on a device, or on all that may lead to other hosts, and prints the hosts
+/// that were heard.
 ///
 /// # Errors
 /// If a device cannot be listened on.

@@ -19,6 +19,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
@@ -62,7 +63,7 @@ pub enum FilesError {
     },
 }
 
-/// The files of one host. At most one thread writes them.
+/// The files of one host. At most one process writes them.
 #[derive(Clone, Debug)]
 pub struct Files {
     state_dir: PathBuf,
@@ -73,6 +74,19 @@ impl Files {
     #[must_use]
     pub fn of(state_dir: &Path) -> Self {
         Self { state_dir: state_dir.to_owned() }
+    }
+
+    /// Returns the files whose folder is `folder`; `None` if those of a fabric made by commands are
+    /// not there, or others are.
+    pub(crate) fn at(folder: &Path) -> Option<Self> {
+        let ours = [AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY];
+        let mut there = fs::read_dir(folder).ok()?;
+        // The folder is replaced as a whole: what does not belong to it would be lost.
+        let has_others = there.any(|entry| {
+            !entry.is_ok_and(|entry| ours.iter().any(|name| entry.file_name() == *name))
+        });
+        let is_ours = folder.file_name()? == FOLDER && folder.join(AUTHORITY_KEY).exists();
+        folder.parent().filter(|_| is_ours && !has_others).map(Self::of)
     }
 
     /// Returns the folder with the credentials, in the form that the fabric loads.
@@ -114,6 +128,15 @@ impl Files {
     /// # Errors
     /// If the state directory cannot be written; what was there stays.
     pub fn install(&self, credentials: &Credentials) -> Result<(), FilesError> {
+        self.install_as(&self.writing(), credentials)
+    }
+
+    /// Installs while no other thread writes.
+    fn install_as(
+        &self,
+        _writing: &MutexGuard<'static, ()>,
+        credentials: &Credentials,
+    ) -> Result<(), FilesError> {
         self.recover()?;
         make_folder(&self.state_dir)?;
         let next = self.state_dir.join(NEXT);
@@ -132,11 +155,43 @@ impl Files {
         self.forget_join_key()
     }
 
+    /// Replaces the credentials by what `change` makes of them, and returns the new ones. No other
+    /// change of this process comes in between.
+    ///
+    /// # Errors
+    /// If they are unusable, cannot be changed, or cannot be written.
+    pub fn update(
+        &self,
+        now: i64,
+        change: impl FnOnce(&Credentials) -> Result<Credentials, CredentialsError>,
+    ) -> Result<Credentials, FilesError> {
+        let writing = self.writing();
+        let unusable = |error| FilesError::Credentials { path: self.folder(), error };
+        let changed = change(&self.load(now)?).map_err(unusable)?;
+        self.install_as(&writing, &changed)?;
+        Ok(changed)
+    }
+
+    /// Renews the host's certificate if few days are left, and returns true if so. A host without a
+    /// key of an authority renews nothing, as after `sluice fabric cert`.
+    ///
+    /// # Errors
+    /// If the credentials are unusable, or cannot be written.
+    pub fn renew_if_due(&self, now: i64) -> Result<bool, FilesError> {
+        let present = self.load(now)?;
+        if present.authority_pem().is_none() || !present.renewal_due(now) {
+            return Ok(false);
+        }
+        self.update(now, |present| present.renewed(now))?;
+        Ok(true)
+    }
+
     /// Deletes the credentials: the host has left its fabric.
     ///
     /// # Errors
     /// If the state directory cannot be written.
     pub fn remove(&self) -> Result<(), FilesError> {
+        let _writing = self.writing();
         let (folder, next) = (self.folder(), self.state_dir.join(NEXT));
         remove_folder(&next)?;
         remove_folder(&self.state_dir.join(BEFORE))?;
@@ -180,6 +235,13 @@ impl Files {
             Err(error) => Err(failed("delete", &path)(error)),
             Ok(()) => sync(&self.state_dir),
         }
+    }
+
+    /// Waits until no other thread of this process writes credentials.
+    #[allow(clippy::unused_self, reason = "a lock for each directory would do, too")]
+    fn writing(&self) -> MutexGuard<'static, ()> {
+        static WRITING: Mutex<()> = Mutex::new(());
+        WRITING.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts the next folder into its place.

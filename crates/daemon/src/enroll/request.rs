@@ -85,8 +85,16 @@ impl SigningRequest {
         }
         let der = CertificateSigningRequestDer::from_pem_slice(pem.as_bytes())
             .map_err(|_| RequestError::Form)?;
+        Self::parse_der(&der)
+    }
+
+    /// Reads and checks a request in DER.
+    ///
+    /// # Errors
+    /// See [`Self::parse`].
+    pub fn parse_der(der: &[u8]) -> Result<Self, RequestError> {
         let (rest, request) =
-            X509CertificationRequest::from_der(&der).map_err(|_| RequestError::Form)?;
+            X509CertificationRequest::from_der(der).map_err(|_| RequestError::Form)?;
         if !rest.is_empty() {
             return Err(RequestError::Form);
         }

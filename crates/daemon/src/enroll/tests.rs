@@ -213,7 +213,7 @@ fn join_name_vtep_address_taken_refused_token_unused() {
 }
 
 #[test]
-fn join_one_token_lets_one_of_two_racers_in() {
+fn join_racers_with_one_token_one_admitted() {
     let member = Member::new();
     let token = member.token();
     let results = std::thread::scope(|scope| {

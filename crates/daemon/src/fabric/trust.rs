@@ -24,6 +24,7 @@ use super::Fabric;
 use super::identity::{AUTHORITY, CERTIFICATE, Identity, KEY, Validity, Wall, seconds};
 use super::member::MemberRequest;
 use crate::config::FabricPlan;
+use crate::enroll::{AUTHORITY_KEY, Files};
 use crate::sys::clock;
 use crate::sys::log::say;
 
@@ -155,6 +156,17 @@ impl Trust {
         }
     }
 
+    /// Renews the certificate of this host if few days are left and it can: its files change, and
+    /// are loaded as any others.
+    fn renew(&self) {
+        let Some(files) = Files::at(&self.folder) else { return };
+        match files.renew_if_due(seconds(&self.wall)) {
+            Ok(true) => say!("the certificate of {} is renewed", self.own),
+            Ok(false) => {}
+            Err(error) => say!(error: "the certificate of {} is not renewed: {error}", self.own),
+        }
+    }
+
     /// Logs the certificates that need attention.
     fn warn(&self) {
         for row in self.certificates().rows {
@@ -176,6 +188,7 @@ fn remedy(
     host: &str,
     folder: &Path,
 ) -> Option<String> {
+    let is_made_by_command = folder.join(AUTHORITY_KEY).exists();
     let folder = folder.display();
     match (state, kind) {
         (CertificateState::Valid, _) => None,
@@ -187,10 +200,23 @@ fn remedy(
                 }
                 _ => "",
             };
-            Some(format!(
-                "{over}Make another with `sluice fabric cert --replace --out DIR {host}` and copy \
-                 DIR/{host} to {folder}: it is taken up while the host runs."
-            ))
+            Some(if is_made_by_command {
+                format!(
+                    "{over}This host renews it by itself, and its log says why it could not; \
+                     `sluice fabric rotate-key` makes another one now."
+                )
+            } else {
+                format!(
+                    "{over}Make another with `sluice fabric cert --replace --out DIR {host}` and \
+                     copy DIR/{host} to {folder}: it is taken up while the host runs."
+                )
+            })
+        }
+        (_, CertificateKind::Member) if is_made_by_command => {
+            Some(format!("{host} renews it by itself while it runs; is it up?"))
+        }
+        (_, CertificateKind::Anchor) if is_made_by_command => {
+            Some("`sluice fabric rotate-ca` makes another authority, without a break.".to_owned())
         }
         (_, CertificateKind::Member) => Some(format!("Make another one for {host}.")),
         (_, CertificateKind::Anchor) => Some(
@@ -258,6 +284,7 @@ pub(super) fn watch(fabric: &Fabric) {
     let mut daily = Daily::default();
     loop {
         if daily.is_due(seconds(&trust.wall)) {
+            trust.renew();
             trust.warn();
         }
         clock::sleep(EVERY);

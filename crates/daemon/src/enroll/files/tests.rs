@@ -107,3 +107,44 @@ fn credentials_unwritable_or_broken_named() {
     let error = files.load(NOW).unwrap_err().to_string();
     assert!(error.contains("does not belong to its certificate"), "{error}");
 }
+
+#[test]
+fn certificate_renewed_on_disk_when_due() {
+    let folder = Folder::new("files-renew");
+    let files = Files::of(&folder);
+    files.install(&created()).unwrap();
+    assert!(!files.renew_if_due(NOW).unwrap());
+    let late = NOW + 340 * 86_400;
+    assert!(files.renew_if_due(late).unwrap());
+    assert!(files.load(late).unwrap().days_left(late) > 300);
+    // As made by files: the authority's key is elsewhere.
+    fs::remove_file(files.folder().join(AUTHORITY_KEY)).unwrap();
+    assert!(!files.renew_if_due(late + 340 * 86_400).unwrap());
+}
+
+#[test]
+fn credentials_updated_or_left_as_they_were() {
+    let folder = Folder::new("files-update");
+    let files = Files::of(&folder);
+    let made = created();
+    files.install(&made).unwrap();
+    let next = Authority::create(NOW).unwrap();
+    let error = files.update(NOW, |present| present.reissued_by(next.pem(), NOW)).unwrap_err();
+    assert!(error.to_string().contains("no authority that is trusted"), "{error}");
+    assert_eq!(files.load(NOW).unwrap(), made);
+    let rekeyed = files.update(NOW, |present| present.rekeyed(NOW)).unwrap();
+    assert_eq!(files.load(NOW).unwrap(), rekeyed);
+}
+
+#[test]
+fn folder_with_anything_else_never_replaced() {
+    let folder = Folder::new("files-at");
+    let files = Files::of(&folder);
+    files.install(&created()).unwrap();
+    assert!(Files::at(&files.folder()).is_some());
+    fs::create_dir(files.folder().join("h2")).unwrap();
+    assert!(Files::at(&files.folder()).is_none());
+    fs::remove_dir(files.folder().join("h2")).unwrap();
+    fs::remove_file(files.folder().join(AUTHORITY_KEY)).unwrap();
+    assert!(Files::at(&files.folder()).is_none() && Files::at(&folder).is_none());
+}

@@ -11,7 +11,7 @@ fn der(pem: &str) -> CertificateDer<'static> {
 }
 
 #[test]
-fn member_accepted_by_signature_not_by_what_it_sends() {
+fn member_judged_by_signature_not_by_chain() {
     let [ours, theirs] = [(); 2].map(|()| Credentials::create("h1", NOW).unwrap());
     let fingerprint = ours.authority().unwrap().fingerprint();
     let (token, _) = Token::new(fingerprint, 0, 1).unwrap();

@@ -170,3 +170,37 @@ fn certificate_warning_repeats_daily_and_after_clock_reset() {
         assert_eq!(daily.is_due(now), is_due, "at {now}");
     }
 }
+
+#[test]
+fn certificate_made_by_command_has_own_remedy() {
+    let folder = Folder::new("trust-command");
+    certificates(&folder, &["h1"]);
+    let hand = Hand::now();
+    hand.pass_days(89);
+    let remedies = || {
+        let (trust, _) = Trust::open(&plan(&folder, 1, 1, 1), hand.clone()).unwrap();
+        trust.certificates().rows.remove(0).remedy.unwrap()
+    };
+    assert!(remedies().contains("sluice fabric cert --replace"), "{}", remedies());
+    fs::copy(folder.join("ca.key"), folder.join("h1").join(AUTHORITY_KEY)).unwrap();
+    assert!(remedies().contains("`sluice fabric rotate-key`"), "{}", remedies());
+}
+
+#[test]
+fn certificate_made_by_command_renewed_by_its_host() {
+    let folder = Folder::new("trust-renewed");
+    let hand = Hand::now();
+    let now = || {
+        let now = rustls::time_provider::TimeProvider::current_time(&*hand).unwrap();
+        i64::try_from(now.as_secs()).unwrap()
+    };
+    let files = Files::of(&folder);
+    files.install(&crate::enroll::Credentials::create("h1", now()).unwrap()).unwrap();
+    let plan = FabricPlan { certificates: files.folder(), ..plan(&folder, 1, 1, free_port()) };
+    let h1 = start_at(hand.clone(), &folder, &plan);
+    assert!(row(&h1, CertificateKind::Own).days_left > 300);
+    hand.pass_days(340);
+    assert_eq!(row(&h1, CertificateKind::Own).state, CertificateState::Ending);
+    wait_for("it is renewed, and loaded", || row(&h1, CertificateKind::Own).days_left > 300);
+    assert!(!files.load(now()).unwrap().renewal_due(now()));
+}
