@@ -572,3 +572,13 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn arguments_contradict_each_other_nowhere() {
+        super::Arguments::command().debug_assert();
+    }
+}

@@ -207,7 +207,7 @@ pub(crate) struct TokenArguments {
 #[derive(Args, Debug)]
 pub(crate) struct EvictArguments {
     /// The name of the member
-    host: String,
+    member: String,
     #[command(flatten)]
     asked: Asked,
 }
@@ -260,7 +260,7 @@ pub(crate) fn leave(asked: &Asked) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn evict(arguments: &EvictArguments) -> anyhow::Result<ExitCode> {
-    run(&arguments.asked, Question::Evict { host: arguments.host.clone() })
+    run(&arguments.asked, Question::Evict { host: arguments.member.clone() })
 }
 
 pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> {

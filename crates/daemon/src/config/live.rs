@@ -6,6 +6,7 @@
 //! | the MTU of a network | now, if no port is in it |
 //! | weight and strictness of a class | now |
 //! | endpoints behind peers; without a fabric all endpoints | now |
+//! | limits and times of `[fabric]` | now |
 //! | `host.log` | now |
 //! | anything else | at a restart of the data process |
 //!
@@ -16,7 +17,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use sluice_api::config::{Class, HostConfig, Peer, Vnet, Vport};
+use sluice_api::config::{Class, Fabric, HostConfig, Peer, Vnet, Vport};
 use sluice_api::port::NewPort;
 use sluice_api::reload::AtRestart;
 
@@ -87,7 +88,8 @@ impl Merge<'_> {
             self.merged.config.host.log = self.next.host.log;
             self.say("the level of the log".to_owned());
         }
-        let (now, next) = (rest_of(self.now), rest_of(self.next));
+        self.limits();
+        let (now, next) = (rest_of(&self.merged.config), rest_of(self.next));
         for key in differences(&now, &next) {
             self.postpone(key, NEEDS_RESTART);
         }
@@ -103,6 +105,16 @@ impl Merge<'_> {
             );
             self.postpone(format!("port `{name}`"), why);
         }
+    }
+
+    /// Limits that only the fabric's thread knows.
+    fn limits(&mut self) {
+        let before = rest_of(&self.merged.config);
+        if let (Some(to), Some(from)) = (&mut self.merged.config.fabric, &self.next.fabric) {
+            take_limits(to, from);
+        }
+        let after = rest_of(&self.merged.config);
+        self.merged.changed.extend(differences(&before, &after));
     }
 
     fn classes(&mut self) {
@@ -278,6 +290,19 @@ fn rest_of(config: &HostConfig) -> Value {
     };
     rest.host.log = None;
     serde_json::to_value(rest).expect("a configuration is plain data")
+}
+
+/// Takes over the limits that control applies at run time.
+fn take_limits(to: &mut Fabric, from: &Fabric) {
+    to.learn_max = from.learn_max;
+    to.claims_per_host = from.claims_per_host;
+    to.punts_per_port = from.punts_per_port;
+    to.moves_max = from.moves_max;
+    to.moves_window_s = from.moves_window_s;
+    to.on_moves = from.on_moves;
+    to.freeze_s = from.freeze_s;
+    to.confirmed_s = from.confirmed_s;
+    to.asks_per_port = from.asks_per_port;
 }
 
 /// Returns the keys of the tables of two configurations whose values differ.
