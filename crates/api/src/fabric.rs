@@ -319,7 +319,7 @@ pub struct IsolatedRow {
 }
 
 /// State of a host and of its fabric (`sluice fabric status`).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Host that answers.
     pub host: String,
@@ -331,6 +331,9 @@ pub struct Status {
     /// Certificates; absent: the host's version does not report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificates: Option<Certificates>,
+    /// Configuration of a fabric that was made by command; absent: the host has it from a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<Box<crate::transaction::Status>>,
     /// Receivers that do not take frames, a row for each priority: those of this host, and those of
     /// other hosts that are held here.
     pub receivers: Vec<ReceiverRow>,

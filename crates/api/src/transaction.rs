@@ -75,6 +75,8 @@ pub enum Question {
     },
     /// Forget the candidate.
     Discard,
+    /// Give this host another key, and a certificate for it.
+    RotateKey,
     /// Leave the fabric.
     Leave,
     /// Take a member out.

@@ -293,8 +293,8 @@ enum FabricCommand {
     Evict(EvictArguments),
     /// Continue without members that are lost for good, when the others are too few to decide
     Recover(RecoverArguments),
-    /// The members' progress with the configuration, and whether it can be changed
-    Progress {
+    /// Give this host another key, and a certificate for it
+    RotateKey {
         #[command(flatten)]
         asked: Asked,
     },
@@ -308,7 +308,9 @@ enum FabricCommand {
         #[command(flatten)]
         asked: Asked,
     },
-    /// The hosts, and the receivers that do not take frames: since when, and who waits
+    /// The hosts, the members' progress with the configuration, and the receivers that do not take
+    /// frames; ends with 3 if a member is away or behind, with 4 if the configuration cannot be
+    /// changed
     Status {
         #[command(flatten)]
         asked: Asked,
@@ -545,12 +547,11 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
         FabricCommand::Leave { asked } => transaction::leave(asked),
         FabricCommand::Evict(arguments) => transaction::evict(arguments),
         FabricCommand::Recover(arguments) => transaction::recover(arguments),
-        FabricCommand::Progress { asked } => transaction::progress(asked),
+        FabricCommand::RotateKey { asked } => transaction::rotate_key(asked),
         FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
         FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
         FabricCommand::Status { asked } => {
-            client::fabric::status(&asked.whom(), asked.json)?;
-            Ok(ExitCode::SUCCESS)
+            client::fabric::status(&asked.whom(), asked.json).map(ExitCode::from)
         }
         FabricCommand::Holds { asked } => ask(asked, fabric::Question::Holds),
         FabricCommand::Discover { span, device, json } => {

@@ -251,8 +251,8 @@ pub(crate) fn token(arguments: &TokenArguments) -> anyhow::Result<ExitCode> {
     run(&arguments.asked, Question::Token { valid_s: arguments.valid })
 }
 
-pub(crate) fn progress(asked: &Asked) -> anyhow::Result<ExitCode> {
-    run(asked, Question::Status)
+pub(crate) fn rotate_key(asked: &Asked) -> anyhow::Result<ExitCode> {
+    run(asked, Question::RotateKey)
 }
 
 pub(crate) fn leave(asked: &Asked) -> anyhow::Result<ExitCode> {

@@ -269,6 +269,8 @@ impl<R: Replica> Commit<R> {
                 self.is_stale = false;
                 self.halted = None;
                 self.out.push_back(Output::Installed(index));
+                // Others count this host as behind until they hear of it.
+                self.next_progress = self.now;
                 self.release_ended();
                 self.settle_round();
                 self.settle_confirmations();

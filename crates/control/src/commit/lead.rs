@@ -13,6 +13,10 @@ use super::node::node_of;
 use super::surface::{Output, Replica, TxnId};
 use super::voters::{self, Candidate, Move};
 
+/// Members of a fabric in which everybody tells everybody; in larger ones the messages of one
+/// transaction would grow with the square.
+const SMALL: usize = 16;
+
 /// Knowledge of a leader. It is void in the next term.
 #[derive(Debug, Default)]
 pub(super) struct Leading {
@@ -135,8 +139,13 @@ impl<R: Replica> Commit<R> {
         }
     }
 
-    /// Tells the leader and an originator what this host has applied.
+    /// Tells the leader and an originator what this host has applied. In a small fabric everybody
+    /// hears it at once, so that `status` is right everywhere.
     pub(super) fn tell_progress_of(&mut self, originator: HostId) {
+        if self.peers.len() < SMALL {
+            self.tell_progress_to_all();
+            return;
+        }
         let leader = self.node.leader().filter(|leader| *leader != originator);
         for host in leader.into_iter().chain([originator]) {
             if host != self.own {

@@ -238,7 +238,8 @@ fn transaction(row: &LogRow) -> String {
     text
 }
 
-fn status(status: &Status) -> String {
+/// Formats the state of a configuration.
+pub(crate) fn status(status: &Status) -> String {
     let mut text = format!(
         "fabric {}, revision {} here; {}\n",
         status.fabric,

@@ -94,6 +94,10 @@ impl Thread {
                 Ok((_, change)) => return self.change(now, (change, true), how, reply),
                 Err(why) => Err(why),
             },
+            Question::RotateKey => self
+                .rotate_key()
+                .map(|()| Answer::Done { said: "this host has another key".to_owned() })
+                .map_err(|error| format!("the key stays: {error:#}")),
             Question::Discard => self
                 .disk
                 .put_candidate(None)
@@ -278,7 +282,7 @@ impl Thread {
     /// Answers those who wait until the configuration is known and in force.
     pub(super) fn answer_settled(&mut self) {
         let is_known = self.commit.replica().is_some();
-        if is_known && self.in_force.0 >= self.commit.revision() {
+        if is_known && self.in_force.0 >= self.wanted {
             for settled in self.settled.drain(..) {
                 _ = settled.send(());
             }

@@ -16,7 +16,7 @@ use sluice_control::commit::Seat;
 
 use super::store::{Disk, Place};
 use crate::config::member::compose;
-use crate::discovery;
+use crate::discovery::{self, Announcer, Beacon};
 use crate::enroll::{self, Applicant, Credentials, Files, Fingerprint, Token, join_port};
 use crate::fabric::{Wall, wall};
 
@@ -206,6 +206,20 @@ pub(crate) fn forget(state_dir: &Path) -> anyhow::Result<()> {
     Ok(Files::of(state_dir).remove()?)
 }
 
+/// Announces a host that waits, where other hosts may be. It is a hint: a machine on which it cannot
+/// be given does without.
+pub(crate) fn announce_waiting(name: &str) -> Option<Announcer> {
+    let places = discovery::candidates().ok()?;
+    Announcer::start(places, Beacon::waiting(name, FABRIC_PORT).ok()?).ok()
+}
+
+/// Announces a member at its underlay.
+pub(super) fn announce_member(place: &Place, vtep: Ipv4Addr, authority: &str) -> Option<Announcer> {
+    let at = discovery::Place { device: place.underlay.device.clone(), address: vtep };
+    let beacon = Beacon::member(&place.name, FABRIC_PORT, (&place.fabric, authority)).ok()?;
+    Announcer::start(vec![at], beacon).ok()
+}
+
 /// Returns the fabric as a host knows it that has joined, until the first snapshot comes.
 fn bootstrap(
     joined: &enroll::Joined,
@@ -255,9 +269,10 @@ fn vtep(place: &api::Place, device: &str) -> anyhow::Result<Ipv4Addr> {
     if let Some(vtep) = place.vtep {
         return Ok(vtep);
     }
-    let all = discovery::candidates().context("cannot read the addresses of this machine")?;
-    match all.iter().find(|found| found.device == device) {
-        Some(found) => Ok(found.address),
+    let all = sluice_ports::device::addresses();
+    let all = all.context("cannot read the addresses of this machine")?;
+    match all.iter().find(|(name, _)| name == device) {
+        Some((_, address)) => Ok(*address),
         None => bail!(
             "device `{device}` has no IPv4 address, which the VTEP needs; give it one, or name \
              the device that has it (`--underlay`)"

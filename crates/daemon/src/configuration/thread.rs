@@ -3,7 +3,7 @@
 //! configuration have threads of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -24,9 +24,11 @@ use super::checker::Checker;
 use super::effect::Effect;
 use super::replica::Document;
 use super::requests::{Asked, Waiting};
+use super::setup::announce_member;
 use super::store::Disk;
 use super::{Configuration, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
+use crate::discovery::Announcer;
 use crate::enroll::{Files, JoinListener, join_port};
 use crate::fabric::{Fabric, Wall, wall};
 use crate::sys::clock;
@@ -114,11 +116,18 @@ impl Opened {
         compose_own(&self.own, shared).map_err(anyhow::Error::msg)
     }
 
+    /// Returns the VTEP of this host.
+    fn own_vtep(&self) -> Option<Ipv4Addr> {
+        let shared = self.commit.replica().map_or(&self.bootstrap, Document::config);
+        shared.members.get(&self.own.place.name).map(|member| member.vtep)
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
     /// If there is no thread, or hosts that join cannot be listened for.
     pub(crate) fn start(self, parts: Parts) -> anyhow::Result<()> {
+        let vtep = self.own_vtep();
         let (sender, events) = (self.handle.events.clone(), self.events);
         let writes = start_disk(self.disk.clone(), sender.clone())?;
         let effect = Effect::start(Arc::clone(&parts.force), sender.clone())?;
@@ -131,6 +140,9 @@ impl Opened {
         let admission = Arc::new(Admission(sender.clone()));
         let joins = JoinListener::start(at, &credentials, admission, &wall)
             .with_context(|| format!("cannot listen on {at} for hosts that join"))?;
+        let authority = credentials.authority().map(|authority| authority.fingerprint());
+        let authority = authority.map(|fingerprint| fingerprint.to_string()).unwrap_or_default();
+        let announcer = vtep.and_then(|vtep| announce_member(&self.own.place, vtep, &authority));
         let thread = Thread {
             own: self.own,
             commit: self.commit,
@@ -146,10 +158,12 @@ impl Opened {
             connected: BTreeSet::new(),
             asked: BTreeMap::new(),
             waiting: Vec::new(),
+            wanted: 0,
             in_force: (0, Vec::new()),
             deleting: BTreeMap::new(),
             settled: Vec::new(),
             rereads: Vec::new(),
+            _announcer: announcer,
             checker,
             renewal_at: clock::now(),
             has_left: false,
@@ -209,6 +223,8 @@ pub(super) struct Thread {
     pub(super) asked: BTreeMap<RequestId, Asked>,
     /// Requests whose change is committed, and that wait for its effect.
     pub(super) waiting: Vec<Waiting>,
+    /// Revision that was last given to control.
+    pub(super) wanted: u64,
     /// Revision in force here, and its parts that are not.
     pub(super) in_force: (u64, Vec<String>),
     /// Networks that open reservations delete.
@@ -218,6 +234,8 @@ pub(super) struct Thread {
     /// Those who wait for the effect of the host's file.
     rereads: Vec<SyncSender<Result<Reloaded, String>>>,
     checker: Checker,
+    /// Ends with the thread.
+    _announcer: Option<Announcer>,
     renewal_at: Nanos,
     pub(super) has_left: bool,
 }
@@ -225,7 +243,7 @@ pub(super) struct Thread {
 impl Thread {
     fn run(mut self, events: &Receiver<Event>) {
         // Control has started with this configuration.
-        self.in_force.0 = self.commit.revision();
+        (self.wanted, self.in_force.0) = (self.commit.revision(), self.commit.revision());
         loop {
             self.renew(clock::now());
             self.carry_out();
@@ -364,7 +382,10 @@ impl Thread {
             return;
         }
         match compose_own(&self.own, shared) {
-            Ok(config) => self.effect.put(self.commit.revision(), config),
+            Ok(config) => {
+                self.wanted = self.commit.revision();
+                self.effect.put(self.wanted, config);
+            }
             Err(why) => say!(error: "the configuration cannot be put in force: {why}"),
         }
     }
@@ -424,10 +445,21 @@ impl Thread {
             Ok((config, next)) => {
                 self.own = next;
                 self.rereads.push(reply);
-                self.effect.put(self.commit.revision(), config);
+                self.wanted = self.commit.revision();
+                self.effect.put(self.wanted, config);
             }
             Err(why) => _ = reply.send(Err(why)),
         }
+    }
+
+    /// Gives this host another key, and a certificate for it.
+    pub(super) fn rotate_key(&self) -> anyhow::Result<()> {
+        let seconds = super::setup::now_s(&self.wall);
+        let next = self.files.load(seconds)?.rekeyed(seconds)?;
+        self.files.install(&next)?;
+        self.fabric.reload_certificates();
+        self.joins.set_credentials(&next)?;
+        Ok(())
     }
 
     /// Renews this host's certificate before it ends.

@@ -8,7 +8,7 @@ use sluice_api::transaction::{Answer, Question};
 
 use super::Event;
 use crate::config::{self, KernelDevices};
-use crate::configuration::setup::Applying;
+use crate::configuration::setup::{Applying, announce_waiting};
 use crate::sys::log::say;
 
 /// Questions that may wait.
@@ -81,6 +81,7 @@ pub(super) fn wait(
          member of one",
         applying.local.host.name
     );
+    let _announcer = announce_waiting(&applying.local.host.name);
     loop {
         if events.try_iter().any(|event| matches!(event, Event::Stop)) {
             return None;

@@ -2,19 +2,28 @@
 //! (hosts, holds) beside data's state (waiting frames here). It matters most when one process
 //! hangs, so it then shows the state of the other.
 
+use std::path::Path;
+
 use sluice_api::fabric::{Answer, Holds, IsolatedRow, MemberRow, Question, ReceiverRow, Status};
 use sluice_api::show::{self, Body};
+use sluice_api::transaction;
 
 use super::{ask, print, tables};
 use crate::client;
 use crate::client::show::{HostSelector, enveloped, socket};
-use crate::ipc::protocol;
+use crate::ipc::protocol::{self, Request};
 
-/// Asks both processes of a host and prints, as tables or as one line of JSON.
+/// Exit code if a member is away or behind.
+const LAGS: u8 = 3;
+/// Exit code if the configuration cannot be changed.
+const NOT_WRITABLE: u8 = 4;
+
+/// Asks both processes of a host and prints, as tables or as one line of JSON. Returns the exit
+/// code.
 ///
 /// # Errors
 /// If no host answers, with the remedy.
-pub fn status(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
+pub fn status(whom: &HostSelector, json: bool) -> anyhow::Result<u8> {
     let socket = socket(whom)?;
     let Answer::Members(members) = protocol::expect(&ask(&socket, Question::Members)?)? else {
         anyhow::bail!("the host answered something else than was asked");
@@ -38,13 +47,34 @@ pub fn status(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
     if let Some(Answer::Rivals(rows)) = rivals {
         status.bound_twice = rows;
     }
+    status.configuration = configuration(&socket);
     let text = if json {
         enveloped(&socket, &serde_json::to_string(&status)?)
     } else {
         tables::status(&status)
     };
     print(&text)?;
-    Ok(())
+    Ok(status.configuration.as_ref().map_or(0, |configuration| grade(configuration)))
+}
+
+/// Returns the state of the configuration, if the fabric was made by command.
+fn configuration(socket: &Path) -> Option<Box<transaction::Status>> {
+    let stream = client::show::connect(socket).ok()?;
+    stream.set_read_timeout(Some(client::show::ANSWER_MAX)).ok()?;
+    let question = Request::Transaction(Box::new(transaction::Question::Status));
+    match protocol::expect(&protocol::ask(stream, &question).ok()?) {
+        Ok(transaction::Answer::Status(status)) => Some(status),
+        _ => None,
+    }
+}
+
+fn grade(configuration: &transaction::Status) -> u8 {
+    let is_well = |member: &transaction::Progress| member.connected && member.lag == Some(0);
+    match (configuration.writable, configuration.members.iter().all(is_well)) {
+        (false, _) => NOT_WRITABLE,
+        (true, false) => LAGS,
+        (true, true) => 0,
+    }
 }
 
 fn composed(members: Vec<MemberRow>, holds: &Holds, told: Result<show::Answer, String>) -> Status {
@@ -66,7 +96,8 @@ fn composed(members: Vec<MemberRow>, holds: &Holds, told: Result<show::Answer, S
         }));
     }
     let (certificates, bound_twice) = (None, Vec::new());
-    Status { host, data_silent, members, certificates, receivers, bound_twice }
+    let configuration = None;
+    Status { host, data_silent, members, certificates, configuration, receivers, bound_twice }
 }
 
 /// Returns the receivers of this host from its data process.

@@ -10,6 +10,8 @@ use sluice_api::fabric::{
 };
 use sluice_api::trace::{Step, Trace};
 
+use crate::client::transaction;
+
 /// Formats an answer for people.
 pub(super) fn render(answer: &Answer) -> String {
     match answer {
@@ -313,6 +315,10 @@ pub(super) fn status(status: &Status) -> String {
     text.push('\n');
     if let Some(certificates) = &status.certificates {
         text.push_str(&all_certificates(certificates));
+        text.push('\n');
+    }
+    if let Some(configuration) = &status.configuration {
+        text.push_str(&transaction::status(configuration));
         text.push('\n');
     }
     if let Some(why) = &status.data_silent {
