@@ -30,7 +30,7 @@ pub enum AuthorityError {
     /// The request asks for something that is not signed.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The time asked for is longer than [`DAYS_MAX`].
+    /// The time asked for is too long.
     #[error("a certificate is valid for {DAYS_MAX} days at most; ask for fewer")]
     Days,
     /// The certificate could not be made.
