@@ -573,7 +573,9 @@ impl Worker {
                 WorkerRequest::Migrate(step) => again |= self.migration_step(step),
                 WorkerRequest::Places(step) => {
                     self.place_step(now, step);
-                    again = true;
+                    // A turn follows each change, however many there are.
+                    self.asked = true;
+                    return true;
                 }
                 WorkerRequest::Yield(step) => again |= self.yield_step(now, step),
                 WorkerRequest::Drain => self.drain(now),

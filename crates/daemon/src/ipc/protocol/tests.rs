@@ -34,9 +34,9 @@ fn request_failure_reported_in_its_own_words() {
 
 #[test]
 fn unreadable_request_answered_with_reason() {
-    let long = format!("{{\"del\":\"{}\"}}\n", "x".repeat(600_000));
+    let long = format!("{{\"del\":\"{}\"}}\n", "x".repeat(9_000_000));
     for (text, says) in
-        [(long.as_str(), "does not end within 524288 bytes"), ("\"bye\"\n", "unknown variant")]
+        [(long.as_str(), "does not end within 8388608 bytes"), ("\"bye\"\n", "unknown variant")]
     {
         let (client, server) = UnixStream::pair().unwrap();
         std::thread::scope(|scope| {
