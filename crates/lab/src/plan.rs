@@ -401,11 +401,7 @@ impl Plan {
             fabric: None,
             buffers: settings.buffers(0),
             classes: Vec::new(),
-            vnets: vec![Vnet {
-                name: CABLES.to_owned(),
-                vni: None,
-                mtu: Some(self.underlay_mtu()),
-            }],
+            vnets: vec![Vnet { mtu: Some(self.underlay_mtu()), ..Vnet::new(CABLES, None) }],
             ports: node
                 .cables
                 .iter()
