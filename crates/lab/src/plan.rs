@@ -363,9 +363,8 @@ impl Plan {
     fn vnets(&self) -> impl Iterator<Item = Vnet> + '_ {
         let numbers = std::iter::once(VNI).chain(VNI_MORE..).take(self.vnets);
         numbers.enumerate().map(|(index, vni)| Vnet {
-            name: vnet_name(index),
-            vni: Some(vni),
             mtu: Some(self.mtu),
+            ..Vnet::new(&vnet_name(index), Some(vni))
         })
     }
 
