@@ -6,6 +6,7 @@
 //! of bytes; those shared with a program word by word are made by [`create_map`].
 #![allow(unsafe_code, reason = "bpf(2) has no wrapper")]
 
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -125,6 +126,17 @@ pub(crate) const fn add_register(to: u8, from: u8) -> Insn {
     insn(0x0f, to, from, 0, 0)
 }
 
+/// *(r`to` + offset) = r`from`
+pub(crate) const fn store64(to: u8, offset: i16, from: u8) -> Insn {
+    insn(0x7b, to, from, offset, 0)
+}
+
+/// Calls the function of the kernel that has this number in its BTF.
+pub(crate) const fn call_kernel(function: i32) -> Insn {
+    const BPF_PSEUDO_KFUNC_CALL: u8 = 2;
+    insn(0x85, 0, BPF_PSEUDO_KFUNC_CALL, 0, function)
+}
+
 /// Number of the helper `bpf_map_lookup_elem`.
 pub(crate) const MAP_LOOKUP: i32 = 1;
 /// Offset of `mark` in `struct __sk_buff`.
@@ -191,6 +203,12 @@ impl Program {
         };
         self.jumps.push((self.insns.len(), to));
         self.insns.push(insn(code, of, 0, 0, value));
+    }
+
+    /// Jumps to the label if r`of` is larger than r`than`.
+    pub(crate) fn jump_above(&mut self, of: u8, than: u8, to: Label) {
+        self.jumps.push((self.insns.len(), to));
+        self.insns.push(insn(0x2d, of, than, 0, 0));
     }
 
     /// r`to` = the map, for a call.
@@ -305,6 +323,32 @@ struct MapAttr {
     flags: u32,
 }
 
+/// The beginning of `union bpf_attr` for `BPF_RAW_TRACEPOINT_OPEN`.
+#[repr(C)]
+struct TracepointAttr {
+    name: u64,
+    program: u32,
+    padding: u32,
+}
+
+/// The beginning of `union bpf_attr` for `BPF_PROG_TEST_RUN`.
+#[repr(C)]
+#[derive(Default)]
+struct RunAttr {
+    program: u32,
+    result: u32,
+    size: u32,
+    size_out: u32,
+    frame: u64,
+    frame_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_size: u32,
+    context_size_out: u32,
+    context: u64,
+    context_out: u64,
+}
+
 /// `union bpf_attr` for elements of a map.
 #[repr(C)]
 #[derive(Default)]
@@ -351,21 +395,71 @@ unsafe fn open<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
 
 /// Loads a program for a hook.
 pub(crate) fn load(program: &[Insn], name: &str, hook: Hook) -> io::Result<OwnedFd> {
+    let kind = (hook.program_type(), hook.attach_type(), hook.load_flags());
+    load_as(program, name, kind, c"Apache-2.0")
+}
+
+/// Loads a program that reads structures of the kernel, or calls its functions, for which the
+/// kernel wants a licence that fits its own. It is run by [`run_once`], or attached to a raw
+/// tracepoint.
+pub(crate) fn load_reader(program: &[Insn], name: &str, is_tracing: bool) -> io::Result<OwnedFd> {
+    const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
+    let kind = if is_tracing {
+        (BPF_PROG_TYPE_RAW_TRACEPOINT, 0, 0)
+    } else {
+        (BPF_PROG_TYPE_SCHED_CLS, 0, 0)
+    };
+    load_as(program, name, kind, c"Dual MIT/GPL")
+}
+
+fn load_as(
+    program: &[Insn],
+    name: &str,
+    (kind, attach_type, flags): (u32, u32, u32),
+    license: &CStr,
+) -> io::Result<OwnedFd> {
     let mut bytes = [0; NAME_SIZE];
     let size = name.len().min(NAME_SIZE - 1);
     bytes[..size].copy_from_slice(&name.as_bytes()[..size]);
     let load = LoadAttr {
-        kind: hook.program_type(),
+        kind,
         instructions: u32::try_from(program.len()).expect("a short program"),
         program: program.as_ptr() as u64,
-        license: c"Apache-2.0".as_ptr() as u64,
-        flags: hook.load_flags(),
+        license: license.as_ptr() as u64,
+        flags,
         name: bytes,
-        attach_type: hook.attach_type(),
+        attach_type,
         ..LoadAttr::default()
     };
     // SAFETY: program and license are alive during the call.
     unsafe { open(BPF_PROG_LOAD, &load) }
+}
+
+/// Attaches a program to a raw tracepoint, for as long as the descriptor lives.
+pub(crate) fn attach_tracepoint(program: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
+    const BPF_RAW_TRACEPOINT_OPEN: libc::c_long = 17;
+    let attr = TracepointAttr {
+        name: name.as_ptr() as u64,
+        program: program.as_raw_fd().cast_unsigned(),
+        padding: 0,
+    };
+    // SAFETY: the name is alive during the call.
+    unsafe { open(BPF_RAW_TRACEPOINT_OPEN, &attr) }
+}
+
+/// Runs a program of a device's hook once, with an empty frame, in the namespace of the calling
+/// thread.
+pub(crate) fn run_once(program: &OwnedFd) -> io::Result<()> {
+    const BPF_PROG_TEST_RUN: libc::c_long = 10;
+    let frame = [0u8; 64];
+    let attr = RunAttr {
+        program: program.as_raw_fd().cast_unsigned(),
+        size: u32::try_from(frame.len()).expect("64"),
+        frame: frame.as_ptr() as u64,
+        ..RunAttr::default()
+    };
+    // SAFETY: the kernel reads a frame that lives, and is given no room to write to.
+    unsafe { bpf(BPF_PROG_TEST_RUN, &attr) }.map(drop)
 }
 
 /// Attaches a program to a device, for as long as the descriptor lives.
@@ -514,6 +608,13 @@ impl<const K: usize, const V: usize> Map<K, V> {
     pub(crate) fn set(&self, key: &[u8; K], value: &[u64; V]) -> io::Result<()> {
         // SAFETY: the kernel reads `K` bytes and `V` words, which live.
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &self.element(key, value.as_ptr())) }.map(drop)
+    }
+
+    /// Removes an element, if it is there.
+    pub(crate) fn remove(&self, key: &[u8; K]) {
+        const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
+        // SAFETY: the kernel reads `K` bytes, which live.
+        let _absent_is_fine = unsafe { bpf(BPF_MAP_DELETE_ELEM, &self.element(key, std::ptr::null())) };
     }
 
     /// An element.
