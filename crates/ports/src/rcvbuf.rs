@@ -62,6 +62,8 @@ pub struct SocketsShot {
 pub struct HeldSocket {
     /// Address and port of the datagrams.
     pub address: SocketAddr,
+    /// Priority of the oldest datagram that waits.
+    pub priority: Priority,
     /// When it began, in the worker's time.
     pub since: Nanos,
     /// Frames that wait in the port.

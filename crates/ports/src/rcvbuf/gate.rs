@@ -486,6 +486,7 @@ impl<S: RoomSource> Gate<S> {
     pub(crate) fn held(&self) -> Vec<HeldSocket> {
         let shot = |held: &Held| HeldSocket {
             address: held.flow.receiver(),
+            priority: held.queue.front().map_or(Priority::ZERO, |first| first.priority),
             since: held.since,
             frames: held.queue.len() as u64,
             is_stuck: held.is_stuck,
