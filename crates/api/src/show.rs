@@ -204,10 +204,12 @@ pub struct SocketsRow {
     pub waited: u64,
     /// Questions for the room of a socket.
     pub asked: u64,
-    /// Offers refused because the queue of a socket was full: the whole port was held.
+    /// Offers refused because the queue of a socket was full.
     pub full: u64,
-    /// Offers refused because no more sockets could be held: the whole port was held.
+    /// Offers refused because no more sockets could be held.
     pub beyond: u64,
+    /// Times that the whole port was held for a socket.
+    pub port_held: u64,
     /// Datagrams that ended because their socket was beyond its hold.
     pub stuck: u64,
 }

@@ -462,4 +462,8 @@ impl Sink<FrameBuf> for Box<dyn Port> {
     fn refuses(&self) -> PriorityMask {
         (**self).refuses()
     }
+
+    fn hold_port(&mut self) {
+        (**self).hold_port();
+    }
 }

@@ -81,10 +81,12 @@ pub struct SocketCounts {
     pub waited: u64,
     /// Questions for a socket's room.
     pub asked: u64,
-    /// Offers that were refused because the queue of a socket was full: the whole port was held.
+    /// Offers that were refused because the queue of a socket was full.
     pub full: u64,
     /// Offers that were refused because as many sockets were held as a port may have.
     pub beyond: u64,
+    /// Times that the whole port was held for a socket.
+    pub ports: u64,
     /// Datagrams that ended because their socket was beyond its hold.
     pub stuck: u64,
 }

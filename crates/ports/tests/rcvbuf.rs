@@ -10,7 +10,7 @@ use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::{Port, SocketHolds};
 use sluice_switch::{Hold, Sink as _, Taken};
 use sluice_wire::{checksum, ipv4, ipv6, udp};
-use support::{Cable, Waiter, can_have_namespaces, egress, eventually, inside, kernel_drops, path, run};
+use support::{Cable, Waiter, can_have_namespaces, egress, inside, kernel_drops, path, run};
 
 const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
 const CONTAINER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);

@@ -324,6 +324,7 @@ impl Names {
             asked: counters.asked,
             full: counters.full,
             beyond: counters.beyond,
+            port_held: counters.ports,
             stuck: counters.stuck,
         }
     }

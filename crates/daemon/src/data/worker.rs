@@ -387,6 +387,9 @@ impl Worker {
             return false;
         }
         let resumed = attached.port.resume_sockets(now);
+        if resumed {
+            self.host.switch_mut().resume_port(attached.id);
+        }
         let was_missing = attached.room.is_missing();
         let mut flushed = if was_missing { attached.port.flush() } else { Ok(()) };
         let switch = self.host.switch_mut();

@@ -166,7 +166,7 @@ pub(crate) struct Gate<S> {
     now: Nanos,
     /// When held sockets are asked for next.
     look_at: Nanos,
-    /// True since an offer was refused, until a frame leaves.
+    /// True since the port is held, until a frame leaves.
     is_full: bool,
     /// Frames that ended and were not reported yet, by priority.
     ended: Vec<(Priority, usize)>,
@@ -264,6 +264,10 @@ impl<S: RoomSource> Gate<S> {
         flow: Flow,
         charge: u32,
     ) -> Admit {
+        // Most offers for a held socket need no question.
+        if let Some(at) = self.held_of(&flow) {
+            return self.enqueue(at, header, frame, charge);
+        }
         let room = self.ask(&flow);
         let socket = room.map_or(0, |room| room.socket);
         self.flows[place(flow.hash(), FLOWS)] = Some(Known { flow, socket, left: NOBODY_FRAMES });
@@ -276,7 +280,6 @@ impl<S: RoomSource> Gate<S> {
         }
         if self.held.len() == HELD_MAX {
             self.counts.beyond += 1;
-            self.is_full = true;
             return Admit::Full;
         }
         self.source.arm(room.socket, room.mark(charge));
@@ -286,14 +289,24 @@ impl<S: RoomSource> Gate<S> {
         {
             self.source.disarm(room.socket);
             if again.is_some_and(|again| !self.grant(again, charge)) {
-                // Another socket has just taken its place; the next offer looks it up.
-                self.is_full = true;
+                // Another socket has just taken its place; it is looked up again.
+                self.look_at = self.now;
+                self.source.tick(Some(LOOK_POLLED));
                 return Admit::Full;
             }
             return Admit::Pass;
         }
         self.begin(room.socket, flow);
         self.enqueue(self.held.len() - 1, header, frame, charge)
+    }
+
+    /// The held socket of a known flow.
+    fn held_of(&self, flow: &Flow) -> Option<usize> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let known = self.flows[place(flow.hash(), FLOWS)].filter(|known| known.flow == *flow)?;
+        self.held.iter().position(|held| held.socket == known.socket)
     }
 
     fn ask(&mut self, flow: &Flow) -> Option<Room> {
@@ -336,7 +349,6 @@ impl<S: RoomSource> Gate<S> {
         }
         if held.queue.len() >= FRAMES_MAX {
             self.counts.full += 1;
-            self.is_full = true;
             return Admit::Full;
         }
         let mut bytes = vec![0; frame_size(frame)].into_boxed_slice();
@@ -349,8 +361,8 @@ impl<S: RoomSource> Gate<S> {
     }
 
     /// Writes frames of sockets that were drained, by `write`, which returns false if the kernel
-    /// takes no more now; and ends those of sockets beyond their hold. Returns true if a frame
-    /// left.
+    /// takes no more now; and ends those of sockets beyond their hold. Returns true if frames
+    /// that were refused may find room now.
     pub(crate) fn resume(&mut self, now: Nanos, mut write: impl FnMut(&Waiting) -> bool) -> bool {
         self.now = now;
         if self.held.is_empty() {
@@ -366,7 +378,7 @@ impl<S: RoomSource> Gate<S> {
             for at in (0..self.held.len()).rev() {
                 left |= self.release(at, &mut write);
             }
-            self.end_stuck();
+            left |= self.end_stuck();
             self.set_look();
         }
         self.is_full &= !left;
@@ -415,7 +427,8 @@ impl<S: RoomSource> Gate<S> {
     }
 
     /// Ends the frames of sockets beyond their hold, but for the oldest one of each.
-    fn end_stuck(&mut self) {
+    fn end_stuck(&mut self) -> bool {
+        let mut any = false;
         for held in &mut self.held {
             let Some(first) = held.queue.front() else { continue };
             let Some(Hold::For(most)) = self.holds[first.priority.index()] else { continue };
@@ -423,14 +436,15 @@ impl<S: RoomSource> Gate<S> {
             if self.now.since(held.moved).0 < most.0 - most.0 / 8 {
                 continue;
             }
+            any |= !held.is_stuck;
             held.is_stuck = true;
             for frame in held.queue.drain(1..) {
                 self.waiting.remove(frame.bytes.len());
                 self.counts.stuck += 1;
                 self.ended.push((frame.priority, frame.bytes.len()));
             }
-            self.is_full = false;
         }
+        any
     }
 
     fn set_look(&mut self) {
@@ -459,7 +473,13 @@ impl<S: RoomSource> Gate<S> {
         sizes
     }
 
-    /// Returns true while an offer is refused for want of room here.
+    /// Notes that the port is held for a socket.
+    pub(crate) fn hold_port(&mut self) {
+        self.is_full = true;
+        self.counts.ports += 1;
+    }
+
+    /// Returns true while the port is held for a socket.
     pub(crate) const fn is_full(&self) -> bool {
         self.is_full
     }

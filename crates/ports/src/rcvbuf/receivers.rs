@@ -102,6 +102,13 @@ impl Receivers {
         Some((priority, std::mem::take(&mut self.stuck[priority.index()])))
     }
 
+    /// Notes that the whole port is held.
+    pub(crate) fn hold_port(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.hold_port();
+        }
+    }
+
     /// Interval of the next offer, if the port is held for a socket.
     pub(crate) fn retry_after(&self) -> Option<Nanos> {
         self.gate.as_ref()?.is_full().then_some(FULL_RETRY)

@@ -187,6 +187,10 @@ impl Sink<FrameBuf> for TapPort {
         }
         self.write(&of_buffers(0), frame)
     }
+
+    fn hold_port(&mut self) {
+        self.receivers.hold_port();
+    }
 }
 
 impl TapPort {
@@ -213,7 +217,7 @@ impl TapPort {
         match self.receivers.admit(header, frame) {
             Admit::Pass => self.write_now(header, frame),
             Admit::Waits | Admit::Stuck => Taken::All,
-            Admit::Full => Taken::No,
+            Admit::Full => Taken::Later,
         }
     }
 

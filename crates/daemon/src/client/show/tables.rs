@@ -131,7 +131,7 @@ fn sockets(rows: &[PortRow]) -> String {
             (None, true) => "yes".to_owned(),
             (None, false) => "yes, polled".to_owned(),
         };
-        let counts = [of.held.len() as u64, of.holds, of.waited, of.full + of.beyond, of.stuck];
+        let counts = [of.held.len() as u64, of.holds, of.waited, of.port_held, of.stuck];
         let counts = counts.map(|count| count.to_string());
         [row.port.clone(), promise].into_iter().chain(counts).collect()
     });
