@@ -614,7 +614,8 @@ impl<const K: usize, const V: usize> Map<K, V> {
     pub(crate) fn remove(&self, key: &[u8; K]) {
         const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
         // SAFETY: the kernel reads `K` bytes, which live.
-        let _absent_is_fine = unsafe { bpf(BPF_MAP_DELETE_ELEM, &self.element(key, std::ptr::null())) };
+        let _absent_is_fine =
+            unsafe { bpf(BPF_MAP_DELETE_ELEM, &self.element(key, std::ptr::null())) };
     }
 
     /// An element.

@@ -17,6 +17,7 @@ const CONTAINER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
 const CONTAINER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 7);
 const SENDER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 const SENDER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 8);
+const MTU: u16 = 9000;
 const FOREVER: SocketHolds = [Some(Hold::Forever); Priority::COUNT];
 
 /// A TAP in a namespace of its own, held by this test as by a worker.
@@ -29,7 +30,7 @@ struct Bench {
 impl Bench {
     fn new(holds: SocketHolds) -> Self {
         let cable = Cable::new();
-        let mut config = TapConfig::new("t0", 1500);
+        let mut config = TapConfig::new("t0", MTU);
         config.netns = Some(path(&cable.left));
         config.mac = Some(MAC);
         config.addresses = vec![(IpAddr::V4(CONTAINER), 24)];
@@ -117,46 +118,170 @@ fn put_ports(bytes: &mut [u8], port: u16, source: u16, size: usize) {
     bytes[4..6].copy_from_slice(&size.to_be_bytes());
 }
 
-/// Takes every datagram that is there.
-fn drain(socket: &UdpSocket) -> usize {
-    let mut buffer = [0; 2048];
-    std::iter::from_fn(|| socket.recv(&mut buffer).ok()).count()
+/// Takes so many datagrams, if they are there.
+fn drain(socket: &UdpSocket, count: usize) -> usize {
+    let mut buffer = [0; 10_000];
+    std::iter::from_fn(|| socket.recv(&mut buffer).ok()).take(count).count()
 }
 
-#[test]
-fn slow_socket_held_and_resumed_loses_nothing() {
-    if !can_have_namespaces("slow_socket_held_and_resumed_loses_nothing") {
-        return;
+/// Numbers that look random, the same each time.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % limit
     }
-    let mut bench = Bench::new(FOREVER);
-    let dropped = kernel_drops("slow_socket_held_and_resumed_loses_nothing", &[&bench.cable.left]);
-    let slow = bench.socket("0.0.0.0:7000", 20_000);
-    let fast = bench.socket("0.0.0.0:7001", 20_000);
+}
+
+/// Panics if the kernel dropped a datagram at a socket.
+fn assert_none_lost(bench: &Bench, kernel: Option<sluice_dropwatch::Drops>) {
+    assert_eq!(bench.lost(), 0);
+    if let Some(kernel) = kernel {
+        assert_eq!(kernel.losses(), [], "the kernel lost what no counter has");
+    }
+}
+
+/// Offers datagrams to slow sockets until all were read, and returns how many were.
+fn run_load(bench: &mut Bench, slow: &[(u16, UdpSocket)], count: usize, draw: &mut Draw) -> usize {
     let waiter = Waiter::new(&bench.port);
-    let (mut taken, mut received, mut beside, mut woken) = (0, 0, 0, 0);
-    for round in 0..200 {
-        for size in [0, 100, 700, 1000, 1472] {
-            taken += usize::from(bench.offer(&datagram(7000, 9, size)) == Taken::All);
-            assert_eq!(bench.offer(&datagram(7001, 9, size)), Taken::All, "it has room");
-            beside += drain(&fast);
+    let (mut taken, mut received) = (0, 0);
+    for _ in 0..count {
+        let (port, socket) = &slow[draw.below(slow.len())];
+        let source = 1 + u16::try_from(draw.below(8)).unwrap();
+        let most = [64, 1473, 8953][draw.below(3)];
+        let size = draw.below(most);
+        let frame = match draw.below(3) {
+            0 => datagram6(*port, source, size),
+            _ => datagram(*port, source, size),
+        };
+        taken += usize::from(bench.offer(&frame) == Taken::All);
+        if draw.below(40) == 0 {
+            received += drain(socket, 1 + draw.below(60));
         }
-        if round % 4 == 3 {
-            received += drain(&slow);
-            while waiter.wait(0) {
-                woken += 1;
-            }
-            bench.resume();
-        }
+        bench.resume();
     }
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(20);
     while received < taken && Instant::now() < end {
-        received += drain(&slow);
+        received += slow.iter().map(|(_, socket)| drain(socket, usize::MAX)).sum::<usize>();
         waiter.wait(20);
         bench.resume();
     }
-    let shot = bench.port.sockets().unwrap();
-    println!("taken {taken}, received {received}, woken {woken}, {:?}", shot.counters);
-    assert_eq!((received, beside), (taken, 1000));
-    assert!(shot.is_signalled && shot.held.is_empty() && shot.counters.waited > 100);
-    assert_eq!(bench.lost(), 0);
+    assert_eq!(received, taken, "{:?}", bench.port.sockets());
+    taken
+}
+
+#[test]
+fn datagrams_of_any_size_never_overflow_buffer() {
+    let test = "datagrams_of_any_size_never_overflow_buffer";
+    if !can_have_namespaces(test) {
+        return;
+    }
+    let mut bench = Bench::new(FOREVER);
+    let kernel = kernel_drops(test, &[&bench.cable.left]);
+    // The smallest buffer has room for one datagram.
+    let buffers = [0, 5_000, 20_000, 100_000, 212_992];
+    let slow: Vec<_> = (7000..)
+        .zip(buffers)
+        .map(|(port, buffer)| (port, bench.socket(&format!("[::]:{port}"), buffer)))
+        .collect();
+    let taken = run_load(&mut bench, &slow, 20_000, &mut Draw(1));
+    let counters = bench.port.sockets().unwrap().counters;
+    println!("{taken} taken, {counters:?}");
+    assert!(counters.waited > 100 && counters.full > 100, "{counters:?}");
+    assert_none_lost(&bench, kernel);
+}
+
+#[test]
+fn connected_and_reuseport_sockets_held_apart() {
+    let test = "connected_and_reuseport_sockets_held_apart";
+    if !can_have_namespaces(test) {
+        return;
+    }
+    let mut bench = Bench::new(FOREVER);
+    let kernel = kernel_drops(test, &[&bench.cable.left]);
+    let namespace = bench.cable.left.clone();
+    let open = |port: u16, peer: Option<u16>| {
+        inside(&namespace, || {
+            use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
+            let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+            sockopt::set_socket_reuseport(&fd, true).unwrap();
+            sockopt::set_socket_recv_buffer_size(&fd, 5_000).unwrap();
+            bind(&fd, &std::net::SocketAddrV4::new(CONTAINER, port)).unwrap();
+            if let Some(peer) = peer {
+                connect(&fd, &std::net::SocketAddrV4::new(SENDER, peer)).unwrap();
+            }
+            let socket = UdpSocket::from(fd);
+            socket.set_nonblocking(true).unwrap();
+            socket
+        })
+    };
+    // Two connected sockets at one port: the one that nobody reads does not hold the other.
+    let (stopped, read) = (open(7000, Some(1)), open(7000, Some(2)));
+    let mut sent = [0; 2];
+    for _ in 0..200 {
+        sent[0] += usize::from(bench.offer(&datagram(7000, 1, 1000)) == Taken::All);
+        assert_eq!(bench.offer(&datagram(7000, 2, 1000)), Taken::All);
+        sent[1] += drain(&read, usize::MAX);
+    }
+    assert_eq!((sent[1], bench.port.sockets().unwrap().held.len()), (200, 1));
+    // A group: each flow has its socket, chosen by the kernel's hash of all four.
+    let group = [open(7001, None), open(7001, None), open(7001, None)];
+    let mut taken = 0;
+    for round in 0..600 {
+        let frame = datagram(7001, 1 + round % 50, 1000);
+        taken += usize::from(bench.offer(&frame) == Taken::All);
+    }
+    assert!(bench.port.sockets().unwrap().held.len() >= 3);
+    let mut received = [0, 0];
+    let end = Instant::now() + Duration::from_secs(10);
+    while received != [sent[0], taken] && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+        received[0] += drain(&stopped, usize::MAX);
+        received[1] += group.iter().map(|socket| drain(socket, usize::MAX)).sum::<usize>();
+        bench.resume();
+    }
+    assert_eq!(received, [sent[0], taken]);
+    assert_none_lost(&bench, kernel);
+}
+
+#[test]
+fn drained_socket_wakes_port_without_timer() {
+    let test = "drained_socket_wakes_port_without_timer";
+    if !can_have_namespaces(test) {
+        return;
+    }
+    let mut bench = Bench::new(FOREVER);
+    let socket = bench.socket("0.0.0.0:7000", 20_000);
+    let waiter = Waiter::new(&bench.port);
+    while bench.offer(&datagram(7000, 1, 1000)) == Taken::All {}
+    // Time stands still for the gate, so that it never looks by itself.
+    assert!(!bench.port.resume_sockets(Nanos::ZERO));
+    let waiting = bench.port.pending().frames;
+    assert!(waiting > 0);
+    while waiter.wait(0) {}
+    let mut received = drain(&socket, usize::MAX);
+    assert!(waiter.wait(1000));
+    assert!(bench.port.resume_sockets(Nanos::ZERO));
+    while bench.port.pending().frames > 0 {
+        received += drain(&socket, usize::MAX);
+        assert!(bench.port.resume_sockets(Nanos::ZERO), "each drain is told");
+    }
+    assert!(received > 0 && bench.lost() == 0);
+    assert!(bench.port.sockets().unwrap().held.is_empty());
+}
+
+#[test]
+fn closed_port_reports_frames_that_wait() {
+    let test = "closed_port_reports_frames_that_wait";
+    if !can_have_namespaces(test) {
+        return;
+    }
+    let mut bench = Bench::new(FOREVER);
+    let _socket = bench.socket("0.0.0.0:7000", 20_000);
+    while bench.offer(&datagram(7000, 1, 1000)) == Taken::All {}
+    let waiting = bench.port.pending().frames;
+    bench.port.close().unwrap();
+    assert_eq!((bench.port.lost().total().frames, bench.port.pending().frames), (waiting, 0));
 }

@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sluice_wire::{EtherType, ethernet, ipv4, ipv6};
 
-
 /// Size of `ipv4` and `ipv6` in `struct bpf_sock_tuple`.
 const SIZE_V4: usize = 12;
 const SIZE_V6: usize = 36;

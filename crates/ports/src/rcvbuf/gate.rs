@@ -448,8 +448,7 @@ impl<S: RoomSource> Gate<S> {
     }
 
     fn set_look(&mut self) {
-        let interval =
-            if self.source.is_signalled() { LOOK_SIGNALLED } else { LOOK_POLLED };
+        let interval = if self.source.is_signalled() { LOOK_SIGNALLED } else { LOOK_POLLED };
         if self.held.is_empty() {
             return;
         }
