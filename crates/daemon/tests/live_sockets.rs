@@ -78,7 +78,8 @@ impl Case {
     fn new(shape: Shape) -> Self {
         let mut net = Net::new(shape.word);
         let hosts: Vec<Netns> = (1..=2).map(|host| net.netns(&format!("h{host}"))).collect();
-        let senders: Vec<Netns> = (0..SHARES.len()).map(|at| net.netns(&format!("s{at}"))).collect();
+        let senders: Vec<Netns> =
+            (0..SHARES.len()).map(|at| net.netns(&format!("s{at}"))).collect();
         let receiver = net.netns("rx");
         let apart = shape.is_apart.then(|| net.netns("apart"));
         cable((&hosts[0], "up0", "192.0.2.1/24"), (&hosts[1], "up0", "192.0.2.2/24"));

@@ -50,6 +50,3 @@ impl<B: Buf> Switch<B> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

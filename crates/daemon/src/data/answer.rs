@@ -5,8 +5,9 @@ use std::net::Ipv4Addr;
 use sluice_api::config::Policy;
 use sluice_api::placement::{Followed, Stamped};
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Balance, Body, DropRow, HeldSocketRow, Isolation, LossRow, MacRow, PauseRow,
-    PlacementRow, PortRow, QueueRow, SocketsRow, TunnelRow, VERSION, WorkerTimes, losses_text,
+    Answer, Audit, AuditRow, Balance, Body, DropRow, HeldSocketRow, Isolation, LossRow, MacRow,
+    PauseRow, PlacementRow, PortRow, QueueRow, SocketsRow, TunnelRow, VERSION, WorkerTimes,
+    losses_text,
 };
 use sluice_api::trace::{self, Looked, PortLook, TunnelLook};
 use sluice_base::{Nanos, PortId, TunnelId, VnetId};

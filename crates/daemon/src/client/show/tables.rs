@@ -139,8 +139,7 @@ fn sockets(rows: &[PortRow]) -> String {
     if cells.is_empty() {
         return String::new();
     }
-    let header =
-        ["port", "held for UDP sockets", "now", "holds", "waited", "port held", "stuck"];
+    let header = ["port", "held for UDP sockets", "now", "holds", "waited", "port held", "stuck"];
     table(&header, 2, cells, "")
 }
 
