@@ -225,6 +225,23 @@ impl Load {
     }
 }
 
+/// Prints the shares of what was sent that arrived while the receivers were slow and in the end, a
+/// line of results each.
+fn print_results(subject: &str, hosts: usize, moments: [(&str, &[Vec<u64>; 2]); 2]) {
+    for (moment, [sent, received]) in moments {
+        for (at, share) in SHARES.iter().enumerate() {
+            let arrived = received[at] as f64 / sent[at].max(1) as f64 * 100.0;
+            println!(
+                "result: {{\"measure\": \"arrived.{moment}\", \"subject\": \"{subject}\", \
+                 \"unit\": \"%\", \"values\": [{arrived:?}], \"median\": {arrived:?}, \
+                 \"context\": {{\"hosts\": {hosts}, \"reads_thousandths\": {share}, \
+                 \"sent\": {}, \"received\": {}}}}}",
+                sent[at], received[at]
+            );
+        }
+    }
+}
+
 /// Sends at [`RATE`], and waits where the card holds it.
 fn send(socket: &UdpSocket, to: SocketAddrV4, count: &AtomicU64, goes_on: &AtomicBool) {
     socket.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
@@ -277,7 +294,10 @@ fn lossless(test: &str, shape: Shape) {
     let [sent, received] = load.counts();
     say(&format!("while they are slow: sent {sent:?}, received {received:?}"));
     let row = daemon.row("ports", "port", "rx");
-    let [all_sent, all_received] = load.end();
+    let in_the_end = load.end();
+    let slow = [sent.clone(), received.clone()];
+    print_results("sluice", shape.hosts, [("slow", &slow), ("end", &in_the_end)]);
+    let [all_sent, all_received] = in_the_end;
     say(&format!("in the end: sent {all_sent:?}, received {all_received:?}"));
     say(&format!("{}", daemon.row("ports", "port", "rx")["sockets"]));
     assert_eq!(all_sent, all_received);
@@ -374,7 +394,10 @@ fn slow_sockets_behind_linux_bridge_lose() {
         .collect();
     let load = Load::start(&sides);
     std::thread::sleep(span());
-    let [sent, received] = load.end();
+    let slow = load.counts();
+    let in_the_end = load.end();
+    print_results("linux-bridge", 1, [("slow", &slow), ("end", &in_the_end)]);
+    let [sent, received] = in_the_end;
     let full = receiver.snmp("Udp", "RcvbufErrors");
     say(&format!("bridge: sent {sent:?}, received {received:?}, {full} found the socket full"));
     assert!(full > 1000 && received[3] < sent[3]);

@@ -37,7 +37,8 @@ use std::net::SocketAddr;
 use sluice_base::{Nanos, Priority};
 use sluice_switch::Hold;
 
-pub(crate) use self::gate::Admit;
+pub(crate) use self::gate::{Admit, RoomSource};
+pub(crate) use self::kernel::KernelRoom;
 pub(crate) use self::receivers::Receivers;
 
 /// Time for which a port holds frames of each priority for a socket without room; `None` for a

@@ -285,3 +285,41 @@ fn closed_port_reports_frames_that_wait() {
     bench.port.close().unwrap();
     assert_eq!((bench.port.lost().total().frames, bench.port.pending().frames), (waiting, 0));
 }
+
+/// Prints what an offered datagram costs with and without the gate, to a socket that is drained.
+#[test]
+#[ignore = "measures: needs root and a quiet machine"]
+fn cost_of_gate_for_each_datagram() {
+    const ROUNDS: usize = 11;
+    const DATAGRAMS: u32 = 20_000;
+    let mut bench = Bench::new(FOREVER);
+    let socket = bench.socket("0.0.0.0:7000", 212_992);
+    for size in [18, 1000] {
+        let frame = datagram(7000, 9, size);
+        let mut measured = [Vec::new(), Vec::new()];
+        for round in 0..2 * ROUNDS {
+            let holds = if round % 2 == 0 { FOREVER } else { [None; Priority::COUNT] };
+            bench.port.hold_for_sockets(holds);
+            let mut spent = Duration::ZERO;
+            for _ in 0..DATAGRAMS / 50 {
+                let begun = Instant::now();
+                for _ in 0..50 {
+                    assert_eq!(bench.offer(&frame), Taken::All);
+                }
+                spent += begun.elapsed();
+                drain(&socket, usize::MAX);
+                bench.resume();
+            }
+            measured[round % 2].push(spent.as_secs_f64() * 1e9 / f64::from(DATAGRAMS));
+        }
+        for (values, subject) in measured.iter_mut().zip(["held", "not held"]) {
+            values.sort_by(f64::total_cmp);
+            let middle = values[ROUNDS / 2];
+            println!(
+                "result: {{\"measure\": \"offer\", \"subject\": \"{subject}\", \"unit\": \"ns\", \
+                 \"values\": {values:?}, \"median\": {middle:?}, \"context\": {{\"bytes\": {size}}}}}"
+            );
+        }
+    }
+    assert_eq!(bench.lost(), 0);
+}

@@ -12,7 +12,7 @@ pub(super) const HEAD_SIZE: usize = 14 + 60 + 4;
 
 /// Source and destination of a datagram, in network order: two addresses, two ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     tuple: [u8; SIZE_V6],
     is_v6: bool,
 }

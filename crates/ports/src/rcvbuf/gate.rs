@@ -39,13 +39,13 @@ const LOOK_POLLED: Nanos = Nanos::from_millis(1);
 
 /// Room of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Room {
+pub(crate) struct Room {
     /// Identity of the socket; never 0.
-    pub(super) socket: u64,
+    pub(crate) socket: u64,
     /// Bytes in its receive buffer (`sk_rmem_alloc`).
-    pub(super) used: u32,
+    pub(crate) used: u32,
     /// Size of the buffer (`sk_rcvbuf`).
-    pub(super) limit: u32,
+    pub(crate) limit: u32,
 }
 
 impl Room {
@@ -70,7 +70,7 @@ impl Room {
 }
 
 /// The kernel, or a model of it.
-pub(super) trait RoomSource {
+pub(crate) trait RoomSource {
     /// Looks up the socket of a flow; `None` if there is none.
     fn ask(&mut self, flow: &Flow) -> Option<Room>;
 
