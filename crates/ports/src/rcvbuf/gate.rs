@@ -389,8 +389,7 @@ impl<S: RoomSource> Gate<S> {
     /// waits. The last socket takes its place in the list.
     fn release(&mut self, at: usize, write: &mut impl FnMut(&Waiting) -> bool) -> bool {
         let mut left = false;
-        loop {
-            let Some(first) = self.held[at].queue.front() else { break };
+        while let Some(first) = self.held[at].queue.front() {
             let (flow, charge, socket) = (self.held[at].flow, first.charge, self.held[at].socket);
             let mut credit = match self.ask(&flow) {
                 Some(room) if room.socket != socket => u32::MAX,
