@@ -316,8 +316,9 @@ fn cost_of_gate_for_each_datagram() {
             values.sort_by(f64::total_cmp);
             let middle = values[ROUNDS / 2];
             println!(
-                "result: {{\"measure\": \"offer\", \"subject\": \"{subject}\", \"unit\": \"ns\", \
-                 \"values\": {values:?}, \"median\": {middle:?}, \"context\": {{\"bytes\": {size}}}}}"
+                "result: {{\"measure\": \"offer\", \"subject\": \"{subject}\", \
+                 \"unit\": \"ns\", \"values\": {values:?}, \"median\": {middle:?}, \
+                 \"context\": {{\"bytes\": {size}}}}}"
             );
         }
     }

@@ -1,12 +1,12 @@
 //! Queues whose first frame waits for one receiver of several behind a port.
 //!
 //! ```text
-//!   in the port's ring ── the driver says `Later` ──▶ set aside ── the port is resumed ──▶ in the ring
+//!   in the port's ring ── the driver says `Later` ──▶ set aside ── `resume_port` ──▶ in the ring
 //! ```
 //!
 //! A container has many sockets, and one that is full must not hold the others. The queue of the
-//! source goes out of the port's ring until the driver has room for its first frame again; queues of
-//! other sources go on. The frames stay in their sender's input, which fills and holds the sender.
+//! source goes out of the port's ring until the driver has room for its first frame again; queues
+//! of other sources go on. The frames stay in their sender's input, which fills and holds the sender.
 //! They are never copied to the shared buffer, since a receiver that holds others up has no claim
 //! on the pool.
 //!

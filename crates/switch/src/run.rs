@@ -303,11 +303,9 @@ impl<B: Buf> Switch<B> {
             }
             let buf = Some(buf);
             let egress = Egress { header, buf, strip, size, first: 0, priority, tunnel };
-            match sink.offer(&egress) {
-                Taken::No => break true,
-                // It takes the slow path.
-                Taken::Later => break false,
-                Taken::All | Taken::Segments(_) => {}
+            let taken = sink.offer(&egress);
+            if matches!(taken, Taken::No | Taken::Later) {
+                break taken == Taken::No;
             }
             *head = slot.next;
             ends.frames += 1;

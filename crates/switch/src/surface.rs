@@ -81,8 +81,8 @@ pub enum Taken {
     /// The driver has no room. The frame stays queued and the walk ends, at least for its priority.
     No,
     /// One receiver behind the port has no room, others may have. The frame stays queued, and its
-    /// queue waits until the port is resumed ([`crate::Switch::resume_port`]); the walk goes on with
-    /// other sources.
+    /// queue waits until the port is resumed ([`crate::Switch::resume_port`]); the walk goes on
+    /// with other sources.
     Later,
 }
 
