@@ -6,9 +6,9 @@
 //!
 //! A container has many sockets, and one that is full must not hold the others. The queue of the
 //! source goes out of the port's ring until the driver has room for its first frame again; queues
-//! of other sources go on. The frames stay in their sender's input, which fills and holds the sender.
-//! They are never copied to the shared buffer, since a receiver that holds others up has no claim
-//! on the pool.
+//! of other sources go on. The frames stay in their sender's input, which fills and holds the
+//! sender. They are never copied to the shared buffer, since a receiver that holds others up has no
+//! claim on the pool.
 //!
 //! **Shared inputs.** Frames that came by a wire stand before frames for everybody else there, so
 //! they are not set aside: the whole port is held, and isolation ends what that costs others. The
