@@ -558,14 +558,6 @@ impl<const K: usize, const V: usize> Map<K, V> {
         unsafe { bpf(BPF_MAP_UPDATE_ELEM, &self.element(key, value.as_ptr())) }.map(drop)
     }
 
-    /// Removes an element, if it is there.
-    pub(crate) fn remove(&self, key: &[u8; K]) {
-        const BPF_MAP_DELETE_ELEM: libc::c_long = 3;
-        // SAFETY: the kernel reads `K` bytes, which live.
-        let _absent_is_fine =
-            unsafe { bpf(BPF_MAP_DELETE_ELEM, &self.element(key, std::ptr::null())) };
-    }
-
     /// An element.
     pub(crate) fn get(&self, key: &[u8; K]) -> io::Result<[u64; V]> {
         let mut value = [0; V];
