@@ -127,14 +127,7 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
         say!("{note}");
     }
     let plan = reload::adopt(plan);
-    let ports_max = limits::raise_descriptors();
-    let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
-    if may_come > ports_max {
-        say!(
-            warn: "descriptors are enough for {ports_max} of {may_come} ports; raise the hard \
-                   limit (`LimitNOFILE`)"
-        );
-    }
+    raise_descriptors(&plan);
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
     let held = Arc::new(Held::load(&plan));
@@ -183,6 +176,18 @@ pub fn run(config: &Path) -> anyhow::Result<ExitCode> {
         fabric.leave();
     }
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Makes room for the descriptors of all ports that may come, as far as the machine allows it.
+fn raise_descriptors(plan: &Plan) {
+    let ports_max = limits::raise_descriptors();
+    let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
+    if may_come > ports_max {
+        say!(
+            warn: "descriptors are enough for {ports_max} of {may_come} ports; raise the hard \
+                   limit (`LimitNOFILE`)"
+        );
+    }
 }
 
 struct Control<'a> {
