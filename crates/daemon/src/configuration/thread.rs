@@ -147,6 +147,7 @@ impl Opened {
             asked: BTreeMap::new(),
             waiting: Vec::new(),
             in_force: (0, Vec::new()),
+            given: 0,
             deleting: BTreeMap::new(),
             settled: Vec::new(),
             rereads: Vec::new(),
@@ -211,6 +212,9 @@ pub(super) struct Thread {
     pub(super) waiting: Vec<Waiting>,
     /// Revision in force here, and its parts that are not.
     pub(super) in_force: (u64, Vec<String>),
+    /// Revision that control was given last. Voters that change, and transactions that end without
+    /// an effect, make revisions that control is never given.
+    pub(super) given: u64,
     /// Networks that open reservations delete.
     deleting: BTreeMap<TxnId, Vec<String>>,
     /// Those who wait until the configuration is known and in force.
@@ -226,6 +230,7 @@ impl Thread {
     fn run(mut self, events: &Receiver<Event>) {
         // Control has started with this configuration.
         self.in_force.0 = self.commit.revision();
+        self.given = self.in_force.0;
         loop {
             self.renew(clock::now());
             self.carry_out();
@@ -364,7 +369,10 @@ impl Thread {
             return;
         }
         match compose_own(&self.own, shared) {
-            Ok(config) => self.effect.put(self.commit.revision(), config),
+            Ok(config) => {
+                self.given = self.commit.revision();
+                self.effect.put(self.given, config);
+            }
             Err(why) => say!(error: "the configuration cannot be put in force: {why}"),
         }
     }
@@ -424,7 +432,8 @@ impl Thread {
             Ok((config, next)) => {
                 self.own = next;
                 self.rereads.push(reply);
-                self.effect.put(self.commit.revision(), config);
+                self.given = self.commit.revision();
+                self.effect.put(self.given, config);
             }
             Err(why) => _ = reply.send(Err(why)),
         }
