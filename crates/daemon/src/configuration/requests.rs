@@ -282,7 +282,7 @@ impl Thread {
     /// Answers those who wait until the configuration is known and in force.
     pub(super) fn answer_settled(&mut self) {
         let is_known = self.commit.replica().is_some();
-        if is_known && self.in_force.0 >= self.wanted {
+        if is_known && self.in_force.0 >= self.given {
             for settled in self.settled.drain(..) {
                 _ = settled.send(());
             }
