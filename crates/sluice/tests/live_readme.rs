@@ -1,7 +1,7 @@
-//! The five commands of the README, word for word, and their promised results.
+//! Commands of the README and of the first steps, word for word, and their promised results.
 //!
-//! The commands have fixed names for namespaces and hosts, so the test is skipped if one of these
-//! exists already.
+//! The commands have fixed names for namespaces and hosts, so a test is skipped if one of these
+//! exists already. The tests run one after the other (`scripts/test.sh`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,15 +9,36 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-const SECTION: &str = "## Two hosts, five commands";
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Removes everything that was started, also on a panic.
 struct Case {
     daemons: Vec<Child>,
     folder: PathBuf,
-    root: PathBuf,
+    script: &'static str,
 }
+
+/// A section with commands.
+struct Section {
+    page: &'static str,
+    title: &'static str,
+    script: &'static str,
+    namespaces: &'static [&'static str],
+}
+
+const THREE_HOSTS: Section = Section {
+    page: "README.md",
+    title: "## Three hosts, six commands",
+    script: "examples/three-hosts.sh",
+    namespaces: &["h1", "h2", "h3", "wire", "web", "db"],
+};
+
+const TWO_FILES: Section = Section {
+    page: "docs/first-steps.md",
+    title: "## Two hosts from files",
+    script: "examples/two-hosts.sh",
+    namespaces: &["h1", "h2", "web", "db"],
+};
 
 impl Case {
     fn shell(&self, line: &str) -> Command {
@@ -51,46 +72,41 @@ impl Drop for Case {
             _ = kill_process(Pid::from_child(daemon), Signal::TERM);
             _ = daemon.wait();
         }
-        _ = self.shell("examples/two-hosts.sh down").status();
+        _ = self.shell(&format!("{} down", self.script)).status();
         _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Returns the command lines of the section, and the lines that it shows as printed.
-fn commands(readme: &str) -> Vec<String> {
-    let section = readme.split(SECTION).nth(1).expect("README has the section");
+/// Returns the lines of the section that people type as root.
+fn commands(page: &str, title: &str) -> Vec<String> {
+    let section = page.split(title).nth(1).unwrap_or_else(|| panic!("no section {title}"));
     let section = section.split("\n## ").next().unwrap();
-    let mut blocks = section.split("```console\n").skip(1);
-    let lines = blocks.by_ref().flat_map(|block| block.split("```").next().unwrap().lines());
+    let blocks = section.split("```console\n").skip(1);
+    let lines = blocks.flat_map(|block| block.split("```").next().unwrap().lines());
     lines.filter_map(|line| line.strip_prefix("# ")).map(str::to_owned).collect()
 }
 
-#[test]
-#[ignore = "live: needs root"]
-fn readme_commands_connect_two_containers_and_hosts() {
+/// Runs the commands of a section, and returns them; `None` if this machine cannot.
+fn run(section: &Section) -> Option<Vec<String>> {
     let here = |name: &&&str| Path::new("/run/netns").join(**name).exists();
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED live_readme: it makes network namespaces and needs root");
-        return;
+        return None;
     }
-    if let Some(name) = ["h1", "h2", "web", "db"].iter().find(here) {
+    if let Some(name) = section.namespaces.iter().find(here) {
         eprintln!("SKIPPED live_readme: there is a network namespace {name} already");
-        return;
+        return None;
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
     let folder = std::env::temp_dir().join(format!("sluice-readme-{}", std::process::id()));
     let examples = folder.join("examples");
     std::fs::create_dir_all(&examples).unwrap();
-    for name in ["h1.toml", "h2.toml", "two-hosts.sh"] {
+    for name in ["h1.toml", "h2.toml", "two-hosts.sh", "three-hosts.sh"] {
         std::fs::copy(root.join("examples").join(name), examples.join(name)).unwrap();
     }
-    let mut case = Case { daemons: Vec::new(), folder, root };
-    let readme = std::fs::read_to_string(case.root.join("README.md")).unwrap();
-    let lines = commands(&readme);
-    let pings = lines.iter().filter(|line| line.contains("ping ")).count();
-    let own =
-        lines.iter().filter(|line| line.contains("sluice daemon") || line.contains("port add"));
-    assert_eq!((own.count(), pings), (5, 3), "{lines:#?}");
+    let page = std::fs::read_to_string(root.join(section.page)).unwrap();
+    let lines = commands(&page, section.title);
+    let mut case = Case { daemons: Vec::new(), folder, script: section.script };
     for line in &lines {
         match line.strip_suffix(" &") {
             Some(daemon) => {
@@ -105,4 +121,28 @@ fn readme_commands_connect_two_containers_and_hosts() {
             }
         }
     }
+    Some(lines)
+}
+
+/// Returns the number of lines with a word.
+fn count(lines: &[String], word: &str) -> usize {
+    lines.iter().filter(|line| line.contains(word)).count()
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn readme_commands_make_fabric_of_three_hosts() {
+    let Some(lines) = run(&THREE_HOSTS) else { return };
+    let own = lines.iter().filter(|line| line.starts_with("sluice "));
+    assert_eq!((own.count(), count(&lines, "ping ")), (6, 1), "{lines:#?}");
+    assert_eq!(count(&lines, "sluice daemon"), 3, "{lines:#?}");
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn first_steps_from_files_connect_containers_and_host() {
+    let Some(lines) = run(&TWO_FILES) else { return };
+    let own =
+        lines.iter().filter(|line| line.contains("sluice daemon") || line.contains("port add"));
+    assert_eq!((own.count(), count(&lines, "ping ")), (5, 3), "{lines:#?}");
 }

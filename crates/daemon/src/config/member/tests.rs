@@ -104,3 +104,12 @@ fn key_of_fabric_in_file_of_member_is_refused() {
     let error = HostFile::read("[host]\nname = \"h\"\ncolour = 1\n").unwrap_err();
     assert!(error.contains("line 3"), "{error}");
 }
+
+#[test]
+fn documented_file_of_member_is_local_and_valid() {
+    let text = include_str!("../../../../../docs/member.toml");
+    let config = compose(&local(text), None, &fabric(), ("h1", Path::new("/state"))).unwrap();
+    assert_eq!(config.ports[0].vnet, "blue");
+    let plan = plan("docs/member.toml", &toml::to_string(&config).unwrap(), &Eth0).unwrap();
+    assert_eq!(plan.config.host.name, "h1");
+}
