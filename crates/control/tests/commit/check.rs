@@ -74,6 +74,11 @@ impl Checker {
         self.unseen.extend(ids.map(|id| (*id, peer)));
     }
 
+    /// A host has forgotten its vetoes, which are not durable: its next vote counts.
+    pub(crate) fn crashed(&mut self, host: u16) {
+        self.unseen.extend(self.begun.keys().map(|id| (*id, host)));
+    }
+
     /// The clock of an originator has jumped: its time for votes may be over.
     pub(crate) fn clock_jumped(&mut self, host: u16) {
         self.begun.retain(|id, _| id.host.0 != host);
