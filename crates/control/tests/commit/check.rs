@@ -1,4 +1,5 @@
-//! Checkers: one history everywhere, nothing applied against a veto, nothing lost that was answered.
+//! Checkers: one history everywhere, nothing applied against a veto, nothing lost that was
+//! answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 

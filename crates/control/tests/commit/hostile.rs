@@ -15,9 +15,8 @@ const EDGES: [u64; 9] = [0, 1, 2, 3, 1 << 32, 1 << 48, 1 << 56, u64::MAX - 1, u6
 
 /// Changes some bytes of a message, mostly whole numbers.
 fn spoil(prng: &mut Prng, bytes: &mut Vec<u8>) {
-    let place = |prng: &mut Prng, len: usize| {
-        usize::try_from(prng.below(len as u64 + 1)).expect("small")
-    };
+    let place =
+        |prng: &mut Prng, len: usize| usize::try_from(prng.below(len as u64 + 1)).expect("small");
     for _ in 0..=prng.below(3) {
         match prng.below(8) {
             0 => bytes.truncate(place(prng, bytes.len())),
