@@ -51,7 +51,7 @@ pub(crate) use self::reload::Reloads;
 use self::show::Front;
 use self::source::Source;
 use self::upgrade::NotDone;
-use self::waiting::{Applicants, Beginning};
+use self::waiting::{Applicants, Became, Beginning};
 use crate::config::{self, FabricPlan, KernelDevices, Plan};
 use crate::configuration::setup;
 use crate::configuration::{Configuration, Opened, Parts};
@@ -128,15 +128,7 @@ impl Upgrades {
 /// If the configuration is wrong, or data cannot start.
 pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode> {
     let source = Source::read(config, name)?;
-    let whole = match &source {
-        Source::File(path) => Some(config::load(path, &KernelDevices)?),
-        Source::Fabric(..) => None,
-    };
-    let host = match (&source, &whole) {
-        (Source::Fabric(local, _), _) => local.host.clone(),
-        (_, Some(plan)) => plan.config.host.clone(),
-        (Source::File(_), None) => unreachable!("a file was planned"),
-    };
+    let (host, whole) = host_of(&source)?;
     let role = enter(&host)?;
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
@@ -144,15 +136,11 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let front = Arc::new(Front::new(&host.name, whole.is_none().then_some(applicants)));
     let socket = config::run_dir(&host).join(run_dir::SHOW_SOCKET);
     let listen = || show::serve(role.listen(&socket, host.group.as_deref())?, Arc::clone(&front));
-    let beginning = match whole {
-        Some(plan) => Beginning::of_file(plan),
-        None => {
-            listen()?;
-            match Beginning::of_fabric(&source, &asks, &events)? {
-                Some(beginning) => beginning,
-                None => return Ok(ExitCode::SUCCESS),
-            }
-        }
+    if whole.is_none() {
+        listen()?;
+    }
+    let Some(beginning) = Beginning::of(whole, &source, &asks, &events)? else {
+        return Ok(ExitCode::SUCCESS);
     };
     let (plan, membership, became) = beginning.parts();
     report(&plan);
@@ -188,17 +176,14 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         controller: Controller::start(held, fabric.clone())?,
         upgrades,
         reloads,
-        configuration: configuration.clone(),
+        configuration,
     });
     match (membership, &fabric, &plan.fabric) {
         (Some(opened), Some(fabric), Some(FabricPlan { listen, .. })) => {
             let (force, fabric) = (Arc::new(force), fabric.clone());
-            opened.start(Parts { force, fabric, listen: *listen })?;
+            start_configuration(opened, Parts { force, fabric, listen: *listen }, became)?;
         }
         _ => listen()?,
-    }
-    if let (Some(became), Some(configuration)) = (became, configuration) {
-        spawn("became", move || became.tell(configuration.settle()))?;
     }
     notify::tell("READY=1");
     beat(fabric.clone())?;
@@ -208,10 +193,28 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     if ended.is_ok() {
         kept.delete_devices(&plan);
     }
-    if let Some(fabric) = fabric {
-        fabric.leave();
-    }
+    fabric.iter().for_each(Fabric::leave);
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Returns what is said of the host itself, and the plan if its file says everything.
+fn host_of(source: &Source<'_>) -> anyhow::Result<(Host, Option<Plan>)> {
+    Ok(match source {
+        Source::File(path) => {
+            let plan = config::load(path, &KernelDevices)?;
+            (plan.config.host.clone(), Some(plan))
+        }
+        Source::Fabric(local, _) => (local.host.clone(), None),
+    })
+}
+
+/// Starts the thread of the configuration, and answers the one who made this host a member once it
+/// knows its fabric.
+fn start_configuration(opened: Opened, parts: Parts, became: Option<Became>) -> anyhow::Result<()> {
+    let configuration = opened.handle();
+    opened.start(parts)?;
+    let Some(became) = became else { return Ok(()) };
+    spawn("became", move || became.tell(configuration.settle()))
 }
 
 /// Makes this process the control process of a host: its log, its directories and its rights.

@@ -14,7 +14,7 @@ use sluice_ports::l2::{L2Config, RingPlan, Vlan};
 use sluice_switch::{
     Binding, BoundIps, ClassConfig, ControlConfig, Destination, FdbConfig, HandoffConfig,
     InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
-    SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 use super::Devices;
@@ -242,18 +242,6 @@ impl Builder<'_> {
             handoff: HandoffConfig::default(),
             isolation: self.isolation(),
         }
-    }
-
-    /// Returns the room for ports that are added at run time. All of them are TAPs.
-    fn spare(&self) -> Option<SpareConfig> {
-        let ports = self.config.spare_ports();
-        let like = api::Port::new("", PortKind::Tap, "", "");
-        // The networks may all come later.
-        let (vnet, mtu) = match self.config.vnets.first() {
-            Some(vnet) => (self.vnet_id(&vnet.name), self.vnet_mtu(vnet)),
-            None => (VnetId(0), self.inner_mtu()),
-        };
-        (ports > 0).then(|| SpareConfig { ports, like: self.port_in(&like, vnet, mtu) })
     }
 
     fn vnet(&self, vnet: &api::Vnet) -> VnetConfig {

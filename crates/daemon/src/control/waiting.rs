@@ -82,21 +82,20 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// Returns that of a host whose file says everything.
-    pub(super) fn of_file(plan: config::Plan) -> Self {
-        Self { plan: Box::new(plan), opened: None, became: None }
-    }
-
-    /// Returns that of a member of a fabric that was made by command, once it is one; `None` if the
-    /// host is stopped before.
+    /// Returns that of a host whose file says everything, or that of a member of a fabric that was
+    /// made by command, once it is one; `None` if the host is stopped before.
     ///
     /// # Errors
     /// If what the member knows of its fabric cannot be used.
-    pub(super) fn of_fabric(
+    pub(super) fn of(
+        whole: Option<config::Plan>,
         source: &Source<'_>,
         asks: &Receiver<(Question, Reply)>,
         events: &Receiver<Event>,
     ) -> anyhow::Result<Option<Self>> {
+        if let Some(plan) = whole {
+            return Ok(Some(Self { plan: Box::new(plan), opened: None, became: None }));
+        }
         let Source::Fabric(local, file) = source else { anyhow::bail!("the file says everything") };
         let state_dir = config::state_dir(&local.host);
         let applying = Applying { local: (**local).clone(), state_dir: state_dir.clone() };

@@ -31,7 +31,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 
 use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
 use sluice_host::Host;
-use sluice_ports::{FrameBuf, Pool, Port, PortRequest, Queues, TxBackoff, Waits};
+use sluice_ports::{FrameBuf, Pool, Port, Queues, TxBackoff, Waits};
 
 use self::attach::hand_back;
 use self::ending::Ending;
@@ -358,27 +358,6 @@ impl Worker {
             }
         }
         more
-    }
-
-    /// Handles the events of a port. If memory goes away in which frames lie, they move into the
-    /// pool, and the port gets all its handles.
-    #[cold]
-    fn handle_events(&mut self, index: usize) {
-        self.ports[index].has_events = false;
-        while let Some(rings) = self.ports[index].port.shared_rings()
-            && let PortRequest::Handles(queue) = rings.handle_events()
-        {
-            let attached = &mut self.ports[index];
-            let (switch, input) = (self.host.switch_mut(), attached.input(queue));
-            let (port, pool) = (&mut attached.port, &mut self.pool);
-            switch.migrate_buffers(input, |buf| port.copy_to_pool(buf, pool));
-            if !self.revoke(input) {
-                return;
-            }
-            let attached = &mut self.ports[index];
-            let (switch, pool) = (self.host.switch_mut(), &mut self.pool);
-            hand_back(switch, input, &mut attached.port, pool, &mut self.batch);
-        }
     }
 
     /// Transmit, flush. Returns whether a frame left.

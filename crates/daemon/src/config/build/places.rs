@@ -2,12 +2,25 @@
 
 use std::collections::BTreeSet;
 
+use sluice_api::config::{Port, PortKind};
 use sluice_base::{TunnelId, VnetId};
-use sluice_switch::SparePlaces;
+use sluice_switch::{SpareConfig, SparePlaces};
 
 use super::Builder;
 
 impl Builder<'_> {
+    /// Returns the room for ports that are added at run time. All of them are TAPs.
+    pub(super) fn spare(&self) -> Option<SpareConfig> {
+        let ports = self.config.spare_ports();
+        let like = Port::new("", PortKind::Tap, "", "");
+        // The networks may all come later.
+        let (vnet, mtu) = match self.config.vnets.first() {
+            Some(vnet) => (self.vnet_id(&vnet.name), self.vnet_mtu(vnet)),
+            None => (VnetId(0), self.inner_mtu()),
+        };
+        (ports > 0).then(|| SpareConfig { ports, like: self.port_in(&like, vnet, mtu) })
+    }
+
     /// Returns the places that no network and no peer has.
     pub(super) fn spare_places(&self) -> SparePlaces {
         let (vnets, tunnels) = self.numbers.places();

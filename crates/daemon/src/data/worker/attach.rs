@@ -3,7 +3,7 @@
 use std::io;
 
 use sluice_base::{Batch, InputId, Nanos, PortId};
-use sluice_ports::{FrameBuf, Pool, Port, TxBackoff};
+use sluice_ports::{FrameBuf, Pool, Port, PortRequest, TxBackoff};
 use sluice_switch::{AttachError, PortState, Switch};
 
 use super::{Attached, BATCH, TAP_BATCH, Worker};
@@ -153,6 +153,27 @@ impl Worker {
         }
         self.first = 0;
         Some(attached)
+    }
+
+    /// Handles the events of a port. If memory goes away in which frames lie, they move into the
+    /// pool, and the port gets all its handles.
+    #[cold]
+    pub(super) fn handle_events(&mut self, index: usize) {
+        self.ports[index].has_events = false;
+        while let Some(rings) = self.ports[index].port.shared_rings()
+            && let PortRequest::Handles(queue) = rings.handle_events()
+        {
+            let attached = &mut self.ports[index];
+            let (switch, input) = (self.host.switch_mut(), attached.input(queue));
+            let (port, pool) = (&mut attached.port, &mut self.pool);
+            switch.migrate_buffers(input, |buf| port.copy_to_pool(buf, pool));
+            if !self.revoke(input) {
+                return;
+            }
+            let attached = &mut self.ports[index];
+            let (switch, pool) = (self.host.switch_mut(), &mut self.pool);
+            hand_back(switch, input, &mut attached.port, pool, &mut self.batch);
+        }
     }
 
     fn detach(&mut self, now: Nanos, id: PortId) -> u64 {
