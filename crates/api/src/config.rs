@@ -7,6 +7,7 @@
 mod buffers;
 mod fabric;
 mod local;
+mod vnet;
 
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,7 @@ use crate::port::AllowedIp;
 pub use self::buffers::{Buffers, Size};
 pub use self::fabric::{Fabric, MobilityPolicy};
 pub use self::local::{KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE};
+pub use self::vnet::Vnet;
 pub use crate::hold::HoldTime;
 
 /// The whole file.
@@ -402,20 +404,6 @@ impl Class {
     pub const fn new(priority: u8) -> Self {
         Self { priority, strict: false, weight: None, lossless: true, hold: None, dscp: Vec::new() }
     }
-}
-
-/// A network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Vnet {
-    /// Name of the network.
-    pub name: String,
-    /// VNI; absent on a physical switch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vni: Option<u32>,
-    /// MTU of its members; default: the rest that the underlay leaves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mtu: Option<u16>,
 }
 
 /// Kind of a port.

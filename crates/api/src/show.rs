@@ -183,6 +183,50 @@ pub struct PortRow {
     /// Counters of the kernel and the driver that are losses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<LossRow>,
+    /// UDP sockets behind a container's card.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<SocketsRow>,
+}
+
+/// UDP sockets behind a container's card, for which datagrams are held while they have no room.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketsRow {
+    /// Requirement that is missing, so that datagrams are not held; absent: they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lacks: Option<String>,
+    /// True if the kernel signals a drained socket; otherwise it is polled.
+    pub signalled: bool,
+    /// Sockets that are held now.
+    pub held: Vec<HeldSocketRow>,
+    /// Number of times that a socket began to be held.
+    pub holds: u64,
+    /// Datagrams that waited for a socket.
+    pub waited: u64,
+    /// Questions for the room of a socket.
+    pub asked: u64,
+    /// Offers refused because the queue of a socket was full.
+    pub full: u64,
+    /// Offers refused because no more sockets could be held.
+    pub beyond: u64,
+    /// Times that the whole port was held for a socket.
+    pub port_held: u64,
+    /// Datagrams that ended because their socket was beyond its hold.
+    pub stuck: u64,
+}
+
+/// A UDP socket that has no room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldSocketRow {
+    /// Address and port of the datagrams for it.
+    pub address: std::net::SocketAddr,
+    /// Priority of the oldest datagram.
+    pub priority: u8,
+    /// Start of the hold, from the start of the data process on.
+    pub since_ns: u64,
+    /// Datagrams that wait in the port.
+    pub frames: u64,
+    /// True if it is beyond its hold: what comes ends as `receiver_stuck`.
+    pub stuck: bool,
 }
 
 /// Frames of a port that were lost outside the switch, in the kernel or in a driver.
@@ -313,7 +357,7 @@ pub struct Balance {
 }
 
 /// Pauses of one (port, priority).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PauseRow {
     /// The port.
     pub port: String,
@@ -334,6 +378,9 @@ pub struct PauseRow {
     /// Receiver of the port, if that is isolated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolated: Option<Isolation>,
+    /// UDP sockets behind the port that have no room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<HeldSocketRow>,
 }
 
 /// A receiver that used more than its share of shared buffers, and has no claim on them now.

@@ -31,7 +31,7 @@ mod words;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use sluice_api::config::{HostConfig, LocalConfig};
@@ -46,6 +46,8 @@ use crate::fabric::ConfigPort;
 pub(crate) use self::store::Place;
 pub(crate) use self::thread::{Opened, Parts};
 
+/// Events that may wait; the thread waits for nobody, so few ever do.
+const EVENTS_MAX: usize = 16_384;
 /// Bytes of messages that may wait for the thread; more are lost, as on the way.
 const HEARD_BYTES_MAX: usize = 64 << 20;
 /// Longest time for an answer.
@@ -100,7 +102,7 @@ enum Event {
 /// Handle of other threads for the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Configuration {
-    events: Sender<Event>,
+    events: SyncSender<Event>,
     /// Bytes of messages that wait.
     heard_bytes: Arc<AtomicUsize>,
 }
@@ -157,10 +159,19 @@ impl Configuration {
     }
 }
 
+impl Configuration {
+    /// Notes an event of the fabric's thread, which must not wait.
+    fn note(&self, event: Event) {
+        if self.events.try_send(event).is_err() {
+            crate::sys::log::say!(error: "the thread of the configuration does not keep up");
+        }
+    }
+}
+
 impl ConfigPort for Configuration {
     fn connected(&self, host: HostId, takes_messages: Result<(), SendError>) {
         match takes_messages {
-            Ok(()) => _ = self.events.send(Event::Connected(host, true)),
+            Ok(()) => self.note(Event::Connected(host, true)),
             Err(error) => crate::sys::log::say!(
                 warn: "host {} takes part in no change of the configuration: {error}", host.0
             ),
@@ -168,12 +179,14 @@ impl ConfigPort for Configuration {
     }
 
     fn received(&self, host: HostId, message: Vec<u8>) {
-        let waiting = self.heard_bytes.fetch_add(message.len(), Ordering::Relaxed);
-        if waiting > HEARD_BYTES_MAX {
-            self.heard_bytes.fetch_sub(message.len(), Ordering::Relaxed);
-            return;
+        let size = message.len();
+        let waiting = self.heard_bytes.fetch_add(size, Ordering::Relaxed);
+        let is_taken =
+            waiting <= HEARD_BYTES_MAX && self.events.try_send(Event::Heard(host, message)).is_ok();
+        if !is_taken {
+            // As if it were lost on the way.
+            self.heard_bytes.fetch_sub(size, Ordering::Relaxed);
         }
-        _ = self.events.send(Event::Heard(host, message));
     }
 
     fn unsent(&self, _: HostId, _: SendError) {
@@ -181,7 +194,7 @@ impl ConfigPort for Configuration {
     }
 
     fn gone(&self, host: HostId) {
-        _ = self.events.send(Event::Connected(host, false));
+        self.note(Event::Connected(host, false));
     }
 }
 

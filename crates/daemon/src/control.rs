@@ -38,6 +38,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use sluice_api::config::Host;
 use sluice_api::fabric::Question;
 use sluice_api::upgrade::Upgraded;
 use sluice_base::Nanos;
@@ -50,10 +51,10 @@ pub(crate) use self::reload::Reloads;
 use self::show::Front;
 use self::source::Source;
 use self::upgrade::NotDone;
-use self::waiting::Applicants;
-use crate::config::{self, KernelDevices, Plan};
-use crate::configuration::setup::{self, Applying};
-use crate::configuration::{Configuration, Opened, Own, Parts};
+use self::waiting::{Applicants, Beginning};
+use crate::config::{self, FabricPlan, KernelDevices, Plan};
+use crate::configuration::setup;
+use crate::configuration::{Configuration, Opened, Parts};
 use crate::control::policy::{Controller, Held};
 use crate::fabric::{self, ConfigPort, Fabric, NoConfig};
 use crate::sys::limits;
@@ -136,77 +137,35 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         (_, Some(plan)) => plan.config.host.clone(),
         (Source::File(_), None) => unreachable!("a file was planned"),
     };
-    let (run_dir, state_dir) = (config::run_dir(&host), config::state_dir(&host));
-    log::init(&host.name, "control", host.log);
-    end_with_any_thread();
-    let group = host.group.as_deref();
-    run_dir::create(&run_dir, group)?;
-    if whole.is_none() {
-        std::fs::create_dir_all(&state_dir)
-            .with_context(|| format!("cannot make {}", state_dir.display()))?;
-    }
-    privileges::drop_others(&host, [&run_dir, &state_dir])?;
-    seccomp::install(host.seccomp, seccomp::Process::Control);
-    let role = Role::take(&run_dir, "control")?;
+    let role = enter(&host)?;
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
     let (applicants, asks) = Applicants::new();
     let front = Arc::new(Front::new(&host.name, whole.is_none().then_some(applicants)));
-    let socket = run_dir.join(run_dir::SHOW_SOCKET);
-    let listen = || show::serve(role.listen(&socket, group)?, Arc::clone(&front));
-    let (plan, membership, became) = match (&source, whole) {
-        (Source::Fabric(local, file), _) => {
+    let socket = config::run_dir(&host).join(run_dir::SHOW_SOCKET);
+    let listen = || show::serve(role.listen(&socket, host.group.as_deref())?, Arc::clone(&front));
+    let beginning = match whole {
+        Some(plan) => Beginning::of_file(plan),
+        None => {
             listen()?;
-            let applying = Applying { local: (**local).clone(), state_dir: state_dir.clone() };
-            let became = match setup::place(&state_dir)? {
-                Some(_) => None,
-                None => match waiting::wait(&applying, &asks, &events) {
-                    Some(became) => Some(became),
-                    None => return Ok(ExitCode::SUCCESS),
-                },
-            };
-            let place = setup::place(&state_dir)?.context("the host became a member")?;
-            let own = Own { local: applying.local, file: file.clone(), place, state_dir };
-            let opened = Opened::open(own)?;
-            let plan = waiting::plan(&opened.config()?).map_err(anyhow::Error::msg)?;
-            (plan, Some(opened), became)
+            match Beginning::of_fabric(&source, &asks, &events)? {
+                Some(beginning) => beginning,
+                None => return Ok(ExitCode::SUCCESS),
+            }
         }
-        (Source::File(_), Some(plan)) => (plan, None, None),
-        (Source::File(_), None) => unreachable!("a file was planned"),
     };
-    for note in &plan.notes {
-        say!("{note}");
-    }
+    let (plan, membership, became) = beginning.parts();
+    report(&plan);
     let plan = reload::adopt(plan);
-    let ports_max = limits::raise_descriptors();
-    let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
-    if may_come > ports_max {
-        say!(
-            warn: "descriptors are enough for {ports_max} of {may_come} ports; raise the hard \
-                   limit (`LimitNOFILE`)"
-        );
-    }
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
     let held = Arc::new(Held::load(&plan));
     let configuration = membership.as_ref().map(Opened::handle);
-    let config_port: Arc<dyn ConfigPort> = match &configuration {
-        Some(configuration) => Arc::new(configuration.clone()),
-        None => Arc::new(NoConfig),
-    };
-    let start = |fabric| {
-        let dirs = (plan.run_dir.as_path(), plan.state_dir.as_path());
-        Fabric::start(fabric, dirs, clocks(), (held.clone(), config_port))
-    };
-    let fabric = plan.fabric.as_ref().map(start).transpose()?;
+    let fabric = start_fabric(&plan, &held, configuration.clone())?;
     let kept = Arc::new(DescriptorStore::new(&plan.run_dir));
-    let ports = Arc::new(AddedPorts::load(
-        &plan,
-        (fabric.clone(), configuration.clone()),
-        Arc::clone(&kept),
-    )?);
-    let upgrades = Upgrades(sender.clone());
-    let reloads = Reloads::new(sender.clone());
+    let known = (fabric.clone(), configuration.clone());
+    let ports = Arc::new(AddedPorts::load(&plan, known, Arc::clone(&kept))?);
+    let (upgrades, reloads) = (Upgrades(sender.clone()), Reloads::new(sender.clone()));
     let force = Force::new(reloads.clone(), sender.clone(), Arc::clone(&ports));
     let mut control = Control {
         plan: plan.clone(),
@@ -221,23 +180,21 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     ports.wait_for_namespaces()?;
-    let controller = Controller::start(held, fabric.clone())?;
     front.open(show::Known {
         host: plan.config.host.name.clone(),
         run_dir: plan.run_dir.clone(),
         fabric: fabric.clone(),
         ports,
-        controller,
+        controller: Controller::start(held, fabric.clone())?,
         upgrades,
         reloads,
         configuration: configuration.clone(),
     });
     match (membership, &fabric, &plan.fabric) {
-        (Some(opened), Some(fabric), Some(fabric_plan)) => opened.start(Parts {
-            force: Arc::new(force),
-            fabric: fabric.clone(),
-            listen: fabric_plan.listen,
-        })?,
+        (Some(opened), Some(fabric), Some(FabricPlan { listen, .. })) => {
+            let (force, fabric) = (Arc::new(force), fabric.clone());
+            opened.start(Parts { force, fabric, listen: *listen })?;
+        }
         _ => listen()?,
     }
     if let (Some(became), Some(configuration)) = (became, configuration) {
@@ -255,6 +212,49 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         fabric.leave();
     }
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Makes this process the control process of a host: its log, its directories and its rights.
+fn enter(host: &Host) -> anyhow::Result<Role> {
+    let (run_dir, state_dir) = (config::run_dir(host), config::state_dir(host));
+    log::init(&host.name, "control", host.log);
+    end_with_any_thread();
+    run_dir::create(&run_dir, host.group.as_deref())?;
+    std::fs::create_dir_all(&state_dir)
+        .with_context(|| format!("cannot make {}", state_dir.display()))?;
+    privileges::drop_others(host, [&run_dir, &state_dir])?;
+    seccomp::install(host.seccomp, seccomp::Process::Control);
+    Role::take(&run_dir, "control")
+}
+
+/// Says what is to be known about a plan, and whether this process may have its descriptors.
+fn report(plan: &Plan) {
+    for note in &plan.notes {
+        say!("{note}");
+    }
+    let ports_max = limits::raise_descriptors();
+    let may_come = u64::from(plan.config.spare_ports()) + plan.ports.len() as u64;
+    if may_come > ports_max {
+        say!(
+            warn: "descriptors are enough for {ports_max} of {may_come} ports; raise the hard \
+                   limit (`LimitNOFILE`)"
+        );
+    }
+}
+
+/// Starts the fabric's thread, if the host is a member of one.
+fn start_fabric(
+    plan: &Plan,
+    held: &Arc<Held>,
+    configuration: Option<Configuration>,
+) -> anyhow::Result<Option<Fabric>> {
+    let Some(fabric) = &plan.fabric else { return Ok(None) };
+    let port: Arc<dyn ConfigPort> = match configuration {
+        Some(configuration) => Arc::new(configuration),
+        None => Arc::new(NoConfig),
+    };
+    let dirs = (plan.run_dir.as_path(), plan.state_dir.as_path());
+    Fabric::start(fabric, dirs, clocks(), (held.clone(), port)).map(Some)
 }
 
 struct Control<'a> {

@@ -52,10 +52,11 @@ impl Case {
     }
 }
 
+/// The priority is a lossy one: for a lossless one a socket without room holds its senders.
 fn config(one: &Netns, two: &Netns) -> String {
     let mut text = format!(
         "policy = \"ZZ\"\n[underlay]\nkind = \"l2\"\ndevice = \"up0\"\naddress = \"{HOST}\"\n\
-         [[vnet]]\nname = \"blue\"\nvni = 46\n"
+         [[vnet]]\nname = \"blue\"\nvni = 46\n[[class]]\npriority = 0\nlossless = false\n"
     );
     for (name, netns, last) in [("one", one, 1), ("two", two, 2)] {
         text += &format!(

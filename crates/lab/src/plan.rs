@@ -363,9 +363,8 @@ impl Plan {
     fn vnets(&self) -> impl Iterator<Item = Vnet> + '_ {
         let numbers = std::iter::once(VNI).chain(VNI_MORE..).take(self.vnets);
         numbers.enumerate().map(|(index, vni)| Vnet {
-            name: vnet_name(index),
-            vni: Some(vni),
             mtu: Some(self.mtu),
+            ..Vnet::new(&vnet_name(index), Some(vni))
         })
     }
 
@@ -401,11 +400,7 @@ impl Plan {
             fabric: None,
             buffers: settings.buffers(0),
             classes: Vec::new(),
-            vnets: vec![Vnet {
-                name: CABLES.to_owned(),
-                vni: None,
-                mtu: Some(self.underlay_mtu()),
-            }],
+            vnets: vec![Vnet { mtu: Some(self.underlay_mtu()), ..Vnet::new(CABLES, None) }],
             ports: node
                 .cables
                 .iter()

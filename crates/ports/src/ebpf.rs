@@ -6,8 +6,13 @@
 //! of bytes; those shared with a program word by word are made by [`create_map`].
 #![allow(unsafe_code, reason = "bpf(2) has no wrapper")]
 
+mod reader;
+
+use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+pub(crate) use self::reader::{attach_tracepoint, load_reader, run_once};
 
 /// One instruction of BPF (`struct bpf_insn`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +130,17 @@ pub(crate) const fn add_register(to: u8, from: u8) -> Insn {
     insn(0x0f, to, from, 0, 0)
 }
 
+/// *(r`to` + offset) = r`from`
+pub(crate) const fn store64(to: u8, offset: i16, from: u8) -> Insn {
+    insn(0x7b, to, from, offset, 0)
+}
+
+/// Calls the function of the kernel that has this number in its BTF.
+pub(crate) const fn call_kernel(function: i32) -> Insn {
+    const BPF_PSEUDO_KFUNC_CALL: u8 = 2;
+    insn(0x85, 0, BPF_PSEUDO_KFUNC_CALL, 0, function)
+}
+
 /// Number of the helper `bpf_map_lookup_elem`.
 pub(crate) const MAP_LOOKUP: i32 = 1;
 /// Offset of `mark` in `struct __sk_buff`.
@@ -191,6 +207,12 @@ impl Program {
         };
         self.jumps.push((self.insns.len(), to));
         self.insns.push(insn(code, of, 0, 0, value));
+    }
+
+    /// Jumps to the label if r`of` is larger than r`than`.
+    pub(crate) fn jump_above(&mut self, of: u8, than: u8, to: Label) {
+        self.jumps.push((self.insns.len(), to));
+        self.insns.push(insn(0x2d, of, than, 0, 0));
     }
 
     /// r`to` = the map, for a call.
@@ -352,17 +374,27 @@ unsafe fn open<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
 
 /// Loads a program for a hook.
 pub(crate) fn load(program: &[Insn], name: &str, hook: Hook) -> io::Result<OwnedFd> {
+    let kind = (hook.program_type(), hook.attach_type(), hook.load_flags());
+    load_as(program, name, kind, c"Apache-2.0")
+}
+
+fn load_as(
+    program: &[Insn],
+    name: &str,
+    (kind, attach_type, flags): (u32, u32, u32),
+    license: &CStr,
+) -> io::Result<OwnedFd> {
     let mut bytes = [0; NAME_SIZE];
     let size = name.len().min(NAME_SIZE - 1);
     bytes[..size].copy_from_slice(&name.as_bytes()[..size]);
     let load = LoadAttr {
-        kind: hook.program_type(),
+        kind,
         instructions: u32::try_from(program.len()).expect("a short program"),
         program: program.as_ptr() as u64,
-        license: c"Apache-2.0".as_ptr() as u64,
-        flags: hook.load_flags(),
+        license: license.as_ptr() as u64,
+        flags,
         name: bytes,
-        attach_type: hook.attach_type(),
+        attach_type,
         ..LoadAttr::default()
     };
     // SAFETY: program and license are alive during the call.

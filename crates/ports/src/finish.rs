@@ -39,12 +39,19 @@ impl Finisher {
         let segments = left.segments();
         let end = segments.min(frame.first.saturating_add(TOGETHER_MAX));
         let mut nth = frame.first;
-        while nth < end && offer(&self.segment(frame, buf, left, nth)) == Taken::All {
-            nth += 1;
+        let mut refusal = Taken::No;
+        while nth < end {
+            match offer(&self.segment(frame, buf, left, nth)) {
+                Taken::All => nth += 1,
+                refused => {
+                    refusal = refused;
+                    break;
+                }
+            }
         }
         match nth - frame.first {
             _ if nth == segments => Taken::All,
-            0 => Taken::No,
+            0 => refusal,
             count => Taken::Segments(count),
         }
     }

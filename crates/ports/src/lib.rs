@@ -39,6 +39,8 @@ mod offload;
 mod pool;
 mod port;
 pub mod probe;
+mod rcvbuf;
+mod shared;
 mod sockets;
 mod staging;
 mod stuck_head;
@@ -57,4 +59,5 @@ pub use port::{
     Amount, ArmResult, Counters, HeldBack, Losses, Lossless, PollFd, Port, PortRequest, Queues,
     Read, Ring, SharedRings,
 };
+pub use rcvbuf::{HeldSocket, SocketCounts, SocketHolds, SocketsShot};
 pub use tx_backoff::{TxBackoff, Waits};

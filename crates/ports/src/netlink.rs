@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
@@ -11,6 +11,7 @@ use netlink_packet_core::{
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
+use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
@@ -215,6 +216,34 @@ impl Netlink {
         let mut gone = LinkMessage::default();
         gone.header.index = index;
         self.ask(RouteNetlinkMessage::DelLink(gone), 0).map(drop)
+    }
+
+    /// Number by which this socket's namespace knows another one, given now if it has none yet.
+    pub(crate) fn namespace_number(&mut self, namespace: BorrowedFd<'_>) -> io::Result<i32> {
+        let fd = namespace.as_raw_fd().cast_unsigned();
+        let message = |more: Option<NsidAttribute>| {
+            let mut message = NsidMessage::default();
+            message.attributes.push(NsidAttribute::Fd(fd));
+            message.attributes.extend(more);
+            message
+        };
+        let chosen = message(Some(NsidAttribute::Id(-1)));
+        match self.ask(RouteNetlinkMessage::NewNsId(chosen), 0) {
+            Ok(_) => {}
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+            Err(error) => return Err(error),
+        }
+        let answer = self.ask(RouteNetlinkMessage::GetNsId(message(None)), 0)?;
+        let number = answer.iter().find_map(|message| match message {
+            RouteNetlinkMessage::NewNsId(message) => {
+                message.attributes.iter().find_map(|attribute| match attribute {
+                    NsidAttribute::Id(number) if *number >= 0 => Some(*number),
+                    _ => None,
+                })
+            }
+            _ => None,
+        });
+        number.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// The counters of a device.

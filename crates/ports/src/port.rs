@@ -43,6 +43,7 @@ use crate::buckets::Buckets;
 use crate::frame::FrameBuf;
 use crate::handed::PortHandover;
 use crate::pool::Pool;
+use crate::rcvbuf::{SocketHolds, SocketsShot};
 
 /// A descriptor to wait on, edge-triggered.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +98,12 @@ impl Amount {
     pub fn add(&mut self, bytes: usize) {
         self.frames += 1;
         self.bytes += bytes as u64;
+    }
+
+    /// Sum of both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
     }
 
     /// Counts one frame less.
@@ -335,6 +342,31 @@ pub trait Port: Sink<FrameBuf> + Send {
         Ok(buf)
     }
 
+    /// Holds datagrams for UDP sockets behind the port that have no room, for so long by priority.
+    /// A port that does not know these sockets ignores it.
+    fn hold_for_sockets(&mut self, holds: SocketHolds) {
+        let _ = holds;
+    }
+
+    /// Writes datagrams that were held for a socket which has room again. The loop calls it in
+    /// every turn in which the port may be offered to. Returns true if one left.
+    #[inline]
+    fn resume_sockets(&mut self, now: Nanos) -> bool {
+        let _ = now;
+        false
+    }
+
+    /// State of the UDP sockets behind the port; `None` if it has no such sockets.
+    fn sockets(&self) -> Option<SocketsShot> {
+        None
+    }
+
+    /// Frames of one priority that ended because their socket was beyond its hold, each reported
+    /// once: they end under [`DropReason::ReceiverStuck`](sluice_base::DropReason::ReceiverStuck).
+    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
+        None
+    }
+
     /// Hands staged frames to the kernel, as many as it takes.
     ///
     /// # Errors
@@ -429,5 +461,9 @@ impl Sink<FrameBuf> for Box<dyn Port> {
 
     fn refuses(&self) -> PriorityMask {
         (**self).refuses()
+    }
+
+    fn hold_port(&mut self) {
+        (**self).hold_port();
     }
 }

@@ -7,6 +7,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::guard::Guard;
+use crate::rcvbuf::{KernelRoom, RoomSource as _};
 use crate::sys;
 
 /// Features of this kernel's TAPs.
@@ -58,6 +59,15 @@ pub fn datagrams_together() -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     sys::set_option(&socket, libc::SOL_UDP, libc::UDP_SEGMENT, &1_000)?;
     sys::set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, &1)
+}
+
+/// Loads the programs that read the room of UDP sockets, and tries the one that is asked. Returns
+/// true if the kernel also signals when a socket was drained.
+///
+/// # Errors
+/// Says what is lacking, so that datagrams are not held for sockets.
+pub fn socket_room() -> Result<bool, String> {
+    KernelRoom::open(None).map(|room| room.is_signalled())
 }
 
 #[cfg(test)]

@@ -171,7 +171,7 @@ fn offered_frames_are_taken_pending_or_refused(rig: &mut Rig<'_>, pool: &mut Poo
                     break;
                 }
                 Taken::Segments(_) => panic!("it is one frame"),
-                Taken::No => {
+                Taken::No | Taken::Later => {
                     refused += 1;
                     rig.port.flush().unwrap();
                     received.extend(std::iter::from_fn(|| rig.peer.receive()));

@@ -185,9 +185,19 @@ impl<B> Switch<B> {
     /// Counts frames of a port that its driver took and its device then refused for good: the
     /// driver hands them back, and they end here. The input of each frame is not known any more.
     pub fn refused(&mut self, port: PortId, priority: Priority, sum: Counter) {
+        self.ended_behind(port, priority, DropReason::Refused, sum);
+    }
+
+    /// Counts frames of a port that its driver took and then ended, because the socket that they
+    /// are for took nothing for longer than its hold.
+    pub fn socket_stuck(&mut self, port: PortId, priority: Priority, sum: Counter) {
+        self.ended_behind(port, priority, DropReason::ReceiverStuck, sum);
+    }
+
+    fn ended_behind(&mut self, port: PortId, priority: Priority, reason: DropReason, sum: Counter) {
         let (input, priority) = (self.egress.port(port.index()).first_input(), priority.get());
         self.ledger.inject(input, priority, sum);
-        self.ledger.drop(input, priority, DropReason::Refused, sum);
+        self.ledger.drop(input, priority, reason, sum);
     }
 
     /// Returns a handle of an input to its driver, without counting a frame.

@@ -7,6 +7,7 @@ use sluice_base::{
     Destination, DropReason, InputId, Nanos, PortId, Priority, QueueGroupId, SourceId, TunnelId,
 };
 
+use crate::config::Hold;
 use crate::surface::{QueueGroupKind, QueueState};
 use crate::switch::Switch;
 
@@ -323,6 +324,18 @@ impl<B> Switch<B> {
             }
         }
         rows
+    }
+
+    /// Returns the time for which a receiver of a port may hold its senders, by priority; `None`
+    /// for a lossy priority, whose senders are not held.
+    #[must_use]
+    pub fn holds_of(&self, port: PortId) -> [Option<Hold>; Priority::COUNT] {
+        let (port, lossless) = (self.egress.port(port.index()), self.egress.lossless());
+        let mut holds = [None; Priority::COUNT];
+        for priority in Priority::all().filter(|priority| lossless.contains(*priority)) {
+            holds[priority.index()] = Some(port.hold(priority));
+        }
+        holds
     }
 
     /// Returns the tunnel of a source that is a remote host; `None` for a local input, which has

@@ -343,7 +343,7 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Returns the input of a source's frames, if it is shared.
-    fn shared_input_of(&self, source: u16) -> Option<u16> {
+    pub(crate) fn shared_input_of(&self, source: u16) -> Option<u16> {
         let input = match usize::from(source).checked_sub(self.ingress.count()) {
             None => source,
             Some(tunnel) => self.egress.port(usize::from(self.tunnels[tunnel].port)).first_input(),

@@ -30,6 +30,7 @@
 extern crate alloc;
 
 mod account;
+mod aside;
 mod attach;
 mod audit;
 mod batch;

@@ -105,6 +105,7 @@ impl<B: Buf> Switch<B> {
     /// If it [may not be exported](Self::may_export_port).
     pub fn export_port(&mut self, port: PortId) -> MigratedPort {
         assert!(self.may_export_port(port), "frames of a port that moves are in the switch");
+        self.resume_port(port);
         let at = port.index();
         let inputs = self.inputs_of(port).map(|input| self.take_input(input)).collect();
         let egress = self.egress.export_port(at);

@@ -37,9 +37,16 @@ impl<B: Buf> Switch<B> {
             let buf = Some(buf);
             let egress =
                 Egress { header: &[], buf, strip, size, first: 0, priority: urgency, tunnel: None };
-            if sink.offer(&egress) == Taken::No {
-                served = Served::Refused;
-                break;
+            match sink.offer(&egress) {
+                Taken::No => {
+                    served = Served::Refused;
+                    break;
+                }
+                Taken::Later => {
+                    served = Served::Skipped;
+                    break;
+                }
+                Taken::All | Taken::Segments(_) => {}
             }
             let Some(buf) = self.egress.pop_common(class) else { break };
             run.add_loose(tag.owner, bytes, size);
@@ -51,6 +58,10 @@ impl<B: Buf> Switch<B> {
         *taken += run.frames;
         let group = self.egress.port(at).group();
         self.egress.book_run(now, at, priority, group, &run);
+        if let Served::Skipped = served {
+            // The frame is offered again, from the queue of its source.
+            self.leave_common(group);
+        }
         self.egress.mark_idle(at, priority);
         served
     }
@@ -98,7 +109,7 @@ impl<B: Buf> Switch<B> {
                 priority: urgency,
                 tunnel: through,
             };
-            if sink.offer(&egress) == Taken::No {
+            if matches!(sink.offer(&egress), Taken::No | Taken::Later) {
                 served = Served::Refused;
                 break;
             }
@@ -292,8 +303,9 @@ impl<B: Buf> Switch<B> {
             }
             let buf = Some(buf);
             let egress = Egress { header, buf, strip, size, first: 0, priority, tunnel };
-            if sink.offer(&egress) == Taken::No {
-                break true;
+            let taken = sink.offer(&egress);
+            if matches!(taken, Taken::No | Taken::Later) {
+                break taken == Taken::No;
             }
             *head = slot.next;
             ends.frames += 1;

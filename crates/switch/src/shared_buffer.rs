@@ -157,11 +157,13 @@ impl<B: Buf> Switch<B> {
     }
 
     /// Returns true if frames of a queue may go to the pool. Frames for a receiver that is
-    /// isolated, here or at its own host, may not.
+    /// isolated, here or at its own host, or that are set aside for it, may not.
     fn may_claim_pool(&self, leaf: u32) -> bool {
         let node = self.egress.queue(leaf);
         let group = self.egress.group(node.group());
+        let is_aside = || group.has_parked() && self.egress.is_parked(leaf);
         !matches!(group.kind(), QueueGroupKind::Held(_))
+            && !is_aside()
             && !self.is_isolated(group.port(), node.priority())
     }
 

@@ -80,6 +80,10 @@ pub enum Taken {
     Segments(u16),
     /// The driver has no room. The frame stays queued and the walk ends, at least for its priority.
     No,
+    /// One receiver behind the port has no room, others may have. The frame stays queued, and its
+    /// queue waits until the port is resumed ([`crate::Switch::resume_port`]); the walk goes on
+    /// with other sources.
+    Later,
 }
 
 /// An output driver. A driver that does not know its room beforehand answers [`Taken::No`] once it
@@ -93,6 +97,10 @@ pub trait Sink<B> {
     fn refuses(&self) -> PriorityMask {
         PriorityMask::NONE
     }
+
+    /// Tells that a frame that was answered by [`Taken::Later`] holds the port, as after
+    /// [`Taken::No`]: several senders share its input, which must not wait for one receiver alone.
+    fn hold_port(&mut self) {}
 
     /// Returns true if it would refuse any frame. True saves the switch building a header for a
     /// frame that would be refused; a driver that does not know returns false.

@@ -106,7 +106,7 @@ impl<B: Buf> Switch<B> {
             size = u32::try_from(header.len()).expect("60");
             let (buf, tunnel) = (None, None);
             let egress = Egress { header, buf, strip: 0, size, first: 0, priority, tunnel };
-            sink.offer(&egress) != Taken::No
+            !matches!(sink.offer(&egress), Taken::No | Taken::Later)
         };
         if !self.egress.send_pause(now, at, offer) {
             return false;
@@ -144,6 +144,11 @@ impl<B: Buf> Switch<B> {
         };
         match offered {
             (Taken::No, _) => Served::Refused,
+            (Taken::Later, _) if self.set_aside(&turn) => Served::Skipped,
+            (Taken::Later, _) => {
+                sink.hold_port();
+                Served::Refused
+            }
             (Taken::All, size) => {
                 *taken += self.taken(now, &turn, size);
                 Served::Taken

@@ -65,8 +65,13 @@ const DAEMON: &[Part] = &[
         &["sluice_switch", "sluice_host"],
     ),
     part(
+        "configuration",
+        &["sys", "config", "fabric", "enroll", "discovery"],
+        &["sluice_switch", "sluice_host", "sluice_placement"],
+    ),
+    part(
         "control",
-        &["sys", "ipc", "config", "fabric", "enroll", "discovery"],
+        &["sys", "ipc", "config", "fabric", "enroll", "discovery", "configuration"],
         &["sluice_switch", "sluice_host", "sluice_ports", "sluice_placement"],
     ),
     part("check", &["config", "fabric"], &[]),

@@ -315,8 +315,8 @@ impl Builder<'_> {
     }
 
     fn port(&self, port: &api::Port) -> PortConfig {
-        let mtu = self.vnet_mtu(self.vnet_of(port));
-        self.port_in(port, self.vnet_id(&port.vnet), mtu)
+        let vnet = self.vnet_of(port);
+        self.port_in(&vnet.complete(port), self.vnet_id(&port.vnet), self.vnet_mtu(vnet))
     }
 
     fn port_in(&self, port: &api::Port, vnet: VnetId, mtu: u16) -> PortConfig {

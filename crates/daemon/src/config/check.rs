@@ -281,6 +281,20 @@ impl<'a> Check<'a> {
                 let at = [Key("vnet"), At(index), Key("name")];
                 self.twice(&at, &format!("network `{}`", vnet.name), "vnet", first);
             }
+            if let Some(priority) = vnet.priority.filter(|priority| *priority > 7) {
+                self.problem(
+                    &[Key("vnet"), At(index), Key("priority")],
+                    format!("there is no priority {priority}"),
+                    "Use 0 to 7.",
+                );
+            }
+            if vnet.service_mbps == Some(0) {
+                self.problem(
+                    &[Key("vnet"), At(index), Key("service_mbps")],
+                    "a rate of 0 Mbit/s would serve no port",
+                    "Leave it out for no limit.",
+                );
+            }
             let at = [Key("vnet"), At(index), Key("vni")];
             match vnet.vni {
                 Some(vni) if Vni::new(vni).is_none() => self.problem(

@@ -3,7 +3,7 @@
 //! | part | takes effect |
 //! |---|---|
 //! | networks, peers and their networks | now |
-//! | the MTU of a network | now, if no port is in it |
+//! | values of a network, such as its MTU | now, if no port is in it |
 //! | weight and strictness of a class | now |
 //! | endpoints behind peers; without a fabric all endpoints | now |
 //! | limits and times of `[fabric]` | now |
@@ -185,15 +185,25 @@ impl Merge<'_> {
             self.say(format!("network `{}` is added", new.name));
             return new.clone();
         };
-        if old.mtu == new.mtu {
-            return new.clone();
-        }
-        if let Some((port, _)) = self.port_in(&old.name) {
-            let why = format!("port `{port}` has the MTU of the network");
-            self.postpone(format!("{}.mtu", key_of(new)), why);
+        let changes: Vec<&str> = [
+            ("mtu", old.mtu != new.mtu),
+            ("service_mbps", old.service_mbps != new.service_mbps),
+            ("priority", old.priority != new.priority),
+            ("hold", old.hold != new.hold),
+        ]
+        .into_iter()
+        .filter_map(|(key, differs)| differs.then_some(key))
+        .collect();
+        if let (Some((port, _)), false) = (self.port_in(&old.name), changes.is_empty()) {
+            for key in changes {
+                let why = format!("port `{port}` has the network's value since it was attached");
+                self.postpone(format!("{}.{key}", key_of(new)), why);
+            }
             return old.clone();
         }
-        self.say(format!("the MTU of network `{}`", new.name));
+        for key in changes {
+            self.say(format!("network `{}`: {key}", new.name));
+        }
         new.clone()
     }
 

@@ -146,7 +146,14 @@ pub(crate) fn compose(
         vnets: shared
             .vnets
             .iter()
-            .map(|(name, vnet)| Vnet { name: name.clone(), vni: Some(vnet.vni), mtu: vnet.mtu })
+            .map(|(name, vnet)| Vnet {
+                name: name.clone(),
+                vni: Some(vnet.vni),
+                mtu: vnet.mtu,
+                service_mbps: vnet.service_mbps,
+                priority: vnet.priority,
+                hold: vnet.hold,
+            })
             .collect(),
         ports: local.ports.clone(),
         peers: others.map(peer).collect(),

@@ -9,6 +9,8 @@ use sluice_base::Priority;
 /// Returns the policy of a port of the file, or of one that was added. `learn_max` is for ports
 /// without bound endpoints.
 pub(super) fn of(config: &HostConfig, port: &Port, learn_max: u32) -> VportPolicy {
+    let vnet = config.vnets.iter().find(|vnet| vnet.name == port.vnet);
+    let port = &vnet.map_or_else(|| port.clone(), |vnet| vnet.complete(port));
     let class = |priority: &u8| config.classes.iter().find(|class| class.priority == *priority);
     let all = || Priority::all().map(Priority::get);
     let is_lossless = |priority: &u8| {

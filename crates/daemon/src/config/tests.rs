@@ -707,3 +707,24 @@ fn a_wrong_socket_is_explained() {
 }
 
 mod underlay;
+
+#[test]
+fn port_without_own_values_has_those_of_network() {
+    let vnet = "vni = 42\nservice_mbps = 200\npriority = 3\nhold = \"2s\"";
+    let port = |text: &str| {
+        let port = planned(text).switch.ports.swap_remove(0);
+        (port.rate.map(|rate| rate.rate.0), port.default_priority.get())
+    };
+    let with_vnet = HOST.replacen("vni = 42", vnet, 1);
+    assert_eq!(port(&with_vnet), (Some(500_000_000), 3), "its own rate goes before");
+    let without_own = with_vnet.replacen("service_mbps = 500\n", "", 1);
+    assert_eq!(port(&without_own), (Some(200_000_000), 3));
+    assert_eq!(port(HOST), (Some(500_000_000), 0));
+    for (key, what) in
+        [("priority = 9", "there is no priority 9"), ("service_mbps = 0", "serve no")]
+    {
+        let text = HOST.replacen("vni = 42", &format!("vni = 42\n{key}"), 1);
+        let report = plan("host.toml", &text, &Fake).unwrap_err().to_string();
+        assert!(report.contains(what), "{report}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use sluice_api::fabric_config::{self as shared, FabricConfig, Member, Operation, Role};
@@ -33,7 +33,7 @@ impl fmt::Debug for Candidate {
 
 /// The member's side of the exchange.
 #[derive(Debug)]
-pub(super) struct Admission(pub(super) Sender<Event>);
+pub(super) struct Admission(pub(super) SyncSender<Event>);
 
 impl Enroll for Admission {
     fn admit(&self, from: SocketAddr, joiner: &Joiner) -> Result<Admitted, Refused> {

@@ -2,7 +2,7 @@
 //! after the other. What came meanwhile is skipped but for the newest.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sluice_api::config::HostConfig;
 
@@ -19,7 +19,10 @@ pub(super) struct Effect(SyncSender<(u64, Box<HostConfig>)>);
 
 impl Effect {
     /// Starts the thread, which reports results as events.
-    pub(super) fn start(force: Arc<dyn InForce>, events: Sender<Event>) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        force: Arc<dyn InForce>,
+        events: SyncSender<Event>,
+    ) -> anyhow::Result<Self> {
         let (sender, waiting) = sync_channel(WAITING_MAX);
         spawn("effect", move || run(&waiting, &*force, &events))?;
         Ok(Self(sender))
@@ -31,7 +34,11 @@ impl Effect {
     }
 }
 
-fn run(waiting: &Receiver<(u64, Box<HostConfig>)>, force: &dyn InForce, events: &Sender<Event>) {
+fn run(
+    waiting: &Receiver<(u64, Box<HostConfig>)>,
+    force: &dyn InForce,
+    events: &SyncSender<Event>,
+) {
     while let Ok(mut next) = waiting.recv() {
         while let Ok(newer) = waiting.try_recv() {
             next = newer;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -26,7 +26,7 @@ use super::replica::Document;
 use super::requests::{Asked, Waiting};
 use super::setup::announce_member;
 use super::store::Disk;
-use super::{Configuration, Event, InForce, Own, words};
+use super::{Configuration, EVENTS_MAX, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
 use crate::discovery::Announcer;
 use crate::enroll::{Files, JoinListener, join_port};
@@ -97,7 +97,7 @@ impl Opened {
         };
         let commit = Commit::new(config, recovered, clock::now());
         let commit = commit.map_err(|error| unusable(&error))?;
-        let (sender, events) = channel();
+        let (sender, events) = sync_channel(EVENTS_MAX);
         let handle = Configuration { events: sender, heard_bytes: Arc::default() };
         Ok(Self { own, disk, commit, bootstrap, handle, events })
     }
@@ -182,7 +182,7 @@ pub(super) fn compose_own(own: &Own, shared: &FabricConfig) -> Result<HostConfig
 /// before it is durable.
 fn start_disk(
     disk: Disk,
-    events: Sender<Event>,
+    events: SyncSender<Event>,
 ) -> anyhow::Result<SyncSender<(WriteTicket, Vec<Record>)>> {
     let (sender, writes) = sync_channel::<(WriteTicket, Vec<Record>)>(WRITES_MAX);
     spawn("disk", move || {
@@ -409,7 +409,11 @@ impl Thread {
             });
             self.deleting.insert(id, deleted.collect());
         }
-        self.checker.check(ticket, id, config);
+        if !self.checker.check(ticket, id, config) {
+            self.deleting.remove(&id);
+            let busy = "it is busy with other changes; try again".to_owned();
+            self.commit.checked(clock::now(), ticket, Err(busy));
+        }
     }
 
     /// Returns the configuration of this host after a change, if it concerns the host.

@@ -3,12 +3,15 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+use anyhow::Context as _;
 use sluice_api::config::HostConfig;
 use sluice_api::transaction::{Answer, Question};
 
 use super::Event;
+use super::source::Source;
 use crate::config::{self, KernelDevices};
-use crate::configuration::setup::{Applying, announce_waiting};
+use crate::configuration::setup::{self, Applying, announce_waiting};
+use crate::configuration::{Opened, Own};
 use crate::sys::log::say;
 
 /// Questions that may wait.
@@ -70,8 +73,55 @@ impl Drop for Became {
     }
 }
 
+/// What a host begins with.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    plan: Box<config::Plan>,
+    opened: Option<Box<Opened>>,
+    became: Option<Became>,
+}
+
+impl Beginning {
+    /// Returns that of a host whose file says everything.
+    pub(super) fn of_file(plan: config::Plan) -> Self {
+        Self { plan: Box::new(plan), opened: None, became: None }
+    }
+
+    /// Returns that of a member of a fabric that was made by command, once it is one; `None` if the
+    /// host is stopped before.
+    ///
+    /// # Errors
+    /// If what the member knows of its fabric cannot be used.
+    pub(super) fn of_fabric(
+        source: &Source<'_>,
+        asks: &Receiver<(Question, Reply)>,
+        events: &Receiver<Event>,
+    ) -> anyhow::Result<Option<Self>> {
+        let Source::Fabric(local, file) = source else { anyhow::bail!("the file says everything") };
+        let state_dir = config::state_dir(&local.host);
+        let applying = Applying { local: (**local).clone(), state_dir: state_dir.clone() };
+        let became = match setup::place(&state_dir)? {
+            Some(_) => None,
+            None => match wait(&applying, asks, events) {
+                Some(became) => Some(became),
+                None => return Ok(None),
+            },
+        };
+        let place = setup::place(&state_dir)?.context("the host became a member")?;
+        let own = Own { local: applying.local, file: file.clone(), place, state_dir };
+        let opened = Opened::open(own)?;
+        let plan = plan(&opened.config()?).map_err(anyhow::Error::msg)?;
+        Ok(Some(Self { plan: Box::new(plan), opened: Some(Box::new(opened)), became }))
+    }
+
+    /// Returns the plan, the member's state, and the one who is to be told.
+    pub(super) fn parts(self) -> (config::Plan, Option<Opened>, Option<Became>) {
+        (*self.plan, self.opened.map(|opened| *opened), self.became)
+    }
+}
+
 /// Waits for the command; `None` if the host is stopped meanwhile.
-pub(super) fn wait(
+fn wait(
     applying: &Applying,
     asks: &Receiver<(Question, Reply)>,
     events: &Receiver<Event>,
@@ -109,12 +159,12 @@ pub(super) fn wait(
 }
 
 /// Finds what is wrong with a whole configuration on this machine.
-pub(super) fn check(config: &HostConfig) -> Result<(), String> {
+fn check(config: &HostConfig) -> Result<(), String> {
     plan(config).map(drop)
 }
 
 /// Plans a whole configuration that came from a fabric.
-pub(super) fn plan(config: &HostConfig) -> Result<config::Plan, String> {
+fn plan(config: &HostConfig) -> Result<config::Plan, String> {
     let name = config.fabric.as_ref().map_or("?", |fabric| &fabric.name);
     let name = format!("the configuration of fabric {name}");
     let text = toml::to_string(config).map_err(|error| format!("{name}: {error}"))?;

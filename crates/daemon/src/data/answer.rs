@@ -7,12 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sluice_api::config::{Peer, Policy, Vnet};
 use sluice_api::placement::{Followed, Stamped};
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Balance, Body, DropRow, Isolation, LossRow, MacRow, PauseRow,
-    PlacementRow, PortRow, QueueRow, TunnelRow, VERSION, WorkerTimes, losses_text,
+    Answer, Audit, AuditRow, Balance, Body, DropRow, HeldSocketRow, Isolation, LossRow, MacRow,
+    PauseRow, PlacementRow, PortRow, QueueRow, SocketsRow, TunnelRow, VERSION, WorkerTimes,
+    losses_text,
 };
 use sluice_api::trace::{self, Looked, PortLook, TunnelLook};
 use sluice_base::{Nanos, PortId, TunnelId, VnetId};
 use sluice_host::inspect::{self, Source};
+use sluice_ports::{HeldSocket, SocketsShot};
 use sluice_switch::{Destination, QueueGroupKind, TunnelCounters};
 
 use super::guard::Guard;
@@ -175,7 +177,8 @@ impl Names {
                 let rows = rows.into_iter().filter_map(|row| {
                     let names = ports.get(row.id)?;
                     let losses = self.losses.note(shot.at, &names.name, &row);
-                    Some(port_row(row, names, losses))
+                    let sockets = row.sockets.as_ref().map(|shot| self.sockets(shot));
+                    Some(PortRow { sockets, ..port_row(row, names, losses) })
                 });
                 Body::Ports(rows.collect())
             }
@@ -187,8 +190,12 @@ impl Names {
                 Body::Drops(of_switch.chain(self.guard.drops()).collect())
             }
             snapshot::Body::Audit(audit) => Body::Audit(self.audit(&audit)),
-            snapshot::Body::Pauses(rows) => {
-                Body::Pauses(rows.iter().map(|row| self.pause_row(row)).collect())
+            snapshot::Body::Pauses(rows, sockets) => {
+                let mut rows: Vec<PauseRow> = rows.iter().map(|row| self.pause_row(row)).collect();
+                for (port, socket) in &sockets {
+                    self.add_socket(&mut rows, *port, socket);
+                }
+                Body::Pauses(rows)
             }
             snapshot::Body::Tunnels(rows) => {
                 let places = self.places();
@@ -318,6 +325,44 @@ impl Names {
             paused: state.paused,
             pausing: state.pausing,
             isolated: row.isolated.as_ref().map(|isolation| self.isolation(isolation)),
+            sockets: Vec::new(),
+        }
+    }
+
+    /// Adds a held socket to the row of its port and priority.
+    fn add_socket(&self, rows: &mut Vec<PauseRow>, port: PortId, socket: &HeldSocket) {
+        let (port, priority) = (self.port(port), socket.priority.get());
+        let at = rows.iter().position(|row| row.port == port && row.priority == priority);
+        let at = at.unwrap_or_else(|| {
+            rows.push(PauseRow { port, priority, ..PauseRow::default() });
+            rows.len() - 1
+        });
+        rows[at].sockets.push(self.held_socket(socket));
+    }
+
+    fn held_socket(&self, socket: &HeldSocket) -> HeldSocketRow {
+        HeldSocketRow {
+            address: socket.address,
+            priority: socket.priority.get(),
+            since_ns: socket.since.since(self.started).0,
+            frames: socket.frames,
+            stuck: socket.is_stuck,
+        }
+    }
+
+    fn sockets(&self, shot: &SocketsShot) -> SocketsRow {
+        let SocketsShot { lacks, is_signalled, held, counters } = shot;
+        SocketsRow {
+            lacks: lacks.clone(),
+            signalled: *is_signalled,
+            held: held.iter().map(|socket| self.held_socket(socket)).collect(),
+            holds: counters.holds,
+            waited: counters.waited,
+            asked: counters.asked,
+            full: counters.full,
+            beyond: counters.beyond,
+            port_held: counters.ports,
+            stuck: counters.stuck,
         }
     }
 
@@ -447,6 +492,7 @@ fn port_row(shot: PortShot, names: &Port, losses: Vec<LossRow>) -> PortRow {
         kernel,
         allowed: names.allowed.clone(),
         losses,
+        sockets: None,
     }
 }
 

@@ -59,7 +59,10 @@ fn body(all: &mut Body, one: Body) {
                 }
             }
         }
-        (Body::Pauses(all), Body::Pauses(one)) => all.extend(one),
+        (Body::Pauses(all, sockets), Body::Pauses(one, more)) => {
+            all.extend(one);
+            sockets.extend(more);
+        }
         (Body::Tunnels(all), Body::Tunnels(one)) => {
             all.iter_mut().zip(one).for_each(|(all, one)| tunnel(all, one));
         }

@@ -6,7 +6,7 @@ use std::io;
 use sluice_api::show::Question;
 use sluice_base::{Mac, Nanos, PortId, VnetId};
 use sluice_host::{Host, inspect};
-use sluice_ports::{Amount, Counters, FrameBuf, HeldBack, Lossless, Ring};
+use sluice_ports::{Amount, Counters, FrameBuf, HeldBack, HeldSocket, Lossless, Ring, SocketsShot};
 use sluice_switch::{Destination, TunnelCounters};
 
 use super::worker::{Attached, Times};
@@ -24,7 +24,7 @@ pub(super) enum Body {
     Queues(Vec<inspect::Queue>),
     Drops(Vec<inspect::Dropped>),
     Audit(inspect::AuditOfPorts),
-    Pauses(Vec<inspect::Pause>),
+    Pauses(Vec<inspect::Pause>, Vec<(PortId, HeldSocket)>),
     Tunnels(Vec<TunnelCounters>),
     Macs(Vec<(VnetId, Mac, Destination)>),
     /// Times of the workers that were asked.
@@ -48,6 +48,8 @@ pub(super) struct PortShot {
     /// Reason why nothing passes, if the port knows one.
     pub(super) problem: Option<String>,
     pub(super) gone: Option<String>,
+    /// UDP sockets behind it, if it knows them.
+    pub(super) sockets: Option<SocketsShot>,
 }
 
 /// Takes a snapshot.
@@ -67,7 +69,7 @@ pub(super) fn take(
         Question::Audit => Body::Audit(inspect::audit(switch)),
         Question::Pauses => {
             let ids = ports.iter().map(|attached| attached.id);
-            Body::Pauses(inspect::pauses(switch, now, ids))
+            Body::Pauses(inspect::pauses(switch, now, ids), held_sockets(ports))
         }
         Question::Tunnels => Body::Tunnels(inspect::tunnels(switch, tunnels)),
         Question::Mac => Body::Macs(inspect::macs(switch)),
@@ -75,6 +77,16 @@ pub(super) fn take(
         Question::Placement => Body::Placement,
     };
     Snapshot { at: now, body }
+}
+
+/// Returns the UDP sockets that are held, of all ports.
+fn held_sockets(ports: &[Attached]) -> Vec<(PortId, HeldSocket)> {
+    let of = |attached: &Attached| {
+        let held = attached.port.sockets().map_or(Vec::new(), |shot| shot.held);
+        let id = attached.id;
+        held.into_iter().map(move |socket| (id, socket))
+    };
+    ports.iter().flat_map(of).collect()
 }
 
 pub(super) fn port_shot(host: &Host<FrameBuf>, attached: &Attached) -> PortShot {
@@ -91,5 +103,6 @@ pub(super) fn port_shot(host: &Host<FrameBuf>, attached: &Attached) -> PortShot 
         kernel: port.kernel_counters(),
         problem: port.problem(),
         gone: attached.gone.as_ref().map(ToString::to_string),
+        sockets: port.sockets(),
     }
 }

@@ -388,6 +388,10 @@ impl Worker {
         if !attached.room.is_due(now) || attached.gone.is_some() || !attached.has_carrier {
             return false;
         }
+        let resumed = attached.port.resume_sockets(now);
+        if resumed {
+            self.host.switch_mut().resume_port(attached.id);
+        }
         let was_missing = attached.room.is_missing();
         let mut flushed = if was_missing { attached.port.flush() } else { Ok(()) };
         let switch = self.host.switch_mut();
@@ -408,7 +412,7 @@ impl Worker {
         if let Err(error) = flushed {
             self.lose(now, index, error);
         }
-        taken > 0
+        taken > 0 || resumed
     }
 
     /// Notes what a port without room waits for.

@@ -21,6 +21,7 @@ pub(super) fn rows() -> Vec<Row> {
         probe::af_xdp(),
         "Use a kernel with CONFIG_XDP_SOCKETS, and give the host CAP_NET_RAW.",
     ));
+    rows.push(sockets(probe::socket_room()));
     rows.push(able(
         "underlay",
         "programs at devices",
@@ -38,6 +39,21 @@ pub(super) fn rows() -> Vec<Row> {
     ));
     rows.push(buckets(Selector::can_change()));
     rows
+}
+
+/// Returns the row about the room of UDP sockets.
+fn sockets(room: Result<bool, String>) -> Row {
+    let row = |seen: &str| Row::pass("containers", "UDP sockets' room", seen);
+    match room {
+        Ok(true) => row("read, and a drained socket is signalled"),
+        Ok(false) => row("read; a drained socket is polled each millisecond"),
+        Err(lacks) => row(&format!("not read, needs {lacks}")).but(
+            Grade::Warn,
+            "Give the host a kernel with BTF (CONFIG_DEBUG_INFO_BTF, Linux 6.2) and CAP_BPF, \
+             CAP_NET_ADMIN and CAP_PERFMON or CAP_SYS_ADMIN: without it a container's UDP socket \
+             that is full drops.",
+        ),
+    }
 }
 
 fn taps(features: io::Result<TapFeatures>) -> Vec<Row> {

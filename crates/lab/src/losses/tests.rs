@@ -58,6 +58,7 @@ fn node(name: &str, frames: u64) -> Snapshot {
             paused: false,
             pausing: false,
             isolated: None,
+            sockets: Vec::new(),
         }],
     }
 }

@@ -46,7 +46,7 @@ fn offered(finisher: &mut Finisher, frame: &Egress<'_, FrameBuf>, room: usize) -
         match taken {
             Taken::All => return all,
             Taken::Segments(said) => assert_eq!(said, count),
-            Taken::No => panic!("there was room"),
+            Taken::No | Taken::Later => panic!("there was room"),
         }
         first += count;
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::AsFd as _;
 
 use sluice_base::{Batch, Buf as _, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
@@ -14,9 +15,12 @@ use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::gro::{Gro, Joined};
 use crate::net_header::{HEADER_SIZE, header_of, of_buffers};
 use crate::netns;
+use crate::offload::{Kind, Offload};
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::rcvbuf::{Admit, Receivers, SocketHolds, SocketsShot};
 use crate::stuck_head::StuckHead;
+use crate::sys::tap_netns;
 
 /// Configuration of a TAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +101,7 @@ pub struct TapPort {
     finisher: Finisher,
     /// Segments for the container that become super-frames.
     gro: Gro,
+    receivers: Receivers,
 }
 
 /// Reason why `offer` returned no.
@@ -141,6 +146,10 @@ impl TapPort {
     }
 
     pub(super) fn new(config: &TapConfig, tap: Tap) -> Self {
+        let receivers = match tap_netns(tap.fd()) {
+            Ok(namespace) => Receivers::open(Some(namespace.as_fd())),
+            Err(error) => Receivers::lacking(format!("the namespace of its device: {error}")),
+        };
         Self {
             tap: Some(tap),
             mtu: config.mtu,
@@ -152,6 +161,7 @@ impl TapPort {
             lost: Losses::default(),
             finisher: Finisher::new(),
             gro: Gro::default(),
+            receivers,
         }
     }
 }
@@ -177,6 +187,10 @@ impl Sink<FrameBuf> for TapPort {
         }
         self.write(&of_buffers(0), frame)
     }
+
+    fn hold_port(&mut self) {
+        self.receivers.hold_port();
+    }
 }
 
 impl TapPort {
@@ -190,12 +204,24 @@ impl TapPort {
             .and_then(FrameBuf::offload)
             .filter(|left| tap.is_some_and(|tap| tap.takes(left)))
         {
-            Some(left) => self.write(&header_of(left, 0), frame),
-            None => finish(self, |own| &mut own.finisher, frame, Self::offer),
+            Some(left) if !left.is_super() => self.write(&header_of(left, 0), frame),
+            Some(left) if is_tcp(left) || self.receivers.takes_whole(frame) => {
+                self.write_now(&header_of(left, 0), frame)
+            }
+            _ => finish(self, |own| &mut own.finisher, frame, Self::offer),
         }
     }
 
+    /// Writes a frame, unless the socket that it is for has no room.
     fn write(&mut self, header: &[u8; HEADER_SIZE], frame: &Egress<'_, FrameBuf>) -> Taken {
+        match self.receivers.admit(header, frame) {
+            Admit::Pass => self.write_now(header, frame),
+            Admit::Waits | Admit::Stuck => Taken::All,
+            Admit::Full => Taken::Later,
+        }
+    }
+
+    fn write_now(&mut self, header: &[u8; HEADER_SIZE], frame: &Egress<'_, FrameBuf>) -> Taken {
         let Some(tap) = &self.tap else { return Taken::No };
         match tap.write(header, frame).settle(&mut self.patience) {
             Settled::Sent => self.waits = None,
@@ -235,6 +261,11 @@ impl TapPort {
     }
 }
 
+/// Returns true for a super-frame of TCP.
+fn is_tcp(left: &Offload) -> bool {
+    left.ask().cut.is_some_and(|(kind, _)| kind != Kind::Udp)
+}
+
 impl Port for TapPort {
     fn kind(&self) -> &'static str {
         "tap"
@@ -242,7 +273,8 @@ impl Port for TapPort {
 
     fn poll_fds(&self) -> Vec<PollFd<'_>> {
         let all = |tap| PollFd { fd: Tap::fd(tap), read: true, write: true };
-        self.tap.iter().map(all).collect()
+        let sockets = self.receivers.fds().map(|fd| PollFd { fd, read: true, write: false });
+        self.tap.iter().map(all).chain(sockets).collect()
     }
 
     fn read(
@@ -279,16 +311,49 @@ impl Port for TapPort {
         Ok(())
     }
 
+    fn hold_for_sockets(&mut self, holds: SocketHolds) {
+        self.receivers.hold(holds);
+    }
+
+    #[inline]
+    fn resume_sockets(&mut self, now: Nanos) -> bool {
+        let Some(tap) = &self.tap else { return false };
+        let (patience, waits, lost) = (&mut self.patience, &mut self.waits, &mut self.lost);
+        self.receivers.resume(now, |waiting| {
+            match tap.write(&waiting.header, &waiting.frame()).settle(patience) {
+                Settled::Sent => {}
+                Settled::Waits(what) => {
+                    *waits = Some(what);
+                    return false;
+                }
+                Settled::Lost(errno) => lost.refuse(errno, waiting.priority, waiting.bytes.len()),
+            }
+            true
+        })
+    }
+
+    fn sockets(&self) -> Option<SocketsShot> {
+        Some(self.receivers.shot())
+    }
+
+    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
+        self.receivers.take_stuck()
+    }
+
     fn wants_write(&self) -> bool {
         self.waits == Some(Waits::ForWritable)
     }
 
     fn retry_after(&self) -> Option<Nanos> {
-        (self.waits == Some(Waits::ForMemory)).then_some(NO_MEMORY_RETRY)
+        match self.waits {
+            Some(Waits::ForMemory) => Some(NO_MEMORY_RETRY),
+            Some(Waits::ForWritable) => None,
+            None => self.receivers.retry_after(),
+        }
     }
 
     fn pending(&self) -> Amount {
-        self.gro.waiting()
+        self.gro.waiting().and(self.receivers.waiting())
     }
 
     fn lost(&self) -> &Losses {
@@ -337,6 +402,9 @@ impl Port for TapPort {
                 self.lost.count(libc::ENETDOWN, size);
             }
             self.gro.remove_first();
+        }
+        for size in self.receivers.give_up() {
+            self.lost.count(libc::ENETDOWN, size);
         }
         self.tap = None;
         self.waits = None;

@@ -27,6 +27,7 @@ use crate::netlink::{Changes, GROUP_LINK, Netlink};
 use crate::netns;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::rcvbuf::SocketsShot;
 use crate::tap::TapRoute;
 
 /// Configuration of a veth pair.
@@ -314,6 +315,11 @@ impl Port for VethPort {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
+    }
+
+    fn sockets(&self) -> Option<SocketsShot> {
+        let needs = "a card of kind `tap`: frames on their way through a veth pair are not counted";
+        Some(SocketsShot { lacks: Some(needs.to_owned()), ..SocketsShot::default() })
     }
 
     fn wants_write(&self) -> bool {

@@ -35,7 +35,6 @@ mod pair;
 mod pending;
 mod requests;
 mod rings;
-mod shared;
 mod stop_test;
 mod waking;
 

@@ -19,12 +19,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use super::shared::SharedPages;
 use crate::ebpf::{
     self, EXIT, Hook, If, Insn, MapKind, NEXT, Program, RING_OUTPUT, SKB_SEGMENTS, add, call,
     exchange, fetch_add, load32, load64, mov, set, store32,
 };
 use crate::handed::PortHandover;
+use crate::shared::SharedPages;
 
 /// The words that sender and driver share: of a BPF array, or of the model that tries every order.
 pub(super) trait Words {

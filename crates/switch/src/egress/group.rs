@@ -350,6 +350,17 @@ impl<B> EgressTables<B> {
         }
     }
 
+    /// Puts the queues of an open queue group that were set aside back into their port's ring.
+    /// Returns false if there was none.
+    pub(crate) fn reopen(&mut self, group: u32) -> bool {
+        let l = self.group(group);
+        let has_some = l.gate == Gate::Open && l.parked != NIL;
+        if has_some {
+            self.open(group);
+        }
+        has_some
+    }
+
     /// Makes a queue group wait for its rate, if it does not yet.
     pub(super) fn start_timed(&mut self, group: u32) {
         let l = &mut self.groups[group as usize];
@@ -381,7 +392,8 @@ impl<B> EgressTables<B> {
             self.groups.iter_mut().enumerate().filter(|(_, group)| group.port == port)
         {
             let may = match group.kind {
-                QueueGroupKind::Port(_) => is_access,
+                // A frame would overtake those in queues that are set aside.
+                QueueGroupKind::Port(_) => is_access && group.parked == NIL,
                 // The tag of a frame in a common queue has 16 bits for a queue group.
                 QueueGroupKind::Tunnel(tunnel) => is_up(tunnel) && u16::try_from(at).is_ok(),
                 QueueGroupKind::Unresolved(..) | QueueGroupKind::Held(_) | QueueGroupKind::Free => {

@@ -84,7 +84,7 @@ impl<B> EgressTables<B> {
         (from..count).find(|&leaf| self.queues.is_live_leaf(leaf as usize))
     }
 
-    fn is_parked(&self, leaf: u32) -> bool {
+    pub(crate) fn is_parked(&self, leaf: u32) -> bool {
         let tail = self.group(self.queues.get(leaf).group()).parked;
         self.queues.ring(tail).any(|at| at == leaf)
     }
@@ -101,7 +101,7 @@ impl<B> EgressTables<B> {
     }
 
     /// Moves a leaf from its port's ring to its queue group's.
-    pub(super) fn park(&mut self, leaf: u32) {
+    pub(crate) fn park(&mut self, leaf: u32) {
         self.leave_ring(leaf);
         self.push_parked(leaf);
     }

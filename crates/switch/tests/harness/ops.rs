@@ -5,7 +5,7 @@ use sluice_base::{
 };
 use sluice_switch::{
     AttachError, Command, CommandError, Destination, InputFull, PortRole, PortState, Sources,
-    Target, Trust, Window,
+    Taken, Target, Trust, Window,
 };
 
 use super::config::{
@@ -179,9 +179,18 @@ fn transmit(world: &mut World, rng: &mut Prng) {
         _ => rng.below(6),
     };
     world.never_takes = 7;
-    world.transmit(port, || {
+    // Some receivers behind the port may have no room, until it is resumed.
+    let has_receivers = rng.chance(1, 3);
+    let full = pick::<u16>(rng, 4);
+    if rng.chance(1, 4) {
+        world.switch.resume_port(port);
+    }
+    world.transmit_to(port, |info| {
+        if has_receivers && info.is_some_and(|info| info.from % 4 == full) {
+            return Taken::Later;
+        }
         room = room.saturating_sub(1);
-        room > 0
+        if room > 0 { Taken::All } else { Taken::No }
     });
 }
 

@@ -608,6 +608,15 @@ impl World {
 
     /// Lets a port send. `takes` returns true if the driver has room for the frame offered.
     pub fn transmit(&mut self, port: PortId, mut takes: impl FnMut() -> bool) -> u32 {
+        self.transmit_to(port, |_| if takes() { Taken::All } else { Taken::No })
+    }
+
+    /// Transmits with a driver that may answer that one of several receivers has no room.
+    pub fn transmit_to(
+        &mut self,
+        port: PortId,
+        mut answer: impl FnMut(Option<&Info>) -> Taken,
+    ) -> u32 {
         let (now, oracle) = (self.now, &mut self.oracle);
         let had_work = self.switch.has_work(now, port);
         let before = (oracle.offered, oracle.taken);
@@ -615,14 +624,15 @@ impl World {
         let (mut given_back, never_takes) = (Vec::new(), self.never_takes);
         let taken = self.switch.transmit(now, port, &mut |egress: &Egress<'_, TestBuf>| {
             assert!(!refused, "a frame was offered after the driver had no room");
-            let takes = takes();
+            let answer = answer(egress.buf.map(|buf| &buf.info));
+            let takes = answer == Taken::All;
             // A device never takes some of the frames that its driver takes.
             if takes && never_takes > 0 && oracle.taken % never_takes == 0 {
                 given_back.push((egress.priority, egress.size));
             }
             oracle.offer(now, port.index(), egress, takes);
-            refused = !takes;
-            if takes { Taken::All } else { Taken::No }
+            refused = answer == Taken::No;
+            answer
         });
         assert_eq!(u64::from(taken), oracle.taken - before.1, "what it returns");
         assert!(had_work || oracle.offered == before.0, "has_work said that there was none");
@@ -773,6 +783,7 @@ impl World {
         }
         for _ in 0..2 {
             for port in self.ports() {
+                self.switch.resume_port(port);
                 self.transmit(port, || true);
             }
             for input in 0..=self.inputs.len() {

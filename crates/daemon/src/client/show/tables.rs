@@ -106,6 +106,7 @@ fn ports(rows: &[PortRow]) -> String {
     if !shared.is_empty() {
         text += &table(&["port", "may also speak as"], 2, shared, "");
     }
+    text += &sockets(rows);
     let mut kernel = Vec::new();
     for row in rows {
         for (name, count) in row.kernel.iter().filter(|(_, count)| **count > 0) {
@@ -119,6 +120,27 @@ fn ports(rows: &[PortRow]) -> String {
         "every kernel counter of these ports is zero",
     );
     text
+}
+
+/// Returns how far datagrams are held for the UDP sockets of containers, and what was counted.
+fn sockets(rows: &[PortRow]) -> String {
+    let with = rows.iter().filter_map(|row| Some((row, row.sockets.as_ref()?)));
+    let cells = with.map(|(row, of)| {
+        let promise = match (&of.lacks, of.signalled) {
+            (Some(lacks), _) => format!("no, needs {lacks}"),
+            (None, true) => "yes".to_owned(),
+            (None, false) => "yes, polled".to_owned(),
+        };
+        let counts = [of.held.len() as u64, of.holds, of.waited, of.port_held, of.stuck];
+        let counts = counts.map(|count| count.to_string());
+        [row.port.clone(), promise].into_iter().chain(counts).collect()
+    });
+    let cells: Vec<Vec<String>> = cells.collect();
+    if cells.is_empty() {
+        return String::new();
+    }
+    let header = ["port", "held for UDP sockets", "now", "holds", "waited", "port held", "stuck"];
+    table(&header, 2, cells, "")
 }
 
 /// Joins ports with the same text into one row.
@@ -236,7 +258,28 @@ fn pauses(rows: &[PauseRow], at_ns: u64) -> String {
     });
     let header = ["port", "now", "priority", "XOFF sent", "XON sent", "received", "paused ms"];
     let text = table(&header, 2, cells.collect(), "no pause was sent or received");
-    text + &isolated(rows, at_ns)
+    text + &isolated(rows, at_ns) + &held_sockets(rows, at_ns)
+}
+
+/// Returns the UDP sockets that have no room; nothing if there are none.
+fn held_sockets(rows: &[PauseRow], at_ns: u64) -> String {
+    let held = rows.iter().flat_map(|row| row.sockets.iter().map(|socket| (&row.port, socket)));
+    let cells = held.map(|(port, socket)| {
+        let state = if socket.stuck { "stuck: what comes ends as receiver_stuck" } else { "held" };
+        vec![
+            port.clone(),
+            socket.address.to_string(),
+            socket.priority.to_string(),
+            state.to_owned(),
+            seconds(at_ns.saturating_sub(socket.since_ns)),
+            socket.frames.to_string(),
+        ]
+    });
+    let cells: Vec<Vec<String>> = cells.collect();
+    if cells.is_empty() {
+        return String::new();
+    }
+    table(&["port", "UDP socket", "priority", "state", "for", "frames"], 4, cells, "")
 }
 
 /// Returns the isolated receivers; nothing if there are none.

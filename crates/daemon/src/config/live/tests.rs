@@ -97,7 +97,7 @@ fn other_keys_wait_for_restart_by_name() {
     let merged = changed(&replace, &[]).unwrap();
     let expected = ["host.pace_us", "host.policy", "port `web`", "underlay.device"];
     assert_eq!(keys(&merged), expected);
-    assert_eq!(merged.changed, ["the MTU of network `red`"]);
+    assert_eq!(merged.changed, ["network `red`: mtu"]);
     let config = &merged.config;
     assert_eq!((config.host.pace_us, config.ports[0].device.as_str()), (100, "t0"));
     assert_eq!(config.vnets[1].mtu, Some(1_300), "what can is in force");

@@ -18,6 +18,7 @@ fn shot(kind: &'static str, rows: &[(&'static str, u64)]) -> PortShot {
         kernel: Ok(rows.iter().copied().collect::<Counters>()),
         problem: None,
         gone: None,
+        sockets: None,
     }
 }
 

@@ -45,6 +45,7 @@ impl Worker {
     pub(super) fn serve(&mut self, name: String, mut port: Box<dyn Port>, id: PortId) {
         let input = self.host.switch().input(id, 0);
         let tells_apart = port.classify_by(&self.host.switch().classifier(input));
+        port.hold_for_sockets(self.host.switch().holds_of(id));
         let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
         self.positions.resize(self.positions.len().max(id.index() + 1), None);
         self.positions[id.index()] = Some(self.ports.len());

@@ -28,11 +28,15 @@ pub(in crate::data) enum Device {
     Back(PortId, Box<dyn Port>),
 }
 
-/// Reads the device's refusals: counts refused frames, and takes a path MTU from a frame that was
+/// Reads the device's refusals: counts frames that were refused or that a socket did not take, and
+/// takes a path MTU from a frame that was
 /// too large.
 pub(super) fn learn(now: Nanos, switch: &mut Switch<FrameBuf>, id: PortId, port: &mut dyn Port) {
     while let Some((priority, Amount { frames, bytes })) = port.take_refused() {
         switch.refused(id, priority, Counter { frames, bytes });
+    }
+    while let Some((priority, Amount { frames, bytes })) = port.take_stuck() {
+        switch.socket_stuck(id, priority, Counter { frames, bytes });
     }
     if let Some((remote, mtu)) = port.path_mtu() {
         // The tunnel of that endpoint may have just gone.

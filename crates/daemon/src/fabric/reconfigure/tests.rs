@@ -151,6 +151,7 @@ fn network_added_carries_claims_removed_forgets_them() {
     let both = |own| {
         let (mut plan, green) = (blue(own), Vni::new(43).unwrap());
         plan.vnets.push((green, "green".to_owned()));
+        plan.vnet_ids.push(VnetId(1));
         plan.mtus.push(1450);
         plan.hosts.iter_mut().for_each(|host| host.vnets.push(green));
         plan
@@ -218,7 +219,11 @@ fn plan_with_fixed_setting_or_contradiction_is_refused() {
     assert!(refused(|plan| plan.own = HostId(9)).contains("number"));
     assert!(refused(|plan| plan.name.push('x')).contains("name"));
     assert!(refused(|plan| plan.workers.count = 3).contains("workers"));
-    assert!(refused(|plan| plan.vnets.push(plan.vnets[0].clone())).contains("VNI 42"));
+    let twice = refused(|plan| {
+        plan.vnets.push(plan.vnets[0].clone());
+        plan.vnet_ids.push(VnetId(1));
+    });
+    assert!(twice.contains("VNI 42"), "{twice}");
     assert!(refused(|plan| plan.vnets.clear()).contains("port c"));
     assert!(refused(second).contains("name h2"));
     h1.reconfigure(&FabricPlan { hosts: Vec::new(), ..old }).unwrap();

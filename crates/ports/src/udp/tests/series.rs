@@ -68,7 +68,7 @@ impl Pair {
             match self.from.offer(&egress) {
                 Taken::All => break,
                 Taken::Segments(count) => first += count,
-                Taken::No => self.from.flush().unwrap(),
+                Taken::No | Taken::Later => self.from.flush().unwrap(),
             }
         }
         self.pool.give_back(buf);

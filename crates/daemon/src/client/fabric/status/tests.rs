@@ -70,6 +70,7 @@ fn pauses() -> show::Answer {
         paused: false,
         pausing: false,
         isolated,
+        sockets: vec![],
     };
     show::Answer {
         version: show::VERSION,

@@ -41,6 +41,7 @@ fn pause(paused: bool) -> PauseRow {
         paused,
         pausing: false,
         isolated: None,
+        sockets: vec![],
     }
 }
 

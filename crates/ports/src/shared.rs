@@ -13,14 +13,14 @@ const SIZE: usize = 4096;
 
 /// One page of a map.
 #[derive(Debug)]
-pub(super) struct SharedPages(NonNull<u8>);
+pub(crate) struct SharedPages(NonNull<u8>);
 
 // SAFETY: its words are atomic.
 unsafe impl Send for SharedPages {}
 
 impl SharedPages {
     /// Maps the page at this offset.
-    pub(super) fn map(map: BorrowedFd<'_>, offset: u64, writable: bool) -> io::Result<Self> {
+    pub(crate) fn map(map: BorrowedFd<'_>, offset: u64, writable: bool) -> io::Result<Self> {
         let protection =
             if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing.
@@ -31,7 +31,7 @@ impl SharedPages {
     }
 
     /// The word at this offset. One of a page that is not writable must only be read.
-    pub(super) fn word(&self, offset: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset + size_of::<AtomicU64>() <= SIZE && offset.is_multiple_of(8), "in the page");
         // SAFETY: it lies in the page and is aligned, and all sides use it atomically only.
         unsafe { self.0.add(offset).cast().as_ref() }

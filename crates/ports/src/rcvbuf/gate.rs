@@ -1,0 +1,550 @@
+//! The decision about each datagram for a socket: pass, wait, or hold the port.
+//!
+//! ```text
+//!            no room: arm, ask again            queue full, or too many sockets held
+//!   PASSING ────────────────────────▶ HELD ───────────────────────────────▶ the port is held
+//!      ▲                               │  │
+//!      └── drained, queue is empty ────┘  │ no frame left for longer than its hold
+//!      └── a frame left ◀──── STUCK ◀─────┘ its frames end, but for the oldest
+//! ```
+//!
+//! Credit is a socket's, not a flow's: all flows to a socket spend the same. A datagram of a held
+//! socket goes behind those that wait, so that the order of a flow is kept.
+
+use std::collections::VecDeque;
+
+use sluice_base::{Buf as _, Nanos, Priority};
+use sluice_switch::{Egress, Hold};
+
+use super::charge;
+use super::flow::{Flow, HEAD_SIZE};
+use super::{HeldSocket, SocketCounts, SocketHolds};
+use crate::frame::{FrameBuf, frame_size, gather};
+use crate::net_header::HEADER_SIZE;
+use crate::port::Amount;
+
+/// Sockets that a port holds at a time; one more holds the port.
+pub(super) const HELD_MAX: usize = 64;
+/// Frames that wait for a socket in the port; one more holds the port.
+pub(super) const FRAMES_MAX: usize = 64;
+/// Known flows; two that meet at one place ask more often.
+const FLOWS: usize = 1024;
+/// Known sockets.
+const SOCKETS: usize = 256;
+/// Frames of a flow without a socket until it is looked for again.
+const NOBODY_FRAMES: u32 = 32;
+/// Interval of questions for a held socket whose drain is signalled, and for one whose is not.
+const LOOK_SIGNALLED: Nanos = Nanos::from_millis(20);
+const LOOK_POLLED: Nanos = Nanos::from_millis(1);
+
+/// Room of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    /// Identity of the socket; never 0.
+    pub(crate) socket: u64,
+    /// Bytes in its receive buffer (`sk_rmem_alloc`).
+    pub(crate) used: u32,
+    /// Size of the buffer (`sk_rcvbuf`).
+    pub(crate) limit: u32,
+}
+
+impl Room {
+    /// Returns true if the kernel takes a datagram of this charge: an empty buffer takes any.
+    const fn takes(self, charge: u32) -> bool {
+        self.used == 0 || self.used.saturating_add(charge) <= self.limit
+    }
+
+    /// The part of the room that may be spent before the next question: half of it, or one
+    /// datagram. Others may fill the buffer as well.
+    const fn credit(self, charge: u32) -> u32 {
+        let half = self.limit.saturating_sub(self.used) / 2;
+        if half > charge { half } else { charge }
+    }
+
+    /// Mark at or below which a drained socket is signalled: half of its buffer, and room for the
+    /// datagram that waits.
+    const fn mark(self, charge: u32) -> u32 {
+        let (half, rest) = (self.limit / 2, self.limit.saturating_sub(charge));
+        if half < rest { half } else { rest }
+    }
+}
+
+/// The kernel, or a model of it.
+pub(crate) trait RoomSource {
+    /// Looks up the socket of a flow; `None` if there is none.
+    fn ask(&mut self, flow: &Flow) -> Option<Room>;
+
+    /// Signals the next drain of a socket to this mark.
+    fn arm(&mut self, socket: u64, mark: u32);
+
+    /// Signals the socket no more.
+    fn disarm(&mut self, socket: u64);
+
+    /// The next socket that was drained to its mark.
+    fn next_drained(&mut self) -> Option<u64>;
+
+    /// Returns true if drains are signalled.
+    fn is_signalled(&self) -> bool;
+
+    /// Makes a descriptor signal at this interval; `None` stops it.
+    fn tick(&mut self, interval: Option<Nanos>);
+}
+
+/// Answer to an offered frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admit {
+    /// Write it.
+    Pass,
+    /// It was taken: it waits here.
+    Waits,
+    /// It was taken and ended: its socket is beyond its hold.
+    Stuck,
+    /// There is no room for it: the port is held.
+    Full,
+}
+
+/// A frame that waits.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) header: [u8; HEADER_SIZE],
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) priority: Priority,
+    charge: u32,
+}
+
+impl Waiting {
+    /// The frame, to be offered to the kernel.
+    pub(crate) fn frame(&self) -> Egress<'_, FrameBuf> {
+        Egress {
+            header: &self.bytes,
+            buf: None,
+            strip: 0,
+            size: u32::try_from(self.bytes.len()).expect("a frame"),
+            first: 0,
+            priority: self.priority,
+            tunnel: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    flow: Flow,
+    /// 0: there is no socket.
+    socket: u64,
+    /// Without a socket: frames until it is looked for again.
+    left: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Credit {
+    socket: u64,
+    left: u32,
+}
+
+#[derive(Debug)]
+struct Held {
+    socket: u64,
+    flow: Flow,
+    since: Nanos,
+    /// When a frame left last.
+    moved: Nanos,
+    is_stuck: bool,
+    queue: VecDeque<Waiting>,
+}
+
+/// All receivers behind a port.
+#[derive(Debug)]
+pub(crate) struct Gate<S> {
+    source: S,
+    holds: SocketHolds,
+    flows: Box<[Option<Known>]>,
+    credits: Box<[Credit]>,
+    held: Vec<Held>,
+    waiting: Amount,
+    counts: SocketCounts,
+    now: Nanos,
+    /// When held sockets are asked for next.
+    look_at: Nanos,
+    /// True since the port is held, until a frame leaves.
+    is_full: bool,
+    /// Frames that ended and were not reported yet, by priority.
+    ended: Vec<(Priority, usize)>,
+}
+
+impl<S: RoomSource> Gate<S> {
+    pub(crate) fn new(source: S, holds: SocketHolds) -> Self {
+        Self {
+            source,
+            holds,
+            flows: vec![None; FLOWS].into_boxed_slice(),
+            credits: vec![Credit::default(); SOCKETS].into_boxed_slice(),
+            held: Vec::new(),
+            waiting: Amount::default(),
+            counts: SocketCounts::default(),
+            now: Nanos::ZERO,
+            look_at: Nanos::MAX,
+            is_full: false,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Decides about a frame, and copies it if it waits. `header` is written in front of it.
+    #[inline]
+    pub(crate) fn admit(
+        &mut self,
+        header: &[u8; HEADER_SIZE],
+        frame: &Egress<'_, FrameBuf>,
+    ) -> Admit {
+        let flow = match frame.buf {
+            Some(buf) if frame.header.is_empty() => {
+                Flow::of(buf.head().get(frame.strip.into()..).unwrap_or_default())
+            }
+            _ => flow_of_parts(frame),
+        };
+        let Some(flow) = flow else { return Admit::Pass };
+        if self.holds[frame.priority.index()].is_none() {
+            return Admit::Pass;
+        }
+        let charge = charge_of(frame);
+        if self.spend(&flow, charge) {
+            return Admit::Pass;
+        }
+        self.decide(header, frame, flow, charge)
+    }
+
+    /// Returns true if the socket of a super-frame has room for all its segments, which are charged
+    /// to it then. Otherwise the segments are to be offered one by one.
+    #[cold]
+    pub(crate) fn takes_whole(&mut self, frame: &Egress<'_, FrameBuf>) -> bool {
+        let head = frame.buf.and_then(|buf| buf.head().get(frame.strip.into()..));
+        let Some(flow) = head.and_then(Flow::of) else { return true };
+        if self.holds[frame.priority.index()].is_none() {
+            return true;
+        }
+        let charge = charge_of(frame);
+        self.spend(&flow, charge)
+            || match self.ask(&flow) {
+                None => true,
+                Some(room) => {
+                    let is_held = self.held.iter().any(|held| held.socket == room.socket);
+                    let fits = room.used.saturating_add(charge) <= room.limit;
+                    !is_held && fits && self.grant(room, charge)
+                }
+            }
+    }
+
+    /// Takes the charge from the credit that the flow's socket has. Returns false if there is none.
+    #[inline]
+    fn spend(&mut self, flow: &Flow, charge: u32) -> bool {
+        let place = place(flow.hash(), FLOWS);
+        let Some(known) = &mut self.flows[place] else { return false };
+        if known.flow != *flow {
+            return false;
+        }
+        if known.socket == 0 {
+            let passes = known.left > 0;
+            known.left = known.left.saturating_sub(1);
+            return passes;
+        }
+        // A socket that is held has no credit.
+        let credit = &mut self.credits[self::place(spread(known.socket), SOCKETS)];
+        if credit.socket != known.socket || credit.left < charge {
+            return false;
+        }
+        credit.left -= charge;
+        true
+    }
+
+    #[inline(never)]
+    fn decide(
+        &mut self,
+        header: &[u8; HEADER_SIZE],
+        frame: &Egress<'_, FrameBuf>,
+        flow: Flow,
+        charge: u32,
+    ) -> Admit {
+        // Most offers for a held socket need no question.
+        if let Some(at) = self.held_of(&flow) {
+            return self.enqueue(at, header, frame, charge);
+        }
+        let room = self.ask(&flow);
+        let socket = room.map_or(0, |room| room.socket);
+        self.flows[place(flow.hash(), FLOWS)] = Some(Known { flow, socket, left: NOBODY_FRAMES });
+        let Some(room) = room else { return Admit::Pass };
+        if let Some(at) = self.held.iter().position(|held| held.socket == room.socket) {
+            return self.enqueue(at, header, frame, charge);
+        }
+        if self.grant(room, charge) {
+            return Admit::Pass;
+        }
+        if self.held.len() == HELD_MAX {
+            self.counts.beyond += 1;
+            return Admit::Full;
+        }
+        self.source.arm(room.socket, room.mark(charge));
+        // A drain before it was armed is seen now, and one after it is signalled.
+        let again = self.ask(&flow);
+        if again.is_none_or(|again| again.socket != room.socket || again.used <= room.mark(charge))
+        {
+            self.source.disarm(room.socket);
+            if again.is_some_and(|again| !self.grant(again, charge)) {
+                // Another socket has just taken its place; it is looked up again.
+                self.look_at = self.now;
+                self.source.tick(Some(LOOK_POLLED));
+                return Admit::Full;
+            }
+            return Admit::Pass;
+        }
+        self.begin(room.socket, flow);
+        self.enqueue(self.held.len() - 1, header, frame, charge)
+    }
+
+    /// The held socket of a known flow.
+    fn held_of(&self, flow: &Flow) -> Option<usize> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let known = self.flows[place(flow.hash(), FLOWS)].filter(|known| known.flow == *flow)?;
+        self.held.iter().position(|held| held.socket == known.socket)
+    }
+
+    fn ask(&mut self, flow: &Flow) -> Option<Room> {
+        self.counts.asked += 1;
+        self.source.ask(flow)
+    }
+
+    /// Gives a socket credit for this datagram and more, if it has room.
+    fn grant(&mut self, room: Room, charge: u32) -> bool {
+        if !room.takes(charge) {
+            return false;
+        }
+        let left = room.credit(charge) - charge;
+        self.credits[place(spread(room.socket), SOCKETS)] = Credit { socket: room.socket, left };
+        true
+    }
+
+    fn begin(&mut self, socket: u64, flow: Flow) {
+        let credit = &mut self.credits[place(spread(socket), SOCKETS)];
+        if credit.socket == socket {
+            *credit = Credit::default();
+        }
+        let (since, queue) = (self.now, VecDeque::new());
+        self.held.push(Held { socket, flow, since, moved: since, is_stuck: false, queue });
+        self.counts.holds += 1;
+        self.set_look();
+    }
+
+    fn enqueue(
+        &mut self,
+        at: usize,
+        header: &[u8; HEADER_SIZE],
+        frame: &Egress<'_, FrameBuf>,
+        charge: u32,
+    ) -> Admit {
+        let held = &mut self.held[at];
+        if held.is_stuck && !held.queue.is_empty() {
+            self.counts.stuck += 1;
+            return Admit::Stuck;
+        }
+        if held.queue.len() >= FRAMES_MAX {
+            self.counts.full += 1;
+            return Admit::Full;
+        }
+        let mut bytes = vec![0; frame_size(frame)].into_boxed_slice();
+        gather(frame, 0, &mut bytes);
+        self.waiting.add(bytes.len());
+        let priority = frame.priority;
+        held.queue.push_back(Waiting { header: *header, bytes, priority, charge });
+        self.counts.waited += 1;
+        Admit::Waits
+    }
+
+    /// Writes frames of sockets that were drained, by `write`, which returns false if the kernel
+    /// takes no more now; and ends those of sockets beyond their hold. Returns true if frames
+    /// that were refused may find room now.
+    pub(crate) fn resume(&mut self, now: Nanos, mut write: impl FnMut(&Waiting) -> bool) -> bool {
+        self.now = now;
+        if self.held.is_empty() {
+            return false;
+        }
+        let mut left = false;
+        while let Some(socket) = self.source.next_drained() {
+            if let Some(at) = self.held.iter().position(|held| held.socket == socket) {
+                left |= self.release(at, &mut write);
+            }
+        }
+        if now >= self.look_at {
+            for at in (0..self.held.len()).rev() {
+                left |= self.release(at, &mut write);
+            }
+            left |= self.end_stuck();
+            self.set_look();
+        }
+        self.is_full &= !left;
+        left
+    }
+
+    /// Writes the frames of a held socket for which there is room now, and ends the hold once none
+    /// waits. The last socket takes its place in the list.
+    fn release(&mut self, at: usize, write: &mut impl FnMut(&Waiting) -> bool) -> bool {
+        let mut left = false;
+        while let Some(first) = self.held[at].queue.front() {
+            let (flow, charge, socket) = (self.held[at].flow, first.charge, self.held[at].socket);
+            let mut credit = match self.ask(&flow) {
+                Some(room) if room.socket != socket => u32::MAX,
+                None => u32::MAX,
+                Some(room) if room.takes(charge) => room.credit(charge),
+                Some(room) => {
+                    self.source.arm(socket, room.mark(charge));
+                    match self.ask(&flow) {
+                        Some(again) if again.used > room.mark(charge) => return left,
+                        _ => continue,
+                    }
+                }
+            };
+            let held = &mut self.held[at];
+            while let Some(first) = held.queue.front()
+                && first.charge <= credit
+            {
+                if !write(first) {
+                    return left;
+                }
+                credit -= first.charge;
+                self.waiting.remove(first.bytes.len());
+                held.queue.pop_front();
+                (held.moved, held.is_stuck, left) = (self.now, false, true);
+            }
+        }
+        let held = self.held.swap_remove(at);
+        self.source.disarm(held.socket);
+        if self.held.is_empty() {
+            self.look_at = Nanos::MAX;
+            self.source.tick(None);
+        }
+        left
+    }
+
+    /// Ends the frames of sockets beyond their hold, but for the oldest one of each.
+    fn end_stuck(&mut self) -> bool {
+        let mut any = false;
+        for held in &mut self.held {
+            let Some(first) = held.queue.front() else { continue };
+            let Some(Hold::For(most)) = self.holds[first.priority.index()] else { continue };
+            // Before the switch would end the frames of all receivers behind the port.
+            if self.now.since(held.moved).0 < most.0 - most.0 / 8 {
+                continue;
+            }
+            any |= !held.is_stuck;
+            held.is_stuck = true;
+            for frame in held.queue.drain(1..) {
+                self.waiting.remove(frame.bytes.len());
+                self.counts.stuck += 1;
+                self.ended.push((frame.priority, frame.bytes.len()));
+            }
+        }
+        any
+    }
+
+    fn set_look(&mut self) {
+        let interval = if self.source.is_signalled() { LOOK_SIGNALLED } else { LOOK_POLLED };
+        if self.held.is_empty() {
+            return;
+        }
+        if self.look_at == Nanos::MAX {
+            self.source.tick(Some(interval));
+        }
+        self.look_at = self.now.after(interval);
+    }
+
+    /// Frames that ended since the last call, with their priorities and sizes.
+    pub(crate) fn take_ended(&mut self) -> impl Iterator<Item = (Priority, usize)> + '_ {
+        self.ended.drain(..)
+    }
+
+    /// Gives up all frames that wait, and returns their sizes.
+    pub(crate) fn give_up(&mut self) -> Vec<usize> {
+        let all = self.held.drain(..).flat_map(|held| held.queue);
+        let sizes = all.map(|frame| frame.bytes.len()).collect();
+        self.waiting = Amount::default();
+        self.source.tick(None);
+        sizes
+    }
+
+    /// Notes that the port is held for a socket.
+    pub(crate) fn hold_port(&mut self) {
+        self.is_full = true;
+        self.counts.ports += 1;
+    }
+
+    /// Returns true while the port is held for a socket.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Frames that wait here.
+    pub(crate) const fn waiting(&self) -> Amount {
+        self.waiting
+    }
+
+    /// Sets for how long frames are held.
+    pub(crate) fn set_holds(&mut self, holds: SocketHolds) {
+        self.holds = holds;
+    }
+
+    pub(crate) const fn counts(&self) -> SocketCounts {
+        self.counts
+    }
+
+    pub(crate) const fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// The sockets that are held.
+    pub(crate) fn held(&self) -> Vec<HeldSocket> {
+        let shot = |held: &Held| HeldSocket {
+            address: held.flow.receiver(),
+            priority: held.queue.front().map_or(Priority::ZERO, |first| first.priority),
+            since: held.since,
+            frames: held.queue.len() as u64,
+            is_stuck: held.is_stuck,
+        };
+        self.held.iter().map(shot).collect()
+    }
+}
+
+/// The flow of a frame whose head the switch has rewritten.
+#[cold]
+fn flow_of_parts(frame: &Egress<'_, FrameBuf>) -> Option<Flow> {
+    let mut head = [0; HEAD_SIZE];
+    let front = frame.header.len().min(HEAD_SIZE);
+    head[..front].copy_from_slice(&frame.header[..front]);
+    let mut size = front;
+    if let Some(buf) = frame.buf {
+        let rest = buf.head().get(frame.strip.into()..).unwrap_or_default();
+        let count = rest.len().min(HEAD_SIZE - front);
+        head[front..front + count].copy_from_slice(&rest[..count]);
+        size += count;
+    }
+    Flow::of(&head[..size])
+}
+
+fn charge_of(frame: &Egress<'_, FrameBuf>) -> u32 {
+    match frame.buf.and_then(FrameBuf::offload) {
+        Some(left) if left.is_super() && frame.first == 0 => charge::of_super(left),
+        _ => charge::of_frame(u32::try_from(frame_size(frame)).unwrap_or(u32::MAX / 4)),
+    }
+}
+
+#[inline]
+fn spread(socket: u64) -> u64 {
+    socket.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low bits are wanted")]
+const fn place(hash: u64, places: usize) -> usize {
+    hash as usize & (places - 1)
+}
+
+const _: () = assert!(FLOWS.is_power_of_two() && SOCKETS.is_power_of_two());

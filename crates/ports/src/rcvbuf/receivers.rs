@@ -1,0 +1,149 @@
+//! The gate of a port, once it is told to hold, and what became of frames there.
+
+use std::os::fd::BorrowedFd;
+
+use sluice_base::{Nanos, Priority, PriorityMask};
+use sluice_switch::Egress;
+
+use super::gate::{Admit, Gate, RoomSource as _, Waiting};
+use super::kernel::KernelRoom;
+use super::{SocketHolds, SocketsShot};
+use crate::frame::{FrameBuf, frame_size};
+use crate::net_header::HEADER_SIZE;
+use crate::port::Amount;
+
+/// Interval of offers while the port is held for a socket, beside the events of sockets.
+const FULL_RETRY: Nanos = Nanos::from_millis(5);
+
+/// UDP sockets behind a port.
+#[derive(Debug, Default)]
+pub(crate) struct Receivers {
+    /// Made when it is opened, since its descriptors are to be watched from the start.
+    room: Option<Box<KernelRoom>>,
+    gate: Option<Box<Gate<KernelRoom>>>,
+    /// Reason why there is neither.
+    lacks: Option<String>,
+    stuck: [Amount; Priority::COUNT],
+    unbooked: PriorityMask,
+}
+
+impl Receivers {
+    /// Those in a namespace; `None` is the caller's. Without rights or a kernel for it, every
+    /// datagram passes.
+    pub(crate) fn open(namespace: Option<BorrowedFd<'_>>) -> Self {
+        match KernelRoom::open(namespace) {
+            Ok(room) => Self { room: Some(Box::new(room)), ..Self::default() },
+            Err(lacks) => Self { lacks: Some(lacks), ..Self::default() },
+        }
+    }
+
+    /// Those that are not held for, and why.
+    pub(crate) fn lacking(lacks: String) -> Self {
+        Self { lacks: Some(lacks), ..Self::default() }
+    }
+
+    /// Begins to hold, or changes for how long.
+    pub(crate) fn hold(&mut self, holds: SocketHolds) {
+        if let Some(gate) = &mut self.gate {
+            gate.set_holds(holds);
+        } else if holds.iter().any(Option::is_some)
+            && let Some(room) = self.room.take()
+        {
+            self.gate = Some(Box::new(Gate::new(*room, holds)));
+        }
+    }
+
+    /// The answer to an offered frame.
+    #[inline]
+    pub(crate) fn admit(
+        &mut self,
+        header: &[u8; HEADER_SIZE],
+        frame: &Egress<'_, FrameBuf>,
+    ) -> Admit {
+        let Some(gate) = &mut self.gate else { return Admit::Pass };
+        let admit = gate.admit(header, frame);
+        if admit == Admit::Stuck {
+            self.end(frame.priority, frame_size(frame));
+        }
+        admit
+    }
+
+    /// Returns false if the segments of a super-frame are to be offered one by one.
+    pub(crate) fn takes_whole(&mut self, frame: &Egress<'_, FrameBuf>) -> bool {
+        self.gate.as_mut().is_none_or(|gate| gate.takes_whole(frame))
+    }
+
+    /// Writes frames whose sockets have room again, by `write`; see [`Gate::resume`].
+    #[inline]
+    pub(crate) fn resume(&mut self, now: Nanos, write: impl FnMut(&Waiting) -> bool) -> bool {
+        let Some(gate) = &mut self.gate else { return false };
+        let left = gate.resume(now, write);
+        let ended: Vec<_> = gate.take_ended().collect();
+        for (priority, size) in ended {
+            self.end(priority, size);
+        }
+        left
+    }
+
+    #[cold]
+    fn end(&mut self, priority: Priority, size: usize) {
+        self.stuck[priority.index()].add(size);
+        self.unbooked.insert(priority);
+    }
+
+    /// As [`crate::Port::take_stuck`].
+    #[inline]
+    pub(crate) fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
+        if self.unbooked.is_empty() {
+            return None;
+        }
+        let priority = Priority::all().find(|priority| self.unbooked.contains(*priority))?;
+        self.unbooked.remove(priority);
+        Some((priority, std::mem::take(&mut self.stuck[priority.index()])))
+    }
+
+    /// Notes that the whole port is held.
+    pub(crate) fn hold_port(&mut self) {
+        if let Some(gate) = &mut self.gate {
+            gate.hold_port();
+        }
+    }
+
+    /// Interval of the next offer, if the port is held for a socket.
+    pub(crate) fn retry_after(&self) -> Option<Nanos> {
+        self.gate.as_ref()?.is_full().then_some(FULL_RETRY)
+    }
+
+    /// Frames that wait for sockets.
+    pub(crate) fn waiting(&self) -> Amount {
+        self.gate.as_ref().map_or(Amount::default(), |gate| gate.waiting())
+    }
+
+    /// Gives up all frames that wait, and returns their sizes.
+    pub(crate) fn give_up(&mut self) -> Vec<usize> {
+        self.gate.as_mut().map_or(Vec::new(), |gate| gate.give_up())
+    }
+
+    /// Descriptors that tell of drained sockets.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let room = self.room.as_deref().or(self.gate.as_ref().map(|gate| gate.source()));
+        room.into_iter().flat_map(KernelRoom::fds)
+    }
+
+    /// As [`crate::Port::sockets`].
+    pub(crate) fn shot(&self) -> SocketsShot {
+        match &self.gate {
+            None => {
+                let lacks = || "a lossless priority of a lossless network".to_owned();
+                let lacks = Some(self.lacks.clone().unwrap_or_else(lacks));
+                SocketsShot { lacks, ..SocketsShot::default() }
+            }
+            Some(gate) => SocketsShot {
+                lacks: None,
+                is_signalled: gate.source().is_signalled(),
+                held: gate.held(),
+                counters: gate.counts(),
+            },
+        }
+    }
+}
