@@ -131,10 +131,9 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         next_hop: (n == 2).then_some(Mac([2, 0xdd, 0, 0, 0, n])),
         foreign: n == 3,
     };
-    let vnet = |n: u32, tunnels: &[u16]| VnetConfig {
-        vni: Vni::new(n),
-        mtu: 1_500,
-        tunnels: tunnels.iter().map(|t| TunnelId(*t)).collect(),
+    let vnet = |n: u32, tunnels: &[u16]| {
+        let tunnels = tunnels.iter().map(|t| TunnelId(*t)).collect();
+        VnetConfig { vni: Vni::new(n), mtu: 1_500, tunnels }
     };
     SwitchConfig {
         ports,

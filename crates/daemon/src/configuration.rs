@@ -1,4 +1,5 @@
-//! The configuration of a fabric that was made by command, at one of its members.
+//! The configuration of a fabric that was made by command, at one of its members. The decisions are
+//! those of [`sluice_control::commit`].
 //!
 //! ```text
 //!   sluice config, vnet, fabric ─▶ ┌────────┐ ─ records ──▶ disk thread ─▶ fabric.redb
@@ -8,7 +9,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `thread` | the thread: the commit protocol of [`sluice_control::commit`] with a clock, a disk and members |
+//! | `thread` | the thread: the commit protocol with a clock, a disk and members |
 //! | `requests` | questions of people, and their answers |
 //! | `words` | the protocol's results in words |
 //! | `admission` | hosts that join |

@@ -1,5 +1,5 @@
-//! Networks and peers come and go in running data processes: nothing of the others is lost, and both
-//! processes may be killed in between.
+//! Networks and peers come and go in running data processes: nothing of the others is lost, and
+//! both processes may be killed in between.
 //!
 //! ```text
 //!   c1 ─┐                      ┌─ c2       datagrams with numbers, pings and TCP in `blue`
@@ -148,8 +148,8 @@ fn new_network_is_usable(case: &mut Pair) {
         reload(daemon);
     }
     let name = &networks[1];
-    for own in 0..2 {
-        let (netns, ip) = (case.containers[own].name(), format!("{}/24", NEW[own]));
+    for (own, ip) in NEW.iter().enumerate() {
+        let (netns, ip) = (case.containers[own].name(), format!("{ip}/24"));
         let words = ["port", "add", "--netns", netns, "--device", "eth1", "--name", "new"];
         case.daemons[own].ask(&[&words[..], &["--vnet", name, "--ip", &ip]].concat());
     }

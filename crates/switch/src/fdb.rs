@@ -1,6 +1,9 @@
 //! The forwarding database (FDB): the queue groups of known destinations, those of destinations
 //! that wait to be resolved, and the networks and tunnels of frames from the underlay.
 
+use alloc::boxed::Box;
+use alloc::vec;
+
 use sluice_base::{Mac, TunnelId, VnetId};
 
 use crate::config::SwitchConfig;
@@ -21,6 +24,9 @@ pub(crate) struct Fdb {
     known: MacTable,
     /// Destinations that are not resolved, with their queue groups.
     pending: MacTable,
+    /// Number of destinations of each network, so that a network without any goes without a walk of
+    /// the table.
+    by_vnet: Box<[u32]>,
 }
 
 impl Fdb {
@@ -31,6 +37,7 @@ impl Fdb {
             vnis: make_vnis(config),
             known: MacTable::new(config.fdb.macs, config.fdb.flows, seed),
             pending: MacTable::new(u32::from(config.unresolved.destinations), 0, seed ^ 1),
+            by_vnet: vec![0; config.vnet_places()].into(),
         }
     }
 
@@ -67,29 +74,51 @@ impl Fdb {
     /// Adds a destination or changes it.
     #[inline]
     pub(crate) fn insert(&mut self, key: u64, group: u32, is_flow: bool) -> Inserted {
-        self.known.insert(key, group, is_flow)
+        let inserted = self.known.insert(key, group, is_flow);
+        if inserted.before.is_none() {
+            self.by_vnet[vnet_of(key)] += 1;
+        }
+        if let Some((evicted, _)) = inserted.evicted {
+            self.by_vnet[vnet_of(evicted)] -= 1;
+        }
+        inserted
     }
 
     /// Removes a destination and returns its queue group.
     #[inline]
     pub(crate) fn remove(&mut self, key: u64) -> Option<u32> {
-        self.known.remove(key)
+        let group = self.known.remove(key)?;
+        self.by_vnet[vnet_of(key)] -= 1;
+        Some(group)
     }
 
     /// Removes every destination of a queue group.
-    #[inline]
     pub(crate) fn remove_group(&mut self, group: u32) {
-        self.known.remove_value(group);
+        self.remove_where(|_, to| to == group);
+    }
+
+    /// Removes the destinations that `goes` selects by key and queue group. Walks the whole table.
+    fn remove_where(&mut self, goes: impl Fn(u64, u32) -> bool) {
+        let by_vnet = &mut self.by_vnet;
+        self.known.remove_where(|key, group| {
+            let goes = goes(key, group);
+            by_vnet[vnet_of(key)] -= u32::from(goes);
+            goes
+        });
     }
 
     /// Removes every destination of a network.
     pub(crate) fn remove_vnet(&mut self, vnet: VnetId) {
-        self.known.remove_where(|key, _| mac_table::unkey(key).0 == vnet);
+        if self.by_vnet[vnet.index()] > 0 {
+            self.remove_where(|key, _| vnet_of(key) == vnet.index());
+        }
     }
 
     /// Removes the destinations of a network that have this queue group.
     pub(crate) fn remove_vnet_group(&mut self, vnet: VnetId, group: u32) {
-        self.known.remove_where(|key, to| to == group && mac_table::unkey(key).0 == vnet);
+        if self.by_vnet[vnet.index()] > 0 {
+            self.remove_where(|key, to| to == group && vnet_of(key) == vnet.index());
+        }
     }
 
     /// Adds the tunnel to an address that has none.
@@ -151,6 +180,11 @@ impl Fdb {
     pub(crate) fn take_pending(&mut self, key: u64) -> Option<u32> {
         self.pending.remove(key)
     }
+}
+
+/// Returns the network of a key.
+fn vnet_of(key: u64) -> usize {
+    mac_table::unkey(key).0.index()
 }
 
 /// Returns the tunnels by the addresses of their far ends.

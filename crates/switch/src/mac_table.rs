@@ -288,13 +288,8 @@ impl MacTable {
         Some(value)
     }
 
-    /// Removes every entry with a value. Walks the whole table.
-    pub(crate) fn remove_value(&mut self, value: u32) {
-        self.remove_where(|_, there| there == value);
-    }
-
     /// Removes every entry whose key and value `goes` selects. Walks the whole table.
-    pub(crate) fn remove_where(&mut self, goes: impl Fn(u64, u32) -> bool) {
+    pub(crate) fn remove_where(&mut self, mut goes: impl FnMut(u64, u32) -> bool) {
         let mut place = 0;
         while let Some(&Entry { key, value, .. }) = self.places.get(place) {
             if key != EMPTY && goes(key, value) {

@@ -59,8 +59,8 @@ mod tests {
         };
         let expected = "network `red` is added\n\
                         3 frames for what is removed ended under `removed`\n\
-                        host.workers: takes effect after `sluice upgrade`: the data process reads it \
-                        at its start";
+                        host.workers: takes effect after `sluice upgrade`: the data process reads \
+                        it at its start";
         assert_eq!(words(&done), expected);
     }
 }

@@ -14,8 +14,7 @@ use sluice_ports::l2::{L2Config, RingPlan, Vlan};
 use sluice_switch::{
     Binding, BoundIps, ClassConfig, ControlConfig, Destination, FdbConfig, HandoffConfig,
     InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
-    SpareConfig, SparePlaces, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig,
-    VnetConfig,
+    SpareConfig, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 
 use super::Devices;
@@ -50,6 +49,7 @@ const PUNT_GAP: Nanos = Nanos::from_millis(100);
 pub(super) const MTU_DEFAULT: u16 = 1500;
 
 mod isolation;
+mod places;
 mod underlay;
 
 /// Returns XOFF and XON of a link in bytes: as configured, or 60 % and 40 % of the input.
@@ -254,25 +254,6 @@ impl Builder<'_> {
             None => (VnetId(0), self.inner_mtu()),
         };
         (ports > 0).then(|| SpareConfig { ports, like: self.port_in(&like, vnet, mtu) })
-    }
-
-    /// Returns the places that no network and no peer has.
-    fn spare_places(&self) -> SparePlaces {
-        let (vnets, tunnels) = self.numbers.places();
-        let (vnets_min, tunnels_min) = (self.config.vnets.len(), self.config.peers.len());
-        let vnets = vnets.max(vnets_min + usize::from(self.config.spare_vnets()));
-        let tunnels = tunnels.max(tunnels_min + usize::from(self.config.spare_tunnels()));
-        let vnet_ids = self.config.vnets.iter().map(|vnet| self.vnet_id(&vnet.name));
-        let tunnel_ids = self.config.peers.iter().map(|peer| self.tunnel_id(&peer.name));
-        let (in_use, tunnels_in_use): (BTreeSet<_>, BTreeSet<_>) =
-            (vnet_ids.collect(), tunnel_ids.collect());
-        SparePlaces {
-            vnets: (0..vnets).map(VnetId::from_index).filter(|id| !in_use.contains(id)).collect(),
-            tunnels: (0..tunnels)
-                .map(TunnelId::from_index)
-                .filter(|id| !tunnels_in_use.contains(id))
-                .collect(),
-        }
     }
 
     fn vnet(&self, vnet: &api::Vnet) -> VnetConfig {

@@ -244,25 +244,7 @@ pub(super) fn plan(
         vtep: underlay.address.into(),
         hosts: config.peers.iter().map(host).collect(),
         tunnel_ids: config.peers.iter().map(tunnel_of).collect(),
-        ports: config
-            .ports
-            .iter()
-            .enumerate()
-            .map(|(index, port)| {
-                let vnet = numbers.vnet(&port.vnet).expect("checked: the network exists");
-                let name = port.name.clone();
-                let is_card = matches!(port.kind, api::PortKind::Tap | api::PortKind::Veth);
-                let tap = is_card.then(|| TapPlace {
-                    netns: port.netns.as_ref().map(PathBuf::from),
-                    device: port.device.clone(),
-                });
-                let policy = policy::of(config, port, fabric.learn_max);
-                let allowed = prefixes(&port.allowed);
-                let is_bound = port.mac.is_some();
-                let local = LocalPort { name, vnet, is_bound, policy, allowed, tap };
-                (PortId::from_index(index), local)
-            })
-            .collect(),
+        ports: local_ports(config, numbers, fabric.learn_max),
         ports_max: u16::try_from(config.ports.len() + 1)
             .expect("checked: as many as fit")
             .saturating_add(config.spare_ports()),
@@ -277,6 +259,33 @@ pub(super) fn plan(
         asks_per_port: fabric.asks_per_port,
         workers: Workers::of(config),
     })
+}
+
+/// Returns the local ports of the file, by number.
+fn local_ports(
+    config: &HostConfig,
+    numbers: &Numbers,
+    learn_max: u32,
+) -> BTreeMap<PortId, LocalPort> {
+    config
+        .ports
+        .iter()
+        .enumerate()
+        .map(|(index, port)| {
+            let vnet = numbers.vnet(&port.vnet).expect("checked: the network exists");
+            let name = port.name.clone();
+            let is_card = matches!(port.kind, api::PortKind::Tap | api::PortKind::Veth);
+            let tap = is_card.then(|| TapPlace {
+                netns: port.netns.as_ref().map(PathBuf::from),
+                device: port.device.clone(),
+            });
+            let policy = policy::of(config, port, learn_max);
+            let allowed = prefixes(&port.allowed);
+            let is_bound = port.mac.is_some();
+            let local = LocalPort { name, vnet, is_bound, policy, allowed, tap };
+            (PortId::from_index(index), local)
+        })
+        .collect()
 }
 
 /// Returns the prefixes of a port's list.

@@ -99,12 +99,20 @@ impl Numbers {
     pub(crate) fn beside(config: &Path) -> anyhow::Result<Option<Self>> {
         let path = config.with_extension(EXTENSION);
         match std::fs::read_to_string(&path) {
-            Ok(text) => serde_json::from_str(&text)
+            Ok(text) => Self::read(&text)
                 .with_context(|| format!("{} cannot be read", path.display()))
                 .map(Some),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
         }
+    }
+
+    /// Reads the text of such a file.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub(crate) fn read(text: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(text)
     }
 
     /// Returns the text of the file beside a configuration.

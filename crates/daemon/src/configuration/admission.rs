@@ -1,5 +1,5 @@
-//! Hosts that join: a token is good for one, and the transaction that makes the host a member spends
-//! it, so that of two hosts with one token one is refused.
+//! Hosts that join: a token is good for one, and the transaction that makes the host a member
+//! spends it, so that of two hosts with one token one is refused.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

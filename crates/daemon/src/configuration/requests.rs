@@ -282,7 +282,7 @@ impl Thread {
     /// Answers those who wait until the configuration is known and in force.
     pub(super) fn answer_settled(&mut self) {
         let is_known = self.commit.replica().is_some();
-        if is_known && self.in_force.0 >= self.wanted {
+        if is_known && self.in_force.0 >= self.given {
             for settled in self.settled.drain(..) {
                 _ = settled.send(());
             }
@@ -385,8 +385,8 @@ impl Thread {
         self.candidate().map(|(answer, _)| answer)
     }
 
-    /// Returns the candidate, or the configuration if there is none, and the change that it is: what
-    /// differs from the text that it was made of, so that what others change meanwhile stays.
+    /// Returns the candidate, or the configuration if there is none, and the change that it is:
+    /// what differs from the text that it was made of, so that what others change meanwhile stays.
     fn candidate(&self) -> Result<(Answer, Vec<Operation>), String> {
         let kept = self.disk.candidate().map_err(|error| format!("{error:#}"))?;
         let kept = kept.unwrap_or_else(|| {

@@ -206,8 +206,8 @@ pub(crate) fn forget(state_dir: &Path) -> anyhow::Result<()> {
     Ok(Files::of(state_dir).remove()?)
 }
 
-/// Announces a host that waits, where other hosts may be. It is a hint: a machine on which it cannot
-/// be given does without.
+/// Announces a host that waits, where other hosts may be. It is a hint: a machine on which it
+/// cannot be given does without.
 pub(crate) fn announce_waiting(name: &str) -> Option<Announcer> {
     let places = discovery::candidates().ok()?;
     Announcer::start(places, Beacon::waiting(name, FABRIC_PORT).ok()?).ok()

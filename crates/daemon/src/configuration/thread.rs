@@ -158,8 +158,8 @@ impl Opened {
             connected: BTreeSet::new(),
             asked: BTreeMap::new(),
             waiting: Vec::new(),
-            wanted: 0,
             in_force: (0, Vec::new()),
+            given: 0,
             deleting: BTreeMap::new(),
             settled: Vec::new(),
             rereads: Vec::new(),
@@ -223,10 +223,11 @@ pub(super) struct Thread {
     pub(super) asked: BTreeMap<RequestId, Asked>,
     /// Requests whose change is committed, and that wait for its effect.
     pub(super) waiting: Vec<Waiting>,
-    /// Revision that was last given to control.
-    pub(super) wanted: u64,
     /// Revision in force here, and its parts that are not.
     pub(super) in_force: (u64, Vec<String>),
+    /// Revision that control was given last. Voters that change, and transactions that end without
+    /// an effect, make revisions that control is never given.
+    pub(super) given: u64,
     /// Networks that open reservations delete.
     deleting: BTreeMap<TxnId, Vec<String>>,
     /// Those who wait until the configuration is known and in force.
@@ -243,7 +244,8 @@ pub(super) struct Thread {
 impl Thread {
     fn run(mut self, events: &Receiver<Event>) {
         // Control has started with this configuration.
-        (self.wanted, self.in_force.0) = (self.commit.revision(), self.commit.revision());
+        self.in_force.0 = self.commit.revision();
+        self.given = self.in_force.0;
         loop {
             self.renew(clock::now());
             self.carry_out();
@@ -383,8 +385,8 @@ impl Thread {
         }
         match compose_own(&self.own, shared) {
             Ok(config) => {
-                self.wanted = self.commit.revision();
-                self.effect.put(self.wanted, config);
+                self.given = self.commit.revision();
+                self.effect.put(self.given, config);
             }
             Err(why) => say!(error: "the configuration cannot be put in force: {why}"),
         }
@@ -449,8 +451,8 @@ impl Thread {
             Ok((config, next)) => {
                 self.own = next;
                 self.rereads.push(reply);
-                self.wanted = self.commit.revision();
-                self.effect.put(self.wanted, config);
+                self.given = self.commit.revision();
+                self.effect.put(self.given, config);
             }
             Err(why) => _ = reply.send(Err(why)),
         }
@@ -459,35 +461,24 @@ impl Thread {
     /// Gives this host another key, and a certificate for it.
     pub(super) fn rotate_key(&self) -> anyhow::Result<()> {
         let seconds = super::setup::now_s(&self.wall);
-        let next = self.files.load(seconds)?.rekeyed(seconds)?;
-        self.files.install(&next)?;
+        let next = self.files.update(seconds, |present| present.rekeyed(seconds))?;
         self.fabric.reload_certificates();
         self.joins.set_credentials(&next)?;
         Ok(())
     }
 
-    /// Renews this host's certificate before it ends.
+    /// Shows hosts that join the certificate of now: the fabric's thread renews it before it ends.
     fn renew(&mut self, now: Nanos) {
         if now < self.renewal_at {
             return;
         }
         self.renewal_at = now.after(RENEWAL_EVERY);
-        let seconds = super::setup::now_s(&self.wall);
-        let renewed = self.files.load(seconds).map_err(anyhow::Error::from).and_then(|before| {
-            if !before.renewal_due(seconds) {
-                return Ok(None);
-            }
-            let next = before.renewed(seconds)?;
-            self.files.install(&next)?;
-            Ok(Some(next))
-        });
-        match renewed {
-            Ok(Some(credentials)) => match self.joins.set_credentials(&credentials) {
-                Ok(()) => say!("the certificate of this host is renewed"),
-                Err(error) => say!(warn: "hosts that join see the old certificate: {error}"),
-            },
-            Ok(None) => {}
-            Err(error) => say!(warn: "the certificate of this host is not renewed: {error:#}"),
+        let present = self.files.load(super::setup::now_s(&self.wall));
+        let shown = present
+            .map_err(anyhow::Error::from)
+            .and_then(|present| self.joins.set_credentials(&present).map_err(anyhow::Error::from));
+        if let Err(error) = shown {
+            say!(warn: "hosts that join may see an old certificate: {error:#}");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! the fabric.
 //!
 //! ```text
-//!   file, or a configuration that is given ── data: Reconfigure ──▶ what it runs, with its numbers
+//!   file, or a configuration given ── data: Reconfigure ──▶ what it runs, and numbers
 //!        │ a problem: said by line, nothing changes       │
 //!        ▼                                                ▼
 //!     the client                          fabric: reconfigure ── ports that are added ── the client
@@ -19,7 +19,7 @@ use sluice_api::reload::{AtRestart, Reloaded};
 
 use super::child::Link;
 use super::{Control, Event};
-use crate::config::{self, KernelDevices, Plan};
+use crate::config::{self, KernelDevices, Numbers, Plan};
 use crate::ipc::protocol::{self, Reconfigured, Request, Running, Wanted};
 use crate::sys::log::{self, say};
 use crate::sys::threads::spawn;
@@ -189,7 +189,8 @@ fn plan_of_running(running: &Running) -> Result<Plan, String> {
     let plan =
         config::plan_beside(running.dir.as_deref(), "the running configuration", &running.text)
             .map_err(|report| report.to_string())?;
-    config::renumber(plan, running.numbers.clone(), &KernelDevices)
+    let numbers = Numbers::read(&running.numbers).map_err(|error| error.to_string())?;
+    config::renumber(plan, numbers, &KernelDevices)
 }
 
 /// Returns the plan with which control begins, for the plan of its file: with the numbers of a data

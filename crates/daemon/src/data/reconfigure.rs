@@ -35,7 +35,7 @@ impl Server {
         Running {
             text: plan.text.clone(),
             dir: plan.dir.clone(),
-            numbers: plan.numbers.clone(),
+            numbers: plan.numbers.text(),
             fingerprint: plan.fingerprint.to_string(),
             wanted: self.changes.wanted().to_string(),
         }

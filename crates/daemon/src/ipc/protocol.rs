@@ -35,7 +35,6 @@ use sluice_api::port::NewPort;
 use sluice_api::reload::Reloaded;
 use sluice_api::show::Question;
 
-use crate::config::Numbers;
 use crate::sys::run_dir;
 
 /// The longest line; an answer of a large host is below it.
@@ -126,8 +125,8 @@ pub struct Running {
     pub text: String,
     /// Base directory of its relative paths.
     pub dir: Option<PathBuf>,
-    /// Numbers of its networks and peers.
-    pub numbers: Numbers,
+    /// Numbers of its networks and peers, as in the file beside a configuration.
+    pub numbers: String,
     /// Its fingerprint.
     pub fingerprint: String,
     /// Fingerprint of the configuration that it was asked for last, of which a part may take effect

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
+pub(crate) mod bridge;
 pub(crate) mod counted;
 pub(crate) mod culprit;
 pub(crate) mod dpdk;
@@ -145,6 +146,19 @@ impl Net {
     /// Starts a daemon in a namespace and waits until it answers. `rest` is its configuration after
     /// name and directory, which come first in `[host]`.
     pub(crate) fn daemon(&self, netns: &Netns, name: &str, rest: &str) -> Daemon {
+        let mut daemon = self.start(netns, name, rest);
+        daemon.wait_until_it_answers(name);
+        daemon
+    }
+
+    /// Starts a daemon that is in no fabric, and waits until it can be asked to make or join one.
+    pub(crate) fn waiting(&self, netns: &Netns, name: &str, rest: &str) -> Daemon {
+        let daemon = self.start(netns, name, rest);
+        wait_for("a host waits for its fabric", || daemon.is_waiting());
+        daemon
+    }
+
+    fn start(&self, netns: &Netns, name: &str, rest: &str) -> Daemon {
         let dir = self.dir.join(name);
         fs::create_dir_all(&dir).unwrap();
         let text = format!(
@@ -156,9 +170,7 @@ impl Net {
         fs::write(&config, text).unwrap();
         File::create(dir.join("log")).unwrap();
         let control = start_control(netns, &dir);
-        let mut daemon = Daemon { control, netns: netns.clone(), dir };
-        daemon.wait_until_it_answers(name);
-        daemon
+        Daemon { control, netns: netns.clone(), dir }
     }
 }
 
@@ -343,11 +355,30 @@ impl Daemon {
         self.wait_until_it_answers("a control process that was started again");
     }
 
+    /// Starts a host again that is in no fabric.
+    pub(crate) fn restart_waiting(&mut self) {
+        self.control = start_control(&self.netns, &self.dir);
+        wait_for("a host waits for its fabric", || self.is_waiting());
+    }
+
     fn try_show(&self, question: &str) -> Option<Value> {
         let mut command = Command::new(program());
         command.args(["show", question, "--json", "--run-dir"]).arg(&self.dir);
         let output = command.output().unwrap();
         output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+    }
+
+    /// Returns true if it is in no fabric, and can be asked to make or join one.
+    pub(crate) fn is_waiting(&self) -> bool {
+        let said = self.command(&["fabric", "progress"]).output().unwrap().stderr;
+        String::from_utf8_lossy(&said).contains("this host is in no fabric yet")
+    }
+
+    /// Returns the command `sluice WORDS` for this host.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command.args(words).arg("--run-dir").arg(&self.dir);
+        command
     }
 
     /// Returns the output of `sluice WORDS`.
@@ -455,6 +486,9 @@ impl Drop for Daemon {
             say(&format!("{}:", self.dir.display()));
             for question in ["drops", "ports", "audit"] {
                 say(&self.try_show(question).unwrap_or_default().to_string());
+            }
+            for words in [["fabric", "progress"], ["config", "log"]] {
+                say(&self.print(&words));
             }
             say(&self.log());
         }

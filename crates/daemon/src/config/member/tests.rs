@@ -98,7 +98,7 @@ fn file_with_part_of_fabric_says_everything() {
 }
 
 #[test]
-fn key_of_fabric_in_file_of_member_is_refused() {
+fn key_of_fabric_in_member_file_is_refused() {
     let error = HostFile::read("[host]\nname = \"h\"\npolicy = \"LL\"\n").unwrap_err();
     assert!(error.contains("`host.policy`") && error.contains("sluice config set policy="));
     let error = HostFile::read("[host]\nname = \"h\"\ncolour = 1\n").unwrap_err();

@@ -1,0 +1,174 @@
+//! Hosts on one Linux bridge that become a fabric by command, a container beside each.
+//!
+//! ```text
+//!   c1 ─ veth ─┤ h1 up0 ─┬─ br0 ─┬─ up0 h3 ├─ veth ─ c3
+//!                        └─ up0 h2 ├─ veth ─ c2
+//! ```
+
+use std::net::Ipv4Addr;
+
+use serde_json::Value;
+
+use super::{Daemon, Net, Netns, cable, wait_for};
+
+/// Everything of one test. Fields end in this order: the daemons before their namespaces.
+pub(crate) struct Bridge {
+    pub(crate) daemons: Vec<Daemon>,
+    pub(crate) net: Net,
+    pub(crate) hosts: Vec<Netns>,
+    pub(crate) containers: Vec<Netns>,
+    pub(crate) wire: Netns,
+}
+
+/// Returns the address of a container.
+pub(crate) fn ip(own: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 42, 0, u8::try_from(own + 1).unwrap())
+}
+
+impl Bridge {
+    /// Starts hosts that are in no fabric. `file` says more of host number `own`, from 0, after its
+    /// name and directory.
+    pub(crate) fn waiting(word: &str, count: usize, file: impl Fn(&Net, usize) -> String) -> Self {
+        let mut net = Net::new(word);
+        let mut make = |kind: &str| -> Vec<Netns> {
+            (1..=count).map(|id| net.netns(&format!("{kind}{id}"))).collect()
+        };
+        let (hosts, containers) = (make("h"), make("c"));
+        let wire = net.netns("wire");
+        wire.ip("link add br0 type bridge");
+        wire.ip("link set br0 up");
+        for (own, host) in hosts.iter().enumerate() {
+            let (address, device) = (format!("192.0.2.{}/24", own + 1), format!("to{}", own + 1));
+            cable((host, "up0", &address), (&wire, &device, ""));
+            wire.ip(&format!("link set {device} master br0"));
+        }
+        let daemons = hosts.iter().enumerate();
+        let daemons = daemons
+            .map(|(own, host)| net.waiting(host, &format!("h{}", own + 1), &file(&net, own)));
+        Self { daemons: daemons.collect(), net, hosts, containers, wire }
+    }
+
+    /// Makes a fabric of them, with the network `blue`.
+    pub(crate) fn fabric(word: &str, count: usize) -> Self {
+        Self::fabric_with(word, count, |_, _| String::new())
+    }
+
+    /// Makes a fabric of hosts whose files say more.
+    pub(crate) fn fabric_with(
+        word: &str,
+        count: usize,
+        file: impl Fn(&Net, usize) -> String,
+    ) -> Self {
+        let bridge = Self::waiting(word, count, file);
+        bridge.daemons[0].says(&["fabric", "create", "prod", "--underlay", "up0"]);
+        (1..count).for_each(|own| bridge.join(own, 0));
+        bridge.daemons[0].says(&["vnet", "create", "blue", "--vni", "100"]);
+        bridge.all_have_caught_up();
+        bridge
+    }
+
+    /// Makes a host a member, by a token of another one.
+    pub(crate) fn join(&self, own: usize, by: usize) {
+        let token = self.daemons[by].says(&["fabric", "token"]);
+        let address = format!("192.0.2.{}", by + 1);
+        self.daemons[own].says(&["fabric", "join", &address, "--token", token.trim()]);
+    }
+
+    /// Adds a port of the container of a host to the network `blue`.
+    pub(crate) fn add(&self, own: usize) -> Value {
+        let (netns, ip) = (self.containers[own].name(), format!("{}/24", ip(own)));
+        self.daemons[own].ask(&[
+            "port",
+            "add",
+            "--netns",
+            netns,
+            "--vnet",
+            "blue",
+            "--ip",
+            &ip,
+            "--name",
+            &format!("c{}", own + 1),
+        ])
+    }
+
+    /// Cuts the cable of a host, or mends it.
+    pub(crate) fn cut(&self, own: usize, is_cut: bool) {
+        let state = if is_cut { "down" } else { "up" };
+        self.wire.ip(&format!("link set to{} {state}", own + 1));
+    }
+
+    /// Waits until every host knows each member connected and without lag.
+    pub(crate) fn all_have_caught_up(&self) {
+        let all: Vec<usize> = (0..self.daemons.len()).collect();
+        self.have_caught_up(&all);
+    }
+
+    /// Waits until these hosts, which are all members, know each other connected and without lag,
+    /// at one revision.
+    pub(crate) fn have_caught_up(&self, all: &[usize]) {
+        wait_for("all members have caught up", || {
+            let states = all.iter().map(|own| self.daemons[*own].progress());
+            let states: Vec<Value> = states.collect();
+            let first = &states[0]["revision"];
+            states.iter().all(|state| {
+                let members = state["members"].as_array().unwrap();
+                state["revision"] == *first
+                    && state["writable"] == true
+                    && members.len() == all.len()
+                    && members
+                        .iter()
+                        .all(|member| member["connected"] == true && member["lag"] == 0)
+            })
+        });
+    }
+}
+
+impl Daemon {
+    /// Returns the output of `sluice WORDS`, or its error output if it fails.
+    pub(crate) fn try_say(&self, words: &[&str]) -> Result<String, String> {
+        let output = self.command(words).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        match output.status.success() {
+            true => Ok(text(output.stdout)),
+            false => Err(text(output.stderr)),
+        }
+    }
+
+    /// Returns the output of `sluice WORDS`, which must not fail.
+    pub(crate) fn says(&self, words: &[&str]) -> String {
+        let said = self.try_say(words);
+        said.unwrap_or_else(|why| panic!("{words:?}: {why}; log:\n{}", self.log()))
+    }
+
+    /// Returns the reason for which `sluice WORDS` is refused. It has all these parts.
+    pub(crate) fn refuses(&self, words: &[&str], parts: &[&str]) -> String {
+        let why = self.try_say(words).expect_err("it is refused");
+        for part in parts {
+            assert!(why.contains(part), "{words:?}: `{part}` is not in: {why}");
+        }
+        why
+    }
+
+    /// Returns `sluice fabric progress`.
+    pub(crate) fn progress(&self) -> Value {
+        self.ask(&["fabric", "progress"])["status"].take()
+    }
+
+    /// Returns the transactions, the newest first.
+    pub(crate) fn transactions(&self) -> Vec<Value> {
+        self.ask(&["config", "log"])["log"].as_array().unwrap().clone()
+    }
+
+    /// Returns the revision of the newest transaction. Entries of the log that change nothing come
+    /// after it, such as the end of a transaction that was refused.
+    pub(crate) fn revision(&self) -> u64 {
+        self.transactions()[0]["revision"].as_u64().unwrap()
+    }
+
+    /// Returns the names of the networks.
+    pub(crate) fn vnets(&self) -> Vec<String> {
+        let rows = self.ask(&["vnet", "list"])["vnets"].take();
+        let rows = rows.as_array().unwrap();
+        rows.iter().map(|row| row["vnet"].as_str().unwrap().to_owned()).collect()
+    }
+}
