@@ -348,6 +348,3 @@ impl<R: Replica> Commit<R> {
         self.out.push_back(Output::Answer { request, result });
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -14,6 +14,8 @@ mod check;
 mod doc;
 #[path = "commit/drills.rs"]
 mod drills;
+#[path = "commit/explore.rs"]
+mod explore;
 #[path = "commit/host.rs"]
 mod host;
 #[path = "commit/hostile.rs"]

@@ -256,7 +256,12 @@ impl<R: Replica> Commit<R> {
     ) -> Result<(), Unwelcome> {
         let known = (self.epoch.number, self.revision());
         let is_member_there = self.member(from).is_some();
-        if self.state.is_none() || (epoch.number, revision) <= known || !is_member_there {
+        if self.state.is_none() {
+            // Not a member yet, or evicted before the first snapshot.
+            self.out.push_back(Output::Stranger { by: from });
+            return Ok(());
+        }
+        if (epoch.number, revision) <= known || !is_member_there {
             return Err(Unwelcome::Stranger(from));
         }
         self.leave(from);

@@ -275,6 +275,3 @@ impl<R: Replica> Commit<R> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

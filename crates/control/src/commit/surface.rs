@@ -397,7 +397,8 @@ pub enum Output {
         /// Host that said so.
         by: HostId,
     },
-    /// A member has no seat for this host's disk: evict the host, and join again.
+    /// A member does not know this host with its disk: it is no member yet, or must be evicted and
+    /// join again.
     Stranger {
         /// Host that said so.
         by: HostId,

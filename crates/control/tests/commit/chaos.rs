@@ -266,6 +266,16 @@ impl Chaos {
     fn forget_done(&mut self) {
         let doc = self.world.checker.document();
         self.wanted.retain(|(host, seat)| doc.members.get(host).copied() != *seat);
+        // Evicted again before it had heard that it was a member.
+        let is_gone = |(_, seat): &&(u16, Option<u64>)| seat.is_some_and(|s| doc.gone.contains(&s));
+        if let Some((host, _)) = self.wanted.iter().find(is_gone).copied() {
+            if self.world.is_up(host) {
+                self.world.crash(host);
+            }
+            let seat = self.new_seat(host);
+            self.wanted = vec![(host, Some(seat))];
+            self.world.start(host);
+        }
     }
 
     /// Ends all faults.

@@ -1,4 +1,5 @@
-//! Checkers: one history everywhere, nothing applied against a veto, nothing lost that was answered.
+//! Checkers: one history everywhere, nothing applied against a veto, nothing lost that was
+//! answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,6 +73,11 @@ impl Checker {
     pub(crate) fn lost_sight(&mut self, viewer: u16, peer: u16) {
         let ids = self.begun.keys().filter(|id| id.host.0 == viewer);
         self.unseen.extend(ids.map(|id| (*id, peer)));
+    }
+
+    /// A host has forgotten its vetoes, which are not durable: its next vote counts.
+    pub(crate) fn crashed(&mut self, host: u16) {
+        self.unseen.extend(self.begun.keys().map(|id| (*id, host)));
     }
 
     /// The clock of an originator has jumped: its time for votes may be over.

@@ -268,7 +268,7 @@ fn recovered_fabric_keeps_divergent_tail_aside() {
 }
 
 #[test]
-fn lost_disk_is_a_stranger_until_it_joins_anew() {
+fn lost_disk_is_stranger_until_joined_anew() {
     let mut world = fabric(3);
     world.crash(2);
     let host = world.hosts.get_mut(&2).unwrap();
@@ -343,7 +343,7 @@ fn unknown_operation_is_vetoed_by_name() {
 }
 
 #[test]
-fn long_log_is_compacted_and_new_member_catches_up() {
+fn new_member_catches_up_after_compaction() {
     let mut world = fabric(3);
     for n in 0..400 {
         world.commit(1 + n % 3, &format!("add n{n} 1"));
@@ -368,4 +368,29 @@ fn long_log_is_compacted_and_new_member_catches_up() {
         world.start(host);
         assert_eq!(names(&world, host).len(), 400);
     }
+}
+
+/// Two members have said yes, the originator is gone, and there is no leader to end it.
+#[test]
+fn reservation_outlives_silent_originator_without_leader() {
+    let mut world = fabric(3);
+    let asked = world.commit(1, "add blue 1");
+    while world.hosts[&2].machine.as_ref().unwrap().status().reserved.is_empty() {
+        world.run_for(Nanos::from_micros(50));
+        assert_eq!(world.result(asked), None);
+    }
+    let is_reserved =
+        |world: &World| !world.hosts[&2].machine.as_ref().unwrap().status().reserved.is_empty();
+    world.crash(1);
+    world.crash(3);
+    world.look(true);
+    world.run_for(Nanos::from_millis(60_000));
+    assert!(is_reserved(&world), "no entry has ended it");
+    world.start(3);
+    world.look(true);
+    world.run_for(Nanos::from_millis(15_000));
+    assert!(!is_reserved(&world), "the leader has ended it");
+    let asked = world.commit(2, "add green 1");
+    world.run_for(SECOND);
+    assert!(is_committed(&world, asked), "{:?}", world.result(asked));
 }

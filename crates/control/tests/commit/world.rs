@@ -149,6 +149,7 @@ impl World {
             this.disk.write(&records);
         }
         self.view.retain(|(viewer, _)| *viewer != host);
+        self.checker.crashed(host);
         self.crashes += 1;
         // Its users will not hear from it.
         self.asked.retain(|(at, ..), asked| *at != host || asked.result.is_some());

@@ -5,7 +5,7 @@
 //!   file, or a configuration given ── data: Reconfigure ──▶ what it runs, and numbers
 //!        │ a problem: said by line, nothing changes       │
 //!        ▼                                                ▼
-//!     the client                          fabric: reconfigure ── ports that are added ── the client
+//!     the client                          fabric: reconfigure ── added ports ── the client
 //! ```
 //!
 //! Data goes first: a network or peer has its place in the switch before the fabric names it. What

@@ -84,6 +84,10 @@ pub(super) fn message(message: &Message, raft: &Raft<Log>) -> Result<(), Malform
 
 fn append(message: &Message, raft: &Raft<Log>) -> Result<(), Malformed> {
     let log = &raft.raft_log;
+    if (message.log_term == 0) != (message.index == 0) {
+        // The engine takes an entry that it does not have for one of term 0.
+        return Err(Malformed("entries after one without a term"));
+    }
     let mut before = (message.index, message.log_term);
     for entry in &message.entries {
         if entry.index != before.0 + 1 || entry.term < before.1 || entry.term > message.term {
