@@ -23,6 +23,9 @@ pub(crate) struct Faults {
     pub(crate) veto: u64,
 }
 
+/// Prints what happens; for the eyes of somebody with a failing seed.
+const TRACE: bool = false;
+
 enum Event {
     Deliver { from: u16, to: u16, bytes: Vec<u8>, veto: Option<TxnId> },
     Written { host: u16, incarnation: u64, ticket: WriteTicket },
@@ -87,7 +90,7 @@ impl World {
             write_failures: 0,
             keep_sent: false,
             kept: Vec::new(),
-            trace: std::env::var_os("SLUICE_TRACE").is_some(),
+            trace: TRACE,
             prng: prng.clone(),
         };
         for (host, seat) in members {
@@ -272,11 +275,11 @@ impl World {
     pub(crate) fn tell(&mut self, from: u16, to: u16, bytes: &[u8]) {
         let now = self.clock(to);
         let this = self.hosts.get_mut(&to).expect("a host");
-        if let Some(machine) = &mut this.machine {
-            if let Err(why) = machine.receive(now, HostId(from), bytes) {
-                assert!(!why.to_string().is_empty());
-                self.unwelcome += 1;
-            }
+        if let Some(machine) = &mut this.machine
+            && let Err(why) = machine.receive(now, HostId(from), bytes)
+        {
+            assert!(!why.to_string().is_empty());
+            self.unwelcome += 1;
         }
     }
 
@@ -289,11 +292,11 @@ impl World {
         }
         let now = self.clock(to);
         let this = self.hosts.get_mut(&to).expect("a host");
-        if let Some(machine) = &mut this.machine {
-            if let Err(why) = machine.receive(now, HostId(from), bytes) {
-                self.unwelcome += 1;
-                self.say(|| format!("{to} refuses a message of {from}: {why}"));
-            }
+        if let Some(machine) = &mut this.machine
+            && let Err(why) = machine.receive(now, HostId(from), bytes)
+        {
+            self.unwelcome += 1;
+            self.say(|| format!("{to} refuses a message of {from}: {why}"));
         }
         self.drain(to);
     }
