@@ -77,8 +77,11 @@ pub enum Question {
     Discard,
     /// Give this host another key, and a certificate for it.
     RotateKey,
-    /// Leave the fabric.
-    Leave,
+    /// Leave the fabric; or only forget it here, when no member can be asked.
+    Leave {
+        /// True if no member is asked.
+        forget: bool,
+    },
     /// Take a member out.
     Evict {
         /// Name of the member.

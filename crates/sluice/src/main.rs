@@ -286,6 +286,10 @@ enum FabricCommand {
     Join(JoinArguments),
     /// Leave the fabric
     Leave {
+        /// Ask no member, and only forget the fabric here: for a host that was evicted while it was
+        /// away
+        #[arg(long)]
+        forget: bool,
         #[command(flatten)]
         asked: Asked,
     },
@@ -544,7 +548,7 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
         FabricCommand::Create { name, place } => transaction::create(name, place),
         FabricCommand::Token(arguments) => transaction::token(arguments),
         FabricCommand::Join(arguments) => transaction::join(arguments),
-        FabricCommand::Leave { asked } => transaction::leave(asked),
+        FabricCommand::Leave { forget, asked } => transaction::leave(*forget, asked),
         FabricCommand::Evict(arguments) => transaction::evict(arguments),
         FabricCommand::Recover(arguments) => transaction::recover(arguments),
         FabricCommand::RotateKey { asked } => transaction::rotate_key(asked),

@@ -218,6 +218,9 @@ pub(crate) struct RecoverArguments {
     /// The names of the members, separated by commas
     #[arg(long, required = true, value_name = "HOST", value_delimiter = ',')]
     without: Vec<String>,
+    /// Do it: what only the lost members know is given up
+    #[arg(long)]
+    yes: bool,
     #[command(flatten)]
     asked: Asked,
 }
@@ -255,8 +258,8 @@ pub(crate) fn rotate_key(asked: &Asked) -> anyhow::Result<ExitCode> {
     run(asked, Question::RotateKey)
 }
 
-pub(crate) fn leave(asked: &Asked) -> anyhow::Result<ExitCode> {
-    run(asked, Question::Leave)
+pub(crate) fn leave(forget: bool, asked: &Asked) -> anyhow::Result<ExitCode> {
+    run(asked, Question::Leave { forget })
 }
 
 pub(crate) fn evict(arguments: &EvictArguments) -> anyhow::Result<ExitCode> {
@@ -264,6 +267,13 @@ pub(crate) fn evict(arguments: &EvictArguments) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn recover(arguments: &RecoverArguments) -> anyhow::Result<ExitCode> {
+    let hosts = arguments.without.join(", ");
+    anyhow::ensure!(
+        arguments.yes,
+        "this gives up every change that only {hosts} know, and if they are alive somewhere, \
+         their later changes too; make sure that they are gone, ask the member with the highest \
+         revision (`sluice fabric status`), and add `--yes`"
+    );
     run(&arguments.asked, Question::Recover { without: arguments.without.clone() })
 }
 

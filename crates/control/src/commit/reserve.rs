@@ -109,8 +109,10 @@ impl<R: Replica> Commit<R> {
         self.held.insert(id, Held { change, keys, stage, is_dry, ask_at });
         if is_full {
             self.vote(id, Vote::No("too many transactions are open: try again later".into()));
-        } else if let Some(why) = self.inability() {
+        } else if let Some(why) = self.halted.clone() {
             self.vote(id, Vote::No(why));
+        } else if let Some(why) = self.disk.clone() {
+            self.vote(id, self.vote_without_disk(id, &why));
         } else if self.state.is_none() || self.is_stale {
             self.vote(id, Vote::Behind);
         } else if base <= self.revision() {
@@ -118,9 +120,13 @@ impl<R: Replica> Commit<R> {
         }
     }
 
-    fn inability(&self) -> Option<String> {
-        let disk = self.disk.as_ref().map(|why| format!("it cannot write to its disk: {why}"));
-        self.halted.clone().or(disk)
+    /// Returns the vote of a host that cannot write: it has none, as if it were away, so that one
+    /// full disk does not stop a fabric. It originates nothing itself.
+    fn vote_without_disk(&self, id: TxnId, why: &str) -> Vote {
+        match id.host == self.own {
+            true => Vote::No(format!("it cannot write to its disk: {why}")),
+            false => Vote::Behind,
+        }
     }
 
     fn begin_check(&mut self, id: TxnId) {
@@ -184,7 +190,7 @@ impl<R: Replica> Commit<R> {
     pub(super) fn refuse_for_disk(&mut self, id: TxnId, why: &str) {
         if self.held.contains_key(&id) {
             self.out.push_back(Output::Released { id });
-            self.vote(id, Vote::No(format!("it cannot write to its disk: {why}")));
+            self.vote(id, self.vote_without_disk(id, why));
         }
     }
 

@@ -103,7 +103,13 @@ impl Thread {
                 .put_candidate(None)
                 .map(|()| Answer::Done { said: "the candidate is forgotten".to_owned() })
                 .map_err(|error| format!("{error:#}")),
-            Question::Leave => return self.ask_to_leave(now, reply),
+            Question::Leave { forget: false } => return self.ask_to_leave(now, reply),
+            Question::Leave { forget: true } => {
+                let said = "this host has forgotten its fabric; if it is a member there still, \
+                            evict it (`sluice fabric evict`)";
+                self.leave("its operator had it forget the fabric");
+                Ok(Answer::Done { said: said.to_owned() })
+            }
             Question::Evict { host } if host == self.own.place.name => {
                 Err("a host leaves by `sluice fabric leave`".to_owned())
             }

@@ -3,7 +3,7 @@
 //! absent, and durable when it returns.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, Table, TableDefinition};
@@ -55,10 +55,11 @@ pub(super) struct Candidate {
     pub(super) text: String,
 }
 
-/// The file.
+/// The file. After an error of the disk it is opened anew: the library refuses further work on a
+/// file that it could not write, and the disk may have room again.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
-    database: Arc<Database>,
+    database: Arc<Mutex<Option<Database>>>,
     path: PathBuf,
 }
 
@@ -84,16 +85,29 @@ impl Disk {
     }
 
     fn at(path: PathBuf) -> anyhow::Result<Self> {
-        let database = Database::create(&path).with_context(|| {
-            format!(
-                "cannot open {}, which has this host's part of its fabric; if it is damaged, evict \
-                 the host at another member (`sluice fabric evict`), move the file away, and let \
-                 the host join again",
-                path.display()
-            )
-        })?;
-        restrict(&path)?;
-        Ok(Self { database: Arc::new(database), path })
+        let disk = Self { database: Arc::default(), path };
+        disk.with(|_| Ok(()))?;
+        restrict(&disk.path)?;
+        Ok(disk)
+    }
+
+    /// Works on the open file.
+    fn with<T>(&self, work: impl FnOnce(&Database) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = match database.take() {
+            Some(open) => open,
+            None => Database::create(&self.path).with_context(|| {
+                format!(
+                    "cannot open {}, which has this host's part of its fabric; if it is damaged, \
+                     evict the host at another member (`sluice fabric evict`), move the file away, \
+                     and let the host join again",
+                    self.path.display()
+                )
+            })?,
+        };
+        let done = work(&open)?;
+        *database = Some(open);
+        Ok(done)
     }
 
     /// Returns all records, in the order of their keys.
@@ -101,17 +115,19 @@ impl Disk {
     /// # Errors
     /// If they cannot be read.
     pub(super) fn records(&self) -> anyhow::Result<Vec<Vec<u8>>> {
-        let read = self.database.begin_read()?;
-        let table = match read.open_table(RECORDS) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        let mut all = Vec::new();
-        for row in table.iter()? {
-            all.push(row?.1.value().to_vec());
-        }
-        Ok(all)
+        self.with(|database| {
+            let read = database.begin_read()?;
+            let table = match read.open_table(RECORDS) {
+                Ok(table) => table,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                Err(error) => return Err(error.into()),
+            };
+            let mut all = Vec::new();
+            for row in table.iter()? {
+                all.push(row?.1.value().to_vec());
+            }
+            Ok(all)
+        })
     }
 
     /// Makes records durable, all or none.
@@ -119,17 +135,19 @@ impl Disk {
     /// # Errors
     /// If the disk is full or fails; then nothing has changed.
     pub(super) fn write(&self, records: &[Record]) -> anyhow::Result<()> {
-        let write = self.database.begin_write()?;
-        {
-            let mut rows = Rows { table: write.open_table(RECORDS)?, failed: None };
-            for record in records {
-                record.store(&mut rows);
+        self.with(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut rows = Rows { table: write.open_table(RECORDS)?, failed: None };
+                for record in records {
+                    record.store(&mut rows);
+                }
+                if let Some(error) = rows.failed {
+                    return Err(error.into());
+                }
             }
-            if let Some(error) = rows.failed {
-                return Err(error.into());
-            }
-        }
-        Ok(write.commit()?)
+            Ok(write.commit()?)
+        })
     }
 
     /// Returns the place of this host in its fabric, if it has one.
@@ -146,13 +164,15 @@ impl Disk {
     /// # Errors
     /// See [`write`](Self::write).
     pub(super) fn begin(&self, place: &Place, shared: &FabricConfig) -> anyhow::Result<()> {
-        let write = self.database.begin_write()?;
-        {
-            let mut table = write.open_table(VALUES)?;
-            table.insert(BOOTSTRAP, serde_json::to_vec(shared)?.as_slice())?;
-            table.insert(PLACE, serde_json::to_vec(place)?.as_slice())?;
-        }
-        Ok(write.commit()?)
+        self.with(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut table = write.open_table(VALUES)?;
+                table.insert(BOOTSTRAP, serde_json::to_vec(shared)?.as_slice())?;
+                table.insert(PLACE, serde_json::to_vec(place)?.as_slice())?;
+            }
+            Ok(write.commit()?)
+        })
     }
 
     /// Returns the fabric as this host knew it when it became a member.
@@ -190,21 +210,26 @@ impl Disk {
     }
 
     fn value<T: DeserializeOwned>(&self, name: &str) -> anyhow::Result<Option<T>> {
-        let read = self.database.begin_read()?;
-        let table = match read.open_table(VALUES) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let Some(value) = table.get(name)? else { return Ok(None) };
-        let value = serde_json::from_slice(value.value());
+        let bytes = self.with(|database| {
+            let read = database.begin_read()?;
+            let table = match read.open_table(VALUES) {
+                Ok(table) => table,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            Ok(table.get(name)?.map(|value| value.value().to_vec()))
+        })?;
+        let Some(bytes) = bytes else { return Ok(None) };
+        let value = serde_json::from_slice(&bytes);
         value.map(Some).with_context(|| format!("`{name}` of {} is damaged", self.path.display()))
     }
 
     fn put(&self, name: &str, value: &impl Serialize) -> anyhow::Result<()> {
-        let write = self.database.begin_write()?;
-        write.open_table(VALUES)?.insert(name, serde_json::to_vec(value)?.as_slice())?;
-        Ok(write.commit()?)
+        self.with(|database| {
+            let write = database.begin_write()?;
+            write.open_table(VALUES)?.insert(name, serde_json::to_vec(value)?.as_slice())?;
+            Ok(write.commit()?)
+        })
     }
 }
 
