@@ -38,6 +38,7 @@ nmap    | nmap     | test            | a client of the parity suite: scans
 ping    | iputils-ping | test        | a client of the parity suite: large packets, and IPv6
 valgrind| valgrind | bench           | counts instructions per frame
 /usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
+etcd    | etcd-server | bench           | the quorum log that commits are compared with
 /usr/include/ns3 | libns3-dev | bench  | the simulator that ours is compared with
 /usr/lib/openvswitch-switch-dpdk | openvswitch-switch-dpdk | bench | the virtual switch that ours is compared with
 dpdk-testpmd | dpdk-dev | test bench    | a foreign driver of vhost-user ports, the raw speed of others, and what the tests of the guest run against

@@ -1,4 +1,4 @@
-//! `make bench PART=fabric`: the control plane, alone and live, with FRR's BGP-EVPN beside it.
+//! `make bench PART=fabric`: the control plane, alone and live, with FRR's BGP-EVPN and etcd beside it.
 //!
 //! | file | measures |
 //! |---|---|
@@ -7,12 +7,15 @@
 //! | `latency` | time until other hosts know an endpoint that is new or has moved |
 //! | `bulk` | a hundred thousand endpoints at once, new ones and known ones |
 //! | `learn` | endpoints learned from frames in a second |
+//! | `commit` | time of a change of the configuration, and of a host that joins |
 //! | `hung` | time to detect a host that hangs; false alarms under load |
 //!
 //! Rows about hosts run `sluice daemon` in network namespaces (`host`, `net`), and FRR in two of
 //! its own (`frr`). They need root. A group that cannot run here is reported, and the rest goes on.
 
 mod bulk;
+mod commit;
+mod etcd;
 mod frr;
 pub(crate) mod host;
 mod hung;
@@ -30,7 +33,7 @@ use self::frr::Frr;
 use crate::report;
 
 /// The groups of rows about hosts.
-const GROUPS_LIVE: [&str; 4] = ["latency", "learn", "bulk", "hung"];
+const GROUPS_LIVE: [&str; 5] = ["commit", "latency", "learn", "bulk", "hung"];
 
 /// Extent of the measurements.
 #[derive(Clone, Debug)]
@@ -78,6 +81,13 @@ fn live(plan: &Plan) -> anyhow::Result<Vec<Row>> {
         return Ok(Vec::new());
     }
     net::sweep();
+    let mut rows = Vec::new();
+    if plan.wants("commit") {
+        rows.extend(commit::rows(plan)?);
+    }
+    if !GROUPS_LIVE[1..].iter().any(|group| plan.wants(group)) {
+        return Ok(rows);
+    }
     let mut frr = match frr::obstacle() {
         None => {
             println!("the peer: {}", frr::version());
@@ -88,7 +98,6 @@ fn live(plan: &Plan) -> anyhow::Result<Vec<Row>> {
             None
         }
     };
-    let mut rows = Vec::new();
     if plan.wants("latency") {
         rows.extend(latency::rows(plan, frr.as_mut())?);
     }

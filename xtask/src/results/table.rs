@@ -112,6 +112,7 @@ const BESIDE: &[Measure] = &[
     measure("table.stop", "ns", TABLE),
     measure("learn.resent", "frames", FABRIC_RATE),
     measure("learn.fdb", "entries", FABRIC_RATE),
+    measure("join", "s", FABRIC_TIME),
     measure("resync.withdrawn", "vports", FABRIC_RATE),
     measure("hung_detected.false_alarms", "count", &["hosts", "load_s", "sent"]),
     // sim.json

@@ -145,6 +145,11 @@ pub(crate) fn sweep() {
 pub(crate) struct Netns(String);
 
 impl Netns {
+    /// Returns the name of the namespace.
+    pub(crate) fn name(&self) -> &str {
+        &self.0
+    }
+
     /// Returns the path of the namespace's file.
     pub(crate) fn path(&self) -> PathBuf {
         Path::new("/run/netns").join(&self.0)

@@ -48,23 +48,19 @@ impl Bridge {
         Self { daemons: daemons.collect(), net, hosts, containers, wire }
     }
 
-    /// Makes a fabric of them, with the network `blue`.
+    /// Makes a fabric of hosts, with the network `blue`.
     pub(crate) fn fabric(word: &str, count: usize) -> Self {
-        Self::fabric_with(word, count, |_, _| String::new())
+        let bridge = Self::waiting(word, count, |_, _| String::new());
+        bridge.become_fabric();
+        bridge
     }
 
-    /// Makes a fabric of hosts whose files say more.
-    pub(crate) fn fabric_with(
-        word: &str,
-        count: usize,
-        file: impl Fn(&Net, usize) -> String,
-    ) -> Self {
-        let bridge = Self::waiting(word, count, file);
-        bridge.daemons[0].says(&["fabric", "create", "prod", "--underlay", "up0"]);
-        (1..count).for_each(|own| bridge.join(own, 0));
-        bridge.daemons[0].says(&["vnet", "create", "blue", "--vni", "100"]);
-        bridge.all_have_caught_up();
-        bridge
+    /// Makes a fabric of hosts that wait, with the network `blue`.
+    pub(crate) fn become_fabric(&self) {
+        self.daemons[0].says(&["fabric", "create", "prod", "--underlay", "up0"]);
+        (1..self.daemons.len()).for_each(|own| self.join(own, 0));
+        self.daemons[0].says(&["vnet", "create", "blue", "--vni", "100"]);
+        self.all_have_caught_up();
     }
 
     /// Makes a host a member, by a token of another one.

@@ -110,17 +110,21 @@ pub(crate) struct Disk(PathBuf);
 
 impl Disk {
     fn new(host: PathBuf) -> Self {
-        let path = host.with_extension("state");
-        std::fs::create_dir_all(&path).unwrap();
-        super::run(&format!("mount -t tmpfs -o size=64k tmpfs {}", path.display()));
-        Self(path)
+        Self::with_size(&host.with_extension("state"), "64k")
+    }
+
+    /// Makes a disk at a path, with a size as `mount` takes it.
+    pub(crate) fn with_size(path: &Path, size: &str) -> Self {
+        std::fs::create_dir_all(path).unwrap();
+        super::run(&format!("mount -t tmpfs -o size={size} tmpfs {}", path.display()));
+        Self(path.to_owned())
     }
 
     /// Fills the disk, or makes room again.
     pub(crate) fn fill(&self, full: bool) {
         let filler = self.0.join("filler");
         if full {
-            assert!(std::fs::write(&filler, vec![0; 1 << 20]).is_err(), "the disk is full");
+            assert!(std::fs::write(&filler, vec![0; 32 << 20]).is_err(), "the disk is full");
         } else {
             std::fs::remove_file(&filler).unwrap();
         }

@@ -1,0 +1,239 @@
+//! Changes of the configuration of a fabric of three: one change, a thousand networks in one
+//! transaction, and a host that joins a fabric with a thousand networks. Beside them etcd, which
+//! has no members that may refuse.
+//!
+//! A change is asked for at a member's socket, one connection for each, as the command line does;
+//! the time of starting a process is not in it. It ends when the change is in force at that member
+//! and is known to have been applied by the others, which is later than etcd's answer: that comes
+//! when the value is durable at a majority. All state is in the folder for temporary files, which
+//! is on a disk unless somebody has mounted it elsewhere.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use sluice_api::fabric_config::{Operation, VnetSettings};
+use sluice_api::results::Row;
+use sluice_api::transaction::{How, Question};
+
+use super::etcd::{self, Etcd};
+use super::host::program;
+use super::net::{Net, Netns, PATIENCE, cable, wait_for};
+use super::{Plan, percentile, without_peer};
+
+/// Members of the fabric.
+const MEMBERS: usize = 3;
+/// Networks of a large transaction.
+const VNETS: u32 = 1_000;
+/// Rounds of a large transaction, and of a join.
+const ROUNDS_LARGE: usize = 5;
+/// VNI of the first network that is made here.
+const VNI: u32 = 10_000;
+
+/// A host that was started without a fabric.
+struct Host {
+    dir: PathBuf,
+    control: Child,
+    program: PathBuf,
+    container: Netns,
+}
+
+impl Host {
+    fn start(net: &Net, name: &str, netns: &Netns, container: Netns) -> anyhow::Result<Self> {
+        let (dir, program) = (net.dir().join(name), program()?);
+        fs::create_dir_all(&dir)?;
+        let text = format!("[host]\nname = \"{name}\"\nrun_dir = \"{}\"\n", dir.display());
+        fs::write(dir.join("host.toml"), text)?;
+        let log = File::create(dir.join("log"))?;
+        let mut command = netns.command(&program);
+        command.args(["daemon", "--config"]).arg(dir.join("host.toml"));
+        command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
+        let host = Self { control: command.spawn()?, dir, program, container };
+        host.wait_until_it_waits()?;
+        Ok(host)
+    }
+
+    fn wait_until_it_waits(&self) -> anyhow::Result<()> {
+        wait_for("a host waits for its fabric", || {
+            let said = self.command(&["fabric", "progress"]).output()?.stderr;
+            Ok(String::from_utf8_lossy(&said).contains("in no fabric yet"))
+        })
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(words).arg("--run-dir").arg(&self.dir);
+        command
+    }
+
+    /// Returns the output of `sluice WORDS`.
+    fn says(&self, words: &[&str]) -> anyhow::Result<String> {
+        let output = self.command(words).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{words:?}: {}", said.trim());
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    }
+
+    /// Makes a change; returns the time until it is in force here and known to be at all others.
+    fn change(&self, change: Vec<Operation>) -> anyhow::Result<Duration> {
+        let question = Question::Change { change, how: How::default() };
+        let line = format!("{}\n", json!({ "transaction": question }));
+        let begin = Instant::now();
+        let mut stream = UnixStream::connect(self.dir.join("show.sock"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.write_all(line.as_bytes())?;
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer)?;
+        let time = begin.elapsed();
+        let answer: Value = serde_json::from_str(&answer).context("the answer to a change")?;
+        let behind = answer["committed"]["behind"].as_array();
+        ensure!(behind.is_some_and(Vec::is_empty), "a change is not at all members: {answer}");
+        Ok(time)
+    }
+
+    fn add_port(&self, ip: &str) -> anyhow::Result<()> {
+        let words =
+            ["port", "add", "--netns", self.container.name(), "--vnet", "blue", "--ip", ip];
+        self.says(&words).map(drop)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // The data process ends with its namespace.
+        _ = self.control.kill();
+        _ = self.control.wait();
+    }
+}
+
+/// A fabric of three, and a host that is in none. The daemons end before their namespaces.
+struct Fabric {
+    hosts: Vec<Host>,
+    _net: Net,
+}
+
+impl Fabric {
+    fn start() -> anyhow::Result<Self> {
+        let mut net = Net::new("commit")?;
+        let wire = net.netns("wire")?;
+        wire.ip("link add br0 type bridge")?;
+        wire.ip("link set br0 up")?;
+        let mut hosts = Vec::new();
+        for id in 1..=MEMBERS + 1 {
+            let (netns, container) = (net.netns(&format!("h{id}"))?, net.netns(&format!("c{id}"))?);
+            cable((&netns, "up0"), (&wire, &format!("to{id}")))?;
+            wire.ip(&format!("link set to{id} master br0"))?;
+            netns.ip(&format!("addr add 192.0.2.{id}/24 dev up0"))?;
+            hosts.push(Host::start(&net, &format!("h{id}"), &netns, container)?);
+        }
+        let fabric = Self { hosts, _net: net };
+        fabric.hosts[0].says(&["fabric", "create", "bench", "--underlay", "up0"])?;
+        for host in &fabric.hosts[1..MEMBERS] {
+            fabric.join(host)?;
+        }
+        fabric.hosts[0].says(&["vnet", "create", "blue", "--vni", "42"])?;
+        fabric.hosts[0].add_port("10.42.0.1/24")?;
+        Ok(fabric)
+    }
+
+    fn join(&self, host: &Host) -> anyhow::Result<()> {
+        let token = self.hosts[0].says(&["fabric", "token"])?;
+        host.says(&["fabric", "join", "192.0.2.1", "--token", &token]).map(drop)
+    }
+
+    /// Returns the time from the command that joins until a container behind the host that has
+    /// joined is answered by one behind another host.
+    fn join_and_forward(&self) -> anyhow::Result<Duration> {
+        let host = &self.hosts[MEMBERS];
+        let begin = Instant::now();
+        self.join(host)?;
+        host.add_port("10.42.0.4/24")?;
+        wait_for("a host that has joined forwards", || {
+            Ok(host.container.run("ping -c 1 -W 1 10.42.0.1").is_ok())
+        })?;
+        let time = begin.elapsed();
+        host.says(&["port", "del", &self.port_of(host)?])?;
+        host.says(&["fabric", "leave"])?;
+        host.wait_until_it_waits()?;
+        Ok(time)
+    }
+
+    fn port_of(&self, host: &Host) -> anyhow::Result<String> {
+        let rows: Value = serde_json::from_str(&host.says(&["show", "ports", "--json"])?)?;
+        let ports = rows["ports"].as_array().into_iter().flatten();
+        let mut names = ports.filter_map(|row| row["port"].as_str());
+        let name = names.find(|name| *name != "underlay").context("the host has a port")?;
+        Ok(name.to_owned())
+    }
+}
+
+fn create(count: u32) -> Vec<Operation> {
+    let make = |at: u32| Operation::CreateVnet {
+        name: format!("n{at}"),
+        vnet: VnetSettings::new(VNI + at),
+    };
+    (0..count).map(make).collect()
+}
+
+fn delete(count: u32) -> Vec<Operation> {
+    (0..count).map(|at| Operation::DeleteVnet { name: format!("n{at}") }).collect()
+}
+
+/// Measures changes and joins.
+pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
+    let fabric = Fabric::start()?;
+    let mut etcd = match etcd::obstacle() {
+        None => {
+            println!("the peer: {}", etcd::version());
+            without_peer(Etcd::start())
+        }
+        Some(obstacle) => {
+            eprintln!("SKIPPED the peer: {obstacle}");
+            None
+        }
+    };
+    let [mut ours, mut theirs] = [const { Vec::new() }; 2];
+    for number in 0..plan.samples {
+        let host = &fabric.hosts[number as usize / 2 % MEMBERS];
+        let change = if number % 2 == 0 { create(1) } else { delete(1) };
+        ours.push(host.change(change)?.as_secs_f64());
+        if let Some(mut peer) = etcd.take() {
+            // A peer that fails once is not asked again.
+            if let Some(time) = without_peer(peer.put(number)) {
+                theirs.push(time.as_secs_f64());
+                etcd = Some(peer);
+            }
+        }
+    }
+    drop(etcd);
+    let mut rows = Vec::new();
+    for (subject, values) in [("sluice", ours), ("etcd", theirs)] {
+        if !values.is_empty() {
+            let p99 = percentile(&values, 99);
+            rows.extend([row("commit", subject, 50, 1, values)]);
+            rows.extend([row("commit", subject, 99, 1, vec![p99])]);
+        }
+    }
+    let (mut large, mut joins) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS_LARGE {
+        large.push(fabric.hosts[0].change(create(VNETS))?.as_secs_f64());
+        fabric.hosts[1].change(delete(VNETS))?;
+    }
+    fabric.hosts[0].change(create(VNETS))?;
+    for _ in 0..ROUNDS_LARGE {
+        joins.push(fabric.join_and_forward()?.as_secs_f64());
+    }
+    rows.push(row("commit", "sluice", 50, VNETS, large));
+    rows.push(row("join", "sluice", 50, VNETS, joins));
+    Ok(rows)
+}
+
+fn row(measure: &str, subject: &str, percentile: u32, entries: u32, values: Vec<f64>) -> Row {
+    let row = Row::new(measure, subject, "s", values).with("percentile", percentile);
+    row.with("hosts", MEMBERS).with("entries", entries)
+}
