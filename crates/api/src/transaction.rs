@@ -159,6 +159,9 @@ pub enum Answer {
         vtep: Ipv4Addr,
         /// Members of the fabric.
         members: Vec<String>,
+        /// Notes on its ports, such as what keeps its underlay from being lossless.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        notes: Vec<String>,
     },
     /// A token, which is shown once.
     Token {

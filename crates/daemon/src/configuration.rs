@@ -170,6 +170,10 @@ impl Configuration {
 }
 
 impl ConfigPort for Configuration {
+    fn is_one(&self) -> bool {
+        true
+    }
+
     fn connected(&self, host: HostId, takes_messages: Result<(), SendError>) {
         match takes_messages {
             Ok(()) => self.note(Event::Connected(host, true)),

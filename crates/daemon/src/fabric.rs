@@ -154,7 +154,7 @@ impl Fabric {
         let seed = incarnation ^ started.0.rotate_left(32);
         let (sender, asks) = sync_channel(ASKS_MAX);
         let run_dir = run_dir.to_owned();
-        let (agreement, hosts) = Agreement::new(plan);
+        let (agreement, hosts) = Agreement::new(plan, config_port.is_one());
         let fabric = Self {
             agreement: Arc::new(agreement),
             asks: sender,

@@ -97,8 +97,7 @@ impl Host {
     }
 
     fn add_port(&self, ip: &str) -> anyhow::Result<()> {
-        let words =
-            ["port", "add", "--netns", self.container.name(), "--vnet", "blue", "--ip", ip];
+        let words = ["port", "add", "--netns", self.container.name(), "--vnet", "blue", "--ip", ip];
         self.says(&words).map(drop)
     }
 }

@@ -157,9 +157,10 @@ fn print(text: &str) -> anyhow::Result<()> {
 /// Formats an answer for people.
 fn render(answer: &Answer) -> String {
     match answer {
-        Answer::Member { fabric, host, id, vtep, members } => format!(
-            "{host} is member {id} of fabric {fabric}, with VTEP {vtep}; members: {}\n",
-            members.join(", ")
+        Answer::Member { fabric, host, id, vtep, members, notes } => format!(
+            "{host} is member {id} of fabric {fabric}, with VTEP {vtep}; members: {}\n{}",
+            members.join(", "),
+            lines("", notes)
         ),
         Answer::Token { token, expires_ms, address } => {
             let mut text = format!("{token}\n");

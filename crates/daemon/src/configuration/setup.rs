@@ -51,7 +51,8 @@ pub(crate) fn place(state_dir: &Path) -> anyhow::Result<Option<Place>> {
 }
 
 impl Applying {
-    /// Makes a fabric of this host. `check` finds what is wrong with its configuration.
+    /// Makes a fabric of this host. `check` finds what is wrong with its configuration, and returns
+    /// notes on it.
     ///
     /// # Errors
     /// Reason why there is no fabric, with the remedy.
@@ -59,7 +60,7 @@ impl Applying {
         &self,
         fabric: &str,
         place: &api::Place,
-        check: impl FnOnce(&HostConfig) -> Result<(), String>,
+        check: impl FnOnce(&HostConfig) -> Result<Vec<String>, String>,
     ) -> anyhow::Result<Joined> {
         let underlay = self.underlay(place, None)?;
         let vtep = vtep(place, &underlay.device)?;
@@ -80,7 +81,7 @@ impl Applying {
             Operation::SetAuthorities { authorities: credentials.authorities().to_vec() },
         ])?;
         let config = compose(&self.local, Some(&underlay), &shared, (name, &self.state_dir));
-        check(&config.map_err(anyhow::Error::msg)?).map_err(anyhow::Error::msg)?;
+        let notes = check(&config.map_err(anyhow::Error::msg)?).map_err(anyhow::Error::msg)?;
         files.install(&credentials)?;
         let answer = api::Answer::Member {
             fabric: fabric.to_owned(),
@@ -88,6 +89,7 @@ impl Applying {
             id: 1,
             vtep,
             members: vec![name.to_owned()],
+            notes,
         };
         let place = Place {
             fabric: fabric.to_owned(),
@@ -109,7 +111,7 @@ impl Applying {
         &self,
         (address, token): (&str, &str),
         place: &api::Place,
-        check: impl FnOnce(&HostConfig) -> Result<(), String>,
+        check: impl FnOnce(&HostConfig) -> Result<Vec<String>, String>,
     ) -> anyhow::Result<Joined> {
         let to = address_of(address)?;
         let token: Token = token.parse()?;
@@ -128,7 +130,7 @@ impl Applying {
         let listen = SocketAddr::new(IpAddr::V4(vtep), FABRIC_PORT);
         let applicant =
             Applicant { name: name.to_owned(), vtep: IpAddr::V4(vtep), address: listen };
-        self.check_alone((&underlay, vtep), check)?;
+        let notes = self.check_alone((&underlay, vtep), check)?;
         let joined = enroll::join(to, &token, &applicant, &key, &wall())?;
         let seat = seat_of(&joined.credentials)?;
         let bootstrap = bootstrap(&joined, (name, vtep, seat))?;
@@ -149,6 +151,7 @@ impl Applying {
                 id: joined.id,
                 vtep,
                 members: bootstrap.members.keys().cloned().collect(),
+                notes,
             },
         })
     }
@@ -157,8 +160,8 @@ impl Applying {
     fn check_alone(
         &self,
         (underlay, vtep): (&LocalUnderlay, Ipv4Addr),
-        check: impl FnOnce(&HostConfig) -> Result<(), String>,
-    ) -> anyhow::Result<()> {
+        check: impl FnOnce(&HostConfig) -> Result<Vec<String>, String>,
+    ) -> anyhow::Result<Vec<String>> {
         let name = self.local.host.name.as_str();
         let mut alone = FabricConfig::new("check")?;
         let member = Member { id: 1, seat: 1, vtep, address: None, role: Role::default() };

@@ -157,9 +157,9 @@ fn wait(
     }
 }
 
-/// Finds what is wrong with a whole configuration on this machine.
-fn check(config: &HostConfig) -> Result<(), String> {
-    plan(config).map(drop)
+/// Finds what is wrong with a whole configuration on this machine, and returns the notes on it.
+fn check(config: &HostConfig) -> Result<Vec<String>, String> {
+    plan(config).map(|plan| plan.notes)
 }
 
 /// Plans a whole configuration that came from a fabric.

@@ -46,6 +46,8 @@ pub(super) struct Agreement {
     plan: Mutex<Arc<FabricPlan>>,
     differences: Mutex<BTreeMap<HostId, Vec<Difference>>>,
     events: SyncSender<Asks>,
+    /// True if all members have one configuration: then they differ only while it is on its way.
+    is_one: bool,
 }
 
 /// Reason to ask members.
@@ -63,11 +65,12 @@ impl Agreement {
         Arc::clone(&self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns the state for a host, and the channel of reasons to ask.
-    pub(super) fn new(plan: &FabricPlan) -> (Self, Receiver<Asks>) {
+    /// Returns the state for a host, and the channel of reasons to ask. With `is_one` all members
+    /// have one configuration.
+    pub(super) fn new(plan: &FabricPlan, is_one: bool) -> (Self, Receiver<Asks>) {
         let (events, asks) = sync_channel(WAITING_MAX);
         let plan = Mutex::new(Arc::new(plan.clone()));
-        (Self { plan, differences: Mutex::default(), events }, asks)
+        (Self { plan, differences: Mutex::default(), events, is_one }, asks)
     }
 
     /// Takes over other settings of this host. Differences of hosts that are no members any more
@@ -187,7 +190,11 @@ fn ask(fabric: &Fabric, known: &HostPlan) {
         }
     }
     if let Some((theirs, at_ms)) = whole {
-        agreement.set(known, compare(&agreement.plan(), known, &theirs, at_ms));
+        let mut found = compare(&agreement.plan(), known, &theirs, at_ms);
+        if agreement.is_one {
+            found.retain(|one| !matches!(one.what, Setting::Network | Setting::Vni));
+        }
+        agreement.set(known, found);
     }
 }
 

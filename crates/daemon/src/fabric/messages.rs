@@ -26,6 +26,10 @@ use super::member::{Member, MemberRequest};
 /// `unsent`, `gone`. The sender of a message is the member whose certificate its connection has
 /// shown.
 pub(crate) trait ConfigPort: fmt::Debug + Send + Sync {
+    /// Returns true if all members have one configuration.
+    fn is_one(&self) -> bool {
+        false
+    }
     /// Notes a connection to a member.
     ///
     /// # Errors

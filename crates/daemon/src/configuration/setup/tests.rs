@@ -19,14 +19,14 @@ fn created_fabric_has_one_member_on_disk() {
     let (applying, dir) = applying("create");
     let joined = applying.create("prod", &loopback(), |config| {
         assert_eq!(config.underlay.as_ref().unwrap().device, "lo");
-        Ok(())
+        Ok(Vec::new())
     });
     assert!(matches!(joined.unwrap().answer, api::Answer::Member { id: 1, .. }));
     let place = place(&dir).unwrap().unwrap();
     assert_eq!((place.fabric.as_str(), place.is_founder), ("prod", true));
     assert!(Files::of(&dir).has_credentials());
     // A second fabric would need the first one to be left.
-    let error = applying.create("other", &loopback(), |_| Ok(())).unwrap_err();
+    let error = applying.create("other", &loopback(), |_| Ok(Vec::new())).unwrap_err();
     assert!(error.to_string().contains("another fabric"), "{error}");
     forget(&dir).unwrap();
     assert!(super::place(&dir).unwrap().is_none() && !Files::of(&dir).has_credentials());
@@ -38,9 +38,9 @@ fn refused_configuration_leaves_nothing_behind() {
     let (applying, dir) = applying("refused");
     let error = applying.create("prod", &loopback(), |_| Err("no such device".to_owned()));
     assert_eq!(error.unwrap_err().to_string(), "no such device");
-    let named = applying.create("../prod", &loopback(), |_| Ok(())).unwrap_err();
+    let named = applying.create("../prod", &loopback(), |_| Ok(Vec::new())).unwrap_err();
     assert!(named.to_string().contains("cannot be the name of a fabric"));
-    let bare = applying.create("prod", &api::Place::default(), |_| Ok(())).unwrap_err();
+    let bare = applying.create("prod", &api::Place::default(), |_| Ok(Vec::new())).unwrap_err();
     assert!(bare.to_string().contains("--underlay eth0"), "{bare}");
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
     std::fs::remove_dir_all(dir).unwrap();
@@ -50,7 +50,7 @@ fn refused_configuration_leaves_nothing_behind() {
 fn wrong_address_or_token_is_refused_before_anything() {
     let (applying, dir) = applying("token");
     let join = |address: &str, token: &str| {
-        let joined = applying.join((address, token), &loopback(), |_| Ok(()));
+        let joined = applying.join((address, token), &loopback(), |_| Ok(Vec::new()));
         format!("{:#}", joined.unwrap_err())
     };
     assert!(join("h1.example", "x").contains("is no address of a member"));
