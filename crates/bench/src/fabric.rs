@@ -1,4 +1,4 @@
-//! `make bench PART=fabric`: the control plane, alone and live, with FRR's BGP-EVPN and etcd beside it.
+//! `make bench PART=fabric`: the control plane, alone and live, beside FRR's BGP-EVPN and etcd.
 //!
 //! | file | measures |
 //! |---|---|

@@ -24,7 +24,7 @@ const STREAM_SIZE: usize = 4 << 20;
 fn stream(bridge: &Bridge, from: usize, to: usize) {
     let at = SocketAddrV4::new(ip(to), 5_001);
     let server = bridge.containers[to].inside(|| TcpListener::bind(at).unwrap());
-    let bytes: Vec<u8> = (0..STREAM_SIZE).map(|at| (at % 251) as u8).collect();
+    let bytes: Vec<u8> = (0..=250).cycle().take(STREAM_SIZE).collect();
     let receiver = std::thread::spawn(move || {
         let mut received = Vec::new();
         server.accept().unwrap().0.read_to_end(&mut received).unwrap();

@@ -157,9 +157,12 @@ fn wait(
     }
 }
 
-/// Finds what is wrong with a whole configuration on this machine, and returns the notes on it.
+/// Finds what is wrong with a whole configuration on this machine, and returns what keeps its ports
+/// from being lossless.
 fn check(config: &HostConfig) -> Result<Vec<String>, String> {
-    plan(config).map(|plan| plan.notes)
+    let mut notes = plan(config)?.notes;
+    notes.retain(|note| note.contains("not lossless"));
+    Ok(notes)
 }
 
 /// Plans a whole configuration that came from a fabric.
