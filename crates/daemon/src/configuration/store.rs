@@ -3,7 +3,7 @@
 //! absent, and durable when it returns.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context as _;
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, Table, TableDefinition};
@@ -58,7 +58,9 @@ pub(super) struct Candidate {
 /// The file.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
-    database: Arc<Database>,
+    /// `None` after a failure: redb refuses everything after an I/O error until the file is opened
+    /// again, which ends a transaction that was not whole.
+    database: Arc<Mutex<Option<Database>>>,
     path: PathBuf,
 }
 
@@ -93,7 +95,21 @@ impl Disk {
             )
         })?;
         restrict(&path)?;
-        Ok(Self { database: Arc::new(database), path })
+        Ok(Self { database: Arc::new(Mutex::new(Some(database))), path })
+    }
+
+    /// Works with the file, and closes it if that fails.
+    fn with<T>(&self, work: impl FnOnce(&Database) -> anyhow::Result<T>) -> anyhow::Result<T> {
+        let mut database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = match database.take() {
+            Some(open) => open,
+            None => Database::open(&self.path)?,
+        };
+        let result = work(&open);
+        if result.is_ok() {
+            *database = Some(open);
+        }
+        result
     }
 
     /// Returns all records, in the order of their keys.
@@ -101,17 +117,19 @@ impl Disk {
     /// # Errors
     /// If they cannot be read.
     pub(super) fn records(&self) -> anyhow::Result<Vec<Vec<u8>>> {
-        let read = self.database.begin_read()?;
-        let table = match read.open_table(RECORDS) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(error.into()),
-        };
-        let mut all = Vec::new();
-        for row in table.iter()? {
-            all.push(row?.1.value().to_vec());
-        }
-        Ok(all)
+        self.with(|database| {
+            let read = database.begin_read()?;
+            let table = match read.open_table(RECORDS) {
+                Ok(table) => table,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                Err(error) => return Err(error.into()),
+            };
+            let mut all = Vec::new();
+            for row in table.iter()? {
+                all.push(row?.1.value().to_vec());
+            }
+            Ok(all)
+        })
     }
 
     /// Makes records durable, all or none.
@@ -119,17 +137,19 @@ impl Disk {
     /// # Errors
     /// If the disk is full or fails; then nothing has changed.
     pub(super) fn write(&self, records: &[Record]) -> anyhow::Result<()> {
-        let write = self.database.begin_write()?;
-        {
-            let mut rows = Rows { table: write.open_table(RECORDS)?, failed: None };
-            for record in records {
-                record.store(&mut rows);
+        self.with(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut rows = Rows { table: write.open_table(RECORDS)?, failed: None };
+                for record in records {
+                    record.store(&mut rows);
+                }
+                if let Some(error) = rows.failed {
+                    return Err(error.into());
+                }
             }
-            if let Some(error) = rows.failed {
-                return Err(error.into());
-            }
-        }
-        Ok(write.commit()?)
+            Ok(write.commit()?)
+        })
     }
 
     /// Returns the place of this host in its fabric, if it has one.
@@ -146,13 +166,16 @@ impl Disk {
     /// # Errors
     /// See [`write`](Self::write).
     pub(super) fn begin(&self, place: &Place, shared: &FabricConfig) -> anyhow::Result<()> {
-        let write = self.database.begin_write()?;
-        {
-            let mut table = write.open_table(VALUES)?;
-            table.insert(BOOTSTRAP, serde_json::to_vec(shared)?.as_slice())?;
-            table.insert(PLACE, serde_json::to_vec(place)?.as_slice())?;
-        }
-        Ok(write.commit()?)
+        let (shared, place) = (serde_json::to_vec(shared)?, serde_json::to_vec(place)?);
+        self.with(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut table = write.open_table(VALUES)?;
+                table.insert(BOOTSTRAP, shared.as_slice())?;
+                table.insert(PLACE, place.as_slice())?;
+            }
+            Ok(write.commit()?)
+        })
     }
 
     /// Returns the fabric as this host knew it when it became a member.
@@ -190,21 +213,27 @@ impl Disk {
     }
 
     fn value<T: DeserializeOwned>(&self, name: &str) -> anyhow::Result<Option<T>> {
-        let read = self.database.begin_read()?;
-        let table = match read.open_table(VALUES) {
-            Ok(table) => table,
-            Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
-            Err(error) => return Err(error.into()),
-        };
-        let Some(value) = table.get(name)? else { return Ok(None) };
-        let value = serde_json::from_slice(value.value());
+        let value = self.with(|database| {
+            let read = database.begin_read()?;
+            let table = match read.open_table(VALUES) {
+                Ok(table) => table,
+                Err(redb::TableError::TableDoesNotExist(_)) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            Ok(table.get(name)?.map(|value| value.value().to_vec()))
+        })?;
+        let Some(value) = value else { return Ok(None) };
+        let value = serde_json::from_slice(&value);
         value.map(Some).with_context(|| format!("`{name}` of {} is damaged", self.path.display()))
     }
 
     fn put(&self, name: &str, value: &impl Serialize) -> anyhow::Result<()> {
-        let write = self.database.begin_write()?;
-        write.open_table(VALUES)?.insert(name, serde_json::to_vec(value)?.as_slice())?;
-        Ok(write.commit()?)
+        let value = serde_json::to_vec(value)?;
+        self.with(|database| {
+            let write = database.begin_write()?;
+            write.open_table(VALUES)?.insert(name, value.as_slice())?;
+            Ok(write.commit()?)
+        })
     }
 }
 
