@@ -28,7 +28,11 @@ pub(crate) fn ip(own: usize) -> Ipv4Addr {
 impl Bridge {
     /// Starts hosts that are in no fabric. `file` says more of host number `own`, from 0, after its
     /// name and directory.
-    pub(crate) fn waiting(word: &str, count: usize, file: impl Fn(&Net, usize) -> String) -> Self {
+    pub(crate) fn waiting(
+        word: &str,
+        count: usize,
+        mut file: impl FnMut(&Net, usize) -> String,
+    ) -> Self {
         let mut net = Net::new(word);
         let mut make = |kind: &str| -> Vec<Netns> {
             (1..=count).map(|id| net.netns(&format!("{kind}{id}"))).collect()
