@@ -121,6 +121,9 @@ if [ ${#missing[@]} -gt 0 ]; then
     if [[ " ${missing[*]} " == *" frr "* ]] && [ -d /run/systemd/system ]; then
         run "${root[@]}" systemctl disable --now frr
     fi
+    if [[ " ${missing[*]} " == *" etcd-server "* ]] && [ -d /run/systemd/system ]; then
+        run "${root[@]}" systemctl disable --now etcd
+    fi
     if [[ " ${missing[*]} " == *" openvswitch-switch-dpdk "* ]] && [ -d /run/systemd/system ]; then
         run "${root[@]}" systemctl disable --now openvswitch-switch
     fi

@@ -43,6 +43,9 @@ enum Command {
         /// Every fault without a verdict about this content, and write the record
         #[arg(long, conflicts_with_all = ["only", "all"])]
         record: bool,
+        /// The faults that a change touches, and write the record
+        #[arg(long, conflicts_with_all = ["only", "all", "record"])]
+        touched: bool,
         /// List the faults and run nothing
         #[arg(long)]
         list: bool,
@@ -53,8 +56,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Tidy => tidy::run(),
         Command::Results { files } => results::run(&files),
-        Command::Planted { only, all, record, list } => {
-            planted::run(&planted::Request { only, all, record, list })
+        Command::Planted { only, all, record, touched, list } => {
+            planted::run(&planted::Request { only, all, record, touched, list })
         }
     };
     match outcome {

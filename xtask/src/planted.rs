@@ -57,6 +57,8 @@ pub(crate) struct Request {
     pub(crate) all: bool,
     /// Prove the faults without a verdict about this content, and write the record.
     pub(crate) record: bool,
+    /// Prove the new faults and those that a change touches, and write the record.
+    pub(crate) touched: bool,
     /// Run nothing.
     pub(crate) list: bool,
 }
@@ -88,7 +90,7 @@ pub(crate) fn run(request: &Request) -> Result<bool> {
         .collect();
     let home = metadata.target_directory.join("planted");
     std::fs::create_dir_all(&home)?;
-    let is_asked = request.record || request.all;
+    let is_asked = request.record || request.touched || request.all;
     let file =
         if is_asked { workspace::root().join(record::FILE) } else { home.join("verdicts.txt") };
     let file = request.only.is_none().then_some(file);
@@ -124,6 +126,9 @@ fn choose(
     }
     if request.record {
         return Ok(choice::unrecorded(faults, record));
+    }
+    if request.touched {
+        return Ok(choice::touched(faults, record));
     }
     let seed = sources.all();
     println!("the draw of this content is {seed}");

@@ -107,6 +107,11 @@ pub(super) fn unrecorded(faults: &[(&Fault, Evidence)], record: &Record) -> Vec<
     faults.iter().map(choice).collect()
 }
 
+/// Proves the new ones and those that a change touches, and draws none.
+pub(super) fn touched(faults: &[(&Fault, Evidence)], record: &Record) -> Vec<Choice> {
+    faults.iter().map(|(fault, evidence)| by_content(fault, *evidence, record)).collect()
+}
+
 fn by_content(fault: &Fault, evidence: Evidence, record: &Record) -> Choice {
     if record.of(&fault.name).any(|verdict| verdict == evidence) {
         Choice::Same
