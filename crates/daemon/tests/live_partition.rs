@@ -228,7 +228,10 @@ fn commits_lose_no_frame_of_lossless_priority() {
     }
     if let Some(kernel) = &kernel {
         for netns in bridge.hosts.iter().chain([&bridge.wire]) {
-            assert_eq!(kernel.lost_in(netns), [""; 0], "lost by the kernel");
+            let mut lost = kernel.lost_in(netns);
+            // Beacons of the hosts, which nobody asked for here.
+            lost.retain(|row| !row.contains("at up0") || !row.contains("ip_rcv_finish_core"));
+            assert_eq!(lost, [""; 0], "lost by the kernel");
         }
     }
 }

@@ -39,7 +39,9 @@ const UNWANTED: &[&str] = &[
 #[must_use]
 pub fn is_loss(reason: &str, function: &str) -> bool {
     let is_tcp = reason == "NOT_SPECIFIED" && function.starts_with("tcp_");
-    !is_tcp && !UNWANTED.iter().any(|known| reason.starts_with(known))
+    // The kernel made the packet itself, to run a program on it.
+    let is_probe = function == "bpf_prog_test_run_skb";
+    !is_tcp && !is_probe && !UNWANTED.iter().any(|known| reason.starts_with(known))
 }
 
 #[cfg(test)]
@@ -57,6 +59,7 @@ mod tests {
             assert!(is_loss(reason, "tun_net_xmit"), "{reason}");
         }
         assert!(!is_loss("NOT_SPECIFIED", "tcp_rcv_state_process"));
+        assert!(!is_loss("NOT_SPECIFIED", "bpf_prog_test_run_skb"));
         for reason in ["NO_SOCKET", "TC_INGRESS", "TCP_OLD_DATA", "OTHERHOST"] {
             assert!(!is_loss(reason, "ip_rcv"), "{reason}");
         }

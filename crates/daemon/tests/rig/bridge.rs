@@ -149,9 +149,24 @@ impl Daemon {
         why
     }
 
-    /// Returns `sluice fabric progress`.
+    /// Returns the state of the configuration; the exit code of `sluice fabric status` depends on
+    /// it.
     pub(crate) fn progress(&self) -> Value {
-        self.ask(&["fabric", "progress"])["status"].take()
+        let output = self.attempt(&["fabric", "status"]);
+        let mut status: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let mut configuration = status["configuration"].take();
+        let is_well = configuration["members"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|member| member["connected"] == true && member["lag"] == 0);
+        let expected = match (configuration["writable"] == true, is_well) {
+            (false, _) => 4,
+            (true, false) => 3,
+            (true, true) => 0,
+        };
+        assert_eq!(output.status.code(), Some(expected), "{configuration}");
+        configuration.take()
     }
 
     /// Returns the transactions, the newest first.

@@ -370,7 +370,7 @@ impl Daemon {
 
     /// Returns true if it is in no fabric, and can be asked to make or join one.
     pub(crate) fn is_waiting(&self) -> bool {
-        let said = self.command(&["fabric", "progress"]).output().unwrap().stderr;
+        let said = self.command(&["config", "log"]).output().unwrap().stderr;
         String::from_utf8_lossy(&said).contains("this host is in no fabric yet")
     }
 
