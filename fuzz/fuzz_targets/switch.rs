@@ -13,10 +13,10 @@ use sluice_base::{
     Batch, BitRate, Buf, ByteCount, InputId, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId,
     VlanTag, VnetId, Vni,
 };
-use sluice_switch::{SparePlaces, 
+use sluice_switch::{
     ClassConfig, Command, ControlConfig, Destination, Egress, FdbConfig, HandoffConfig, InputFull,
-    Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, Switch,
-    SwitchConfig, Tags, Taken, Target, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
+    Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources, SparePlaces,
+    Switch, SwitchConfig, Tags, Taken, Target, Trust, TunnelConfig, UnresolvedConfig, VnetConfig,
 };
 use sluice_wire::{EtherType, ethernet, ipv4, udp, vxlan};
 
