@@ -88,6 +88,8 @@ impl Rig {
     fn received(&mut self, count: usize) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         let came = eventually(|| {
+            // The device may have had no room at the first attempt.
+            self.ports.iter_mut().for_each(|port| port.flush().unwrap());
             frames.extend(std::iter::from_fn(|| self.peer.receive()));
             frames.len() >= count
         });
