@@ -230,8 +230,12 @@ impl Node {
     }
 
     fn report_applied(&mut self) {
-        if !self.snapshot_pending && self.applied > self.raw.raft.raft_log.applied() {
-            self.raw.advance_apply_to(self.applied);
+        // Entries that came with a snapshot are applied before the engine knows that they are
+        // durable; it takes no more than that, and hears of the rest later.
+        let log = &self.raw.raft.raft_log;
+        let known = self.applied.min(log.committed).min(log.persisted);
+        if !self.snapshot_pending && known > log.applied() {
+            self.raw.advance_apply_to(known);
         }
     }
 
