@@ -206,7 +206,7 @@ impl ConfigPort for Configuration {
 /// The host's own part of its configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct Own {
-    /// What its file says, or the defaults.
+    /// Content of its file, or the defaults.
     pub(crate) local: LocalConfig,
     /// The file, if it has one.
     pub(crate) file: Option<PathBuf>,

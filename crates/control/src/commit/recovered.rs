@@ -1,4 +1,4 @@
-//! What a disk holds, read back from its records.
+//! Contents of a disk, read back from its records.
 
 use alloc::collections::BTreeMap;
 use alloc::format;

@@ -224,7 +224,7 @@ pub enum Done {
     },
     /// Every live member would say yes.
     Checked {
-        /// Those asked.
+        /// Hosts that were asked.
         yes: Vec<HostId>,
         /// Members that are away.
         away: Vec<HostId>,

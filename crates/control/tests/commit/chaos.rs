@@ -20,7 +20,7 @@ pub(crate) struct Chaos {
     next_seat: u64,
 }
 
-/// What a run has seen.
+/// Events of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) counts: Counts,

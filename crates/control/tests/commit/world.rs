@@ -12,7 +12,7 @@ use super::check::Checker;
 use super::doc::Doc;
 use super::host::{Disk, Host};
 
-/// What goes wrong, in parts of a thousand.
+/// Faults, in parts of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) loss: u64,

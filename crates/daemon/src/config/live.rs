@@ -30,7 +30,7 @@ pub(crate) struct Merged {
     pub(crate) config: HostConfig,
     /// Differences to the one before, in words.
     pub(crate) changed: Vec<String>,
-    /// What takes effect at a restart.
+    /// Parts that take effect at a restart.
     pub(crate) at_restart: Vec<AtRestart>,
 }
 

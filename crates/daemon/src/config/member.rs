@@ -11,12 +11,12 @@ use sluice_api::fabric_config::{FabricConfig, Settings};
 /// Directory of the certificates, in that of the state.
 pub(crate) const TLS_DIR: &str = "tls";
 
-/// What a host's file says about the host.
+/// Content of a host's file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum HostFile {
     /// Everything: members and networks as well.
     Whole,
-    /// What differs between hosts; the rest is the fabric's.
+    /// Parts that differ between hosts; the rest is the fabric's.
     Local(Box<LocalConfig>),
 }
 

@@ -65,13 +65,7 @@ impl Applying {
         let underlay = self.underlay(place, None)?;
         let vtep = vtep(place, &underlay.device)?;
         let (name, files) = (self.local.host.name.as_str(), Files::of(&self.state_dir));
-        if files.has_credentials() {
-            bail!(
-                "{} has the certificate of another fabric; remove that folder if the host is not \
-                 to go back to it",
-                files.folder().display()
-            );
-        }
+        check_free(&files)?;
         let credentials = Credentials::create(name, now_s(&wall()))?;
         let seat = seat_of(&credentials)?;
         let mut shared = FabricConfig::new(fabric)?;
@@ -119,13 +113,7 @@ impl Applying {
         let vtep = vtep(place, &underlay.device)?;
         let name = self.local.host.name.as_str();
         let files = Files::of(&self.state_dir);
-        if files.has_credentials() {
-            bail!(
-                "{} has the certificate of another fabric; remove that folder if the host is not \
-                 to go back to it",
-                files.folder().display()
-            );
-        }
+        check_free(&files)?;
         let key = files.join_key()?;
         let listen = SocketAddr::new(IpAddr::V4(vtep), FABRIC_PORT);
         let applicant =
@@ -192,6 +180,18 @@ impl Applying {
             )
         })
     }
+}
+
+/// Checks that a host has no certificate of another fabric.
+fn check_free(files: &Files) -> anyhow::Result<()> {
+    if files.has_credentials() {
+        bail!(
+            "{} has the certificate of another fabric; remove that folder if the host is not to go \
+             back to it",
+            files.folder().display()
+        );
+    }
+    Ok(())
 }
 
 /// Forgets the fabric of a host that has left it. What it knew stays beside it, for people.

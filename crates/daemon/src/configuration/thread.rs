@@ -2,7 +2,7 @@
 //! writes, and carries its outputs out. It waits for nobody: writes, joins and the effect of a
 //! configuration have threads of their own.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -112,14 +112,17 @@ impl Opened {
     /// # Errors
     /// If this host is no member any more.
     pub(crate) fn config(&self) -> anyhow::Result<HostConfig> {
-        let shared = self.commit.replica().map_or(&self.bootstrap, Document::config);
-        compose_own(&self.own, shared).map_err(anyhow::Error::msg)
+        compose_own(&self.own, self.shared()).map_err(anyhow::Error::msg)
+    }
+
+    /// Returns the fabric as far as it is known.
+    fn shared(&self) -> &FabricConfig {
+        self.commit.replica().map_or(&self.bootstrap, Document::config)
     }
 
     /// Returns the VTEP of this host.
     fn own_vtep(&self) -> Option<Ipv4Addr> {
-        let shared = self.commit.replica().map_or(&self.bootstrap, Document::config);
-        shared.members.get(&self.own.place.name).map(|member| member.vtep)
+        self.shared().members.get(&self.own.place.name).map(|member| member.vtep)
     }
 
     /// Starts the thread.
@@ -155,7 +158,6 @@ impl Opened {
             joins,
             files,
             wall,
-            connected: BTreeSet::new(),
             asked: BTreeMap::new(),
             waiting: Vec::new(),
             in_force: (0, Vec::new()),
@@ -218,7 +220,6 @@ pub(super) struct Thread {
     joins: JoinListener,
     pub(super) files: Files,
     pub(super) wall: Wall,
-    pub(super) connected: BTreeSet<HostId>,
     /// Requests that the protocol works on.
     pub(super) asked: BTreeMap<RequestId, Asked>,
     /// Requests whose change is committed, and that wait for its effect.
@@ -282,11 +283,7 @@ impl Thread {
                     say!(debug: "a message of {from} about the configuration is ignored: {error}");
                 }
             }
-            Event::Connected(host, is_up) => {
-                let _ =
-                    if is_up { self.connected.insert(host) } else { self.connected.remove(&host) };
-                self.commit.connected(now, host, is_up);
-            }
+            Event::Connected(host, is_up) => self.commit.connected(now, host, is_up),
             Event::Written(ticket, Ok(())) => self.commit.persisted(now, ticket),
             Event::Written(ticket, Err(why)) => self.commit.write_failed(now, ticket, &why),
             Event::Admit(candidate) => self.admit(now, *candidate),

@@ -109,7 +109,7 @@ impl Beginning {
         let place = setup::place(&state_dir)?.context("the host became a member")?;
         let own = Own { local: applying.local, file: file.clone(), place, state_dir };
         let opened = Opened::open(own)?;
-        let plan = plan(&opened.config()?).map_err(anyhow::Error::msg)?;
+        let plan = config::plan_of(&opened.config()?, None, &KernelDevices)?;
         Ok(Some(Self { plan: Box::new(plan), opened: Some(Box::new(opened)), became }))
     }
 
@@ -160,15 +160,8 @@ fn wait(
 /// Finds what is wrong with a whole configuration on this machine, and returns what keeps its ports
 /// from being lossless.
 fn check(config: &HostConfig) -> Result<Vec<String>, String> {
-    let mut notes = plan(config)?.notes;
+    let plan = config::plan_of(config, None, &KernelDevices);
+    let mut notes = plan.map_err(|report| report.to_string())?.notes;
     notes.retain(|note| note.contains("not lossless"));
     Ok(notes)
-}
-
-/// Plans a whole configuration that came from a fabric.
-fn plan(config: &HostConfig) -> Result<config::Plan, String> {
-    let name = config.fabric.as_ref().map_or("?", |fabric| &fabric.name);
-    let name = format!("the configuration of fabric {name}");
-    let text = toml::to_string(config).map_err(|error| format!("{name}: {error}"))?;
-    config::plan(&name, &text, &KernelDevices).map_err(|report| report.to_string())
 }
