@@ -108,8 +108,8 @@ impl Case {
     }
 
     /// Pauses both hosts as a machine does that pauses; host `first` is paused for longer, so that
-    /// the other one finds nothing from it. Returns whether both know each other connected all the time; else waits
-    /// until they are again.
+    /// the other one finds nothing from it. Returns whether both know each other connected all the
+    /// time; else waits until they are again.
     fn outlives_pause(&self, first: usize) -> bool {
         let both = [first, 1 - first];
         let before = both.map(|own| self.alarms(own));

@@ -23,8 +23,10 @@
 //! **Not its aim.** TCP is not looked at. Fragments, multicast and broadcast, sockets bound to a
 //! device and datagrams that the container forwards are passed as they are.
 
+mod arrivals;
 mod btf;
 mod charge;
+mod flight;
 mod flow;
 mod gate;
 mod kernel;
@@ -37,6 +39,7 @@ use std::net::SocketAddr;
 use sluice_base::{Nanos, Priority};
 use sluice_switch::Hold;
 
+pub(crate) use self::arrivals::Arrivals;
 pub(crate) use self::gate::{Admit, RoomSource};
 pub(crate) use self::kernel::KernelRoom;
 pub(crate) use self::receivers::Receivers;
