@@ -31,6 +31,7 @@ mod flow;
 mod gate;
 mod kernel;
 mod receivers;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -40,9 +41,10 @@ use sluice_base::{Nanos, Priority};
 use sluice_switch::Hold;
 
 pub(crate) use self::arrivals::Arrivals;
-pub(crate) use self::gate::{Admit, RoomSource};
+pub(crate) use self::gate::Admit;
 pub(crate) use self::kernel::KernelRoom;
 pub(crate) use self::receivers::Receivers;
+pub(crate) use self::room::RoomSource;
 
 /// Time for which a port holds frames of each priority for a socket without room; `None` for a
 /// priority whose frames it does not hold.

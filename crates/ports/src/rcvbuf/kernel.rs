@@ -14,7 +14,8 @@ use sluice_base::Nanos;
 use super::arrivals::Arrivals;
 use super::btf::{self, Places};
 use super::flow::Flow;
-use super::gate::{HELD_MAX, Room, RoomSource};
+use super::gate::HELD_MAX;
+use super::room::{Room, RoomSource};
 use crate::ebpf::{
     self, EXIT, If, Insn, MAP_LOOKUP, Map, MapKind, Program, RING_OUTPUT, add, call, call_kernel,
     exchange, load32, load64, mov, set, set32, store32, store64,

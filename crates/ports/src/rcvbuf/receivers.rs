@@ -6,8 +6,9 @@ use sluice_base::{Nanos, Priority, PriorityMask};
 use sluice_switch::Egress;
 
 use super::arrivals::Arrivals;
-use super::gate::{Admit, Gate, RoomSource as _, Waiting};
+use super::gate::{Admit, Gate, Waiting};
 use super::kernel::KernelRoom;
+use super::room::RoomSource as _;
 use super::{SocketHolds, SocketsShot};
 use crate::frame::{FrameBuf, frame_size};
 use crate::net_header::HEADER_SIZE;

@@ -10,7 +10,8 @@ use sluice_switch::{Egress, Hold};
 use super::SocketHolds;
 use super::charge;
 use super::flow::Flow;
-use super::gate::{Admit, FRAMES_MAX, Gate, HELD_MAX, Room, RoomSource, Waiting};
+use super::gate::{Admit, FRAMES_MAX, Gate, HELD_MAX, Waiting};
+use super::room::{Room, RoomSource};
 use crate::net_header::HEADER_SIZE;
 
 /// What the kernel charges for a frame of these tests: a kilobyte of payload takes a block of two.
