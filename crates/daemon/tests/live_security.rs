@@ -210,6 +210,8 @@ fn waiting_and_forwarding_hosts_notify_service_manager() {
     if skip("live_security", &[]) {
         return;
     }
+    /// Signs of life that are many.
+    const HEARD_MAX: usize = 100;
     const FORWARDS: &str = r#"policy = "ZL"
 [underlay]
 kind = "l2"
@@ -242,18 +244,20 @@ vni = 100
         let mut control = command.spawn().unwrap();
         let mut heard = Vec::new();
         // It is ready once, and lives again and again.
-        for state in ["READY=1", "WATCHDOG=1", "WATCHDOG=1"] {
+        let said_all = ["READY=1", "WATCHDOG=1", "WATCHDOG=1"].iter().all(|state| {
             let mut bytes = [0; 64];
-            loop {
-                let size = manager.recv(&mut bytes).unwrap_or_else(|_| panic!("{name}: {heard:?}"));
+            while heard.len() < HEARD_MAX {
+                let Ok(size) = manager.recv(&mut bytes) else { break };
                 heard.push(String::from_utf8_lossy(&bytes[..size]).into_owned());
                 if heard.last().is_some_and(|last| last == state) {
-                    break;
+                    return true;
                 }
             }
-        }
+            false
+        });
         signal(&control, Signal::TERM);
-        assert!(control.wait().unwrap().success(), "{name}");
+        let ended = control.wait().unwrap();
+        assert!(said_all && ended.success(), "{name}: {ended}, {heard:?}");
     }
 }
 
