@@ -27,6 +27,7 @@ pub(crate) mod pair;
 pub(crate) mod ping;
 pub(crate) mod raw;
 pub(crate) mod scene;
+pub(crate) mod stream;
 pub(crate) mod tagger;
 pub(crate) mod vm;
 pub(crate) mod wire;
