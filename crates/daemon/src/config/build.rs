@@ -2,7 +2,7 @@
 //! here only: a full output holds or drops (first letter), and a full input from a wire pauses or
 //! drops (second letter).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -256,18 +256,6 @@ impl Builder<'_> {
             mtu: vnet.mtu.unwrap_or(mtu),
             tunnels: tunnels.into_iter().collect(),
         }
-    }
-
-    /// Returns the tunnels of each network, in the order of the peers.
-    fn tunnels_of_vnets(&self) -> BTreeMap<&str, Vec<TunnelId>> {
-        let mut all: BTreeMap<&str, Vec<TunnelId>> = BTreeMap::new();
-        for peer in &self.config.peers {
-            let tunnel = self.tunnel_id(&peer.name);
-            for vnet in &peer.vnets {
-                all.entry(vnet).or_default().push(tunnel);
-            }
-        }
-        all
     }
 
     fn classes(&self) -> [ClassConfig; Priority::COUNT] {
