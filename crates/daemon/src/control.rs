@@ -308,6 +308,7 @@ impl Control<'_> {
     fn watch_end(&mut self, link: &Link) -> anyhow::Result<()> {
         let limit = Duration::from_millis(self.plan.config.host.data_hung_ms.into());
         pulse::watch(link, &self.plan.run_dir, limit)?;
+        self.ports.set_places(None);
         self.ports.restore();
         if let Some(fabric) = &self.fabric {
             fabric.attach(&self.plan.run_dir);
@@ -355,6 +356,7 @@ impl Control<'_> {
             if since.elapsed() >= STEADY {
                 wait = RESTART_WAIT_MIN;
             }
+            self.ports.set_places(None);
             say!(error: "data process {} ended: {}", link.hello.pid, link.how_it_ended());
             match self.restart(&mut wait)? {
                 Some(next) => link = next,
