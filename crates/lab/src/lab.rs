@@ -99,6 +99,10 @@ impl Lab {
                 if plan.fabric == Fabric::LinuxBridge {
                     netns::offloads_off("eth0")?;
                 }
+                // Its device comes with its port.
+                if plan.by_command {
+                    return Ok(());
+                }
                 netns::ip(&plan::container_commands(plan, &self.scenario, container))
             })?;
         }
@@ -112,7 +116,7 @@ impl Lab {
         settings: &Settings,
         program: &Path,
     ) -> anyhow::Result<Daemons> {
-        Daemons::start(&self.plan, &mut self.state, policy, settings, program)
+        Daemons::start((&self.plan, &self.scenario), &mut self.state, policy, settings, program)
     }
 
     /// Leaves the lab running when this value and the program end.
