@@ -58,7 +58,7 @@ impl Lab {
         let plan = &self.plan;
         netns::create(&self.state.netns)?;
         for name in &self.state.netns {
-            netns::enter(name, netns::ipv6_off)?;
+            netns::enter(name, || Ok(netns::disable_ipv6()?))?;
         }
         netns::ip(&plan::cable_commands(plan))?;
         for switch in &plan.switches {

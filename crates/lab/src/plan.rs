@@ -472,10 +472,11 @@ pub(crate) fn cable_commands(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for switch in &plan.switches {
         for cable in &switch.cables {
-            lines.push(format!(
-                "link add {} netns {} type veth peer name {} netns {}",
-                cable.device, switch.netns, cable.far_device, cable.far_netns
-            ));
+            let ends = sluice_netns::veth_arguments(
+                (&switch.netns, &cable.device),
+                (&cable.far_netns, &cable.far_device),
+            );
+            lines.push(format!("link add {ends}"));
         }
     }
     lines
