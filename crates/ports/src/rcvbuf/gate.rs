@@ -168,6 +168,9 @@ pub(crate) struct Gate<S> {
     look_at: Nanos,
     /// True since the port is held, until a frame leaves.
     is_full: bool,
+    /// True if a frame was refused for a socket that is not held, and whose drain is therefore not
+    /// signalled: it is offered again at the next look.
+    has_unwatched: bool,
     /// Frames that ended and were not reported yet, by priority.
     ended: Vec<(Priority, usize)>,
 }
@@ -185,6 +188,7 @@ impl<S: RoomSource> Gate<S> {
             now: Nanos::ZERO,
             look_at: Nanos::MAX,
             is_full: false,
+            has_unwatched: false,
             ended: Vec::new(),
         }
     }
@@ -280,6 +284,7 @@ impl<S: RoomSource> Gate<S> {
         }
         if self.held.len() == HELD_MAX {
             self.counts.beyond += 1;
+            self.has_unwatched = true;
             return Admit::Full;
         }
         self.source.arm(room.socket, room.mark(charge));
@@ -290,6 +295,7 @@ impl<S: RoomSource> Gate<S> {
             self.source.disarm(room.socket);
             if again.is_some_and(|again| !self.grant(again, charge)) {
                 // Another socket has just taken its place; it is looked up again.
+                self.has_unwatched = true;
                 self.look_at = self.now;
                 self.source.tick(Some(LOOK_POLLED));
                 return Admit::Full;
@@ -332,7 +338,11 @@ impl<S: RoomSource> Gate<S> {
         let (since, queue) = (self.now, VecDeque::new());
         self.held.push(Held { socket, flow, since, moved: since, is_stuck: false, queue });
         self.counts.holds += 1;
-        self.set_look();
+        // A look that is due already is not put off: it may be the only one that sees a drain.
+        if self.look_at == Nanos::MAX {
+            self.source.tick(Some(self.interval()));
+            self.look_at = self.now.after(self.interval());
+        }
     }
 
     fn enqueue(
@@ -365,7 +375,7 @@ impl<S: RoomSource> Gate<S> {
     /// that were refused may find room now.
     pub(crate) fn resume(&mut self, now: Nanos, mut write: impl FnMut(&Waiting) -> bool) -> bool {
         self.now = now;
-        if self.held.is_empty() {
+        if self.held.is_empty() && !self.has_unwatched {
             return false;
         }
         let mut left = false;
@@ -379,7 +389,8 @@ impl<S: RoomSource> Gate<S> {
                 left |= self.release(at, &mut write);
             }
             left |= self.end_stuck();
-            self.set_look();
+            left |= self.has_unwatched;
+            self.look_again();
         }
         self.is_full &= !left;
         left
@@ -418,9 +429,8 @@ impl<S: RoomSource> Gate<S> {
         }
         let held = self.held.swap_remove(at);
         self.source.disarm(held.socket);
-        if self.held.is_empty() {
-            self.look_at = Nanos::MAX;
-            self.source.tick(None);
+        if self.held.is_empty() && !self.has_unwatched {
+            self.look_no_more();
         }
         left
     }
@@ -446,15 +456,26 @@ impl<S: RoomSource> Gate<S> {
         any
     }
 
-    fn set_look(&mut self) {
-        let interval = if self.source.is_signalled() { LOOK_SIGNALLED } else { LOOK_POLLED };
+    /// Interval of looks at held sockets.
+    fn interval(&self) -> Nanos {
+        if self.source.is_signalled() { LOOK_SIGNALLED } else { LOOK_POLLED }
+    }
+
+    /// Sets the next look after one.
+    fn look_again(&mut self) {
+        let was_hastened = std::mem::take(&mut self.has_unwatched);
         if self.held.is_empty() {
-            return;
+            return self.look_no_more();
         }
-        if self.look_at == Nanos::MAX {
-            self.source.tick(Some(interval));
+        if was_hastened {
+            self.source.tick(Some(self.interval()));
         }
-        self.look_at = self.now.after(interval);
+        self.look_at = self.now.after(self.interval());
+    }
+
+    fn look_no_more(&mut self) {
+        self.look_at = Nanos::MAX;
+        self.source.tick(None);
     }
 
     /// Frames that ended since the last call, with their priorities and sizes.
