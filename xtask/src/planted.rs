@@ -22,8 +22,7 @@
 //! package is built by both.
 //!
 //! With `--tested` the caller has run the tests on this content, as `scripts/test.sh` does in step
-//! `unit`, and they are not run again without a fault. What is left of a test is its failure, which
-//! comes early: then integration tests are built without optimization, too.
+//! `unit`, and they are not run again without a fault.
 
 mod choice;
 mod content;
@@ -46,7 +45,7 @@ use content::{Evidence, Sources};
 use fault::{Fault, Target, Test};
 use patch::Fit;
 use record::{Keeper, Record};
-use scratch::{Build, Ended, Scratch, TIME_MAX, TIME_MAX_FIRST};
+use scratch::{Ended, Scratch, TIME_MAX, TIME_MAX_FIRST};
 use verdict::Verdict;
 
 /// Number of scratch copies in use at the same time. Each needs the memory of a compiler.
@@ -223,21 +222,9 @@ fn beside(metadata: &Metadata, faults: &[&Fault]) -> Vec<String> {
     metadata.packages.iter().filter(adds_none).map(|package| package.name.clone()).collect()
 }
 
-/// Returns the packages of one program that are built anew: those that its faults change, and that
-/// of its test.
-fn changed(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
-    let test = &faults[0].test;
-    let is_changed = |package: &&Package| {
-        let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
-        let folder = folder.strip_prefix(workspace::root()).unwrap_or(folder);
-        let mut files = faults.iter().flat_map(|fault| &fault.files);
-        package.name == test.package || files.any(|file| file.starts_with(folder))
-    };
-    metadata.packages.iter().filter(is_changed).map(|package| package.name.clone()).collect()
-}
-
-/// Returns the packages of one program that are built incrementally: those that are built anew, if
-/// there are several faults. A single fault is built once, and everything else is built already.
+/// Returns the packages of one program that are built incrementally: those that its faults change,
+/// if there are several faults, and that of its test. A single fault is built once, and everything
+/// else is built already.
 fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
     let test = &faults[0].test;
     if faults.len() < 2 {
@@ -245,7 +232,13 @@ fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
         let unit = (test.target == Target::Lib).then(|| test.package.clone());
         return unit.into_iter().collect();
     }
-    changed(metadata, faults)
+    let is_changed = |package: &&Package| {
+        let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
+        let folder = folder.strip_prefix(workspace::root()).unwrap_or(folder);
+        let mut files = faults.iter().flat_map(|fault| &fault.files);
+        package.name == test.package || files.any(|file| file.starts_with(folder))
+    };
+    metadata.packages.iter().filter(is_changed).map(|package| package.name.clone()).collect()
 }
 
 /// The faults to prove, shared by the workers.
@@ -265,23 +258,10 @@ struct Work<'a> {
 /// Tests of one program.
 struct Program<'a> {
     tests: BTreeSet<&'a Test>,
-    /// Packages that are built anew for each fault.
-    changed: BTreeSet<String>,
+    /// Packages that the faults of the program change.
     incremental: BTreeSet<String>,
     /// Tests that run and pass without a fault; set by the first worker that reaches the program.
     good: OnceLock<BTreeSet<&'a Test>>,
-}
-
-impl Program<'_> {
-    /// Returns the packages that are built without optimization. Unit tests have little to do, and
-    /// building those of a whole crate takes far longer than running one. Integration tests run
-    /// thousands of cases, unless they have only to fail.
-    fn unoptimized(&self, is_tested: bool) -> BTreeSet<&str> {
-        let test = self.tests.first();
-        let own = test.filter(|test| is_tested || test.target == Target::Lib);
-        let changed = self.changed.iter().filter(|_| is_tested).map(String::as_str);
-        own.map(|test| &*test.package).into_iter().chain(changed).collect()
-    }
 }
 
 impl<'a> Work<'a> {
@@ -300,7 +280,6 @@ impl<'a> Work<'a> {
             .chunk_by(|a, b| a.test.same_program(&b.test))
             .map(|faults| Program {
                 tests: faults.iter().map(|fault| &fault.test).collect(),
-                changed: changed(metadata, faults),
                 incremental: incremental(metadata, faults),
                 good: OnceLock::new(),
             })
@@ -354,7 +333,7 @@ impl<'a> Work<'a> {
                 false => good(scratch, program),
             });
             let (verdict, took) = if good.contains(&fault.test) {
-                judge(scratch, fault, program, self.is_tested)?
+                judge(scratch, fault, &program.incremental)?
             } else {
                 (Verdict::TestIsNoGood, String::new())
             };
@@ -376,11 +355,9 @@ impl<'a> Work<'a> {
 /// Returns the tests that run and pass without a fault. A test that fails anyway proves nothing.
 fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
     let mut good = BTreeSet::new();
-    let build =
-        Build { incremental: &program.incremental, unoptimized: program.unoptimized(false) };
     for &test in &program.tests {
         let log = format!("unpatched {test}").replace([' ', '/'], "_");
-        let problem = match scratch.test(test, &build, &log, TIME_MAX_FIRST) {
+        let problem = match scratch.test(test, &program.incremental, &log, TIME_MAX_FIRST) {
             Err(error) => format!("cannot be run: {error:#}"),
             Ok(ended) if !ended.success => "fails without any fault".to_owned(),
             Ok(ended) if verdict::tests_passed(&ended.output) == 0 => {
@@ -401,16 +378,13 @@ fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
 fn judge(
     scratch: &Scratch,
     fault: &Fault,
-    program: &Program<'_>,
-    is_tested: bool,
+    incremental: &BTreeSet<String>,
 ) -> Result<(Verdict, String)> {
     if let Err(error) = scratch.apply(&fault.path) {
         std::fs::write(scratch.log(&fault.name), error.to_string())?;
         return Ok((Verdict::DoesNotApply, String::new()));
     }
-    let build =
-        Build { incremental: &program.incremental, unoptimized: program.unoptimized(is_tested) };
-    let ended = scratch.test(&fault.test, &build, &fault.name, TIME_MAX)?;
+    let ended = scratch.test(&fault.test, incremental, &fault.name, TIME_MAX)?;
     Ok((verdict::of(&ended), times(&ended)))
 }
 
