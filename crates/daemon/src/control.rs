@@ -142,6 +142,8 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let Some(beginning) = Beginning::of(whole, &source, &asks, &events)? else {
         return Ok(ExitCode::SUCCESS);
     };
+    // Nobody answers the applicants any more: a question that came too late is to be asked again.
+    drop(asks);
     let (plan, membership, became) = beginning.parts();
     report(&plan);
     let plan = reload::adopt(plan);
@@ -455,7 +457,10 @@ impl Control<'_> {
     /// Returns the plan of the configuration that would hold after a start.
     fn next_plan(&self) -> anyhow::Result<Plan> {
         match self.source {
-            Source::File(path) => Ok(config::load(path, &KernelDevices)?),
+            Source::File(path) => match waiting::plan_of_member(path, &self.plan)? {
+                Some(plan) => Ok(plan),
+                None => Ok(config::load(path, &KernelDevices)?),
+            },
             Source::Fabric(..) => Ok(self.plan.clone()),
         }
     }
