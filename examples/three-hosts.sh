@@ -12,7 +12,8 @@
 # /var/lib/sluice is put aside by `up`, and put back by `down`. Needs root.
 set -euo pipefail
 
-PATH=$PATH:/usr/sbin:/sbin
+# shellcheck source=examples/namespaces.sh
+. "$(dirname "$0")/namespaces.sh"
 hosts=(h1 h2 h3)
 spaces=("${hosts[@]}" wire web db)
 state=/var/lib/sluice
@@ -21,25 +22,14 @@ mark=$state/three-hosts
 
 up() {
     local n
-    for n in "${spaces[@]}"; do
-        if [ -e "/run/netns/$n" ]; then
-            echo "there is a network namespace $n already; '$0 down' takes it away" >&2
-            exit 1
-        fi
-    done
+    require_no_spaces
     for n in "${hosts[@]}"; do
         if [ -e "/run/sluice/$n/control.pid" ] && ! flock -n "/run/sluice/$n/control.pid" true; then
             echo "a host $n runs on this machine; stop it first" >&2
             exit 1
         fi
     done
-    if ! command -v sluice >/dev/null; then
-        echo "sluice is not in the PATH: 'make build', then PATH=\$PATH:\$PWD/target/release" >&2
-        exit 1
-    fi
-    if ! command -v ping >/dev/null; then
-        apt-get install -y iputils-ping >/dev/null
-    fi
+    require_programs
     if [ ! -e "$mark" ]; then
         mkdir -p "$state"
         touch "$mark"
@@ -47,10 +37,7 @@ up() {
             [ ! -e "$state/$n" ] || mv "$state/$n" "$state/$n.before"
         done
     fi
-    for n in "${spaces[@]}"; do
-        ip netns add "$n"
-        ip -n "$n" link set lo up
-    done
+    add_spaces
     ip -n wire link add br0 type bridge
     ip -n wire link set br0 up
     for n in 1 2 3; do
@@ -61,27 +48,12 @@ up() {
     done
 }
 
-# A daemon answers on its socket a moment after its start.
-wait_for_daemons() {
-    local host said limit=$((SECONDS + 30))
-    for host in "${hosts[@]}"; do
-        # A host that waits for a fabric says so.
-        until said=$(sluice fabric status --on "$host" 2>&1) || [[ $said == *"in no fabric"* ]]; do
-            if [ "$SECONDS" -ge "$limit" ]; then
-                echo "$host does not answer: is 'sluice daemon' running in it? $said" >&2
-                exit 1
-            fi
-            sleep 0.1
-        done
-    done
-}
+# A host that waits for a fabric says so.
+answers() { said=$(sluice fabric status --on "$1" 2>&1) || [[ $said == *"in no fabric"* ]]; }
 
 down() {
     local n
-    for n in "${spaces[@]}"; do
-        # It may not be there.
-        ip netns del "$n" 2>/dev/null || true
-    done
+    delete_spaces
     if [ -e "$mark" ]; then
         for n in "${hosts[@]}"; do
             rm -rf "${state:?}/$n"
@@ -93,7 +65,7 @@ down() {
 
 case "${1:-}" in
 up | down) "$1" ;;
-wait) wait_for_daemons ;;
+wait) wait_for_daemons "${hosts[@]}" ;;
 *)
     sed -n '2,12p' "$0" >&2
     exit 2

@@ -105,6 +105,12 @@ pub struct VportRow {
     pub there_ns: u64,
     /// Time since its last use here, in nanoseconds.
     pub unused_ns: u64,
+    /// Policy of its port; absent if it is at another host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Box<VportPolicy>>,
+    /// Usage of its port; absent if it is at another host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Box<VportUsage>>,
 }
 
 /// An endpoint with all details.
@@ -125,12 +131,6 @@ pub struct Vport {
     pub others: Vec<VportRow>,
     /// Its recorded moves, the oldest first.
     pub history: Vec<MoveRow>,
-    /// Policy of its port; absent if it is at another host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<VportPolicy>,
-    /// Usage of its port; absent if it is at another host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<VportUsage>,
 }
 
 /// Policy of the port of an endpoint, by the configuration.

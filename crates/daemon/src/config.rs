@@ -24,6 +24,8 @@ mod policy;
 mod report;
 mod workers;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use sluice_api::config::HostConfig;
@@ -38,9 +40,10 @@ pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
 pub(crate) use fabric::{TapPlace, number_of as fabric_number};
 pub use headroom::Headroom;
 pub(crate) use headroom::RING_MEMORY_BYTES_MAX;
-pub(crate) use live::{Merged, merge};
+pub(crate) use live::{Merged, OTHER_RUN_DIR, merge, no_place};
 pub(crate) use numbers::EXTENSION as NUMBERS;
 pub use numbers::Numbers;
+pub(crate) use numbers::{is_same_peer, vnet_key};
 pub use plan::{Attachment, Fingerprint, Plan, PortPlan};
 pub use report::{Problem, Report};
 pub use workers::{Placed, Why, Workers};
@@ -52,6 +55,29 @@ pub struct DeviceFacts {
     pub mac: Mac,
     /// Layer-3 MTU of the device.
     pub mtu: u16,
+}
+
+/// Facts about devices, each asked for once: a plan looks at one device for every network.
+struct Remembered<'a> {
+    devices: &'a dyn Devices,
+    known: RefCell<BTreeMap<String, Option<DeviceFacts>>>,
+}
+
+impl<'a> Remembered<'a> {
+    fn new(devices: &'a dyn Devices) -> Self {
+        Self { devices, known: RefCell::default() }
+    }
+}
+
+impl Devices for Remembered<'_> {
+    fn facts(&self, device: &str) -> Option<DeviceFacts> {
+        if let Some(known) = self.known.borrow().get(device) {
+            return *known;
+        }
+        let facts = self.devices.facts(device);
+        self.known.borrow_mut().insert(device.to_owned(), facts);
+        facts
+    }
 }
 
 /// Source of facts about devices.
@@ -132,6 +158,7 @@ fn plan_in(
     text: &str,
     devices: &dyn Devices,
 ) -> Result<Plan, Report> {
+    let devices = &Remembered::new(devices);
     let mut report = Report::new(name);
     let (document, mut config) = document::Document::read(text, &mut report);
     if let (Some(config), Some(dir)) = (&mut config, dir) {
@@ -166,10 +193,12 @@ pub fn renumber(plan: Plan, numbers: Numbers, devices: &dyn Devices) -> Result<P
     if !numbers.fit(&plan.config) {
         return Err("the numbers beside the configuration are those of another one".to_owned());
     }
+    let devices = &Remembered::new(devices);
     Ok(Plan { dir: plan.dir, ..build::build(&plan.text, plan.config, numbers, devices) })
 }
 
-/// Checks and plans a configuration that has no text yet, for a host whose file lies in `dir`.
+/// Checks and plans a configuration that has no text yet, for a host whose file lies in `dir`. The
+/// text is written for those who keep it; nothing is read back from it.
 ///
 /// # Errors
 /// A [`Report`] of everything that is wrong with it.
@@ -178,8 +207,35 @@ pub fn plan_of(
     dir: Option<&Path>,
     devices: &dyn Devices,
 ) -> Result<Plan, Report> {
+    let devices = &Remembered::new(devices);
     let text = toml::to_string(config).expect("a configuration is plain data");
-    plan_in(dir, "the new configuration", &text, devices)
+    let config = checked(config, dir, devices)?;
+    let numbers = Numbers::of_positions(&config);
+    let dir = dir.map(Path::to_owned);
+    Ok(Plan { dir, ..build::build(&text, config, numbers, devices) })
+}
+
+/// Checks a configuration that has no text, and returns it with absolute paths.
+///
+/// # Errors
+/// A [`Report`] of everything that is wrong with it.
+pub(crate) fn checked(
+    config: &HostConfig,
+    dir: Option<&Path>,
+    devices: &dyn Devices,
+) -> Result<HostConfig, Report> {
+    let mut report = Report::new("the new configuration");
+    let (document, _) = document::Document::read("", &mut Report::new(""));
+    let mut config = config.clone();
+    if let Some(dir) = dir {
+        anchor(&mut config, dir);
+    }
+    check::Check::new(&document, &config, devices, &mut report).all();
+    if report.problems.is_empty() {
+        return Ok(config);
+    }
+    report.sort();
+    Err(report)
 }
 
 /// Makes relative paths of a file relative to its directory.

@@ -33,8 +33,8 @@ mod waiting;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -132,6 +132,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let role = enter(&host)?;
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
+    let watched = beat()?;
     let (applicants, asks) = Applicants::new();
     let front = Arc::new(Front::new(&host.name, whole.is_none().then_some(applicants)));
     let socket = config::run_dir(&host).join(run_dir::SHOW_SOCKET);
@@ -187,8 +188,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         }
         _ => listen()?,
     }
-    notify::tell("READY=1");
-    beat(fabric.clone())?;
+    ready(&watched, fabric.as_ref());
     let ended = control.watch(link);
     notify::tell("STOPPING=1");
     _ = run_dir::remove(&socket);
@@ -310,6 +310,7 @@ impl Control<'_> {
     fn watch_end(&mut self, link: &Link) -> anyhow::Result<()> {
         let limit = Duration::from_millis(self.plan.config.host.data_hung_ms.into());
         pulse::watch(link, &self.plan.run_dir, limit)?;
+        self.ports.set_places(None);
         self.ports.restore();
         if let Some(fabric) = &self.fabric {
             fabric.attach(&self.plan.run_dir);
@@ -357,6 +358,7 @@ impl Control<'_> {
             if since.elapsed() >= STEADY {
                 wait = RESTART_WAIT_MIN;
             }
+            self.ports.set_places(None);
             say!(error: "data process {} ended: {}", link.hello.pid, link.how_it_ended());
             match self.restart(&mut wait)? {
                 Some(next) => link = next,
@@ -539,19 +541,30 @@ fn clocks() -> (Nanos, fabric::Wall) {
     (SILENCE_MAX, fabric::wall())
 }
 
-/// Reports to the service manager that this process lives, as long as the fabric's thread answers.
-fn beat(fabric: Option<Fabric>) -> anyhow::Result<()> {
-    let Some(every) = notify::beat() else { return Ok(()) };
+/// Reports to the service manager that this process lives, as long as the thread of the returned
+/// fabric answers. A host that waits for its fabric has none.
+fn beat() -> anyhow::Result<Arc<OnceLock<Fabric>>> {
+    let watched = Arc::new(OnceLock::<Fabric>::new());
+    let Some(every) = notify::beat() else { return Ok(watched) };
+    let known = Arc::clone(&watched);
     spawn("beat", move || {
         loop {
-            let lives =
-                fabric.as_ref().is_none_or(|fabric| fabric.answer(Question::Members).is_ok());
-            if lives {
+            if known.get().is_none_or(|fabric| fabric.answer(Question::Members).is_ok()) {
                 notify::tell("WATCHDOG=1");
             }
             std::thread::sleep(every);
         }
-    })
+    })?;
+    Ok(watched)
+}
+
+/// Reports to the service manager that the host works, with the fabric that has to answer from now
+/// on.
+fn ready(watched: &OnceLock<Fabric>, fabric: Option<&Fabric>) {
+    if let Some(fabric) = fabric {
+        _ = watched.set(fabric.clone());
+    }
+    notify::tell("READY=1");
 }
 
 fn stop_on_signals(sender: &SyncSender<Event>) -> anyhow::Result<()> {

@@ -245,8 +245,10 @@ impl Fabric {
                 row.differs = self.agreement.of_named(&row.host);
             }
         }
-        if let api::Answer::Vport(vport) = &mut answer {
-            usage::count(self, vport);
+        match &mut answer {
+            api::Answer::Vport(vport) => usage::count(self, std::slice::from_mut(&mut vport.best)),
+            api::Answer::Vports(rows) => usage::count(self, rows),
+            _ => {}
         }
         Ok(answer)
     }

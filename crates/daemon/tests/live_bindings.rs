@@ -10,10 +10,12 @@
 mod rig;
 
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use rig::pair::Pair;
 use rig::ping::Pinger;
-use rig::{Daemon, Netns, skip, wait_for};
+use rig::stream::{Change, Stream};
+use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
 
 const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
@@ -185,4 +187,76 @@ fn duplicate_binding_in_two_files_reported_lower_wins() {
     let traced = case.daemons[1].attempt(&trace);
     let text = String::from_utf8_lossy(&traced.stdout).into_owned();
     assert!(text.contains("bound_twice"), "{text}");
+}
+
+/// A stream goes on while the address that it is for is taken over by a port of another host. What
+/// is on its way to the host that had it, when that has given it up already, ends there, counted.
+#[test]
+#[ignore = "live: needs root"]
+fn taken_binding_loses_no_frame_uncounted() {
+    if skip("live_bindings", &["arping"]) {
+        return;
+    }
+    const MAC: &str = "02:42:00:00:00:01";
+    for sender in 0..2 {
+        let case = Pair::new(&format!("gap{sender}"), 4);
+        add(&case, 0, 0, &["--ip", "10.42.0.1/24", "--mac", MAC]).unwrap();
+        add(&case, sender, 1, &["--ip", "10.42.0.2/24"]).unwrap();
+        both_say(&case, C1, "h1");
+        assert!(reaches(&case.containers[1], C1));
+        let [old, user, new] = &case.containers;
+        let stream = Stream::start(user, C1, [old, new]);
+        std::thread::sleep(Duration::from_millis(300));
+        add(&case, 1, 2, &["--ip", "10.42.0.1/24", "--mac", MAC, "--move"]).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let change = Change::of(stream.stop());
+        let drops = case.daemons.iter().flat_map(|daemon| daemon.drops());
+        let counted: u64 = drops.map(|(_, frames)| frames).sum();
+        let from = ["had", "takes"][sender];
+        say(&format!("sender at the host that {from} it: {change:?}, {counted} drops counted"));
+        assert!(change.lost <= counted, "{change:?} and {counted} drops");
+    }
+    for sender in 0..2 {
+        let from = ["had", "takes"][sender];
+        say(&format!("the same on Linux bridges, host that {from} it: {:?}", on_bridges(sender)));
+    }
+}
+
+/// Makes two bridges with the kernel's VXLAN, and moves an address between two machines of one MAC
+/// by an announcement.
+fn on_bridges(sender: usize) -> Change {
+    let mut net = Net::new("bridges");
+    let hosts = ["h1", "h2"].map(|name| net.netns(name));
+    cable((&hosts[0], "up0", "192.0.2.1/24"), (&hosts[1], "up0", "192.0.2.2/24"));
+    for (own, host) in hosts.iter().enumerate() {
+        host.ip("link add br0 type bridge forward_delay 0");
+        let (local, remote) = (own + 1, 2 - own);
+        host.ip(&format!(
+            "link add vx0 type vxlan id 7 local 192.0.2.{local} remote 192.0.2.{remote} dev up0 \
+             dstport 4789"
+        ));
+        host.ip("link set vx0 master br0 up");
+        host.ip("link set br0 up");
+    }
+    let machines = [(0, "02:42:00:00:00:01", C1), (sender, "02:42:00:00:00:02", C2)];
+    let machines = [machines[0], machines[1], (1, machines[0].1, C1)];
+    let [old, user, new] = [0, 1, 2].map(|at| {
+        let ((host, mac, ip), netns) = (machines[at], net.netns(&format!("c{at}")));
+        let name = netns.name();
+        hosts[host].ip(&format!("link add p{at} type veth peer name eth0 netns {name}"));
+        hosts[host].ip(&format!("link set p{at} master br0 up"));
+        netns.ip(&format!("link set eth0 address {mac} mtu 1450"));
+        netns.ip(&format!("addr add {ip}/24 dev eth0"));
+        if at < 2 {
+            netns.ip("link set eth0 up");
+        }
+        netns
+    });
+    assert!(reaches(&user, C1));
+    let stream = Stream::start(&user, C1, [&old, &new]);
+    std::thread::sleep(Duration::from_millis(300));
+    new.ip("link set eth0 up");
+    new.attempt(&format!("arping -q -U -c 1 -i eth0 -S {C1} {C1}"));
+    std::thread::sleep(Duration::from_millis(300));
+    Change::of(stream.stop())
 }

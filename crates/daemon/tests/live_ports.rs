@@ -131,6 +131,20 @@ fn uses_its_port(case: &Pair) {
     let row = rows.as_array().unwrap().iter().find(|row| row["port"] == "three").unwrap();
     assert!(row["rx_frames"].as_u64().unwrap() >= count("rx_frames"), "{row} and {usage}");
     assert!(elsewhere["usage"].is_null() && elsewhere["policy"].is_null(), "{elsewhere}");
+    // The list has the same, at the host of each endpoint.
+    for own in 0..2 {
+        say(&case.daemons[own].print(&["vport", "list"]));
+        let rows = case.daemons[own].ask(&["vport", "list"])["vports"].take();
+        for row in rows.as_array().unwrap() {
+            let is_own = row["state"] == "own";
+            assert_eq!([row["policy"].is_null(), row["usage"].is_null()], [!is_own; 2], "{row}");
+        }
+        let listed = rows.as_array().unwrap().iter().find(|row| row["mac"] == vport["mac"]);
+        let (listed, is_own) = (listed.unwrap(), own == 1);
+        assert_eq!(listed["policy"] == *policy, is_own, "{listed}");
+        let from_it = listed["usage"]["rx_frames"].as_u64();
+        assert_eq!(from_it.is_some_and(|frames| frames >= count("rx_frames")), is_own, "{listed}");
+    }
 }
 
 #[test]

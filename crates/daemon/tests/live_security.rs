@@ -5,9 +5,13 @@ mod rig;
 
 use std::fs;
 use std::net::Ipv4Addr;
+use std::os::unix::net::UnixDatagram;
+use std::process::Child;
+use std::time::Duration;
 
 use rig::member::member;
 use rig::{Daemon, Net, Netns, cable, skip, wait_for};
+use rustix::process::{Pid, Signal};
 
 const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
 
@@ -196,4 +200,68 @@ fn configured_user_added_later_applies_after_restart() {
     h1.restart_control();
     assert_eq!(uids(h1), ["65534", "65534"]);
     wait_for("the hosts are connected", || h1.is_connected());
+}
+
+/// A service manager waits for `READY=1`: also of a host whose fabric is yet to be made. While one
+/// waits, and while it forwards, it says that it lives.
+#[test]
+#[ignore = "live: needs root"]
+fn waiting_and_forwarding_hosts_notify_service_manager() {
+    if skip("live_security", &[]) {
+        return;
+    }
+    /// Signs of life that are many.
+    const HEARD_MAX: usize = 100;
+    const FORWARDS: &str = r#"policy = "ZL"
+[underlay]
+kind = "l2"
+device = "up0"
+address = "192.0.2.1"
+[[vnet]]
+name = "blue"
+vni = 100
+"#;
+    let mut net = Net::new("notify");
+    let [host, other] = ["h1", "h2"].map(|name| net.netns(name));
+    cable((&host, "up0", "192.0.2.1/24"), (&other, "up0", "192.0.2.2/24"));
+    for (name, rest) in [("waits", ""), ("forwards", FORWARDS)] {
+        let manager = UnixDatagram::bind(net.file(&format!("{name}.sock"))).unwrap();
+        manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let dir = net.file(name);
+        fs::create_dir_all(&dir).unwrap();
+        let config = dir.join("host.toml");
+        let [run_dir, state_dir] = ["run", "state"].map(|word| dir.join(word));
+        let text = format!(
+            "[host]\nname = \"{name}\"\nrun_dir = \"{}\"\nstate_dir = \"{}\"\n{rest}",
+            run_dir.display(),
+            state_dir.display()
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = host.command(rig::program().to_str().unwrap());
+        command.args(["daemon", "--config", config.to_str().unwrap()]);
+        command.env("NOTIFY_SOCKET", net.file(&format!("{name}.sock")));
+        command.env("WATCHDOG_USEC", "200000");
+        let mut control = command.spawn().unwrap();
+        let mut heard = Vec::new();
+        // It is ready once, and lives again and again.
+        let said_all = ["READY=1", "WATCHDOG=1", "WATCHDOG=1"].iter().all(|state| {
+            let mut bytes = [0; 64];
+            while heard.len() < HEARD_MAX {
+                let Ok(size) = manager.recv(&mut bytes) else { break };
+                heard.push(String::from_utf8_lossy(&bytes[..size]).into_owned());
+                if heard.last().is_some_and(|last| last == state) {
+                    return true;
+                }
+            }
+            false
+        });
+        signal(&control, Signal::TERM);
+        let ended = control.wait().unwrap();
+        assert!(said_all && ended.success(), "{name}: {ended}, {heard:?}");
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
 }

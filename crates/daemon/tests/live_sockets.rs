@@ -72,6 +72,8 @@ struct Shape {
     /// True if the fast receiver has a container of its own.
     is_apart: bool,
     hold: &'static str,
+    /// Kind of the receivers' cards.
+    kind: &'static str,
 }
 
 impl Case {
@@ -88,9 +90,9 @@ impl Case {
             let last = u8::try_from(at + 1).unwrap();
             ports.push((0, port(&format!("s{at}"), "veth", netns, last)));
         }
-        ports.push((shape.hosts - 1, port("rx", "tap", &receiver, RECEIVER)));
+        ports.push((shape.hosts - 1, port("rx", shape.kind, &receiver, RECEIVER)));
         if let Some(apart) = &apart {
-            ports.push((shape.hosts - 1, port("apart", "tap", apart, APART)));
+            ports.push((shape.hosts - 1, port("apart", shape.kind, apart, APART)));
         }
         let certificates = net.certificates(&["h1", "h2"]);
         let daemon = |own: usize| {
@@ -317,8 +319,17 @@ fn lossless(test: &str, shape: Shape) {
 #[test]
 #[ignore = "live: needs root"]
 fn slow_sockets_behind_tap_lose_nothing() {
-    let shape = Shape { word: "sock-tap", hosts: 1, is_apart: false, hold: "forever" };
+    let shape = Shape { word: "sock-tap", hosts: 1, is_apart: false, hold: "forever", kind: "tap" };
     lossless("slow_sockets_behind_tap_lose_nothing", shape);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn slow_sockets_behind_veth_lose_nothing() {
+    let test = "slow_sockets_behind_veth_lose_nothing";
+    let shape =
+        Shape { word: "sock-veth", hosts: 1, is_apart: false, hold: "forever", kind: "veth" };
+    lossless(test, shape);
 }
 
 #[test]
@@ -332,7 +343,7 @@ fn slow_sockets_of_other_host_lose_nothing() {
         );
         return;
     }
-    let shape = Shape { word: "sock-two", hosts: 2, is_apart: true, hold: "forever" };
+    let shape = Shape { word: "sock-two", hosts: 2, is_apart: true, hold: "forever", kind: "tap" };
     lossless("slow_sockets_of_other_host_lose_nothing", shape);
 }
 
@@ -344,7 +355,7 @@ fn socket_beyond_hold_ends_as_receiver_stuck() {
     if skip(test, &["ping"]) {
         return;
     }
-    let shape = Shape { word: "sock-hold", hosts: 1, is_apart: false, hold: "3s" };
+    let shape = Shape { word: "sock-hold", hosts: 1, is_apart: false, hold: "3s", kind: "tap" };
     let case = Case::new(shape);
     let load = Load::start(&case.sides());
     let daemon = case.host_of_receiver(shape);

@@ -17,7 +17,6 @@
 //! or a driver without an skb drops (XDP, a full hardware ring) is not seen, nor is one for which a
 //! packet socket had no room: it lives on in the stack.
 
-mod btf;
 mod drops;
 mod names;
 mod program;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use crate::btf;
+use sluice_btf::Btf;
 
 /// Names of the running kernel. A name that cannot be read is replaced by its number.
 pub(crate) struct Names {
@@ -14,10 +14,12 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn of_this_kernel() -> Self {
-        let btf = fs::read("/sys/kernel/btf/vmlinux").unwrap_or_default();
+        let btf = sluice_btf::running_kernel().unwrap_or_default();
         let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
         Self {
-            reasons: btf::enumeration(&btf, "skb_drop_reason").unwrap_or_default(),
+            reasons: Btf::parse(&btf)
+                .and_then(|btf| btf.enumeration("skb_drop_reason"))
+                .unwrap_or_default(),
             functions: functions(&symbols),
         }
     }

@@ -1,12 +1,9 @@
 //! The observer against the kernel's own counters, with losses that are provoked here.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write as _;
 use std::net::UdpSocket;
-use std::os::fd::AsFd as _;
-use std::process::Command;
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_dropwatch::{Drops, Unavailable};
 
 /// A network namespace with a loopback device.
@@ -15,18 +12,14 @@ struct Netns(String);
 impl Netns {
     fn new(word: &str) -> Self {
         let netns = Self(format!("sluice-dw-{}-{word}", std::process::id()));
-        ip(&["netns", "add", &netns.0]);
-        ip(&["-n", &netns.0, "link", "set", "lo", "up"]);
+        for command in ["netns add NAME", "-n NAME link set lo up"] {
+            sluice_netns::run(&format!("ip {}", command.replace("NAME", &netns.0))).unwrap();
+        }
         netns
     }
 
     fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let file = File::open(format!("/run/netns/{}", self.0)).unwrap();
-        let work = || {
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-            work()
-        };
-        std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+        sluice_netns::inside(&self.0, work).unwrap()
     }
 
     /// A column of the `Udp` rows of `/proc/net/snmp`.
@@ -40,13 +33,8 @@ impl Netns {
 
 impl Drop for Netns {
     fn drop(&mut self) {
-        _ = Command::new("ip").args(["netns", "del", &self.0]).output();
+        _ = sluice_netns::run(&format!("ip netns del {}", self.0));
     }
-}
-
-fn ip(words: &[&str]) {
-    let output = Command::new("ip").args(words).output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// An observer, or `None` and a message if it cannot run.

@@ -17,7 +17,9 @@ use anyhow::{Context, bail};
 use sluice_api::config::{Policy, PortKind};
 
 use crate::interrupt;
+use crate::members;
 use crate::plan::Plan;
+use crate::scenario::Scenario;
 use crate::settings::Settings;
 use crate::show::{self, Snapshot};
 use crate::state::{self, Process, State};
@@ -51,7 +53,7 @@ struct Node {
 impl Daemons {
     /// Starts all daemons with a policy and waits until each answers.
     pub(crate) fn start(
-        plan: &Plan,
+        (plan, scenario): (&Plan, &Scenario),
         state: &mut State,
         policy: Policy,
         settings: &Settings,
@@ -64,7 +66,8 @@ impl Daemons {
             let folder = plan.run_dir().join(&name);
             std::fs::create_dir_all(&folder)?;
             let path = folder.join("host.toml");
-            std::fs::write(&path, toml::to_string(&config)?)
+            members::forget(&folder)?;
+            std::fs::write(&path, members::file(plan, config.clone())?)
                 .with_context(|| format!("writing {}", path.display()))?;
             let socket = folder.join("show.sock");
             let _ = std::fs::remove_file(&socket);
@@ -78,6 +81,9 @@ impl Daemons {
             let own = config.ports.into_iter().filter(|port| machines.contains(&port.kind));
             let containers = own.map(|port| port.name).collect();
             daemons.nodes.push(Node { name, socket, log, ports, containers, is_member, process });
+        }
+        if plan.by_command {
+            members::become_fabric(plan, scenario, program)?;
         }
         for node in &daemons.nodes {
             node.wait_ready()?;
@@ -200,7 +206,8 @@ pub(crate) fn last_words(log: &Path) -> String {
 
 /// Makes certificates for the hosts.
 fn certify(plan: &Plan, program: &Path) -> anyhow::Result<()> {
-    if plan.hosts.is_empty() {
+    // A fabric that is made by command makes its own.
+    if plan.hosts.is_empty() || plan.by_command {
         return Ok(());
     }
     let names = plan.hosts.iter().map(|host| host.name.as_str());

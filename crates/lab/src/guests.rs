@@ -64,7 +64,7 @@ impl Guests {
         if vms.is_empty() {
             return Ok(guests);
         }
-        let found = netns::has_tool(QEMU);
+        let found = netns::is_installed(QEMU);
         anyhow::ensure!(found, "virtual machines need {QEMU} (package qemu-system-x86)");
         let image = Image::pack(program, lab.plan.vnic, &lab.plan.run_dir())?;
         for vm in &vms {

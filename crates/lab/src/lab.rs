@@ -58,7 +58,7 @@ impl Lab {
         let plan = &self.plan;
         netns::create(&self.state.netns)?;
         for name in &self.state.netns {
-            netns::enter(name, netns::ipv6_off)?;
+            netns::enter(name, || Ok(netns::disable_ipv6()?))?;
         }
         netns::ip(&plan::cable_commands(plan))?;
         for switch in &plan.switches {
@@ -99,6 +99,10 @@ impl Lab {
                 if plan.fabric == Fabric::LinuxBridge {
                     netns::offloads_off("eth0")?;
                 }
+                // Its device comes with its port.
+                if plan.by_command {
+                    return Ok(());
+                }
                 netns::ip(&plan::container_commands(plan, &self.scenario, container))
             })?;
         }
@@ -112,7 +116,7 @@ impl Lab {
         settings: &Settings,
         program: &Path,
     ) -> anyhow::Result<Daemons> {
-        Daemons::start(&self.plan, &mut self.state, policy, settings, program)
+        Daemons::start((&self.plan, &self.scenario), &mut self.state, policy, settings, program)
     }
 
     /// Leaves the lab running when this value and the program end.

@@ -23,6 +23,7 @@ mod interrupt;
 mod lab;
 mod losses;
 mod machine;
+mod members;
 mod netns;
 mod ovs;
 mod pa;

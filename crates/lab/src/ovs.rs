@@ -21,7 +21,7 @@ const READY: Duration = Duration::from_secs(15);
 /// Starts Open vSwitch with a bridge that joins the TAPs of all virtual machines.
 pub(crate) fn start(plan: &Plan, state: &mut State) -> anyhow::Result<()> {
     for name in TOOLS {
-        let found = netns::has_tool(name);
+        let found = netns::is_installed(name);
         anyhow::ensure!(found, "this scenario needs {name} (package openvswitch-switch)");
     }
     let folder = plan.run_dir().join("ovs");

@@ -69,6 +69,8 @@ pub(crate) struct Plan {
     pub(crate) guests: GuestKind,
     /// True if hosts learn their containers from frames.
     pub(crate) learned: bool,
+    /// True if the hosts become a fabric by command.
+    pub(crate) by_command: bool,
 }
 
 /// A host.
@@ -158,6 +160,7 @@ impl Plan {
             vnic: lab.vnic,
             guests: lab.guests,
             learned: lab.learned,
+            by_command: lab.by_command,
         };
         plan.switches = (0..lab.subnets).map(|subnet| plan.switch(subnet)).collect();
         if plan.fabric != Fabric::Sluice {
@@ -360,7 +363,7 @@ impl Plan {
     }
 
     /// Returns the networks of the containers.
-    fn vnets(&self) -> impl Iterator<Item = Vnet> + '_ {
+    pub(crate) fn vnets(&self) -> impl Iterator<Item = Vnet> + '_ {
         let numbers = std::iter::once(VNI).chain(VNI_MORE..).take(self.vnets);
         numbers.enumerate().map(|(index, vni)| Vnet {
             mtu: Some(self.mtu),
@@ -469,10 +472,11 @@ pub(crate) fn cable_commands(plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for switch in &plan.switches {
         for cable in &switch.cables {
-            lines.push(format!(
-                "link add {} netns {} type veth peer name {} netns {}",
-                cable.device, switch.netns, cable.far_device, cable.far_netns
-            ));
+            let ends = sluice_netns::veth_arguments(
+                (&switch.netns, &cable.device),
+                (&cable.far_netns, &cable.far_device),
+            );
+            lines.push(format!("link add {ends}"));
         }
     }
     lines
@@ -549,7 +553,8 @@ pub(crate) fn container_commands(
     if container.is_vm {
         lines.push(format!("link set dev eth0 mtu {}", plan.mtu));
     } else {
-        if plan.fabric == Fabric::Sluice {
+        // `sluice port add` makes the device itself.
+        if plan.fabric == Fabric::Sluice && !plan.by_command {
             lines.push("tuntap add dev eth0 mode tap".to_owned());
         }
         let device = format!("link set dev eth0 address {mac} mtu {}", plan.mtu);

@@ -14,6 +14,7 @@ use crate::daemons::Daemons;
 use crate::interrupt;
 use crate::lab::{Lab, own_program};
 use crate::losses::{self, Losses};
+use crate::members;
 use crate::netns;
 use crate::pa::{self, Job, Report};
 use crate::plan::Plan;
@@ -213,7 +214,7 @@ fn describe(scenario: &Scenario, plan: &Plan, groups: &[Group]) -> anyhow::Resul
         let kind = name.chars().next().unwrap_or('h');
         if !shown.contains(&kind) {
             shown.push(kind);
-            text += &format!("\n# {name}/host.toml\n{}", toml::to_string(&config)?);
+            text += &format!("\n# {name}/host.toml\n{}", members::file(&plan, config)?);
         }
     }
     Ok(text)

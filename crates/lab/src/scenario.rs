@@ -93,6 +93,10 @@ pub struct Lab {
     /// True if no container is configured beforehand: hosts learn them from their frames.
     #[serde(default)]
     pub learned: bool,
+    /// True if the hosts are a fabric made by command: the first host creates it, the others join,
+    /// one command at the first host makes each network, and containers get their ports by command.
+    #[serde(default)]
+    pub by_command: bool,
     /// The card of virtual machines.
     #[serde(default)]
     pub vnic: Vnic,
@@ -409,6 +413,15 @@ impl Scenario {
         ensure!((576..=9000).contains(&lab.mtu), "lab.mtu: 576 to 9000");
         if let Some(pa) = &self.pa {
             self.check_pa(pa)?;
+        }
+        if lab.by_command {
+            let is_plain = lab.fabric == Fabric::Sluice && lab.vms_per_host == 0 && lab.learned;
+            ensure!(
+                is_plain && self.pa.is_none() && lab.policy == Policy::default(),
+                "lab.by_command: learned containers and checks only, on sluice hosts, with the \
+                 policy {}",
+                Policy::default().name()
+            );
         }
         if lab.fabric != Fabric::Sluice {
             ensure!(lab.subnets == 1, "a bridge joins one subnet");

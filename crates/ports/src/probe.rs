@@ -67,7 +67,7 @@ pub fn datagrams_together() -> io::Result<()> {
 /// # Errors
 /// Says what is lacking, so that datagrams are not held for sockets.
 pub fn socket_room() -> Result<bool, String> {
-    KernelRoom::open(None).map(|room| room.is_signalled())
+    KernelRoom::open(None, None).map(|room| room.is_signalled())
 }
 
 #[cfg(test)]

@@ -23,12 +23,15 @@
 //! **Not its aim.** TCP is not looked at. Fragments, multicast and broadcast, sockets bound to a
 //! device and datagrams that the container forwards are passed as they are.
 
+mod arrivals;
 mod btf;
 mod charge;
+mod flight;
 mod flow;
 mod gate;
 mod kernel;
 mod receivers;
+mod room;
 #[cfg(test)]
 mod tests;
 
@@ -37,9 +40,11 @@ use std::net::SocketAddr;
 use sluice_base::{Nanos, Priority};
 use sluice_switch::Hold;
 
-pub(crate) use self::gate::{Admit, RoomSource};
+pub(crate) use self::arrivals::Arrivals;
+pub(crate) use self::gate::Admit;
 pub(crate) use self::kernel::KernelRoom;
 pub(crate) use self::receivers::Receivers;
+pub(crate) use self::room::RoomSource;
 
 /// Time for which a port holds frames of each priority for a socket without room; `None` for a
 /// priority whose frames it does not hold.

@@ -12,8 +12,8 @@ use sluice_ports::veth::{Known, VethConfig, VethPort, remove};
 use sluice_ports::{Lossless, Pool, PoolConfig, Port};
 use sluice_switch::{Sink as _, Taken};
 use support::{
-    OPEN, Peer as _, RawPeer, Waiter, can_have_namespaces, egress, eventually, frame, inside,
-    is_gone, kernel_drops, path, pool, read_all, receive_all, run, test_frame,
+    OPEN, Peer as _, RawPeer, Waiter, add_namespace, can_have_namespaces, egress, eventually,
+    frame, inside, is_gone, kernel_drops, path, pool, read_all, receive_all, run, test_frame,
 };
 
 const OWN: Ipv4Addr = Ipv4Addr::new(10, 9, 7, 1);
@@ -28,11 +28,7 @@ impl Container {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let container = Self(format!("sluice-v-{}-{number}", std::process::id()));
-        run(&format!("ip netns add {}", container.0));
-        for scope in ["all", "default"] {
-            let key = format!("net.ipv6.conf.{scope}.disable_ipv6=1");
-            run(&format!("ip netns exec {} sysctl -qw {key}", container.0));
-        }
+        add_namespace(&container.0);
         container
     }
 

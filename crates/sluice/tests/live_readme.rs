@@ -101,8 +101,10 @@ fn run(section: &Section) -> Option<Vec<String>> {
     let folder = std::env::temp_dir().join(format!("sluice-readme-{}", std::process::id()));
     let examples = folder.join("examples");
     std::fs::create_dir_all(&examples).unwrap();
-    for name in ["h1.toml", "h2.toml", "two-hosts.sh", "three-hosts.sh"] {
-        std::fs::copy(root.join("examples").join(name), examples.join(name)).unwrap();
+    for file in std::fs::read_dir(root.join("examples")).unwrap().map(Result::unwrap) {
+        if file.file_type().unwrap().is_file() {
+            std::fs::copy(file.path(), examples.join(file.file_name())).unwrap();
+        }
     }
     let page = std::fs::read_to_string(root.join(section.page)).unwrap();
     let lines = commands(&page, section.title);

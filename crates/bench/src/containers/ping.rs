@@ -24,8 +24,8 @@ impl Pinger {
     pub(super) fn new(from: &Netns, to: Ipv4Addr) -> anyhow::Result<Self> {
         let socket = from.inside(|| {
             let icmp = Some(ipproto::ICMP);
-            Ok(rustix::net::socket(AddressFamily::INET, SocketType::RAW, icmp)?)
-        })?;
+            rustix::net::socket(AddressFamily::INET, SocketType::RAW, icmp)
+        })??;
         // The type decides only how the descriptor is read and written.
         let socket = UdpSocket::from(socket);
         socket.set_read_timeout(Some(PATIENCE))?;

@@ -166,7 +166,8 @@ impl Drop for Pair {
 
 /// A cable of the peer's, or between hosts: with the kernel's offloads, or without.
 fn wire(setup: Setup, left: (&Netns, &str), right: (&Netns, &str)) -> anyhow::Result<()> {
-    if setup.offload { veth_pair(left, right).map(drop) } else { cable(left, right) }
+    let lay = if setup.offload { veth_pair } else { cable };
+    Ok(lay(left, right)?)
 }
 
 fn answers(program: &Path, dir: &Path) -> anyhow::Result<bool> {

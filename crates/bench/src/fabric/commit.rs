@@ -60,7 +60,7 @@ impl Host {
 
     fn wait_until_it_waits(&self) -> anyhow::Result<()> {
         wait_for("a host waits for its fabric", || {
-            let said = self.command(&["fabric", "progress"]).output()?.stderr;
+            let said = self.command(&["fabric", "status"]).output()?.stderr;
             Ok(String::from_utf8_lossy(&said).contains("in no fabric yet"))
         })
     }

@@ -57,7 +57,7 @@ impl Etcd {
             fs::create_dir_all(&dir)?;
             let log = File::create(dir.join("log"))?;
             let (client, peer) = (url(ports(id).0), url(ports(id).1));
-            let mut command = netns.command("etcd".as_ref());
+            let mut command = netns.command("etcd");
             command.args(["--name", &format!("e{id}"), "--data-dir"]).arg(dir.join("data"));
             command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
             command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
@@ -67,7 +67,7 @@ impl Etcd {
         }
         let mut connection = None;
         wait_for("etcd takes a put", || {
-            connection = netns.inside(|| Ok(TcpStream::connect(("127.0.0.1", PORT))?)).ok();
+            connection = netns.inside(|| TcpStream::connect(("127.0.0.1", PORT)))?.ok();
             let Some(stream) = &connection else { return Ok(false) };
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_nodelay(true)?;

@@ -195,7 +195,8 @@ impl Host {
             _ = writeln!(text, "fdb {verb} {mac} dev p0 {rest}");
         }
         fs::write(&path, text)?;
-        self.netns.run(&format!("bridge -batch {}", path.display())).map(drop)
+        self.netns.run(&format!("bridge -batch {}", path.display()))?;
+        Ok(())
     }
 
     /// Waits until the number of addresses of the other host is in the range; returns the time of

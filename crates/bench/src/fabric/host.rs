@@ -249,7 +249,7 @@ impl Host {
     pub(super) fn sender(&self) -> anyhow::Result<Sender> {
         let mut config = L2Config::new("t0");
         (config.ring_bytes, config.kernel) = (1, KernelShare::All);
-        let port = self.machine.inside(|| Ok(L2Port::open(&config)?))?;
+        let port = self.machine.inside(|| L2Port::open(&config))??;
         Ok(Sender(port))
     }
 

@@ -290,7 +290,10 @@ impl Node {
     pub(super) fn has_caught_up(&self, node: u64) -> bool {
         let progress = self.raw.raft.prs().get(node);
         progress.is_some_and(|progress| {
-            progress.recent_active && progress.matched + 8 >= self.committed()
+            // In a young log a node that has nothing is few entries behind, too. As a voter it
+            // could not vote, for it does not know the epoch.
+            let has_some = progress.matched > 0;
+            has_some && progress.recent_active && progress.matched + 8 >= self.committed()
         })
     }
 

@@ -10,12 +10,12 @@ use alloc::vec::Vec;
 
 use sluice_base::{HostId, Nanos};
 
-use super::Commit;
 use super::command::{Command, Entry};
 use super::message::{Body, Vote};
 use super::surface::{
     Done, Outcome, Policy, Proposal, Refused, Replica, RequestId, Revision, TxnId, Veto,
 };
+use super::{Commit, Timing};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -41,6 +41,8 @@ struct Round {
     votes: BTreeMap<HostId, Vote>,
     phase: Phase,
     until: Nanos,
+    /// End of the wait for a majority.
+    majority_until: Nanos,
     resend_at: Nanos,
     /// A leader was asked to append it.
     is_proposed: bool,
@@ -108,6 +110,7 @@ impl<R: Replica> Commit<R> {
             votes: BTreeMap::new(),
             phase,
             until,
+            majority_until: self.now.after(self.timing.majority),
             resend_at: self.now,
             is_proposed: false,
         };
@@ -122,8 +125,9 @@ impl<R: Replica> Commit<R> {
     /// Asks for votes, if nobody is away or the wait is over.
     fn end_wait(&mut self, id: TxnId) {
         let (away, now) = (self.away(), self.now);
-        let reserve = self.timing.reserve;
+        let (reserve, majority) = (self.timing.reserve, self.timing.majority);
         let resend_at = now.after(self.timing.resend);
+        let is_hopeless = self.has_lasted(now);
         let Some(round) = self.round_mut(id).filter(|round| round.phase == Phase::Wait) else {
             return;
         };
@@ -133,7 +137,11 @@ impl<R: Replica> Commit<R> {
         if round.proposal.policy == Policy::RequireAll && !away.is_empty() {
             return self.drop_round(id, Refused::Away(away));
         }
+        let majority_until = round.majority_until;
         if !self.is_quorum(|host| self.is_live(host)) {
+            if now < majority_until && !is_hopeless {
+                return;
+            }
             let refused = self.no_quorum(|host| self.is_live(host));
             return self.drop_round(id, refused);
         }
@@ -144,7 +152,9 @@ impl<R: Replica> Commit<R> {
         let base = self.revision();
         let Some(round) = self.round_mut(id) else { return };
         (round.asked, round.base, round.phase) = (asked.clone(), base, Phase::Reserve);
-        (round.until, round.resend_at) = (now.after(reserve), resend_at);
+        let longest = reserve.0.saturating_add(Timing::extra(&round.proposal.change).0);
+        (round.until, round.resend_at) = (now.after(Nanos(longest)), resend_at);
+        round.majority_until = now.after(majority);
         for host in asked {
             self.ask_vote(id, host);
         }
@@ -186,6 +196,15 @@ impl<R: Replica> Commit<R> {
         self.judge_round(id);
     }
 
+    /// Returns true if every voter that is away has been for longer than a majority is waited for.
+    fn has_lasted(&self, now: Nanos) -> bool {
+        let is_gone = |host: &HostId| {
+            let peer = self.peers.get(host);
+            peer.is_some_and(|peer| now.since(peer.since) >= self.timing.majority)
+        };
+        self.voters().iter().filter(|host| !self.is_live(**host)).all(is_gone)
+    }
+
     fn no_quorum(&self, is_yes: impl Fn(HostId) -> bool) -> Refused {
         let voters = self.voters();
         let missing = voters.iter().copied().filter(|host| !is_yes(*host)).collect();
@@ -203,6 +222,7 @@ impl<R: Replica> Commit<R> {
         }
         let (asked, votes) = (round.asked.clone(), round.votes.clone());
         let (policy, is_dry) = (round.proposal.policy, round.is_dry);
+        let may_wait = now < round.majority_until && now < round.until;
         let is_yes = |host: HostId| matches!(votes.get(&host), Some(Vote::Yes));
         let vetoes: Vec<_> = votes.iter().filter_map(veto).collect();
         let conflict = votes.values().find_map(|vote| match vote {
@@ -218,7 +238,20 @@ impl<R: Replica> Commit<R> {
             Some(Refused::Away(missing))
         } else if !self.is_quorum(is_yes) {
             let own_is_behind = matches!(votes.get(&self.own), Some(Vote::Behind));
-            Some(if own_is_behind { Refused::Behind } else { self.no_quorum(is_yes) })
+            let is_away = |host: &HostId| !self.is_live(*host);
+            if may_wait && !own_is_behind && self.voters().iter().any(is_away) {
+                // A connection that has ended is made again, and its host asked then.
+                return;
+            }
+            let is_silent = |host: &HostId| !votes.contains_key(host) && self.is_live(*host);
+            let silent: Vec<_> = asked.iter().copied().filter(is_silent).collect();
+            Some(if own_is_behind {
+                Refused::Behind
+            } else if self.is_quorum(|host| is_yes(host) || silent.contains(&host)) {
+                Refused::Slow(silent)
+            } else {
+                self.no_quorum(is_yes)
+            })
         } else {
             None
         };
@@ -267,9 +300,10 @@ impl<R: Replica> Commit<R> {
     }
 
     fn enter(&mut self, id: TxnId, phase: Phase) {
-        let until = self.now.after(self.timing.propose);
+        let (now, propose) = (self.now, self.timing.propose);
         if let Some(round) = self.round_mut(id) {
-            (round.phase, round.until) = (phase, until);
+            let longest = propose.0.saturating_add(Timing::extra(&round.proposal.change).0);
+            (round.phase, round.until) = (phase, now.after(Nanos(longest)));
             self.propose_round();
         }
     }
@@ -356,7 +390,21 @@ impl<R: Replica> Commit<R> {
         }
         for id in changed {
             self.end_wait(id);
+            if is_connected {
+                self.ask_late(id, host);
+            }
             self.judge_round(id);
+        }
+    }
+
+    /// Asks a member for its vote that has come while others are asked.
+    fn ask_late(&mut self, id: TxnId, host: HostId) {
+        let is_member = self.member(host).is_some() && self.is_live(host);
+        let Some(round) = self.round_mut(id).filter(|round| round.phase == Phase::Reserve) else {
+            return;
+        };
+        if is_member && !round.votes.contains_key(&host) && round.asked.insert(host) {
+            self.ask_vote(id, host);
         }
     }
 

@@ -14,11 +14,11 @@ use alloc::vec::Vec;
 
 use sluice_base::{HostId, Nanos};
 
-use super::Commit;
 use super::command::Command;
 use super::message::{Body, Vote};
 use super::record::Record;
 use super::surface::{CheckTicket, Key, Output, Refused, Replica, Revision, TxnId};
+use super::{Commit, Timing};
 
 /// Reservations of one host at the same time.
 const HELD_MAX: usize = 1_024;
@@ -103,7 +103,8 @@ impl<R: Replica> Commit<R> {
         }
         let keys = Vec::new();
         let until = self.now.after(self.timing.catch_up);
-        let ask_at = self.now.after(self.timing.orphan);
+        let orphan = self.timing.orphan.0.saturating_add(Timing::extra(&change).0);
+        let ask_at = self.now.after(Nanos(orphan));
         let stage = Stage::Behind(base, until);
         let is_full = self.held.len() >= HELD_MAX;
         self.held.insert(id, Held { change, keys, stage, is_dry, ask_at });

@@ -249,6 +249,8 @@ pub enum Refused {
         /// Voters that did not answer.
         missing: Vec<HostId>,
     },
+    /// Voters that are connected have not answered in time, and without them is no majority.
+    Slow(Vec<HostId>),
     /// Members are away that the policy requires.
     Away(Vec<HostId>),
     /// Another transaction has claimed the same keys.

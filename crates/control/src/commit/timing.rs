@@ -11,7 +11,9 @@ pub struct Timing {
     pub heartbeat: usize,
     /// Ticks without a heartbeat before an election; up to twice as many.
     pub election: usize,
-    /// Longest wait for the votes of RESERVE.
+    /// Longest wait for a majority that is away for a moment, as while a connection is made again.
+    pub majority: Nanos,
+    /// Longest wait for the votes of RESERVE, of a small change.
     pub reserve: Nanos,
     /// Longest wait of a member that is behind, before it says so.
     pub catch_up: Nanos,
@@ -35,6 +37,7 @@ impl Default for Timing {
             tick: Nanos::from_millis(25),
             heartbeat: 4,
             election: 20,
+            majority: Nanos::from_millis(1_000),
             reserve: Nanos::from_millis(2_000),
             catch_up: Nanos::from_millis(1_000),
             propose: Nanos::from_millis(5_000),
@@ -46,3 +49,14 @@ impl Default for Timing {
         }
     }
 }
+
+impl Timing {
+    /// Returns the time that a wait takes longer for a change of this size: members plan all of it.
+    pub(super) const fn extra(change: &[u8]) -> Nanos {
+        Nanos::from_millis(change.len() as u64 / BYTES_PER_MS)
+    }
+}
+
+/// Bytes of a change for which one millisecond is added to the waits: a hundred times of what a
+/// member needs that has nothing else to do.
+const BYTES_PER_MS: u64 = 64;

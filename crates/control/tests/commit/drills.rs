@@ -39,14 +39,14 @@ fn two_hosts_alone_in_turn_do_not_diverge() {
     world.crash(2);
     world.look(true);
     let alone = world.commit(1, "add one 1");
-    world.run_for(SECOND);
+    world.run_for(Nanos::from_millis(1_500));
     let words = world.result(alone).unwrap().clone().unwrap_err().to_string();
     assert!(words.contains("no quorum of the 2 voters: host 2 did not answer"), "{words}");
     world.crash(1);
     world.start(2);
     world.look(true);
     let alone = world.commit(2, "add two 2");
-    world.run_for(SECOND);
+    world.run_for(Nanos::from_millis(1_500));
     assert!(matches!(world.result(alone), Some(Err(Refused::NoQuorum { .. }))));
     world.start(1);
     world.look(true);
@@ -77,6 +77,32 @@ fn minority_refuses_and_names_missing_hosts() {
     world.look(true);
     world.run_for(Nanos::from_millis(4_000));
     assert_eq!(names(&world, 1), ["many"]);
+}
+
+#[test]
+fn majority_away_for_a_moment_is_waited_for() {
+    let mut world = fabric(3);
+    cut_off(&mut world, &[1], &[2, 3]);
+    let asked = world.commit(1, "add patient 1");
+    world.run_for(Nanos::from_millis(400));
+    assert_eq!(world.result(asked), None, "a connection may be made again");
+    world.blocked.clear();
+    world.look(true);
+    world.run_for(Nanos::from_millis(4_000));
+    assert!(is_committed(&world, asked), "{:?}", world.result(asked));
+}
+
+#[test]
+fn majority_lost_while_voting_is_asked_again() {
+    let mut world = fabric(3);
+    let asked = world.commit(1, "add patient 1");
+    cut_off(&mut world, &[1], &[2, 3]);
+    world.run_for(Nanos::from_millis(400));
+    assert_eq!(world.result(asked), None, "a connection may be made again");
+    world.blocked.clear();
+    world.look(true);
+    world.run_for(Nanos::from_millis(4_000));
+    assert!(is_committed(&world, asked), "{:?}", world.result(asked));
 }
 
 #[test]

@@ -215,9 +215,15 @@ impl Builder<'_> {
             next_hop: self.next_hop(peer),
             foreign: config.fabric.is_some() && peer.id.is_none(),
         });
+        let mut tunnels_of = self.tunnels_of_vnets();
+        // The facts about a device are a question to the kernel.
+        let mtu = self.inner_mtu();
+        let vnet = |vnet: &api::Vnet| {
+            self.vnet(vnet, tunnels_of.remove(vnet.name.as_str()).unwrap_or_default(), mtu)
+        };
         SwitchConfig {
             ports,
-            vnets: vnets.into_iter().map(|vnet| self.vnet(vnet)).collect(),
+            vnets: vnets.into_iter().map(vnet).collect(),
             tunnels: tunnels.collect(),
             classes: self.classes(),
             dscp_to_priority: self.dscp_to_priority(),
@@ -244,12 +250,11 @@ impl Builder<'_> {
         }
     }
 
-    fn vnet(&self, vnet: &api::Vnet) -> VnetConfig {
-        let has = self.config.peers.iter().filter(|peer| peer.vnets.contains(&vnet.name));
+    fn vnet(&self, vnet: &api::Vnet, tunnels: Vec<TunnelId>, mtu: u16) -> VnetConfig {
         VnetConfig {
             vni: vnet.vni.and_then(Vni::new),
-            mtu: self.vnet_mtu(vnet),
-            tunnels: has.map(|peer| self.tunnel_id(&peer.name)).collect(),
+            mtu: vnet.mtu.unwrap_or(mtu),
+            tunnels: tunnels.into_iter().collect(),
         }
     }
 

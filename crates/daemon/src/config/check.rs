@@ -41,6 +41,8 @@ pub(super) struct Check<'a> {
     config: &'a HostConfig,
     devices: &'a dyn Devices,
     report: &'a mut Report,
+    /// Positions of the networks; of several with one name the first.
+    vnets: BTreeMap<&'a str, usize>,
 }
 
 impl<'a> Check<'a> {
@@ -50,7 +52,9 @@ impl<'a> Check<'a> {
         devices: &'a dyn Devices,
         report: &'a mut Report,
     ) -> Self {
-        Self { document, config, devices, report }
+        let names = config.vnets.iter().map(|vnet| vnet.name.as_str());
+        let vnets = names.enumerate().map(|(at, name)| (name, at)).rev().collect();
+        Self { document, config, devices, report, vnets }
     }
 
     /// Runs every check.
@@ -359,14 +363,20 @@ impl<'a> Check<'a> {
 
     fn known(&mut self, path: &[Step<'_>], list: &str, name: &str) -> Option<usize> {
         let config = self.config;
-        let names: Vec<&str> = match list {
-            "vnet" => config.vnets.iter().map(|v| v.name.as_str()).collect(),
-            "peer" => config.peers.iter().map(|p| p.name.as_str()).collect(),
-            _ => config.ports.iter().map(|p| p.name.as_str()).collect(),
+        let names = || -> Vec<&str> {
+            match list {
+                "vnet" => config.vnets.iter().map(|v| v.name.as_str()).collect(),
+                "peer" => config.peers.iter().map(|p| p.name.as_str()).collect(),
+                _ => config.ports.iter().map(|p| p.name.as_str()).collect(),
+            }
         };
-        let found = names.iter().position(|known| *known == name);
+        let found = match list {
+            // Every peer names every network.
+            "vnet" => self.vnets.get(name).copied(),
+            _ => names().iter().position(|known| *known == name),
+        };
         if found.is_none() {
-            self.problem(path, format!("there is no {list} `{name}`"), suggestion(name, &names));
+            self.problem(path, format!("there is no {list} `{name}`"), suggestion(name, &names()));
         }
         found
     }

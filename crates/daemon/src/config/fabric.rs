@@ -205,10 +205,10 @@ pub(super) fn plan(
     mtu: impl Fn(&api::Vnet) -> u16,
 ) -> Option<FabricPlan> {
     let (fabric, underlay) = (config.fabric.as_ref()?, config.underlay.as_ref()?);
-    let vni_of = |name: &str| {
-        let vnet = config.vnets.iter().find(|vnet| vnet.name == name)?;
-        Vni::new(vnet.vni?)
-    };
+    let vnis: BTreeMap<&str, Vni> = (config.vnets.iter())
+        .filter_map(|vnet| Some((vnet.name.as_str(), Vni::new(vnet.vni?)?)))
+        .collect();
+    let vni_of = |name: &str| vnis.get(name).copied();
     let tunnel_of = |peer: &api::Peer| numbers.tunnel(&peer.name).expect("every peer has a number");
     let listen = fabric.address.unwrap_or(underlay.address);
     let host = |peer: &api::Peer| {

@@ -14,14 +14,14 @@
 //! stays until that port goes, which is at a restart. A port that was added is deleted by its
 //! owner: until then the whole configuration is refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use sluice_api::config::{Class, Fabric, HostConfig, Peer, Vnet, Vport};
 use sluice_api::port::NewPort;
 use sluice_api::reload::AtRestart;
 
-use super::numbers::{is_same_peer, is_same_vnet};
+use super::numbers::{VnetKey, is_same_peer, vnet_key};
 
 /// The part of a new configuration that takes effect now.
 #[derive(Clone, Debug)]
@@ -32,6 +32,18 @@ pub(crate) struct Merged {
     pub(crate) changed: Vec<String>,
     /// Parts that take effect at a restart.
     pub(crate) at_restart: Vec<AtRestart>,
+}
+
+/// Reason against a configuration that moves the host's sockets.
+pub(crate) const OTHER_RUN_DIR: &str =
+    "the host would have another `run_dir`; stop it and start it anew";
+
+/// Returns the reason against networks or peers for which there is no place.
+pub(crate) fn no_place(key: &str) -> String {
+    format!(
+        "every place for more is taken, or was left a moment ago; raise `{key}` of `[host]`, which \
+         takes effect at a restart, or try again"
+    )
 }
 
 const NEEDS_RESTART: &str = "the data process reads it at its start";
@@ -152,8 +164,8 @@ impl Merge<'_> {
 
     fn vnets(&mut self) -> Result<(), String> {
         let mut vnets: Vec<Vnet> = Vec::new();
-        let stays = |old: &Vnet| self.next.vnets.iter().any(|new| is_same_vnet(old, new));
-        for old in self.now.vnets.iter().filter(|old| !stays(old)) {
+        let (now, next) = (by_key(&self.now.vnets), by_key(&self.next.vnets));
+        for old in self.now.vnets.iter().filter(|old| !next.contains_key(&vnet_key(old))) {
             match self.port_in(&old.name) {
                 Some((port, false)) => return Err(refusal(&old.name, &port)),
                 Some((port, true)) => {
@@ -172,8 +184,7 @@ impl Merge<'_> {
                 self.merged.at_restart.push(AtRestart { key: key_of(new), why });
                 continue;
             }
-            let old = self.now.vnets.iter().find(|old| is_same_vnet(old, new));
-            let merged = self.changed_vnet(old, new);
+            let merged = self.changed_vnet(now.get(&vnet_key(new)).copied(), new);
             vnets.push(merged);
         }
         self.merged.config.vnets = vnets;
@@ -208,11 +219,11 @@ impl Merge<'_> {
     }
 
     fn peers(&mut self) {
-        let names: Vec<String> =
-            self.merged.config.vnets.iter().map(|vnet| vnet.name.clone()).collect();
+        let names: BTreeSet<&str> =
+            self.merged.config.vnets.iter().map(|vnet| vnet.name.as_str()).collect();
         let mut peers: Vec<Peer> = self.next.peers.clone();
         for peer in &mut peers {
-            peer.vnets.retain(|vnet| names.contains(vnet));
+            peer.vnets.retain(|vnet| names.contains(vnet.as_str()));
         }
         for old in &self.now.peers {
             match peers.iter().find(|new| is_same_peer(old, new)) {
@@ -262,6 +273,11 @@ impl Merge<'_> {
         self.merged.config.vports = vports;
         self.merged.at_restart.extend(later);
     }
+}
+
+/// Returns networks by what makes them the same ones in another configuration.
+fn by_key(vnets: &[Vnet]) -> BTreeMap<VnetKey<'_>, &Vnet> {
+    vnets.iter().map(|vnet| (vnet_key(vnet), vnet)).collect()
 }
 
 fn refusal(vnet: &str, port: &str) -> String {

@@ -43,7 +43,8 @@ impl Numbers {
         next: &HostConfig,
         free: (impl Fn(VnetId) -> bool, impl Fn(TunnelId) -> bool),
     ) -> Result<Self, &'static str> {
-        let stays = |vnet: &Vnet| now.vnets.iter().any(|old| is_same_vnet(old, vnet));
+        let old: BTreeSet<VnetKey<'_>> = now.vnets.iter().map(vnet_key).collect();
+        let stays = |vnet: &Vnet| old.contains(&vnet_key(vnet));
         let names = next.vnets.iter().map(|vnet| (vnet.name.as_str(), stays(vnet)));
         let vnets = renumber(&self.vnets, names, |at| (free.0)(VnetId(at))).ok_or("spare_vnets")?;
         let stays = |peer: &Peer| now.peers.iter().any(|old| is_same_peer(old, peer));
@@ -124,9 +125,13 @@ impl Numbers {
 /// Extension of the file with the numbers beside a configuration.
 pub(crate) const EXTENSION: &str = "numbers";
 
-/// Returns true if a network is the same one in two configurations: its MTU may differ.
-pub(crate) fn is_same_vnet(a: &Vnet, b: &Vnet) -> bool {
-    (&a.name, a.vni) == (&b.name, b.vni)
+/// Name and VNI: equal for a network that is the same one in two configurations. Its MTU may
+/// differ.
+pub(crate) type VnetKey<'a> = (&'a str, Option<u32>);
+
+/// Returns what makes a network the same one in two configurations.
+pub(crate) fn vnet_key(vnet: &Vnet) -> VnetKey<'_> {
+    (&vnet.name, vnet.vni)
 }
 
 /// Returns true if a peer is the same one in two configurations: its networks and the address of

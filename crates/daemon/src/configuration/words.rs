@@ -45,6 +45,11 @@ pub(super) fn refused(config: &FabricConfig, refused: &Refused) -> String {
             voters - missing.len().min(*voters),
             names(config, missing)
         ),
+        Refused::Slow(hosts) => format!(
+            "nothing has changed, since {} is connected but has not voted in time; its disk or its \
+             processors may be busy (`sluice fabric status`); try again",
+            names(config, hosts)
+        ),
         Refused::Away(hosts) => format!(
             "nothing has changed, since {} is away; without `--require-all` a majority is enough",
             names(config, hosts)

@@ -28,7 +28,7 @@ use super::kept::DescriptorStore as Files;
 use crate::config::{self, Plan};
 use crate::configuration::Configuration;
 use crate::fabric::Fabric;
-use crate::ipc::protocol::{self, Done, Request};
+use crate::ipc::protocol::{self, Done, Places, Request};
 use crate::sys::log::say;
 use crate::sys::run_dir;
 use crate::sys::threads::spawn;
@@ -43,6 +43,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 pub(super) struct AddedPorts {
     /// The plan that is in force.
     plan: Mutex<Arc<Plan>>,
+    /// Places of the data process that runs, once it has said so.
+    places: Mutex<Option<Places>>,
     fabric: Option<Fabric>,
     /// The configuration of a fabric that was made by command.
     configuration: Option<Configuration>,
@@ -100,7 +102,23 @@ impl AddedPorts {
         let list = kept.ports.into_iter().filter(|new| !is_lost(new));
         let list = list.map(|new| Listed { new, is_open: false, waits }).collect();
         let plan = Mutex::new(Arc::new(plan.clone()));
-        Ok(Self { plan, fabric, configuration, files, list: Mutex::new(list) })
+        let places = Mutex::default();
+        Ok(Self { plan, places, fabric, configuration, files, list: Mutex::new(list) })
+    }
+
+    /// Returns the ports that are open.
+    pub(super) fn open_ports(&self) -> Vec<NewPort> {
+        others(&self.list(), usize::MAX)
+    }
+
+    /// Notes the places of the data process; none when it ends.
+    pub(super) fn set_places(&self, places: Option<Places>) {
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = places;
+    }
+
+    /// Returns the places of the data process that runs, if they are known.
+    pub(super) fn places(&self) -> Option<Places> {
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Checks that every port's network stays.
@@ -335,7 +353,8 @@ impl AddedPorts {
         *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan.clone());
     }
 
-    fn plan(&self) -> Arc<Plan> {
+    /// Returns the plan that is in force.
+    pub(super) fn plan(&self) -> Arc<Plan> {
         Arc::clone(&self.plan.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

@@ -140,9 +140,7 @@ impl Control<'_> {
         };
         let plan = plan.map_err(|report| format!("the configuration is wrong\n{report}"))?;
         if plan.run_dir != self.plan.run_dir {
-            return Err(
-                "the host would have another `run_dir`; stop it and start it anew".to_owned()
-            );
+            return Err(config::OTHER_RUN_DIR.to_owned());
         }
         Ok(plan)
     }
@@ -154,12 +152,18 @@ impl Control<'_> {
         only_check: bool,
         link: &mut Link,
     ) -> Result<Reloaded, String> {
-        let Reconfigured { mut reloaded, running } = ask_data(wanted, only_check)?;
+        let Reconfigured { mut reloaded, running, places } = ask_data(wanted, only_check)?;
+        if let Some(places) = places {
+            self.ports.set_places(Some(places));
+        }
         if only_check {
             return Ok(reloaded);
         }
         log::set_level(wanted.config.host.log);
-        let plan = plan_of_running(&running)?;
+        let plan = match running.fingerprint == wanted.fingerprint.to_string() {
+            true => with_numbers(wanted.clone(), &running)?,
+            false => plan_of_running(&running)?,
+        };
         link.hello.fingerprint = running.fingerprint;
         if let (Some(fabric), Some(plan)) = (&self.fabric, &plan.fabric)
             && let Err(why) = fabric.reconfigure(plan)
@@ -189,6 +193,11 @@ fn plan_of_running(running: &Running) -> Result<Plan, String> {
     let plan =
         config::plan_beside(running.dir.as_deref(), "the running configuration", &running.text)
             .map_err(|report| report.to_string())?;
+    with_numbers(plan, running)
+}
+
+/// Returns a plan with the numbers of the data process that runs it.
+fn with_numbers(plan: Plan, running: &Running) -> Result<Plan, String> {
     let numbers = Numbers::read(&running.numbers).map_err(|error| error.to_string())?;
     config::renumber(plan, numbers, &KernelDevices)
 }

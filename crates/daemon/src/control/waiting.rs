@@ -15,6 +15,7 @@ use crate::config::{self, KernelDevices};
 use crate::configuration::setup::{self, Applying, announce_waiting};
 use crate::configuration::{Opened, Own};
 use crate::sys::log::say;
+use crate::sys::notify;
 
 /// Questions that may wait.
 const ASKS_MAX: usize = 8;
@@ -162,6 +163,9 @@ fn wait(
          member of one",
         applying.local.host.name
     );
+    // Its socket answers, and the command may come at any time: a service manager that waited for
+    // it would end the host before.
+    notify::tell("READY=1");
     let _announcer = announce_waiting(&applying.local.host.name);
     loop {
         if events.try_iter().any(|event| matches!(event, Event::Stop)) {

@@ -10,7 +10,7 @@
 //! All workers carry out each change before any of them gets the next one, so that no frame that is
 //! handed off names a place that its receiver does not have yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_base::{Mac, Priority, TunnelId, VnetId};
 use sluice_switch::{ClassConfig, Destination, TunnelConfig, VnetConfig};
@@ -78,9 +78,8 @@ pub(super) fn changes(now: &Plan, next: &Plan) -> Vec<Undoable> {
     let is_late = |vnet: &VnetConfig| {
         vnet.tunnels.iter().any(|tunnel| late_tunnels.iter().any(|(id, _)| *id == tunnel))
     };
-    let takes_over = |vnet: &VnetConfig| {
-        vnet.vni.is_some() && gone_vnets.iter().any(|(_, old)| old.vni == vnet.vni)
-    };
+    let gone_vnis: BTreeSet<_> = gone_vnets.iter().filter_map(|(_, old)| old.vni).collect();
+    let takes_over = |vnet: &VnetConfig| vnet.vni.is_some_and(|vni| gone_vnis.contains(&vni));
     for (id, tunnel) in tunnels {
         add(PlaceChange::AddTunnel(*id, *tunnel), PlaceChange::RemoveTunnel(*id));
     }
@@ -131,9 +130,11 @@ pub(super) fn changes(now: &Plan, next: &Plan) -> Vec<Undoable> {
 /// Keeps the MTU of networks whose configuration did not change: without one it comes from the
 /// device of the underlay, whose MTU the switch follows by itself.
 fn keep_default_mtus(now: &Plan, next: &Plan, (old, new): (&Numbered, &mut Numbered)) {
+    let before: BTreeMap<&str, Option<u16>> =
+        now.config.vnets.iter().map(|vnet| (vnet.name.as_str(), vnet.mtu)).collect();
     for vnet in &next.config.vnets {
-        let was = now.config.vnets.iter().find(|was| was.name == vnet.name);
-        let id = next.numbers.vnet(&vnet.name).filter(|_| was.is_some_and(|w| w.mtu == vnet.mtu));
+        let was = before.get(vnet.name.as_str());
+        let id = next.numbers.vnet(&vnet.name).filter(|_| was == Some(&vnet.mtu));
         if let Some(id) = id
             && let (Some(was), Some(is)) = (old.vnets.get(&id), new.vnets.get_mut(&id))
         {

@@ -10,11 +10,13 @@
 //! process reports the configuration that it runs ([`Running`]), which differs from the new one in
 //! what takes effect at a restart.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use sluice_api::config::HostConfig;
 use sluice_api::reload::Reloaded;
-use sluice_base::{Nanos, TunnelId, VnetId};
+use sluice_base::Nanos;
 
 use super::places::{self, PlaceChange, Undoable};
 use super::server::Server;
@@ -27,6 +29,13 @@ use crate::sys::log::{self, say};
 /// Longest time for two turns of every worker.
 const TURNS_WITHIN: Duration = Duration::from_secs(2);
 const TURNS_EVERY: Nanos = Nanos::from_micros(200);
+/// Questions about turns before the first pause.
+const TURNS_AT_ONCE: u32 = 4;
+/// Longest wait for places that were left, and the time between two looks.
+const LEFT_WITHIN: Duration = Duration::from_secs(1);
+const LEFT_EVERY: Nanos = Nanos::from_millis(5);
+/// Changes of one turn of a worker.
+const ALIKE_MAX: usize = 32;
 
 impl Server {
     /// Returns the configuration that this process runs.
@@ -52,8 +61,12 @@ impl Server {
         let wants = read(wanted)?;
         let added = change.added();
         let merged = config::merge(&now.config, &wants.config, &added)?;
-        let free = self.free_places()?;
-        let (next, merged) = plan_merged(&now, &wants, merged, &free)?;
+        let free = match needs_places(&now.config, &merged.config) {
+            true => Some(self.wait_for_places(&now, &merged.config, wanted.only_check)?),
+            false => None,
+        };
+        let places = free.as_ref().map(FreePlaces::count);
+        let (next, merged) = plan_merged(&now, &wants, merged, &free.unwrap_or_default())?;
         let mut reloaded = Reloaded {
             data: Some(std::process::id()),
             changed: merged.changed,
@@ -67,13 +80,36 @@ impl Server {
             say!("reconfigured: {}", summary(&reloaded));
         }
         drop(change);
-        Ok(Reconfigured { reloaded, running: self.running() })
+        Ok(Reconfigured { reloaded, running: self.running(), places })
+    }
+
+    /// Returns the free places. A place that was left a moment ago is waited for if it is needed:
+    /// the members have agreed on the configuration already.
+    fn wait_for_places(
+        &self,
+        now: &Plan,
+        next: &HostConfig,
+        only_check: bool,
+    ) -> Result<FreePlaces, String> {
+        let until = Instant::now() + LEFT_WITHIN;
+        loop {
+            let free = self.free_places()?;
+            let is_enough = now.numbers.follow(&now.config, next, free.are_free()).is_ok();
+            let is_full =
+                next.vnets.len() > free.vnets.len() || next.peers.len() > free.tunnels.len();
+            if is_enough || is_full || only_check || Instant::now() > until {
+                return Ok(free);
+            }
+            clock::sleep(LEFT_EVERY);
+        }
     }
 
     /// Returns the places that are free in all switches, once every frame that was handed off
     /// before has been received: a frame under way between two workers may name a place.
     fn free_places(&self) -> Result<FreePlaces, String> {
-        self.wait_two_turns()?;
+        if self.askers.0.len() > 1 {
+            self.wait_two_turns()?;
+        }
         let ask = |reply| WorkerRequest::Places(PlaceStep::Free(reply));
         let all = self.askers.answers_now(ask)?;
         let both = |a: FreePlaces, b: FreePlaces| FreePlaces {
@@ -87,7 +123,7 @@ impl Server {
         let ask = |reply| WorkerRequest::Places(PlaceStep::Turns(reply));
         let first = self.askers.answers_now(ask)?;
         let until = Instant::now() + TURNS_WITHIN;
-        loop {
+        for round in 0.. {
             let turns = self.askers.answers_now(ask)?;
             if turns.iter().zip(&first).all(|(now, first)| *now >= first + 2) {
                 return Ok(());
@@ -95,8 +131,12 @@ impl Server {
             if Instant::now() > until {
                 return Err("a worker makes no turns; try again".to_owned());
             }
-            clock::sleep(TURNS_EVERY);
+            // Each question is a turn of a worker that sleeps.
+            if round >= TURNS_AT_ONCE {
+                clock::sleep(TURNS_EVERY);
+            }
         }
+        Ok(())
     }
 
     /// Makes the switches and all that belongs to them those of another plan. Returns the number of
@@ -132,13 +172,15 @@ impl Server {
 
     /// Carries changes out, all or none.
     fn change_all(&self, changes: &[Undoable]) -> Result<u64, String> {
-        let mut ended = 0;
-        for (at, one) in changes.iter().enumerate() {
-            match self.change(&one.change) {
+        let (mut ended, mut done) = (0, 0);
+        for some in alike(changes) {
+            done += some.len();
+            match self.change(some.iter().map(|one| one.change.clone()).collect()) {
                 Ok(frames) => ended += frames,
                 Err(error) => {
-                    let undone = changes[..=at].iter().rev();
-                    undone.for_each(|one| _ = self.change(&one.undo));
+                    // Of the last ones some were not carried out; taking those back does nothing.
+                    let undone = changes[..done].iter().rev();
+                    undone.for_each(|one| _ = self.change(vec![one.undo.clone()]));
                     return Err(format!("nothing is changed, for {error}"));
                 }
             }
@@ -146,16 +188,34 @@ impl Server {
         Ok(ended)
     }
 
-    /// Carries a change out in all switches. Returns the number of frames that ended.
-    fn change(&self, change: &PlaceChange) -> Result<u64, String> {
-        let change = Arc::new(change.clone());
-        let ask = |reply| WorkerRequest::Places(PlaceStep::Change(Arc::clone(&change), reply));
-        let done = self.askers.answers_now(ask)?.into_iter().collect::<Result<Vec<u32>, _>>();
+    /// Carries changes out in all switches. Returns the number of frames that ended.
+    fn change(&self, changes: Vec<PlaceChange>) -> Result<u64, String> {
+        let changes = Arc::new(changes);
+        let ask = |reply| WorkerRequest::Places(PlaceStep::Change(Arc::clone(&changes), reply));
+        let done = self.askers.answers_now(ask)?.into_iter().collect::<Result<Vec<u64>, _>>();
         match done {
-            Ok(frames) => Ok(frames.into_iter().map(u64::from).sum()),
-            Err(error) => Err(format!("the switch refuses {change:?}: {error:?}")),
+            Ok(frames) => Ok(frames.into_iter().sum()),
+            Err((at, error)) => Err(format!("the switch refuses {:?}: {error:?}", changes.get(at))),
         }
     }
+}
+
+/// Returns changes in groups that a worker carries out in one turn: neighbours of one kind, which
+/// do not build on each other, and not so many that frames would wait.
+fn alike(changes: &[Undoable]) -> impl Iterator<Item = &[Undoable]> {
+    let kind = |one: &Undoable| std::mem::discriminant(&one.change);
+    changes.chunk_by(move |a, b| kind(a) == kind(b)).flat_map(|group| group.chunks(ALIKE_MAX))
+}
+
+/// Returns true if a configuration has networks or peers that another one does not have.
+fn needs_places(now: &HostConfig, next: &HostConfig) -> bool {
+    let vnets: BTreeSet<_> = now.vnets.iter().map(config::vnet_key).collect();
+    let is_new = |vnet| !vnets.contains(&config::vnet_key(vnet));
+    next.vnets.iter().any(is_new)
+        || next
+            .peers
+            .iter()
+            .any(|peer| !now.peers.iter().any(|old| config::is_same_peer(old, peer)))
 }
 
 /// Reads and checks a configuration.
@@ -171,17 +231,10 @@ fn plan_merged(
     merged: Merged,
     free: &FreePlaces,
 ) -> Result<(Plan, Merged), String> {
-    let is_free = (
-        |vnet: VnetId| free.vnets.get(vnet.index()).copied().unwrap_or(false),
-        |tunnel: TunnelId| free.tunnels.get(tunnel.index()).copied().unwrap_or(false),
-    );
-    let numbers: Numbers =
-        now.numbers.follow(&now.config, &merged.config, is_free).map_err(|key| {
-            format!(
-                "every place for more is taken, or was left a moment ago; raise `{key}` of \
-                 `[host]`, which takes effect at a restart, or try again"
-            )
-        })?;
+    let numbers: Numbers = now
+        .numbers
+        .follow(&now.config, &merged.config, free.are_free())
+        .map_err(config::no_place)?;
     let plan = if merged.at_restart.is_empty() {
         wants.clone()
     } else {

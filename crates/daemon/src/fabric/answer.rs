@@ -15,7 +15,7 @@ use sluice_control::rpc::{self, Wrong};
 use sluice_control::table;
 use sluice_control::vport::{Key, Origin, Precedence};
 
-use super::ports::Ports;
+use super::ports::{Port, Ports};
 use crate::config::FabricPlan;
 use crate::sys::log::Level;
 
@@ -138,6 +138,7 @@ impl<'a> Answers<'a> {
             table::OwnerState::Live => "live",
             table::OwnerState::Stale => "stale",
         };
+        let own = (vport.owner == self.plan.own).then(|| self.ports.get(claim.port)).flatten();
         VportRow {
             vnet: self.vnet(claim.key.vni),
             mac: claim.key.mac.to_string(),
@@ -155,7 +156,18 @@ impl<'a> Answers<'a> {
             moves: claim.moves,
             there_ns: self.plane.ago(vport.since).0,
             unused_ns: self.plane.ago(vport.used).0,
+            policy: own.map(|own| Box::new(own.local.policy.clone())),
+            usage: own.map(|own| Box::new(self.uncounted(claim.port, own))),
         }
+    }
+
+    /// Returns the usage of a port of this host, without the counters, which the data process has.
+    fn uncounted(&self, id: PortId, port: &Port) -> VportUsage {
+        let endpoints = match port.local.is_bound {
+            true => u32::try_from(port.bound.len()).unwrap_or(u32::MAX),
+            false => self.plane.learned_at(id),
+        };
+        VportUsage { port: id.0, endpoints, ..VportUsage::default() }
     }
 
     /// Finds the endpoint that a MAC or an IP address names, in one network or in any.
@@ -182,17 +194,7 @@ impl<'a> Answers<'a> {
     fn vport(&self, vnet: Option<&str>, endpoint: &str) -> Result<Vport, String> {
         let key = self.find(vnet, endpoint)?;
         let info = self.plane.vport(key).ok_or("it has just gone")?;
-        let port = info.vport.claim.port;
-        let own = (info.vport.owner == self.plan.own).then(|| self.ports.get(port)).flatten();
         Ok(Vport {
-            policy: own.map(|own| own.local.policy.clone()),
-            usage: own.map(|own| {
-                let endpoints = match own.local.is_bound {
-                    true => u32::try_from(own.bound.len()).unwrap_or(u32::MAX),
-                    false => self.plane.learned_at(port),
-                };
-                VportUsage { port: port.0, endpoints, ..VportUsage::default() }
-            }),
             best: self.row(&info.vport),
             fdb: info.installed.map(|(location, _)| match location {
                 Location::Port(port) => self.port(self.plan.own, port),

@@ -12,6 +12,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use crate::sys::log::say;
 use crate::sys::run_dir;
+use crate::sys::threads::spawn;
 
 /// File with the highest incarnation of this host so far.
 const FILE: &str = "incarnation";
@@ -36,15 +37,28 @@ impl Incarnations {
         self.after(before.and_then(|text| text.trim().parse().ok()).unwrap_or(0))
     }
 
-    /// Returns the next number above one that others know.
-    pub(super) fn after(&self, known: u64) -> u64 {
-        let count = (known >> RANDOM_BITS).saturating_add(1).min(u64::MAX >> RANDOM_BITS);
-        let next = (count << RANDOM_BITS | u64::from(random())).max(known.saturating_add(1));
+    /// Returns the next number above one that others know, and writes it there.
+    fn after(&self, known: u64) -> u64 {
+        let next = above(known);
+        self.keep(next);
+        next
+    }
+
+    /// Returns the next number above one that others know, and has it written: the thread that asks
+    /// must not wait for a disk. If it is not written in time, others say so again.
+    pub(super) fn soon_after(&self, known: u64) -> u64 {
+        let (here, next) = (self.clone(), above(known));
+        if let Err(error) = spawn("incarnation", move || here.keep(next)) {
+            say!("the number of this start is not written: {error:#}");
+        }
+        next
+    }
+
+    fn keep(&self, next: u64) {
         if let Err(error) = self.write(next) {
             let path = self.path.display();
             say!("cannot write {path}: {error}; the other members will say which start this is");
         }
-        next
     }
 
     fn write(&self, number: u64) -> std::io::Result<()> {
@@ -53,6 +67,12 @@ impl Incarnations {
         }
         run_dir::replace_for_good(&self.path, &format!("{number}\n"))
     }
+}
+
+/// Returns a number above another one: of the next start, with random bits.
+fn above(known: u64) -> u64 {
+    let count = (known >> RANDOM_BITS).saturating_add(1).min(u64::MAX >> RANDOM_BITS);
+    (count << RANDOM_BITS | u64::from(random())).max(known.saturating_add(1))
 }
 
 /// Returns random bits of the kernel; zero if it has none, which only costs a reminder of another

@@ -58,6 +58,9 @@ const WATCH_LINES_MAX: usize = 1024;
 /// Datagrams that are read before others are served.
 const DATAGRAMS_MAX: usize = 256;
 
+/// A turn that is noted in the log: members take a host that is silent for longer to hang.
+const TURN_LONG: Nanos = Nanos::from_millis(200);
+
 /// Nice value of the thread: above all processes with the default.
 const PRIORITY: i32 = -10;
 
@@ -172,6 +175,12 @@ impl Member {
             self.apply_outputs();
             self.write_others(now);
             let timeout = self.next(now);
+            let took = clock::now().since(now);
+            if took >= TURN_LONG {
+                say!(
+                    "the fabric's thread was busy for {took}; members have heard nothing meanwhile"
+                );
+            }
             if let Err(error) = self.sleep(timeout) {
                 say!(warn: "the fabric cannot wait for events: {error}");
                 clock::sleep(Nanos::from_millis(100));
@@ -228,7 +237,7 @@ impl Member {
     /// Continues with the next incarnation if a member knows a later one of this host.
     fn outlive(&mut self, now: Nanos) {
         let Some(known) = self.plane.outdone() else { return };
-        let next = self.incarnations.after(known);
+        let next = self.incarnations.soon_after(known);
         if next <= self.plane.incarnation() {
             return;
         }

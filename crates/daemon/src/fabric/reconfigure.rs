@@ -105,8 +105,9 @@ impl Member {
         for host in &gone {
             self.expel(now, host);
         }
+        let stay: BTreeSet<_> = plan.vnets.iter().map(|vnet| vnet.0).collect();
         let vnets: Vec<_> = self.plan.vnets.iter().map(|vnet| vnet.0).collect();
-        for vni in vnets.into_iter().filter(|vni| plan.vnet(*vni).is_none()) {
+        for vni in vnets.into_iter().filter(|vni| !stay.contains(vni)) {
             self.plane.remove_vnet(now, vni);
         }
         // Names and numbers of what is gone are those of the old plan.
@@ -148,10 +149,9 @@ impl Member {
 
     /// Adds the networks and hosts that are new, and follows the changes of others.
     fn add_new(&mut self, now: Nanos, old: &FabricPlan) {
-        for (vni, _) in &self.plan.vnets {
-            if old.vnet(*vni).is_none() {
-                self.plane.add_vnet(*vni);
-            }
+        let known: BTreeSet<_> = old.vnets.iter().map(|vnet| vnet.0).collect();
+        for (vni, _) in self.plan.vnets.iter().filter(|vnet| !known.contains(&vnet.0)) {
+            self.plane.add_vnet(*vni);
         }
         for host in &self.plan.hosts {
             let before = old.hosts.iter().find(|before| is_same(before, host));

@@ -1,10 +1,11 @@
-//! Usage of an endpoint's port on this host: counters that the switch keeps for the port anyway,
-//! requested from the data process on demand.
+//! Usage of the ports of endpoints on this host: counters that the switch keeps for each port
+//! anyway, requested from the data process on demand.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sluice_api::fabric::{Vport, VportUsage};
-use sluice_api::trace::{Look, Looked};
+use sluice_api::fabric::{VportRow, VportUsage};
+use sluice_api::trace::{Look, Looked, PortLook};
 
 use super::Fabric;
 use crate::ipc::protocol;
@@ -12,30 +13,50 @@ use crate::ipc::protocol;
 /// Longest time for data's answer.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
-/// Fills in the counters.
-pub(super) fn count(fabric: &Fabric, vport: &mut Vport) {
-    let Some(usage) = &mut vport.usage else { return };
-    let question = Look { ports: vec![usage.port], ..Look::default() };
-    match super::trace::ask_data(fabric, question, LOOK_MAX) {
-        Ok(looked) => take(usage, &vport.best.port, looked),
-        Err(error) => usage.unknown = Some(protocol::silence(&error)),
+/// Fills in the counters of the endpoints that are at this host, with one question to data.
+pub(super) fn count(fabric: &Fabric, rows: &mut [VportRow]) {
+    let mut ports: Vec<u16> =
+        rows.iter().filter_map(|row| Some(row.usage.as_ref()?.port)).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    if ports.is_empty() {
+        return;
+    }
+    match super::trace::ask_data(fabric, Look { ports, ..Look::default() }, LOOK_MAX) {
+        Ok(looked) => take(rows, &looked),
+        Err(error) => {
+            let why = protocol::silence(&error);
+            for usage in rows.iter_mut().filter_map(|row| row.usage.as_mut()) {
+                usage.unknown = Some(why.clone());
+            }
+        }
     }
 }
 
-/// Takes the counters of the port of this number and name.
-fn take(usage: &mut VportUsage, name: &str, looked: Looked) {
-    let is_it =
-        |look: &&sluice_api::trace::PortLook| look.index == usage.port && look.row.port == name;
-    let Some(look) = looked.ports.iter().find(is_it) else {
-        usage.unknown = Some("the data process does not have the port any more".to_owned());
-        return;
-    };
-    usage.within_ns = looked.at_ns;
-    let row = &look.row;
-    (usage.rx_frames, usage.rx_bytes) = (row.rx_frames, row.rx_bytes);
-    (usage.tx_frames, usage.tx_bytes) = (row.tx_frames, row.tx_bytes);
+/// Takes the counters of each endpoint's port, by its number and name.
+fn take(rows: &mut [VportRow], looked: &Looked) {
+    let ports: BTreeMap<u16, &PortLook> =
+        looked.ports.iter().map(|look| (look.index, look)).collect();
+    for row in rows {
+        let Some(usage) = &mut row.usage else { continue };
+        match ports.get(&usage.port).filter(|look| look.row.port == row.port) {
+            Some(look) => copy(usage, look, looked.at_ns),
+            None => {
+                let gone = "the data process does not have the port any more";
+                usage.unknown = Some(gone.to_owned());
+            }
+        }
+    }
+}
+
+fn copy(usage: &mut VportUsage, look: &PortLook, within_ns: u64) {
+    usage.within_ns = within_ns;
+    let counted = &look.row;
+    (usage.rx_frames, usage.rx_bytes) = (counted.rx_frames, counted.rx_bytes);
+    (usage.tx_frames, usage.tx_bytes) = (counted.tx_frames, counted.tx_bytes);
     usage.drops.clone_from(&look.drops);
-    usage.losses = row.losses.iter().map(|loss| (loss.counter.clone(), loss.frames)).collect();
+    let losses = counted.losses.iter();
+    usage.losses = losses.map(|loss| (loss.counter.clone(), loss.frames)).collect();
 }
 
 #[cfg(test)]

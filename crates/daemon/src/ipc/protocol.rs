@@ -141,6 +141,18 @@ pub struct Reconfigured {
     pub reloaded: Reloaded,
     /// The configuration that it runs.
     pub running: Running,
+    /// Places of its switches, if it has looked at them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub places: Option<Places>,
+}
+
+/// Places of a switch for networks and peers, free or not. They are fixed at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Places {
+    /// For networks.
+    pub vnets: usize,
+    /// For peers.
+    pub tunnels: usize,
 }
 
 /// A question that cannot be answered.

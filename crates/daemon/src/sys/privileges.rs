@@ -118,4 +118,18 @@ mod tests {
             assert_eq!(in_unit, KEPT, "{key}");
         }
     }
+
+    /// What the processes do under the unit as without it: sockets of `veth` ports, a thread with
+    /// real-time priority, network namespaces.
+    #[test]
+    fn unit_allows_xdp_sockets_realtime_and_namespaces() {
+        let unit = include_str!("../../../../packaging/sluice.service");
+        let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key));
+        let families = value("RestrictAddressFamilies=").unwrap();
+        for family in ["AF_UNIX", "AF_INET", "AF_NETLINK", "AF_PACKET", "AF_XDP"] {
+            assert!(families.split_whitespace().any(|word| word == family), "{family}");
+        }
+        assert_eq!(value("RestrictRealtime="), None);
+        assert_eq!(value("RestrictNamespaces="), Some("net"));
+    }
 }

@@ -63,6 +63,8 @@ impl Bridge {
     pub(crate) fn become_fabric(&self) {
         self.daemons[0].says(&["fabric", "create", "prod", "--underlay", "up0"]);
         (1..self.daemons.len()).for_each(|own| self.join(own, 0));
+        // A machine that pauses may have broken a connection since.
+        self.all_have_caught_up();
         self.daemons[0].says(&["vnet", "create", "blue", "--vni", "100"]);
         self.all_have_caught_up();
     }

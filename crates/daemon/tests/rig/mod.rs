@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
 
 pub(crate) mod bridge;
@@ -27,6 +25,7 @@ pub(crate) mod pair;
 pub(crate) mod ping;
 pub(crate) mod raw;
 pub(crate) mod scene;
+pub(crate) mod stream;
 pub(crate) mod tagger;
 pub(crate) mod vm;
 pub(crate) mod wire;
@@ -41,8 +40,7 @@ pub(crate) fn say(text: &str) {
 
 /// Returns true if a test cannot run here, and prints the reason.
 pub(crate) fn skip(test: &str, tools: &[&str]) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let there = |tool: &&&str| std::env::split_paths(&path).any(|dir| dir.join(tool).is_file());
+    let there = |tool: &&&str| sluice_netns::is_installed(tool);
     let why = if !rustix::process::geteuid().is_root() {
         "it makes network namespaces and needs root".to_owned()
     } else if let Some(tool) = ["ip", "ethtool"].iter().chain(tools).find(|t| !there(t)) {
@@ -57,10 +55,8 @@ pub(crate) fn skip(test: &str, tools: &[&str]) -> bool {
 }
 
 fn can_have_namespaces() -> bool {
-    let name = format!("sluice-i-{}-probe", std::process::id());
-    let ip = |word| Command::new("ip").args(["netns", word, &name]).output();
-    let made = ip("add").is_ok_and(|output| output.status.success());
-    made && ip("del").is_ok_and(|output| output.status.success())
+    let probe = sluice_netns::Netns::create(&format!("sluice-i-{}-probe", std::process::id()));
+    probe.and_then(|probe| probe.delete()).is_ok()
 }
 
 /// Returns the program under test: `$SLUICE`, or the one that cargo built beside this test.
@@ -76,11 +72,7 @@ pub(crate) fn program() -> PathBuf {
 
 /// Runs a command line and returns its output; panics with its error output if it fails.
 pub(crate) fn run(line: &str) -> String {
-    let output = attempt(line);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{line}: {said}{printed}");
-    printed
+    sluice_netns::run(line).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Runs a command line, which may fail.
@@ -115,16 +107,8 @@ impl Net {
 
     /// Makes a namespace, without IPv6, so that nothing speaks in it unasked.
     pub(crate) fn netns(&mut self, word: &str) -> Netns {
-        let netns = Netns(format!("{}-{word}", self.name));
+        let netns = Netns(sluice_netns::Netns::create(&format!("{}-{word}", self.name)).unwrap());
         self.namespaces.push(netns.clone());
-        run(&format!("ip netns add {}", netns.0));
-        netns.ip("link set lo up");
-        netns.inside(|| {
-            for scope in ["all", "default"] {
-                // There may be no IPv6 at all.
-                _ = fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");
-            }
-        });
         netns
     }
 
@@ -188,8 +172,8 @@ fn start_control(netns: &Netns, dir: &Path) -> Child {
 impl Drop for Net {
     fn drop(&mut self) {
         for netns in &self.namespaces {
-            // The namespace may be missing, if the test failed while making it.
-            _ = Command::new("ip").args(["netns", "del", &netns.0]).output();
+            // The test may have deleted it.
+            _ = netns.0.delete();
         }
         _ = fs::remove_dir_all(&self.dir);
     }
@@ -197,46 +181,37 @@ impl Drop for Net {
 
 /// A namespace.
 #[derive(Clone, Debug)]
-pub(crate) struct Netns(String);
+pub(crate) struct Netns(sluice_netns::Netns);
 
 impl Netns {
     pub(crate) fn name(&self) -> &str {
-        &self.0
+        self.0.name()
     }
 
     /// Runs `ip` in the namespace.
     pub(crate) fn ip(&self, line: &str) -> String {
-        run(&format!("ip -n {} {line}", self.0))
+        self.0.ip(line).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Runs a command line in the namespace.
     pub(crate) fn run(&self, line: &str) -> String {
-        run(&format!("ip netns exec {} {line}", self.0))
+        self.0.run(line).unwrap_or_else(|error| panic!("{error}"))
     }
 
     /// Runs a command line in the namespace, which may fail.
     pub(crate) fn attempt(&self, line: &str) -> Output {
-        attempt(&format!("ip netns exec {} {line}", self.0))
+        attempt(&format!("ip netns exec {} {line}", self.name()))
     }
 
     /// Returns the command for a program in the namespace. `ip` becomes the program: they are one
     /// process.
     pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.0, program]);
-        command
+        self.0.command(program)
     }
 
     /// Runs `work` on a thread in the namespace.
     pub(crate) fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        let file = File::open(format!("/run/netns/{}", self.0)).unwrap();
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| {
-                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-                work()
-            });
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        self.0.inside(work).unwrap()
     }
 
     /// Makes a UDP socket in the namespace.
@@ -257,23 +232,18 @@ impl Netns {
     pub(crate) fn ping(&self, to: Ipv4Addr, count: u32) {
         let mut pinger = ping::Pinger::new(self, to);
         let lost = (0..count).filter(|_| !pinger.ping(84)).count();
-        assert_eq!(lost, 0, "of {count} pings from {} to {to} were lost", self.0);
+        assert_eq!(lost, 0, "of {count} pings from {} to {to} were lost", self.name());
     }
 }
 
 /// Makes a link between two namespaces, both ends up, with addresses if they are not empty. The
 /// offloads of both ends are off, so that frames look as on a wire.
 pub(crate) fn cable(left: (&Netns, &str, &str), right: (&Netns, &str, &str)) {
-    run(&format!(
-        "ip link add {} netns {} type veth peer name {} netns {}",
-        left.1, left.0.0, right.1, right.0.0
-    ));
+    sluice_netns::cable((&left.0.0, left.1), (&right.0.0, right.1)).unwrap();
     for (netns, device, address) in [left, right] {
         if !address.is_empty() {
             netns.ip(&format!("addr add {address} dev {device}"));
         }
-        netns.run(&format!("ethtool -K {device} tx off tso off gso off gro off"));
-        netns.ip(&format!("link set {device} up"));
     }
 }
 

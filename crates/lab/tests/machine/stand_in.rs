@@ -25,6 +25,8 @@ fn vport() -> VportRow {
         moves: 0,
         there_ns: 0,
         unused_ns: 0,
+        policy: None,
+        usage: None,
     }
 }
 

@@ -50,6 +50,9 @@ pub(crate) struct Outgoing {
     /// `None` once it is closed.
     socket: Option<TxSocket>,
     staging: Staging,
+    /// Frames that were staged, and probes that the kernel took.
+    sent: u64,
+    probes: u64,
     waits: Waits,
     lost: Losses,
     /// Number of times that the kernel dropped a frame that was kept here and sent again.
@@ -95,12 +98,13 @@ impl Unwanted {
 
     /// Interprets a refusal for want of room.
     #[cold]
-    fn why(&mut self, socket: &TxSocket) -> Meaning {
+    fn why(&mut self, socket: &TxSocket, probes: &mut u64) -> Meaning {
         self.refused += 1;
         let is_short = self.patience.is_short();
         if (self.refused < REFUSED_MIN && !is_short) || socket.send_one(&self.probe).is_err() {
             return Meaning::NoRoom;
         }
+        *probes += 1;
         match self.patience.is_over() {
             true => {
                 self.refused = 0;
@@ -119,6 +123,8 @@ impl Outgoing {
         Ok(Self {
             socket: Some(TxSocket::open(index).map_err(failed)?),
             staging: Staging::new(frame_size_max(mtu)),
+            sent: 0,
+            probes: 0,
             waits: Waits::No,
             lost: Losses::default(),
             refused: 0,
@@ -152,7 +158,10 @@ impl Outgoing {
             staged = self.stage(frame, tag);
         }
         match staged {
-            Ok(()) => Taken::All,
+            Ok(()) => {
+                self.sent += 1;
+                Taken::All
+            }
             Err(NotStaged::Full) => Taken::No,
             Err(NotStaged::TooLarge) => {
                 self.lost.refuse(libc::EMSGSIZE, frame.priority, frame_size(frame));
@@ -202,7 +211,7 @@ impl Outgoing {
                 libc::EINTR => continue,
                 libc::EAGAIN => self.waits = Waits::ForWritable,
                 errno @ (libc::ENOBUFS | libc::ENOMEM) => {
-                    match self.unwanted.why(socket) {
+                    match self.unwanted.why(socket, &mut self.probes) {
                         Meaning::Never => {
                             self.staging.refuse(errno, &mut self.lost);
                             continue;
@@ -260,9 +269,24 @@ impl Outgoing {
         &self.lost
     }
 
+    /// Frames that were staged since this was opened.
+    pub(crate) const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Frames of its own that the kernel took.
+    pub(crate) const fn probes(&self) -> u64 {
+        self.probes
+    }
+
     /// Number of times that the kernel dropped a frame that was kept and sent again.
     pub(crate) fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// Counts a frame that is not sent any more, since the device goes.
+    pub(crate) fn give_up(&mut self, size: usize) {
+        self.lost.count(libc::ENETDOWN, size);
     }
 
     /// Closes the socket and gives up staged frames.

@@ -17,7 +17,9 @@ use sluice_base::{Buf as _, Nanos, Priority};
 use sluice_switch::{Egress, Hold};
 
 use super::charge;
+use super::flight::Flight;
 use super::flow::{Flow, HEAD_SIZE};
+use super::room::{Room, RoomSource};
 use super::{HeldSocket, SocketCounts, SocketHolds};
 use crate::frame::{FrameBuf, frame_size, gather};
 use crate::net_header::HEADER_SIZE;
@@ -36,59 +38,6 @@ const NOBODY_FRAMES: u32 = 32;
 /// Interval of questions for a held socket whose drain is signalled, and for one whose is not.
 const LOOK_SIGNALLED: Nanos = Nanos::from_millis(20);
 const LOOK_POLLED: Nanos = Nanos::from_millis(1);
-
-/// Room of a socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
-    /// Identity of the socket; never 0.
-    pub(crate) socket: u64,
-    /// Bytes in its receive buffer (`sk_rmem_alloc`).
-    pub(crate) used: u32,
-    /// Size of the buffer (`sk_rcvbuf`).
-    pub(crate) limit: u32,
-}
-
-impl Room {
-    /// Returns true if the kernel takes a datagram of this charge: an empty buffer takes any.
-    const fn takes(self, charge: u32) -> bool {
-        self.used == 0 || self.used.saturating_add(charge) <= self.limit
-    }
-
-    /// The part of the room that may be spent before the next question: half of it, or one
-    /// datagram. Others may fill the buffer as well.
-    const fn credit(self, charge: u32) -> u32 {
-        let half = self.limit.saturating_sub(self.used) / 2;
-        if half > charge { half } else { charge }
-    }
-
-    /// Mark at or below which a drained socket is signalled: half of its buffer, and room for the
-    /// datagram that waits.
-    const fn mark(self, charge: u32) -> u32 {
-        let (half, rest) = (self.limit / 2, self.limit.saturating_sub(charge));
-        if half < rest { half } else { rest }
-    }
-}
-
-/// The kernel, or a model of it.
-pub(crate) trait RoomSource {
-    /// Looks up the socket of a flow; `None` if there is none.
-    fn ask(&mut self, flow: &Flow) -> Option<Room>;
-
-    /// Signals the next drain of a socket to this mark.
-    fn arm(&mut self, socket: u64, mark: u32);
-
-    /// Signals the socket no more.
-    fn disarm(&mut self, socket: u64);
-
-    /// The next socket that was drained to its mark.
-    fn next_drained(&mut self) -> Option<u64>;
-
-    /// Returns true if drains are signalled.
-    fn is_signalled(&self) -> bool;
-
-    /// Makes a descriptor signal at this interval; `None` stops it.
-    fn tick(&mut self, interval: Option<Nanos>);
-}
 
 /// Answer to an offered frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,10 +85,15 @@ struct Known {
     left: u32,
 }
 
+/// Credit of a socket. The place may have been another socket's before, whose charges under way
+/// are counted for this one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Credit {
     socket: u64,
     left: u32,
+    /// Credit at the last question, so that the difference is what was spent since.
+    granted: u32,
+    flight: Flight,
 }
 
 #[derive(Debug)]
@@ -150,6 +104,8 @@ struct Held {
     /// When a frame left last.
     moved: Nanos,
     is_stuck: bool,
+    /// True if its buffer has room, and what is under way to it may fill that.
+    waits_for_flight: bool,
     queue: VecDeque<Waiting>,
 }
 
@@ -164,8 +120,11 @@ pub(crate) struct Gate<S> {
     waiting: Amount,
     counts: SocketCounts,
     now: Nanos,
-    /// When held sockets are asked for next.
+    /// When held sockets are asked for next, and the interval of the source's signals.
     look_at: Nanos,
+    ticking: Option<Nanos>,
+    /// Frames that were written during this call, of which the source does not know.
+    written: u64,
     /// True since the port is held, until a frame leaves.
     is_full: bool,
     /// Frames that ended and were not reported yet, by priority.
@@ -184,6 +143,8 @@ impl<S: RoomSource> Gate<S> {
             counts: SocketCounts::default(),
             now: Nanos::ZERO,
             look_at: Nanos::MAX,
+            ticking: None,
+            written: 0,
             is_full: false,
             ended: Vec::new(),
         }
@@ -228,7 +189,7 @@ impl<S: RoomSource> Gate<S> {
                 None => true,
                 Some(room) => {
                     let is_held = self.held.iter().any(|held| held.socket == room.socket);
-                    let fits = room.used.saturating_add(charge) <= room.limit;
+                    let fits = room.filled().saturating_add(charge) <= room.limit;
                     !is_held && fits && self.grant(room, charge)
                 }
             }
@@ -285,18 +246,23 @@ impl<S: RoomSource> Gate<S> {
         self.source.arm(room.socket, room.mark(charge));
         // A drain before it was armed is seen now, and one after it is signalled.
         let again = self.ask(&flow);
-        if again.is_none_or(|again| again.socket != room.socket || again.used <= room.mark(charge))
-        {
+        let is_held = again
+            .is_some_and(|again| again.socket == room.socket && again.filled() > room.mark(charge));
+        if !is_held {
             self.source.disarm(room.socket);
             if again.is_some_and(|again| !self.grant(again, charge)) {
                 // Another socket has just taken its place; it is looked up again.
                 self.look_at = self.now;
-                self.source.tick(Some(LOOK_POLLED));
+                self.tick(Some(LOOK_POLLED));
                 return Admit::Full;
             }
             return Admit::Pass;
         }
-        self.begin(room.socket, flow);
+        let waits_for_flight = again.is_some_and(|again| again.used <= room.mark(charge));
+        if waits_for_flight {
+            self.source.disarm(room.socket);
+        }
+        self.begin(room.socket, flow, waits_for_flight);
         self.enqueue(self.held.len() - 1, header, frame, charge)
     }
 
@@ -311,7 +277,15 @@ impl<S: RoomSource> Gate<S> {
 
     fn ask(&mut self, flow: &Flow) -> Option<Room> {
         self.counts.asked += 1;
-        self.source.ask(flow)
+        // Before the question: a frame that arrives in between is counted twice then, not never.
+        let arrived = self.source.arrived(self.now);
+        let sent = self.source.sent() + self.written;
+        let mut room = self.source.ask(flow)?;
+        let credit = &mut self.credits[place(spread(room.socket), SOCKETS)];
+        let spent = credit.granted - credit.left;
+        credit.granted = credit.left;
+        room.in_flight = credit.flight.at_question(spent, sent, arrived);
+        Some(room)
     }
 
     /// Gives a socket credit for this datagram and more, if it has room.
@@ -319,18 +293,30 @@ impl<S: RoomSource> Gate<S> {
         if !room.takes(charge) {
             return false;
         }
-        let left = room.credit(charge) - charge;
-        self.credits[place(spread(room.socket), SOCKETS)] = Credit { socket: room.socket, left };
+        let granted = room.credit(charge);
+        let credit = &mut self.credits[place(spread(room.socket), SOCKETS)];
+        let unasked = credit.granted - credit.left;
+        (credit.socket, credit.left) = (room.socket, granted - charge);
+        credit.granted = granted.saturating_add(unasked);
         true
     }
 
-    fn begin(&mut self, socket: u64, flow: Flow) {
+    fn begin(&mut self, socket: u64, flow: Flow, waits_for_flight: bool) {
         let credit = &mut self.credits[place(spread(socket), SOCKETS)];
         if credit.socket == socket {
-            *credit = Credit::default();
+            (credit.granted, credit.left) = (credit.granted - credit.left, 0);
         }
         let (since, queue) = (self.now, VecDeque::new());
-        self.held.push(Held { socket, flow, since, moved: since, is_stuck: false, queue });
+        let moved = since;
+        self.held.push(Held {
+            socket,
+            flow,
+            since,
+            moved,
+            is_stuck: false,
+            waits_for_flight,
+            queue,
+        });
         self.counts.holds += 1;
         self.set_look();
     }
@@ -366,6 +352,7 @@ impl<S: RoomSource> Gate<S> {
     pub(crate) fn resume(&mut self, now: Nanos, mut write: impl FnMut(&Waiting) -> bool) -> bool {
         self.now = now;
         if self.held.is_empty() {
+            self.tick(None);
             return false;
         }
         let mut left = false;
@@ -382,6 +369,7 @@ impl<S: RoomSource> Gate<S> {
             self.set_look();
         }
         self.is_full &= !left;
+        self.written = 0;
         left
     }
 
@@ -398,19 +386,32 @@ impl<S: RoomSource> Gate<S> {
                 Some(room) => {
                     self.source.arm(socket, room.mark(charge));
                     match self.ask(&flow) {
-                        Some(again) if again.used > room.mark(charge) => return left,
+                        Some(again) if again.filled() > room.mark(charge) => {
+                            let waits = again.used <= room.mark(charge);
+                            if waits {
+                                // Each read of its empty buffer would tell of a drain.
+                                self.source.disarm(socket);
+                                self.look_at = self.look_at.min(self.now.after(LOOK_POLLED));
+                                self.tick(Some(LOOK_POLLED));
+                            }
+                            self.held[at].waits_for_flight = waits;
+                            return left;
+                        }
                         _ => continue,
                     }
                 }
             };
             let held = &mut self.held[at];
+            let spent = &mut self.credits[place(spread(socket), SOCKETS)].granted;
             while let Some(first) = held.queue.front()
                 && first.charge <= credit
             {
                 if !write(first) {
                     return left;
                 }
+                self.written += 1;
                 credit -= first.charge;
+                *spent = spent.saturating_add(first.charge);
                 self.waiting.remove(first.bytes.len());
                 held.queue.pop_front();
                 (held.moved, held.is_stuck, left) = (self.now, false, true);
@@ -420,7 +421,7 @@ impl<S: RoomSource> Gate<S> {
         self.source.disarm(held.socket);
         if self.held.is_empty() {
             self.look_at = Nanos::MAX;
-            self.source.tick(None);
+            self.tick(None);
         }
         left
     }
@@ -447,14 +448,22 @@ impl<S: RoomSource> Gate<S> {
     }
 
     fn set_look(&mut self) {
-        let interval = if self.source.is_signalled() { LOOK_SIGNALLED } else { LOOK_POLLED };
         if self.held.is_empty() {
             return;
         }
-        if self.look_at == Nanos::MAX {
-            self.source.tick(Some(interval));
-        }
+        // An arrival is not signalled.
+        let is_signalled =
+            self.source.is_signalled() && self.held.iter().all(|held| !held.waits_for_flight);
+        let interval = if is_signalled { LOOK_SIGNALLED } else { LOOK_POLLED };
+        self.tick(Some(interval));
         self.look_at = self.now.after(interval);
+    }
+
+    fn tick(&mut self, interval: Option<Nanos>) {
+        if self.ticking != interval {
+            self.ticking = interval;
+            self.source.tick(interval);
+        }
     }
 
     /// Frames that ended since the last call, with their priorities and sizes.
@@ -467,7 +476,7 @@ impl<S: RoomSource> Gate<S> {
         let all = self.held.drain(..).flat_map(|held| held.queue);
         let sizes = all.map(|frame| frame.bytes.len()).collect();
         self.waiting = Amount::default();
-        self.source.tick(None);
+        self.tick(None);
         sizes
     }
 
@@ -498,6 +507,10 @@ impl<S: RoomSource> Gate<S> {
 
     pub(crate) const fn source(&self) -> &S {
         &self.source
+    }
+
+    pub(crate) const fn source_mut(&mut self) -> &mut S {
+        &mut self.source
     }
 
     /// The sockets that are held.

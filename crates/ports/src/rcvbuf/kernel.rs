@@ -11,9 +11,11 @@ use rustix::time::{
 };
 use sluice_base::Nanos;
 
+use super::arrivals::Arrivals;
 use super::btf::{self, Places};
 use super::flow::Flow;
-use super::gate::{HELD_MAX, Room, RoomSource};
+use super::gate::HELD_MAX;
+use super::room::{Room, RoomSource};
 use crate::ebpf::{
     self, EXIT, If, Insn, MAP_LOOKUP, Map, MapKind, Program, RING_OUTPUT, add, call, call_kernel,
     exchange, load32, load64, mov, set, set32, store32, store64,
@@ -53,6 +55,8 @@ pub(crate) struct KernelRoom {
     timer: OwnedFd,
     /// Reason why drains are polled, if they are.
     drains: Result<Drains, String>,
+    /// `None` if sending delivers.
+    arrivals: Option<Arrivals>,
     _array: OwnedFd,
 }
 
@@ -72,10 +76,14 @@ struct Drains {
 
 impl KernelRoom {
     /// Loads the programs for the sockets of a network namespace; `None` is the caller's.
+    /// `arrivals` counts frames where sending does not deliver.
     ///
     /// # Errors
     /// Says what this kernel, or this process, lacks.
-    pub(crate) fn open(namespace: Option<BorrowedFd<'_>>) -> Result<Self, String> {
+    pub(crate) fn open(
+        namespace: Option<BorrowedFd<'_>>,
+        arrivals: Option<Arrivals>,
+    ) -> Result<Self, String> {
         let places = btf::places().map_err(|error| format!("the kernel's BTF: {error}"))?;
         let number = namespace.map_or(Ok(CURRENT_NAMESPACE), |namespace| {
             Netlink::open()?.namespace_number(namespace)
@@ -102,7 +110,17 @@ impl KernelRoom {
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
             .map_err(|errno| failed(errno.into()))?;
         let drains = Drains::open(&places).map_err(|error| error.to_string());
-        Ok(Self { askers, words, timer, drains, _array: array })
+        Ok(Self { askers, words, timer, drains, arrivals, _array: array })
+    }
+
+    /// The count of frames that arrived.
+    pub(crate) const fn arrivals(&self) -> Option<&Arrivals> {
+        self.arrivals.as_ref()
+    }
+
+    /// As [`Self::arrivals`], to be told what is sent.
+    pub(crate) const fn arrivals_mut(&mut self) -> Option<&mut Arrivals> {
+        self.arrivals.as_mut()
     }
 
     /// Descriptors that wake the port: a drain, and the timer.
@@ -130,7 +148,15 @@ impl RoomSource for KernelRoom {
             return None;
         }
         let (used, limit) = (half(first, 4), half(word(LIMIT), 0));
-        Some(Room { socket: u64::from_ne_bytes(word(SOCKET)), used, limit })
+        Some(Room { socket: u64::from_ne_bytes(word(SOCKET)), used, limit, in_flight: 0 })
+    }
+
+    fn sent(&self) -> u64 {
+        self.arrivals.as_ref().map_or(0, Arrivals::sent)
+    }
+
+    fn arrived(&mut self, now: Nanos) -> u64 {
+        self.arrivals.as_mut().map_or(u64::MAX, |arrivals| arrivals.arrived(now))
     }
 
     fn arm(&mut self, socket: u64, mark: u32) {

@@ -5,8 +5,10 @@ use std::os::fd::BorrowedFd;
 use sluice_base::{Nanos, Priority, PriorityMask};
 use sluice_switch::Egress;
 
-use super::gate::{Admit, Gate, RoomSource as _, Waiting};
+use super::arrivals::Arrivals;
+use super::gate::{Admit, Gate, Waiting};
 use super::kernel::KernelRoom;
+use super::room::RoomSource as _;
 use super::{SocketHolds, SocketsShot};
 use crate::frame::{FrameBuf, frame_size};
 use crate::net_header::HEADER_SIZE;
@@ -31,7 +33,16 @@ impl Receivers {
     /// Those in a namespace; `None` is the caller's. Without rights or a kernel for it, every
     /// datagram passes.
     pub(crate) fn open(namespace: Option<BorrowedFd<'_>>) -> Self {
-        match KernelRoom::open(namespace) {
+        Self::with(KernelRoom::open(namespace, None))
+    }
+
+    /// Those in a namespace to which frames are under way for a time, which `arrivals` tells.
+    pub(crate) fn behind(namespace: BorrowedFd<'_>, arrivals: Arrivals) -> Self {
+        Self::with(KernelRoom::open(Some(namespace), Some(arrivals)))
+    }
+
+    fn with(room: Result<KernelRoom, String>) -> Self {
+        match room {
             Ok(room) => Self { room: Some(Box::new(room)), ..Self::default() },
             Err(lacks) => Self { lacks: Some(lacks), ..Self::default() },
         }
@@ -51,6 +62,25 @@ impl Receivers {
         {
             self.gate = Some(Box::new(Gate::new(*room, holds)));
         }
+    }
+
+    /// As [`Self::arrivals`], to be told what is sent.
+    #[inline]
+    pub(crate) fn arrivals_mut(&mut self) -> Option<&mut Arrivals> {
+        match (&mut self.gate, &mut self.room) {
+            (Some(gate), _) => gate.source_mut().arrivals_mut(),
+            (None, Some(room)) => room.arrivals_mut(),
+            (None, None) => None,
+        }
+    }
+
+    /// The count of frames that arrived, if sending does not deliver.
+    pub(crate) fn arrivals(&self) -> Option<&Arrivals> {
+        self.source()?.arrivals()
+    }
+
+    fn source(&self) -> Option<&KernelRoom> {
+        self.room.as_deref().or(self.gate.as_ref().map(|gate| gate.source()))
     }
 
     /// The answer to an offered frame.
@@ -126,8 +156,7 @@ impl Receivers {
 
     /// Descriptors that tell of drained sockets.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let room = self.room.as_deref().or(self.gate.as_ref().map(|gate| gate.source()));
-        room.into_iter().flat_map(KernelRoom::fds)
+        self.source().into_iter().flat_map(KernelRoom::fds)
     }
 
     /// As [`crate::Port::sockets`].

@@ -1,7 +1,7 @@
 //! The gate against a model of sockets that is charged as the kernel charges them.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use sluice_base::{Nanos, Priority};
@@ -10,7 +10,8 @@ use sluice_switch::{Egress, Hold};
 use super::SocketHolds;
 use super::charge;
 use super::flow::Flow;
-use super::gate::{Admit, FRAMES_MAX, Gate, HELD_MAX, Room, RoomSource, Waiting};
+use super::gate::{Admit, FRAMES_MAX, Gate, HELD_MAX, Waiting};
+use super::room::{Room, RoomSource};
 use crate::net_header::HEADER_SIZE;
 
 /// What the kernel charges for a frame of these tests: a kilobyte of payload takes a block of two.
@@ -30,6 +31,12 @@ struct Model {
     asked: u64,
     /// Datagrams that the receiver takes between a question and what follows it.
     taken_after_ask: u32,
+    /// Where sending does not deliver: datagrams under way, and how many were sent and arrived.
+    road: Option<VecDeque<u16>>,
+    sent: u64,
+    arrived: u64,
+    /// What the gate knows to be sent: what was sent before its call.
+    told_sent: u64,
 }
 
 impl Model {
@@ -39,6 +46,25 @@ impl Model {
             self.lost += 1;
         } else {
             *used += TRUESIZE;
+        }
+    }
+
+    fn send(&mut self, port: u16) {
+        match &mut self.road {
+            None => self.receive(port),
+            Some(road) => {
+                road.push_back(port);
+                self.sent += 1;
+            }
+        }
+    }
+
+    /// The first datagrams under way arrive.
+    fn arrive(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(port) = self.road.as_mut().and_then(VecDeque::pop_front) else { return };
+            self.arrived += 1;
+            self.receive(port);
         }
     }
 
@@ -66,7 +92,7 @@ impl RoomSource for Source {
         if drained > 0 {
             model.drain(port, drained);
         }
-        Some(Room { socket: port.into(), used, limit: LIMIT })
+        Some(Room { socket: port.into(), used, limit: LIMIT, in_flight: 0 })
     }
 
     fn arm(&mut self, socket: u64, mark: u32) {
@@ -87,6 +113,16 @@ impl RoomSource for Source {
 
     fn tick(&mut self, interval: Option<Nanos>) {
         self.0.borrow_mut().ticks = interval.is_some();
+    }
+
+    fn sent(&self) -> u64 {
+        let model = self.0.borrow();
+        model.told_sent
+    }
+
+    fn arrived(&mut self, _now: Nanos) -> u64 {
+        let model = self.0.borrow();
+        if model.road.is_some() { model.arrived } else { u64::MAX }
     }
 }
 
@@ -111,20 +147,27 @@ impl Bench {
     /// Offers a datagram with the next number.
     fn offer(&mut self, port: u16) -> Admit {
         let bytes = frame(port, self.sent);
+        self.tell();
         let admit = self.gate.admit(&[0; HEADER_SIZE], &egress(&bytes));
         if admit == Admit::Pass {
-            self.model.borrow_mut().receive(port);
+            self.model.borrow_mut().send(port);
             self.reached.entry(port).or_default().push(self.sent);
         }
         self.sent += u32::from(admit != Admit::Full);
         admit
     }
 
+    fn tell(&self) {
+        let mut model = self.model.borrow_mut();
+        model.told_sent = model.sent;
+    }
+
     fn resume(&mut self, now: Nanos) -> bool {
+        self.tell();
         let (model, reached) = (&self.model, &mut self.reached);
         self.gate.resume(now, |waiting| {
             let (port, number) = read(waiting);
-            model.borrow_mut().receive(port);
+            model.borrow_mut().send(port);
             reached.entry(port).or_default().push(number);
             true
         })
@@ -341,4 +384,41 @@ fn btf_that_is_cut_off_is_refused() {
     for size in [0, 3, 23, 24, 1000, bytes.len() / 2] {
         assert_eq!(super::btf::find(&bytes[..size]), None);
     }
+}
+
+/// Datagrams pass a road of any length on which they stand at times: none finds its buffer full,
+/// and all come once the road is free.
+#[test]
+fn datagrams_under_way_find_room() {
+    let mut bench = Bench::new(&[1, 2], Hold::Forever);
+    bench.model.borrow_mut().road = Some(VecDeque::new());
+    let mut draw = 1_u64;
+    let mut below = move |limit: u64| {
+        draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (draw >> 33) % limit
+    };
+    let mut taken = 0;
+    for step in 1..20_000_u64 {
+        let port = 1 + u16::from(below(4) == 0);
+        taken += usize::from(bench.offer(port) != Admit::Full);
+        match below(8) {
+            0 => bench.model.borrow_mut().arrive(usize::try_from(below(90)).unwrap()),
+            1 => bench.drain(1, u32::try_from(below(30)).unwrap()),
+            2 => bench.drain(2, 1),
+            _ => {}
+        }
+        bench.resume(Nanos::from_micros(100 * step));
+    }
+    for round in 1..10_000 {
+        bench.model.borrow_mut().arrive(usize::MAX);
+        bench.drain(1, 20);
+        bench.drain(2, 20);
+        bench.resume(Nanos::from_millis(10_000 + 2 * round));
+    }
+    assert_eq!(bench.model.borrow().lost, 0);
+    assert!(bench.gate.counts().full > 100, "{:?}", bench.gate.counts());
+    let reached = &bench.reached;
+    assert_eq!(reached.values().map(Vec::len).sum::<usize>(), taken);
+    assert!(reached.values().all(|numbers| numbers.is_sorted()));
+    assert!(bench.gate.held().is_empty());
 }

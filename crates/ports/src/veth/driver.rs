@@ -17,17 +17,20 @@ use super::counters::{ContainerCounters, read_xsk};
 use super::kept::{self, Known, TakenUp};
 use super::pair::{self, Place, SwitchEnd};
 use super::pending::{InVain, Pending};
+use super::receivers;
 use super::waking::{self, Words as _};
 use crate::device::DeviceCounters;
 use crate::error::OpenError;
-use crate::frame::FrameBuf;
+use crate::finish::{Finisher, finish};
+use crate::frame::{FrameBuf, is_unfinished};
 use crate::handed::PortHandover;
 use crate::l2::outgoing::Outgoing;
+use crate::net_header::of_buffers;
 use crate::netlink::{Changes, GROUP_LINK, Netlink};
 use crate::netns;
 use crate::pool::Pool;
 use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
-use crate::rcvbuf::SocketsShot;
+use crate::rcvbuf::{Admit, Receivers, SocketHolds, SocketsShot};
 use crate::tap::TapRoute;
 
 /// Configuration of a veth pair.
@@ -81,6 +84,10 @@ const POLLS_MAX: usize = 4;
 pub struct VethPort {
     open: Option<Open>,
     out: Outgoing,
+    finisher: Finisher,
+    receivers: Receivers,
+    /// Frames, and probes, of `out` that the receivers know of.
+    told: (u64, u64),
     mtu: u16,
     chunks: u32,
     waiting_max: u32,
@@ -197,7 +204,7 @@ impl VethPort {
         let failed = OpenError::device(&config.device, "ask for the program that wakes the switch");
         let hinted = end.hint.device().map_err(failed)?;
         let index = netns::within(config.netns.as_deref(), || pair::settle(config, hinted))?;
-        Self::of(config, TakenUp { end, place, index })
+        Self::of(config, TakenUp { end, place, index, arrivals: None })
     }
 
     /// Takes over the pair of an earlier process, or makes one, and returns the port with copies of
@@ -224,7 +231,8 @@ impl VethPort {
     /// Opens what a process has of its own.
     fn of(config: &VethConfig, pair: TakenUp) -> Result<Self, OpenError> {
         let failed = |what| OpenError::device(&config.device, what);
-        let TakenUp { end, place, index } = pair;
+        let TakenUp { end, place, index, arrivals } = pair;
+        let receivers = receivers::open(&place, index, arrivals);
         let path = Path::new(netns::OWN);
         let (out, switch_counters, links) = netns::inside(end.namespace.as_fd(), path, || {
             let own = end.pair.index;
@@ -243,7 +251,28 @@ impl VethPort {
         let link = switch_counters.link().map_err(failed("ask for its carrier"))?;
         let has_carrier = link.is_none_or(|link| link.carrier);
         let open = Open { end, pending, timer, switch_counters, container, links, has_carrier };
-        Ok(Self { open: Some(open), out, mtu: config.mtu, chunks, waiting_max: 0, truncated: 0 })
+        Ok(Self {
+            open: Some(open),
+            out,
+            finisher: Finisher::new(),
+            receivers,
+            told: (0, 0),
+            mtu: config.mtu,
+            chunks,
+            waiting_max: 0,
+            truncated: 0,
+        })
+    }
+
+    /// Tells the receivers what was sent since the last call.
+    #[inline]
+    fn tell(&mut self) {
+        let now = (self.out.sent(), self.out.probes());
+        if let Some(arrivals) = self.receivers.arrivals_mut() {
+            arrivals.send(now.0 - self.told.0);
+            arrivals.come_beside(now.1 - self.told.1);
+        }
+        self.told = now;
     }
 }
 
@@ -252,7 +281,19 @@ impl Sink<FrameBuf> for VethPort {
         if self.open.as_ref().is_some_and(|open| !open.has_carrier) {
             return self.out.lose(frame, libc::ENETDOWN);
         }
-        self.out.offer(frame, None)
+        if is_unfinished(frame) {
+            return finish(self, |own| &mut own.finisher, frame, Self::offer);
+        }
+        self.tell();
+        match self.receivers.admit(&of_buffers(0), frame) {
+            Admit::Pass => self.out.offer(frame, None),
+            Admit::Waits | Admit::Stuck => Taken::All,
+            Admit::Full => Taken::Later,
+        }
+    }
+
+    fn hold_port(&mut self) {
+        self.receivers.hold_port();
     }
 }
 
@@ -265,6 +306,7 @@ impl Port for VethPort {
         let own = self.open.iter().flat_map(|open| {
             [open.end.hint.fd(), open.timer.as_fd(), open.links.fd(), open.end.xsk.fd()]
         });
+        let own = own.chain(self.receivers.fds());
         let own = own.map(|fd| PollFd { fd, read: true, write: false });
         own.chain(self.out.poll_fd()).collect()
     }
@@ -310,16 +352,44 @@ impl Port for VethPort {
     }
 
     fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
-        self.open.as_ref().map(|open| kept::copies(&open.end)).transpose()
+        let Some(open) = &self.open else { return Ok(None) };
+        let mut handed = kept::copies(&open.end)?;
+        if let Some(arrivals) = self.receivers.arrivals() {
+            arrivals.hand_over(&mut handed)?;
+        }
+        Ok(Some(handed))
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
+    fn hold_for_sockets(&mut self, holds: SocketHolds) {
+        self.receivers.hold(holds);
+    }
+
+    #[inline]
+    fn resume_sockets(&mut self, now: Nanos) -> bool {
+        if self.open.as_ref().is_none_or(|open| !open.has_carrier) {
+            return false;
+        }
+        self.tell();
+        let out = &mut self.out;
+        let resumed =
+            self.receivers.resume(now, |waiting| out.offer(&waiting.frame(), None) == Taken::All);
+        if resumed {
+            // An error comes again from the caller's own flush.
+            let _reported_by_flush = self.out.flush();
+        }
+        resumed
+    }
+
     fn sockets(&self) -> Option<SocketsShot> {
-        let needs = "a card of kind `tap`: frames on their way through a veth pair are not counted";
-        Some(SocketsShot { lacks: Some(needs.to_owned()), ..SocketsShot::default() })
+        Some(self.receivers.shot())
+    }
+
+    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
+        self.receivers.take_stuck()
     }
 
     fn wants_write(&self) -> bool {
@@ -327,11 +397,11 @@ impl Port for VethPort {
     }
 
     fn retry_after(&self) -> Option<Nanos> {
-        self.out.retry_after()
+        self.out.retry_after().or(self.receivers.retry_after())
     }
 
     fn pending(&self) -> Amount {
-        self.out.pending()
+        self.out.pending().and(self.receivers.waiting())
     }
 
     fn lost(&self) -> &Losses {
@@ -372,6 +442,9 @@ impl Port for VethPort {
     }
 
     fn close(&mut self) -> io::Result<()> {
+        for size in self.receivers.give_up() {
+            self.out.give_up(size);
+        }
         self.out.close();
         self.open.take().map_or(Ok(()), |mut open| open.end.pair.close())
     }

@@ -25,6 +25,7 @@ use crate::error::OpenError;
 use crate::handed::PortHandover;
 use crate::netlink::Netlink;
 use crate::netns;
+use crate::rcvbuf::Arrivals;
 
 /// Names of the descriptors.
 const NAMESPACE_FILE: &str = "netns";
@@ -47,6 +48,8 @@ pub(super) struct TakenUp {
     pub(super) place: Place,
     /// Index of the container's end, in its namespace.
     pub(super) index: u32,
+    /// The count of what arrives there, if the earlier process had one.
+    pub(super) arrivals: Option<Arrivals>,
 }
 
 /// Copies of the descriptors of a pair.
@@ -97,7 +100,8 @@ pub(super) fn take_up(config: &VethConfig, known: Known) -> Result<Option<TakenU
                 let mac = own.mac;
                 let namespace = namespace.try_clone().map_err(failed("copy a descriptor"))?;
                 let end = SwitchEnd { pair, xsk, poller, hint, link, namespace, mac };
-                Ok(Some(TakenUp { end, place, index }))
+                let arrivals = Arrivals::adopt(&mut handed).and_then(Result::ok);
+                Ok(Some(TakenUp { end, place, index, arrivals }))
             }
             Err(_) if is_left => {
                 pair.is_kept = false;

@@ -20,8 +20,11 @@
 //! Limits. Frames that pass the queueing discipline by (`PACKET_QDISC_BYPASS`, AF_XDP in the
 //! container) are refused when the ring is full, and do not wake the port: they wait for the next
 //! frame that does. The owner of the container may replace the discipline or switch checksum
-//! offload on; what the former drops shows in `device.tx_dropped`. In the other direction a UDP
-//! socket whose buffer is full drops, as with every kind.
+//! offload on; what the former drops shows in `device.tx_dropped`.
+//!
+//! In the other direction datagrams wait while their UDP socket has no room (`rcvbuf.rs`). A
+//! program at the container's ingress counts what has arrived, since frames are under way for a
+//! time.
 //!
 //! A card goes away with its port, or is kept for the port of another process (`kept.rs`).
 //!
@@ -33,6 +36,7 @@ mod kept;
 mod napi;
 mod pair;
 mod pending;
+mod receivers;
 mod requests;
 mod rings;
 mod stop_test;

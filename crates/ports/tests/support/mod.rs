@@ -4,13 +4,12 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
 use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings};
 use sluice_switch::{Egress, Window};
@@ -46,10 +45,13 @@ pub(crate) fn attended<T: Send>(port: &mut impl SharedRings, work: impl FnOnce()
 
 /// Runs a command; panics with its output if it fails.
 pub(crate) fn run(command: &str) {
-    let mut words = command.split_whitespace();
-    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command}: {said}");
+    sluice_netns::run(command).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Makes a namespace in which the kernel sends nothing unasked: IPv6 is off, and `lo` is down.
+pub(crate) fn add_namespace(name: &str) {
+    run(&format!("ip netns add {name}"));
+    inside(name, sluice_netns::disable_ipv6).unwrap();
 }
 
 /// Two namespaces joined by a veth pair: `left` has device `l0`, 10.9.0.1, `right` has `r0`,
@@ -69,14 +71,10 @@ impl Cable {
         let name = |side| format!("sluice-t-{}-{number}{side}", std::process::id());
         let cable = Self { left: name('l'), right: name('r') };
         for namespace in [&cable.left, &cable.right] {
-            run(&format!("ip netns add {namespace}"));
-            for scope in ["all", "default"] {
-                let key = format!("net.ipv6.conf.{scope}.disable_ipv6=1");
-                run(&format!("ip netns exec {namespace} sysctl -qw {key}"));
-            }
+            add_namespace(namespace);
         }
         let (l, r) = (&cable.left, &cable.right);
-        run(&format!("ip link add l0 netns {l} type veth peer name r0 netns {r}"));
+        run(&format!("ip link add {}", sluice_netns::veth_arguments((l, "l0"), (r, "r0"))));
         for (namespace, device, address) in [(l, "l0", LEFT), (r, "r0", RIGHT)] {
             run(&format!("ip -n {namespace} addr add {address}/24 dev {device}"));
             run(&format!("ip -n {namespace} link set {device} up"));
@@ -96,19 +94,12 @@ impl Drop for Cable {
 }
 
 pub(crate) fn path(namespace: &str) -> PathBuf {
-    PathBuf::from("/run/netns").join(namespace)
+    sluice_netns::path(namespace)
 }
 
 /// Runs `work` on a thread inside a namespace.
 pub(crate) fn inside<T: Send>(namespace: &str, work: impl FnOnce() -> T + Send) -> T {
-    let file = std::fs::File::open(path(namespace)).unwrap();
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-            work()
-        });
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    sluice_netns::inside(namespace, work).unwrap()
 }
 
 /// The other end of a port.

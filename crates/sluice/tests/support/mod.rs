@@ -4,14 +4,12 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::thread::LinkNameSpaceType;
 
 const SLUICE: &str = env!("CARGO_BIN_EXE_sluice");
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -77,8 +75,7 @@ impl Rig {
             rig.underlay = Some(netns);
         }
         let hosts = [&pair[0], &pair[1]].map(|rig| rig.underlay.clone().unwrap());
-        let there = ["type", "veth", "peer", "e0", "netns", &hosts[1]];
-        ip(&[&["link", "add", "e0", "netns", &hosts[0]][..], &there].concat());
+        ip(&["link", "add", &sluice_netns::veth_arguments((&hosts[0], "e0"), (&hosts[1], "e0"))]);
         for (side, rig) in pair.iter().enumerate() {
             let address = format!("192.168.7.{}", side + 1);
             ip(&["-n", &hosts[side], "addr", "add", &format!("{address}/24"), "dev", "e0"]);
@@ -320,22 +317,14 @@ impl Pinger {
     }
 }
 
-/// Makes a socket in a container, in a thread that enters the namespace: a socket stays where it
-/// was made.
+/// Makes a socket in a container: a socket stays where it was made.
 fn socket(netns: &str, address: Ipv4Addr, port: u16) -> UdpSocket {
-    let file = fs::File::open(format!("/run/netns/{netns}")).unwrap();
-    let make = move || {
-        let network = Some(LinkNameSpaceType::Network);
-        rustix::thread::move_into_link_name_space(file.as_fd(), network).unwrap();
-        UdpSocket::bind(SocketAddrV4::new(address, port)).unwrap()
-    };
-    std::thread::spawn(make).join().unwrap()
+    let make = || UdpSocket::bind(SocketAddrV4::new(address, port)).unwrap();
+    sluice_netns::inside(netns, make).unwrap()
 }
 
 fn ip(arguments: &[&str]) {
-    let output = Command::new("ip").args(arguments).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ip {}: {said}", arguments.join(" "));
+    sluice_netns::run(&format!("ip {}", arguments.join(" "))).unwrap();
 }
 
 /// Sends SIGKILL, and waits until the process is gone.

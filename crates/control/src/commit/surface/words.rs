@@ -38,6 +38,12 @@ impl fmt::Display for Refused {
                  `sluice fabric recover` if they are lost for good",
                 Hosts(missing)
             ),
+            Self::Slow(hosts) => write!(
+                f,
+                "no vote in time from {}, which is connected but slow: look at its disk and its \
+                 load, and try again",
+                Hosts(hosts)
+            ),
             Self::Away(hosts) => write!(
                 f,
                 "all members are required, and {} did not answer: bring them back, evict them, or \

@@ -75,9 +75,13 @@ fn ips(row: &VportRow) -> String {
 }
 
 fn vports(rows: &[VportRow]) -> String {
-    let header = ["VNET", "MAC", "IP", "HOST", "PORT", "STATE", "ORIGIN", "MOVES", "SINCE", "USED"];
+    let header = [
+        "VNET", "MAC", "IP", "HOST", "PORT", "STATE", "ORIGIN", "MOVES", "SINCE", "USED", "POLICY",
+        "FROM IT", "TO IT", "DROPPED",
+    ];
     let cells = rows.iter().map(|row| {
-        vec![
+        let policy = row.policy.as_ref().map_or("-", |policy| &policy.flow_control);
+        let mut cells = vec![
             row.vnet.clone(),
             row.mac.clone(),
             ips(row),
@@ -88,9 +92,25 @@ fn vports(rows: &[VportRow]) -> String {
             row.moves.to_string(),
             span(row.there_ns),
             format!("{} ago", span(row.unused_ns)),
-        ]
+            policy.to_owned(),
+        ];
+        cells.extend(counted(row));
+        cells
     });
     table(&header, cells)
+}
+
+/// Formats the frames from an endpoint, to it, and those of them that were dropped or lost.
+fn counted(row: &VportRow) -> [String; 3] {
+    match &row.usage {
+        None => ["-", "-", "-"].map(str::to_owned),
+        Some(usage) if usage.unknown.is_some() => ["?", "?", "?"].map(str::to_owned),
+        Some(usage) => {
+            let dropped: u64 = usage.drops.iter().map(|drop| drop.frames).sum();
+            let lost: u64 = usage.losses.values().sum();
+            [usage.rx_frames, usage.tx_frames, dropped + lost].map(|frames| frames.to_string())
+        }
+    }
 }
 
 fn one(vport: &Vport) -> String {
@@ -117,7 +137,7 @@ fn one(vport: &Vport) -> String {
 
 /// Formats the policy of an endpoint, and its usage.
 fn treated(vport: &Vport, text: &mut String) {
-    let (Some(policy), Some(usage)) = (&vport.policy, &vport.usage) else {
+    let (Some(policy), Some(usage)) = (&vport.best.policy, &vport.best.usage) else {
         let host = &vport.best.host;
         _ = writeln!(text, "\npolicy and usage: its host has them (`--host {host}`)");
         return;

@@ -1,6 +1,6 @@
 //! Places for networks and peers that come while a host runs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_api::config::{Port, PortKind};
 use sluice_base::{TunnelId, VnetId};
@@ -9,6 +9,18 @@ use sluice_switch::{SpareConfig, SparePlaces};
 use super::Builder;
 
 impl Builder<'_> {
+    /// Returns the tunnels of each network, in the order of the peers.
+    pub(super) fn tunnels_of_vnets(&self) -> BTreeMap<&str, Vec<TunnelId>> {
+        let mut all: BTreeMap<&str, Vec<TunnelId>> = BTreeMap::new();
+        for peer in &self.config.peers {
+            let tunnel = self.tunnel_id(&peer.name);
+            for vnet in &peer.vnets {
+                all.entry(vnet).or_default().push(tunnel);
+            }
+        }
+        all
+    }
+
     /// Returns the room for ports that are added at run time. All of them are TAPs.
     pub(super) fn spare(&self) -> Option<SpareConfig> {
         let ports = self.config.spare_ports();

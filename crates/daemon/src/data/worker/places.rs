@@ -8,16 +8,37 @@ use sluice_switch::{ChangeError, Command, PlaceState};
 
 use super::Worker;
 use crate::data::places::{Address, PlaceChange};
+use crate::ipc::protocol::Places;
 
 /// Places of one switch that are free.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::data) struct FreePlaces {
     pub(in crate::data) vnets: Vec<bool>,
     pub(in crate::data) tunnels: Vec<bool>,
 }
 
+impl FreePlaces {
+    /// Returns which networks' and which tunnels' places are free.
+    pub(in crate::data) fn are_free(&self) -> (impl Fn(VnetId) -> bool, impl Fn(TunnelId) -> bool) {
+        let is_free = |of: &[bool], at: usize| of.get(at).copied().unwrap_or(false);
+        (
+            move |vnet: VnetId| is_free(&self.vnets, vnet.index()),
+            move |tunnel: TunnelId| is_free(&self.tunnels, tunnel.index()),
+        )
+    }
+
+    /// Returns the number of all places, free or not.
+    pub(in crate::data) fn count(&self) -> Places {
+        Places { vnets: self.vnets.len(), tunnels: self.tunnels.len() }
+    }
+}
+
 /// Result of a change: the number of frames that ended with it.
-pub(in crate::data) type ChangeResult = Result<u32, ChangeError>;
+type ChangeResult = Result<u32, ChangeError>;
+
+/// Result of some changes: the number of frames that ended with them. They end with the first one
+/// that is refused, whose position comes with the reason.
+pub(in crate::data) type ChangesResult = Result<u64, (usize, ChangeError)>;
 
 /// Addresses that are known from now on.
 pub(in crate::data) struct NewAddresses {
@@ -30,8 +51,8 @@ pub(in crate::data) struct NewAddresses {
 pub(in crate::data) enum PlaceStep {
     /// Which places are free?
     Free(SyncSender<FreePlaces>),
-    /// Carry a change out.
-    Change(Arc<PlaceChange>, SyncSender<ChangeResult>),
+    /// Carry changes out, in their order.
+    Change(Arc<Vec<PlaceChange>>, SyncSender<ChangesResult>),
     /// Know these addresses from now on, and forget those entries.
     Addresses(Arc<NewAddresses>, SyncSender<()>),
     /// Number of turns so far.
@@ -44,7 +65,7 @@ impl Worker {
         // The thread that asked may be gone.
         match step {
             PlaceStep::Free(reply) => _ = reply.send(self.free_places()),
-            PlaceStep::Change(change, reply) => _ = reply.send(self.change_place(now, &change)),
+            PlaceStep::Change(changes, reply) => _ = reply.send(self.change_places(now, &changes)),
             PlaceStep::Addresses(addresses, reply) => {
                 self.host.know(addresses.known.iter().copied());
                 for &(vnet, mac) in &addresses.moved {
@@ -66,6 +87,14 @@ impl Worker {
             vnets: vnets.map(|vnet| is_free(switch.vnet_state(vnet))).collect(),
             tunnels: tunnels.map(|tunnel| is_free(switch.tunnel_state(tunnel))).collect(),
         }
+    }
+
+    fn change_places(&mut self, now: Nanos, changes: &[PlaceChange]) -> ChangesResult {
+        let mut ended = 0;
+        for (at, change) in changes.iter().enumerate() {
+            ended += u64::from(self.change_place(now, change).map_err(|error| (at, error))?);
+        }
+        Ok(ended)
     }
 
     fn change_place(&mut self, now: Nanos, change: &PlaceChange) -> ChangeResult {

@@ -20,12 +20,38 @@ fn sample() -> Vec<u8> {
     words.chain(strings.iter().copied()).collect()
 }
 
+fn enumeration(bytes: &[u8], name: &str) -> Option<BTreeMap<u32, String>> {
+    Btf::parse(bytes)?.enumeration(name)
+}
+
 #[test]
 fn an_enumeration_is_found_behind_other_kinds() {
     let colours = enumeration(&sample(), "colour").unwrap();
     assert_eq!(colours, BTreeMap::from([(1, "RED".to_owned()), (7, "BLUE".to_owned())]));
     assert_eq!(enumeration(&sample(), "thing"), None, "a structure is none");
     assert_eq!(enumeration(&sample(), "flavour"), None);
+}
+
+#[test]
+fn structure_member_found_with_offset_and_type() {
+    let bytes = sample();
+    let btf = Btf::parse(&bytes).unwrap();
+    let thing = btf.number(Kind::Struct, "thing").unwrap();
+    assert_eq!(thing, 2);
+    assert_eq!(btf.member(thing, "int"), Some(Member { offset: 0, type_number: 1 }));
+    assert_eq!(btf.member(thing, "RED"), None);
+    assert_eq!(btf.number(Kind::Func, "thing"), None, "it is no function");
+}
+
+#[test]
+fn unknown_kind_hides_only_later_types() {
+    let mut bytes = sample();
+    // The kind of `thing`, behind the header and the 16 bytes of `int`.
+    let kind = HEADER_SIZE + 16 + 4 + if cfg!(target_endian = "little") { 3 } else { 0 };
+    bytes[kind] = 0x1f;
+    let btf = Btf::parse(&bytes).unwrap();
+    assert_eq!(btf.offsets, [0, 16]);
+    assert_eq!(btf.enumeration("colour"), None);
 }
 
 #[test]
@@ -44,7 +70,7 @@ fn btf_truncated_gives_none_corrupt_never_panics() {
 /// The running kernel's reasons have the names that tests and documents use.
 #[test]
 fn the_kernel_names_its_reasons() {
-    let Ok(bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {
+    let Ok(bytes) = running_kernel() else {
         eprintln!("SKIPPED the_kernel_names_its_reasons: this kernel has no BTF");
         return;
     };
