@@ -49,6 +49,9 @@ enum Command {
         /// List the faults and run nothing
         #[arg(long)]
         list: bool,
+        /// Take it that the tests pass without a fault: they have just been run on this content
+        #[arg(long, conflicts_with_all = ["all", "record", "touched"])]
+        tested: bool,
     },
 }
 
@@ -56,8 +59,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Tidy => tidy::run(),
         Command::Results { files } => results::run(&files),
-        Command::Planted { only, all, record, touched, list } => {
-            planted::run(&planted::Request { only, all, record, touched, list })
+        Command::Planted { only, all, record, touched, list, tested } => {
+            planted::run(&planted::Request { only, all, record, touched, list, tested })
         }
     };
     match outcome {

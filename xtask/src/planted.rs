@@ -20,6 +20,10 @@
 //! follow each other, so that only the code touched by a fault is built. There are two copies: one
 //! worker takes faults from the front of the line, the other from its end, so that at most one
 //! package is built by both.
+//!
+//! With `--tested` the caller has run the tests on this content, as `scripts/test.sh` does in step
+//! `unit`, and they are not run again without a fault. What is left of a test is its failure, which
+//! comes early: then integration tests are built without optimization, too.
 
 mod choice;
 mod content;
@@ -42,7 +46,7 @@ use content::{Evidence, Sources};
 use fault::{Fault, Target, Test};
 use patch::Fit;
 use record::{Keeper, Record};
-use scratch::{Ended, Scratch, TIME_MAX, TIME_MAX_FIRST};
+use scratch::{Build, Ended, Scratch, TIME_MAX, TIME_MAX_FIRST};
 use verdict::Verdict;
 
 /// Number of scratch copies in use at the same time. Each needs the memory of a compiler.
@@ -61,6 +65,8 @@ pub(crate) struct Request {
     pub(crate) touched: bool,
     /// Run nothing.
     pub(crate) list: bool,
+    /// The caller has run the tests without a fault, and reports those that fail.
+    pub(crate) tested: bool,
 }
 
 /// Proves the requested faults. Returns `false` if a fault is not caught.
@@ -96,7 +102,7 @@ pub(crate) fn run(request: &Request) -> Result<bool> {
     let file = request.only.is_none().then_some(file);
     let keeper = Keeper::new(record, &faults, &sources, file, is_asked);
     lost.iter().try_for_each(|name| keeper.keep(name, false))?;
-    let work = Work::new(&to_prove, &metadata, &keeper);
+    let work = Work::new(&to_prove, &metadata, &keeper, request.tested);
     let caught = work.share(workers(&to_prove))?;
     let not_caught = lost.len() + to_prove.len() - caught;
     println!("planted: {}, {not_caught} not caught", summary(&choices));
@@ -217,16 +223,10 @@ fn beside(metadata: &Metadata, faults: &[&Fault]) -> Vec<String> {
     metadata.packages.iter().filter(adds_none).map(|package| package.name.clone()).collect()
 }
 
-/// Returns the packages of one program that are built incrementally: those that its faults change,
-/// if there are several faults, and that of its test. A single fault is built once, and everything
-/// else is built already.
-fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
+/// Returns the packages of one program that are built anew: those that its faults change, and that
+/// of its test.
+fn changed(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
     let test = &faults[0].test;
-    if faults.len() < 2 {
-        // Unit tests are not optimized here, so that no build of their package exists yet.
-        let unit = (test.target == Target::Lib).then(|| test.package.clone());
-        return unit.into_iter().collect();
-    }
     let is_changed = |package: &&Package| {
         let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
         let folder = folder.strip_prefix(workspace::root()).unwrap_or(folder);
@@ -234,6 +234,18 @@ fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
         package.name == test.package || files.any(|file| file.starts_with(folder))
     };
     metadata.packages.iter().filter(is_changed).map(|package| package.name.clone()).collect()
+}
+
+/// Returns the packages of one program that are built incrementally: those that are built anew, if
+/// there are several faults. A single fault is built once, and everything else is built already.
+fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
+    let test = &faults[0].test;
+    if faults.len() < 2 {
+        // Unit tests are not optimized here, so that no build of their package exists yet.
+        let unit = (test.target == Target::Lib).then(|| test.package.clone());
+        return unit.into_iter().collect();
+    }
+    changed(metadata, faults)
 }
 
 /// The faults to prove, shared by the workers.
@@ -246,19 +258,39 @@ struct Work<'a> {
     /// Target folder of the work tree, which also holds the copies.
     target: &'a Path,
     beside: Vec<String>,
+    /// The tests pass without a fault.
+    is_tested: bool,
 }
 
 /// Tests of one program.
 struct Program<'a> {
     tests: BTreeSet<&'a Test>,
-    /// Packages that the faults of the program change.
+    /// Packages that are built anew for each fault.
+    changed: BTreeSet<String>,
     incremental: BTreeSet<String>,
     /// Tests that run and pass without a fault; set by the first worker that reaches the program.
     good: OnceLock<BTreeSet<&'a Test>>,
 }
 
+impl Program<'_> {
+    /// Returns the packages that are built without optimization. Unit tests have little to do, and
+    /// building those of a whole crate takes far longer than running one. Integration tests run
+    /// thousands of cases, unless they have only to fail.
+    fn unoptimized(&self, is_tested: bool) -> BTreeSet<&str> {
+        let test = self.tests.first();
+        let own = test.filter(|test| is_tested || test.target == Target::Lib);
+        let changed = self.changed.iter().filter(|_| is_tested).map(String::as_str);
+        own.map(|test| &*test.package).into_iter().chain(changed).collect()
+    }
+}
+
 impl<'a> Work<'a> {
-    fn new(faults: &[&'a Fault], metadata: &'a Metadata, keeper: &'a Keeper) -> Self {
+    fn new(
+        faults: &[&'a Fault],
+        metadata: &'a Metadata,
+        keeper: &'a Keeper,
+        is_tested: bool,
+    ) -> Self {
         let mut line: Vec<&Fault> = faults.to_vec();
         // Within a program, faults that change the same files are adjacent, so that these are built
         // once.
@@ -268,6 +300,7 @@ impl<'a> Work<'a> {
             .chunk_by(|a, b| a.test.same_program(&b.test))
             .map(|faults| Program {
                 tests: faults.iter().map(|fault| &fault.test).collect(),
+                changed: changed(metadata, faults),
                 incremental: incremental(metadata, faults),
                 good: OnceLock::new(),
             })
@@ -279,6 +312,7 @@ impl<'a> Work<'a> {
             keeper,
             target: &metadata.target_directory,
             beside: beside(metadata, faults),
+            is_tested,
         }
     }
 
@@ -315,9 +349,12 @@ impl<'a> Work<'a> {
                 bail!("{} is in no program", fault.name)
             };
             // All tests run at once, so that the program is built only once without a fault.
-            let good = program.good.get_or_init(|| good(scratch, program));
+            let good = program.good.get_or_init(|| match self.is_tested {
+                true => program.tests.clone(),
+                false => good(scratch, program),
+            });
             let (verdict, took) = if good.contains(&fault.test) {
-                judge(scratch, fault, &program.incremental)?
+                judge(scratch, fault, program, self.is_tested)?
             } else {
                 (Verdict::TestIsNoGood, String::new())
             };
@@ -339,9 +376,11 @@ impl<'a> Work<'a> {
 /// Returns the tests that run and pass without a fault. A test that fails anyway proves nothing.
 fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
     let mut good = BTreeSet::new();
+    let build =
+        Build { incremental: &program.incremental, unoptimized: program.unoptimized(false) };
     for &test in &program.tests {
         let log = format!("unpatched {test}").replace([' ', '/'], "_");
-        let problem = match scratch.test(test, &program.incremental, &log, TIME_MAX_FIRST) {
+        let problem = match scratch.test(test, &build, &log, TIME_MAX_FIRST) {
             Err(error) => format!("cannot be run: {error:#}"),
             Ok(ended) if !ended.success => "fails without any fault".to_owned(),
             Ok(ended) if verdict::tests_passed(&ended.output) == 0 => {
@@ -362,13 +401,16 @@ fn good<'a>(scratch: &Scratch, program: &Program<'a>) -> BTreeSet<&'a Test> {
 fn judge(
     scratch: &Scratch,
     fault: &Fault,
-    incremental: &BTreeSet<String>,
+    program: &Program<'_>,
+    is_tested: bool,
 ) -> Result<(Verdict, String)> {
     if let Err(error) = scratch.apply(&fault.path) {
         std::fs::write(scratch.log(&fault.name), error.to_string())?;
         return Ok((Verdict::DoesNotApply, String::new()));
     }
-    let ended = scratch.test(&fault.test, incremental, &fault.name, TIME_MAX)?;
+    let build =
+        Build { incremental: &program.incremental, unoptimized: program.unoptimized(is_tested) };
+    let ended = scratch.test(&fault.test, &build, &fault.name, TIME_MAX)?;
     Ok((verdict::of(&ended), times(&ended)))
 }
 

@@ -214,7 +214,7 @@ fn describe(scenario: &Scenario, plan: &Plan, groups: &[Group]) -> anyhow::Resul
         let kind = name.chars().next().unwrap_or('h');
         if !shown.contains(&kind) {
             shown.push(kind);
-            text += &format!("\n# {name}/host.toml\n{}", members::file(&plan, config)?);
+            text += &format!("\n# {name}/host.toml\n{}", members::file(plan, config)?);
         }
     }
     Ok(text)

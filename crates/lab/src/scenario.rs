@@ -414,15 +414,7 @@ impl Scenario {
         if let Some(pa) = &self.pa {
             self.check_pa(pa)?;
         }
-        if lab.by_command {
-            let is_plain = lab.fabric == Fabric::Sluice && lab.vms_per_host == 0 && lab.learned;
-            ensure!(
-                is_plain && self.pa.is_none() && lab.policy == Policy::default(),
-                "lab.by_command: learned containers and checks only, on sluice hosts, with the \
-                 policy {}",
-                Policy::default().name()
-            );
-        }
+        self.check_command()?;
         if lab.fabric != Fabric::Sluice {
             ensure!(lab.subnets == 1, "a bridge joins one subnet");
         }
@@ -464,6 +456,22 @@ impl Scenario {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Checks that a fabric made by command can be what the scenario wants.
+    fn check_command(&self) -> anyhow::Result<()> {
+        let lab = &self.lab;
+        if !lab.by_command {
+            return Ok(());
+        }
+        let is_plain = lab.fabric == Fabric::Sluice && lab.vms_per_host == 0 && lab.learned;
+        ensure!(
+            is_plain && self.pa.is_none() && lab.policy == Policy::default(),
+            "lab.by_command: learned containers and checks only, on sluice hosts, with the \
+             policy {}",
+            Policy::default().name()
+        );
         Ok(())
     }
 

@@ -36,6 +36,14 @@ pub(super) struct Scratch {
     _lock: File,
 }
 
+/// Settings of a build that are not those of the workspace.
+pub(super) struct Build<'a> {
+    /// Packages that are built incrementally, which costs the first build some time and saves most
+    /// of the time of each later one.
+    pub(super) incremental: &'a BTreeSet<String>,
+    pub(super) unoptimized: BTreeSet<&'a str>,
+}
+
 /// Result of a command.
 pub(super) struct Ended {
     pub(super) success: bool,
@@ -91,14 +99,10 @@ impl Scratch {
 
     /// Builds and runs `test`, for `time_max` at most.
     ///
-    /// Unit tests are not optimized: they have little to do, and building those of a whole crate
-    /// takes far longer than running one. Integration tests run thousands of cases and keep the
-    /// level of the workspace. The packages `incremental` are built incrementally, which costs the
-    /// first build some time and saves most of the time of each later one.
     pub(super) fn test(
         &self,
         test: &Test,
-        incremental: &BTreeSet<String>,
+        build: &Build<'_>,
         log: &str,
         time_max: Duration,
     ) -> Result<Ended> {
@@ -107,12 +111,12 @@ impl Scratch {
         let mut set = |package: &str, setting: &str| {
             command.args(["--config", &format!("profile.dev.package.{package}.{setting}")]);
         };
-        for package in incremental {
+        for package in build.incremental {
             set(package, "incremental=true");
         }
-        if test.target == Target::Lib {
-            set(&test.package, "opt-level=0");
-            set(&test.package, "debug=0");
+        for package in &build.unoptimized {
+            set(package, "opt-level=0");
+            set(package, "debug=0");
         }
         command.args(&self.beside).args(test.arguments()).env("CARGO_TARGET_DIR", &self.build);
         // The same cases in each run, so that the verdict does not depend on luck.

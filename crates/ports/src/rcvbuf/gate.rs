@@ -127,6 +127,9 @@ pub(crate) struct Gate<S> {
     written: u64,
     /// True since the port is held, until a frame leaves.
     is_full: bool,
+    /// True if a frame was refused for a socket that is not held, and whose drain is therefore not
+    /// signalled: it is offered again at the next look.
+    has_unwatched: bool,
     /// Frames that ended and were not reported yet, by priority.
     ended: Vec<(Priority, usize)>,
 }
@@ -146,6 +149,7 @@ impl<S: RoomSource> Gate<S> {
             ticking: None,
             written: 0,
             is_full: false,
+            has_unwatched: false,
             ended: Vec::new(),
         }
     }
@@ -241,6 +245,7 @@ impl<S: RoomSource> Gate<S> {
         }
         if self.held.len() == HELD_MAX {
             self.counts.beyond += 1;
+            self.has_unwatched = true;
             return Admit::Full;
         }
         self.source.arm(room.socket, room.mark(charge));
@@ -252,6 +257,7 @@ impl<S: RoomSource> Gate<S> {
             self.source.disarm(room.socket);
             if again.is_some_and(|again| !self.grant(again, charge)) {
                 // Another socket has just taken its place; it is looked up again.
+                self.has_unwatched = true;
                 self.look_at = self.now;
                 self.tick(Some(LOOK_POLLED));
                 return Admit::Full;
@@ -318,7 +324,7 @@ impl<S: RoomSource> Gate<S> {
             queue,
         });
         self.counts.holds += 1;
-        self.set_look();
+        self.look_sooner(self.interval());
     }
 
     fn enqueue(
@@ -351,8 +357,7 @@ impl<S: RoomSource> Gate<S> {
     /// that were refused may find room now.
     pub(crate) fn resume(&mut self, now: Nanos, mut write: impl FnMut(&Waiting) -> bool) -> bool {
         self.now = now;
-        if self.held.is_empty() {
-            self.tick(None);
+        if self.held.is_empty() && !self.has_unwatched {
             return false;
         }
         let mut left = false;
@@ -366,7 +371,8 @@ impl<S: RoomSource> Gate<S> {
                 left |= self.release(at, &mut write);
             }
             left |= self.end_stuck();
-            self.set_look();
+            left |= self.has_unwatched;
+            self.look_again();
         }
         self.is_full &= !left;
         self.written = 0;
@@ -391,8 +397,7 @@ impl<S: RoomSource> Gate<S> {
                             if waits {
                                 // Each read of its empty buffer would tell of a drain.
                                 self.source.disarm(socket);
-                                self.look_at = self.look_at.min(self.now.after(LOOK_POLLED));
-                                self.tick(Some(LOOK_POLLED));
+                                self.look_sooner(LOOK_POLLED);
                             }
                             self.held[at].waits_for_flight = waits;
                             return left;
@@ -419,9 +424,8 @@ impl<S: RoomSource> Gate<S> {
         }
         let held = self.held.swap_remove(at);
         self.source.disarm(held.socket);
-        if self.held.is_empty() {
-            self.look_at = Nanos::MAX;
-            self.tick(None);
+        if self.held.is_empty() && !self.has_unwatched {
+            self.look_no_more();
         }
         left
     }
@@ -447,16 +451,36 @@ impl<S: RoomSource> Gate<S> {
         any
     }
 
-    fn set_look(&mut self) {
-        if self.held.is_empty() {
-            return;
-        }
-        // An arrival is not signalled.
+    /// Interval of looks at held sockets: an arrival is not signalled.
+    fn interval(&self) -> Nanos {
         let is_signalled =
             self.source.is_signalled() && self.held.iter().all(|held| !held.waits_for_flight);
-        let interval = if is_signalled { LOOK_SIGNALLED } else { LOOK_POLLED };
-        self.tick(Some(interval));
-        self.look_at = self.now.after(interval);
+        if is_signalled { LOOK_SIGNALLED } else { LOOK_POLLED }
+    }
+
+    /// Sets the next look after one.
+    fn look_again(&mut self) {
+        self.has_unwatched = false;
+        if self.held.is_empty() {
+            return self.look_no_more();
+        }
+        self.look_at = Nanos::MAX;
+        self.look_sooner(self.interval());
+    }
+
+    /// Looks after this time at the latest: a look that is due earlier is not put off, since it may
+    /// be the only one that sees a drain.
+    fn look_sooner(&mut self, interval: Nanos) {
+        let at = self.now.after(interval);
+        if at < self.look_at {
+            self.look_at = at;
+            self.tick(Some(interval));
+        }
+    }
+
+    fn look_no_more(&mut self) {
+        self.look_at = Nanos::MAX;
+        self.tick(None);
     }
 
     fn tick(&mut self, interval: Option<Nanos>) {

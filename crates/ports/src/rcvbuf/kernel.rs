@@ -39,6 +39,8 @@ const USED: i16 = 44;
 const LIMIT: i16 = 48;
 const SOCKET: i16 = 56;
 const QUESTION_SIZE: u32 = 64;
+/// Bit of a record's length while it is being written (`BPF_RINGBUF_BUSY_BIT`).
+const BUSY: u64 = 1 << 31;
 /// Size of a wake-up in the ring: header and socket.
 const RECORD_SIZE: u64 = 16;
 /// Size of the ring.
@@ -228,10 +230,20 @@ impl Drains {
         }
         // Records of 16 bytes never cross the end of the page.
         let place = usize::try_from(at % u64::from(PAGE)).expect("in a page");
+        // A record has its place before it has its bytes. Its end is signalled.
+        if header_of(self.data.word(place).load(Ordering::Acquire)) & BUSY != 0 {
+            return None;
+        }
         let socket = self.data.word(place + 8).load(Ordering::Acquire);
         self.consumed.word(0).store(at + RECORD_SIZE, Ordering::Release);
         Some(socket)
     }
+}
+
+/// Length and flags of a record: the first half of its header.
+fn header_of(word: u64) -> u64 {
+    let [a, b, c, d, ..] = word.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d]).into()
 }
 
 /// Looks up the socket of the tuple, and answers with its room.

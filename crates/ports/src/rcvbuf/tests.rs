@@ -37,6 +37,10 @@ struct Model {
     arrived: u64,
     /// What the gate knows to be sent: what was sent before its call.
     told_sent: u64,
+    /// Added to the identity of each socket: another socket has taken its place.
+    successor: u64,
+    /// True if that happens between a question and what follows it.
+    replaced_after_ask: bool,
 }
 
 impl Model {
@@ -92,7 +96,11 @@ impl RoomSource for Source {
         if drained > 0 {
             model.drain(port, drained);
         }
-        Some(Room { socket: port.into(), used, limit: LIMIT, in_flight: 0 })
+        let socket = u64::from(port) + model.successor;
+        if std::mem::take(&mut model.replaced_after_ask) {
+            model.successor += 1 << 16;
+        }
+        Some(Room { socket, used, limit: LIMIT, in_flight: 0 })
     }
 
     fn arm(&mut self, socket: u64, mark: u32) {
@@ -326,6 +334,46 @@ fn one_socket_too_many_is_refused_and_counted() {
         bench.drain(1, 20);
     }
     assert_eq!(bench.offer(last), Admit::Waits);
+}
+
+#[test]
+fn frame_beyond_held_sockets_offered_again_at_look() {
+    let ports: Vec<u16> = (1..=u16::try_from(HELD_MAX).unwrap() + 1).collect();
+    let mut bench = Bench::new(&ports, Hold::Forever);
+    ports.iter().for_each(|port| bench.fill(*port));
+    // The held ones are never read again. The last one is, and nobody signals that.
+    let last = ports[HELD_MAX];
+    bench.drain(last, 20);
+    assert!(!bench.resume(Nanos::from_millis(19)));
+    assert!(bench.resume(Nanos::from_millis(20)), "its sender is set aside until it is resumed");
+    assert_eq!(bench.offer(last), Admit::Pass);
+    assert!(!bench.resume(Nanos::from_millis(40)), "nothing was refused since");
+}
+
+#[test]
+fn full_socket_in_place_of_another_asked_again() {
+    let mut bench = Bench::new(&[1], Hold::Forever);
+    while bench.model.borrow().used[&1] + 2 * TRUESIZE <= LIMIT {
+        assert_eq!(bench.offer(1), Admit::Pass);
+    }
+    bench.model.borrow_mut().replaced_after_ask = true;
+    assert_eq!(bench.offer(1), Admit::Full);
+    assert!(bench.gate.held().is_empty() && bench.model.borrow().ticks);
+    bench.drain(1, 20);
+    assert!(bench.resume(Nanos::ZERO), "nothing is held that could be drained");
+    assert_eq!(bench.offer(1), Admit::Pass);
+    assert!(!bench.resume(Nanos::from_millis(40)) && !bench.model.borrow().ticks);
+}
+
+#[test]
+fn look_is_not_put_off_by_new_holds() {
+    let mut bench = Bench::new(&[1, 2], Hold::Forever);
+    bench.fill(1);
+    // A socket that is closed is not signalled.
+    bench.model.borrow_mut().used.remove(&1);
+    assert!(!bench.resume(Nanos::from_millis(10)));
+    bench.fill(2);
+    assert!(bench.resume(Nanos::from_millis(20)));
 }
 
 #[test]
