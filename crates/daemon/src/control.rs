@@ -140,11 +140,9 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     if whole.is_none() {
         listen()?;
     }
-    let Some(beginning) = Beginning::of(whole, &source, &asks, &events)? else {
+    let Some(beginning) = Beginning::of(whole, &source, asks, &events)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    // Nobody answers the applicants any more: a question that came too late is to be asked again.
-    drop(asks);
     let (plan, membership, became) = beginning.parts();
     report(&plan);
     let plan = reload::adopt(plan);

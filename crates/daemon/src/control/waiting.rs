@@ -86,14 +86,15 @@ pub(super) struct Beginning {
 
 impl Beginning {
     /// Returns that of a host whose file says everything, or that of a member of a fabric that was
-    /// made by command, once it is one; `None` if the host is stopped before.
+    /// made by command, once it is one; `None` if the host is stopped before. Afterwards nobody
+    /// answers the applicants any more: a question that came too late is to be asked again.
     ///
     /// # Errors
     /// If what the member knows of its fabric cannot be used.
     pub(super) fn of(
         whole: Option<config::Plan>,
         source: &Source<'_>,
-        asks: &Receiver<(Question, Reply)>,
+        asks: Receiver<(Question, Reply)>,
         events: &Receiver<Event>,
     ) -> anyhow::Result<Option<Self>> {
         if let Some(plan) = whole {
@@ -105,7 +106,7 @@ impl Beginning {
         let applying = Applying { local, state_dir: state_dir.clone(), known };
         let became = match setup::place(&state_dir)? {
             Some(_) => None,
-            None => match wait(&applying, asks, events) {
+            None => match wait(&applying, &asks, events) {
                 Some(became) => Some(became),
                 None => return Ok(None),
             },

@@ -1,7 +1,7 @@
 //! A host whose file says everything becomes a member, beside its running daemon.
 //!
 //! ```text
-//!   place, certificate and records ──> FILE.before ──> short FILE ──> `sluice upgrade` ──> member
+//!   place, certificate and records ──> FILE.before ──> short FILE ──> `sluice upgrade` ─> member
 //!     └ refused: nothing has changed                     └ from here on a restart makes it one, too
 //! ```
 //!
@@ -173,7 +173,8 @@ fn go_on(file: &Path, local: &LocalConfig) -> anyhow::Result<()> {
     let is_none = setup::place(&state_dir).is_ok_and(|place| place.is_none());
     ensure!(
         !is_none,
-        "{} is the file of a member, and the host is in no fabric: `sluice fabric create` or `join`",
+        "{} is the file of a member, and the host is in no fabric: `sluice fabric create` or \
+         `join`",
         file.display()
     );
     follow(file, local)
