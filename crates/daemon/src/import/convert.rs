@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   place, certificate and records ──> FILE.before ──> short FILE ──> `sluice upgrade` ─> member
-//!     └ refused: nothing has changed                     └ from here on a restart makes it one, too
+//!     └ refused: nothing has changed                   └ from here on a restart makes it one, too
 //! ```
 //!
 //! A host that was interrupted goes on where it was: what is done is not done again.
