@@ -17,7 +17,7 @@ use crate::port::AllowedIp;
 
 pub use self::buffers::{Buffers, Size};
 pub use self::fabric::{Fabric, MobilityPolicy};
-pub use self::local::{KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE};
+pub use self::local::{Foreign, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE};
 pub use self::vnet::Vnet;
 pub use crate::hold::HoldTime;
 

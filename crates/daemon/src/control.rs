@@ -140,7 +140,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     if whole.is_none() {
         listen()?;
     }
-    let Some(beginning) = Beginning::of(whole, &source, &asks, &events)? else {
+    let Some(beginning) = Beginning::of(whole, &source, asks, &events)? else {
         return Ok(ExitCode::SUCCESS);
     };
     let (plan, membership, became) = beginning.parts();
@@ -457,7 +457,10 @@ impl Control<'_> {
     /// Returns the plan of the configuration that would hold after a start.
     fn next_plan(&self) -> anyhow::Result<Plan> {
         match self.source {
-            Source::File(path) => Ok(config::load(path, &KernelDevices)?),
+            Source::File(path) => match waiting::plan_of_member(path, &self.plan)? {
+                Some(plan) => Ok(plan),
+                None => Ok(config::load(path, &KernelDevices)?),
+            },
             Source::Fabric(..) => Ok(self.plan.clone()),
         }
     }

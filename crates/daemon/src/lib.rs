@@ -22,6 +22,7 @@ pub mod discovery;
 mod doctor;
 pub mod enroll;
 pub mod fabric;
+pub mod import;
 pub mod ipc;
 mod registry;
 pub mod sys;

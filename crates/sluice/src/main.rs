@@ -19,10 +19,12 @@ use sluice_daemon::fabric::certificates::{self, CertificateRequest};
 use sluice_lab::cli::LabCommand;
 use sluice_lab::sim::cli::SimCommand;
 
+use import::ImportArguments;
 use port::PortCommand;
 use transaction::{ConfigCommand, EvictArguments, JoinArguments, PlaceArguments, RecoverArguments};
 use transaction::{TokenArguments, VnetCommand};
 
+mod import;
 mod port;
 mod transaction;
 
@@ -284,6 +286,8 @@ enum FabricCommand {
     Token(TokenArguments),
     /// Make a host that waits for it a member of a fabric
     Join(JoinArguments),
+    /// Make a fabric of hosts whose files say everything, while they forward
+    Import(ImportArguments),
     /// Leave the fabric
     Leave {
         /// Ask no member, and only forget the fabric here: for a host that was evicted while it was
@@ -548,6 +552,7 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
         FabricCommand::Create { name, place } => transaction::create(name, place),
         FabricCommand::Token(arguments) => transaction::token(arguments),
         FabricCommand::Join(arguments) => transaction::join(arguments),
+        FabricCommand::Import(arguments) => import::import(arguments),
         FabricCommand::Leave { forget, asked } => transaction::leave(*forget, asked),
         FabricCommand::Evict(arguments) => transaction::evict(arguments),
         FabricCommand::Recover(arguments) => transaction::recover(arguments),

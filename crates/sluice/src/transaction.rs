@@ -236,15 +236,20 @@ pub(crate) fn create(fabric: &str, place: &PlaceArguments) -> anyhow::Result<Exi
     run(&place.asked, question)
 }
 
-pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
-    let mut token = arguments.token.clone();
+/// Returns a token, or the line of the standard input in place of `-`.
+pub(crate) fn secret(token: &str) -> anyhow::Result<String> {
+    let mut token = token.to_owned();
     if token == "-" {
         token.clear();
         std::io::stdin().read_line(&mut token)?;
     }
+    Ok(token.trim().to_owned())
+}
+
+pub(crate) fn join(arguments: &JoinArguments) -> anyhow::Result<ExitCode> {
     let question = Question::Join {
         address: arguments.address.clone(),
-        token: token.trim().to_owned(),
+        token: secret(&arguments.token)?,
         place: arguments.place.place(),
     };
     run(&arguments.place.asked, question)

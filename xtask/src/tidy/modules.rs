@@ -76,6 +76,11 @@ const DAEMON: &[Part] = &[
     ),
     part("check", &["config", "fabric"], &[]),
     part("doctor", &["sys", "config", "check"], &["sluice_switch", "sluice_control"]),
+    part(
+        "import",
+        &["sys", "client", "config", "configuration"],
+        &["sluice_switch", "sluice_control", "sluice_host", "rcgen", "rustls", "x509_parser"],
+    ),
     part("lib", &["check", "doctor"], &[]),
 ];
 

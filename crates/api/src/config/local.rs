@@ -1,8 +1,10 @@
 //! The file of a host whose fabric was made by command: what may differ between hosts.
 
+use std::net::Ipv4Addr;
+
 use serde::{Deserialize, Serialize};
 
-use super::{Buffers, Host, Link, Port, UnderlayKind};
+use super::{Buffers, Host, Link, Port, UnderlayKind, Vport};
 
 /// The whole file. Networks, members and policies are the fabric's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +21,26 @@ pub struct LocalConfig {
     /// The local ports, beside those that are added at run time.
     #[serde(default, rename = "port", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<Port>,
+    /// Endpoints of these ports; each names its port.
+    #[serde(default, rename = "vport", skip_serializing_if = "Vec::is_empty")]
+    pub vports: Vec<Vport>,
+    /// Hosts that are no members, or not yet.
+    #[serde(default, rename = "foreign", skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<Foreign>,
+}
+
+/// A host that does not speak the fabric's protocol: its endpoints are learned from its frames. The
+/// entry has no effect while a member has its name or its VTEP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Foreign {
+    /// Name of the host.
+    pub name: String,
+    /// Address of its VTEP.
+    pub vtep: Ipv4Addr,
+    /// Networks that it has; absent: all of the fabric.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vnets: Vec<String>,
 }
 
 /// The underlay of a host. Its address is the member's VTEP, which the fabric knows.
@@ -64,4 +86,4 @@ pub const KEYS_OF_FABRIC: [&str; 5] =
     ["policy", "hold", "isolate_after_ms", "broadcasts_per_second", "unresolved_timeout_ms"];
 
 /// Tables of a host's file that only a host without a fabric made by command has.
-pub const TABLES_OF_FILE: [&str; 5] = ["fabric", "vnet", "peer", "vport", "class"];
+pub const TABLES_OF_FILE: [&str; 4] = ["fabric", "vnet", "peer", "class"];

@@ -100,6 +100,7 @@ impl Plane {
         for (vni, _) in flows.into_iter().take_while(|(_, there)| *there == host) {
             self.end_decap(now, vni, host, End::Removed);
         }
+        self.drop_adopted(now, host);
         self.evict_some(now);
     }
 

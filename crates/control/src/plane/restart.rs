@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use sluice_base::{Mac, Nanos, PortId, Vni};
+use sluice_base::{HostId, Mac, Nanos, PortId, Vni};
 
 use super::Plane;
 use super::surface::{End, Event, Location};
@@ -94,6 +94,18 @@ impl Plane {
             if self.table.holder(key).is_none() {
                 self.uninstall(now, key, End::Withdrawn);
             }
+        }
+    }
+
+    /// Takes out adopted entries of a host that is removed before its claims have confirmed them:
+    /// no change of the table does, since it never had them.
+    pub(super) fn drop_adopted(&mut self, now: Nanos, host: HostId) {
+        let there = self.fdb.iter().filter(|(_, location, _)| *location == Location::Host(host));
+        let unconfirmed = there.filter(|(key, ..)| self.table.holder(*key).is_none());
+        let keys: Vec<_> = unconfirmed.map(|(key, ..)| key).collect();
+        for key in keys {
+            self.adopted.remove(key);
+            self.uninstall(now, key, End::Removed);
         }
     }
 

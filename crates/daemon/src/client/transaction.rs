@@ -131,6 +131,30 @@ pub fn difference(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
     }
 }
 
+/// Asks, and prints nothing.
+///
+/// # Errors
+/// See [`ask`].
+pub(crate) fn quietly(whom: &HostSelector, question: Question) -> anyhow::Result<Answer> {
+    ask_line(whom, question).map(|(answer, _)| answer)
+}
+
+/// Returns the state of the configuration at a member.
+///
+/// # Errors
+/// If the host is none, or does not answer.
+pub(crate) fn status_of(whom: &HostSelector) -> anyhow::Result<Status> {
+    match quietly(whom, Question::Status)? {
+        Answer::Status(status) => Ok(*status),
+        _ => bail!("{OTHER}"),
+    }
+}
+
+/// Returns true if a host listens for commands.
+pub(crate) fn is_there(whom: &HostSelector) -> bool {
+    socket(whom).is_ok_and(|socket| connect(&socket).is_ok())
+}
+
 const OTHER: &str = "the host answered another question; compare `sluice --version` there";
 
 fn scratch() -> PathBuf {

@@ -62,7 +62,14 @@ impl HostFile {
                  that stands alone"
             ));
         }
-        let local = toml::from_str(text).map_err(|error| error.to_string())?;
+        let local: LocalConfig = toml::from_str(text).map_err(|error| error.to_string())?;
+        if let Some(vport) = local.vports.iter().find(|vport| vport.port.is_none()) {
+            return Err(format!(
+                "`[[vport]]` {} names no `port` of this host: take it out, since members say \
+                 themselves which endpoints they have",
+                vport.mac
+            ));
+        }
         Ok(Self::Local(Box::new(local)))
     }
 }
@@ -156,8 +163,32 @@ pub(crate) fn compose(
             })
             .collect(),
         ports: local.ports.clone(),
-        peers: others.map(peer).collect(),
-        vports: Vec::new(),
+        peers: others.map(peer).chain(foreign(local, shared, &vnets)).collect(),
+        vports: local.vports.clone(),
+    })
+}
+
+/// Returns the hosts of a file that are no members, nor have the VTEP of one.
+fn foreign<'a>(
+    local: &'a LocalConfig,
+    shared: &'a FabricConfig,
+    vnets: &'a [String],
+) -> impl Iterator<Item = Peer> + 'a {
+    let is_member = |other: &&sluice_api::config::Foreign| {
+        shared.members.contains_key(&other.name)
+            || shared.members.values().any(|member| member.vtep == other.vtep)
+    };
+    let has = |other: &sluice_api::config::Foreign, vnet: &&String| {
+        other.vnets.is_empty() || other.vnets.contains(*vnet)
+    };
+    let all = local.foreign.iter().filter(move |other| !is_member(other));
+    all.map(move |other| Peer {
+        name: other.name.clone(),
+        vtep: other.vtep,
+        vnets: vnets.iter().filter(|vnet| has(other, vnet)).cloned().collect(),
+        next_hop: None,
+        id: None,
+        address: None,
     })
 }
 

@@ -14,6 +14,7 @@ use sluice_api::fabric_config::{FabricConfig, Member, Operation, Role};
 use sluice_api::transaction as api;
 use sluice_control::commit::Seat;
 
+pub(crate) use super::store::FILE;
 use super::store::{Disk, Place};
 use crate::config::member::compose;
 use crate::discovery::{self, Announcer, Beacon};
@@ -30,6 +31,9 @@ pub(crate) struct Applying {
     pub(crate) local: LocalConfig,
     /// Directory of its state.
     pub(crate) state_dir: std::path::PathBuf,
+    /// Networks and settings that it knows already, as from a file that said everything: the first
+    /// ones of a new fabric; of an existing one until its configuration comes.
+    pub(crate) known: Vec<Operation>,
 }
 
 /// A host that has become a member.
@@ -74,6 +78,7 @@ impl Applying {
             Operation::AddMember { name: name.to_owned(), member },
             Operation::SetAuthorities { authorities: credentials.authorities().to_vec() },
         ])?;
+        shared.apply(&self.known)?;
         let config = compose(&self.local, Some(&underlay), &shared, (name, &self.state_dir));
         let notes = check(&config.map_err(anyhow::Error::msg)?).map_err(anyhow::Error::msg)?;
         files.install(&credentials)?;
@@ -121,7 +126,8 @@ impl Applying {
         let notes = self.check_alone((&underlay, vtep), check)?;
         let joined = enroll::join(to, &token, &applicant, &key, &wall())?;
         let seat = seat_of(&joined.credentials)?;
-        let bootstrap = bootstrap(&joined, (name, vtep, seat))?;
+        let mut bootstrap = bootstrap(&joined, (name, vtep, seat))?;
+        bootstrap.apply(&self.known)?;
         files.install(&joined.credentials)?;
         let place = Place {
             fabric: joined.fabric.clone(),
@@ -154,6 +160,7 @@ impl Applying {
         let mut alone = FabricConfig::new("check")?;
         let member = Member { id: 1, seat: 1, vtep, address: None, role: Role::default() };
         alone.apply(&[Operation::AddMember { name: name.to_owned(), member }])?;
+        alone.apply(&self.known)?;
         let config = compose(&self.local, Some(underlay), &alone, (name, &self.state_dir));
         check(&config.map_err(anyhow::Error::msg)?).map_err(anyhow::Error::msg)
     }
@@ -199,7 +206,7 @@ fn check_free(files: &Files) -> anyhow::Result<()> {
 /// # Errors
 /// If it cannot be moved away.
 pub(crate) fn forget(state_dir: &Path) -> anyhow::Result<()> {
-    for name in [super::store::FILE, crate::sys::run_dir::PORTS_FILE] {
+    for name in [FILE, crate::sys::run_dir::PORTS_FILE] {
         let (from, to) = (state_dir.join(name), state_dir.join(format!("{name}.left")));
         match std::fs::rename(&from, &to) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

@@ -1,5 +1,6 @@
 //! A host that is in no fabric yet: it waits for the command that makes it a member.
 
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use sluice_api::transaction::{Answer, Question};
 
 use super::Event;
 use super::source::Source;
+use crate::config::member::HostFile;
 use crate::config::{self, KernelDevices};
 use crate::configuration::setup::{self, Applying, announce_waiting};
 use crate::configuration::{Opened, Own};
@@ -84,14 +86,15 @@ pub(super) struct Beginning {
 
 impl Beginning {
     /// Returns that of a host whose file says everything, or that of a member of a fabric that was
-    /// made by command, once it is one; `None` if the host is stopped before.
+    /// made by command, once it is one; `None` if the host is stopped before. Afterwards nobody
+    /// answers the applicants any more: a question that came too late is to be asked again.
     ///
     /// # Errors
     /// If what the member knows of its fabric cannot be used.
     pub(super) fn of(
         whole: Option<config::Plan>,
         source: &Source<'_>,
-        asks: &Receiver<(Question, Reply)>,
+        asks: Receiver<(Question, Reply)>,
         events: &Receiver<Event>,
     ) -> anyhow::Result<Option<Self>> {
         if let Some(plan) = whole {
@@ -99,10 +102,11 @@ impl Beginning {
         }
         let Source::Fabric(local, file) = source else { anyhow::bail!("the file says everything") };
         let state_dir = config::state_dir(&local.host);
-        let applying = Applying { local: (**local).clone(), state_dir: state_dir.clone() };
+        let (local, known) = ((**local).clone(), Vec::new());
+        let applying = Applying { local, state_dir: state_dir.clone(), known };
         let became = match setup::place(&state_dir)? {
             Some(_) => None,
-            None => match wait(&applying, asks, events) {
+            None => match wait(&applying, &asks, events) {
                 Some(became) => Some(became),
                 None => return Ok(None),
             },
@@ -118,6 +122,35 @@ impl Beginning {
     pub(super) fn parts(self) -> (config::Plan, Option<Opened>, Option<Became>) {
         (*self.plan, self.opened.map(|opened| *opened), self.became)
     }
+}
+
+/// Returns the plan of a host whose file said everything, and now says what is its own: it has
+/// become a member meanwhile. `None` if the file says everything still.
+///
+/// # Errors
+/// If the host is no member, or its configuration is refused.
+pub(super) fn plan_of_member(
+    file: &Path,
+    present: &config::Plan,
+) -> anyhow::Result<Option<config::Plan>> {
+    let HostFile::Local(local) = HostFile::open(file).map_err(anyhow::Error::msg)? else {
+        return Ok(None);
+    };
+    let state_dir = config::state_dir(&local.host);
+    anyhow::ensure!(
+        state_dir == present.state_dir && local.host.name == present.config.host.name,
+        "the host would have another name or `state_dir`; stop it and start it anew"
+    );
+    let place = setup::place(&state_dir)?.with_context(|| {
+        format!(
+            "{} says nothing of networks, and this host is in no fabric: `sluice fabric import` \
+             makes it a member of one",
+            file.display()
+        )
+    })?;
+    let own = Own { local: *local, file: Some(std::path::absolute(file)?), place, state_dir };
+    let config = Opened::open(own)?.config()?;
+    Ok(Some(config::plan_of(&config, None, &KernelDevices)?))
 }
 
 /// Waits for the command; `None` if the host is stopped meanwhile.

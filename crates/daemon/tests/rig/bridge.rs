@@ -151,6 +151,17 @@ impl Daemon {
         why
     }
 
+    /// Returns the result of `sluice WORDS` on this host, without its directory.
+    pub(crate) fn run_here(&self, words: &[&str]) -> Result<String, String> {
+        let mut command = self.netns.command(super::program().to_str().unwrap());
+        let output = command.args(words).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        match output.status.success() {
+            true => Ok(text(output.stdout)),
+            false => Err(text(output.stderr)),
+        }
+    }
+
     /// Returns the state of the configuration; the exit code of `sluice fabric status` depends on
     /// it.
     pub(crate) fn progress(&self) -> Value {

@@ -69,6 +69,29 @@ fn adopted_remote_entry_kept_until_claim_timeout() {
 }
 
 #[test]
+fn adopted_entry_of_removed_host_taken_out() {
+    let mut plane = plane();
+    let foreign = HostId(u16::MAX);
+    plane.add_host(at(1), foreign, &[vni()], Kind::Foreign);
+    plane.adopt(at(1), vni(), mac(7), Location::Host(foreign));
+    plane.adopt(at(1), vni(), mac(8), THERE);
+    plane.decap(at(1), vni(), foreign);
+    assert_eq!((plane.flow_count(), plane.tunnels().count()), (2, 2));
+    // It becomes a member, with another number.
+    plane.remove_host(at(2), foreign);
+    let ended = [
+        Command::ForgetDecap { vni: vni(), host: foreign },
+        Command::Remove { vni: vni(), mac: mac(7) },
+        Command::CloseTunnel { host: foreign },
+    ];
+    assert_eq!(commands(&mut plane), ended);
+    assert_eq!((plane.flow_count(), plane.tunnels().count()), (1, 1), "others stay");
+    plane.add_host(at(2), HostId(6), &[vni()], Kind::Member);
+    plane.tick(at(15_100));
+    assert_eq!(commands(&mut plane), [Command::Remove { vni: vni(), mac: mac(8) }]);
+}
+
+#[test]
 fn what_the_table_knows_better_is_corrected() {
     let mut plane = plane();
     plane.bind(at(1), PORT, key(7), Ips::default()).unwrap();

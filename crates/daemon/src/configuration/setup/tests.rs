@@ -7,7 +7,8 @@ fn applying(word: &str) -> (Applying, std::path::PathBuf) {
     let name = format!("sluice-setup-{}-{word}", std::process::id());
     let state_dir = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&state_dir).unwrap();
-    (Applying { local: local_default("h1"), state_dir: state_dir.clone() }, state_dir)
+    let (local, known) = (local_default("h1"), Vec::new());
+    (Applying { local, state_dir: state_dir.clone(), known }, state_dir)
 }
 
 fn loopback() -> api::Place {
