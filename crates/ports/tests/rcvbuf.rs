@@ -46,7 +46,9 @@ impl Kind {
             Self::Veth => {
                 let config = VethConfig::new("t0", MTU);
                 let netns = Some(path(netns));
-                let config = VethConfig { netns, mac: Some(MAC), addresses, ..config };
+                let hold_sockets = true;
+                let mac = Some(MAC);
+                let config = VethConfig { netns, mac, addresses, hold_sockets, ..config };
                 Box::new(VethPort::open(&config).unwrap())
             }
         }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_base::{HostId, Nanos, Prng};
 use sluice_control::commit::{
-    CheckTicket, Done, Output, Policy, Proposal, Refused, Request, RequestId, TxnId, WriteTicket,
+    CheckTicket, Done, Output, Policy, Proposal, Refused, Request, RequestId, TxnId, Unwelcome,
+    WriteTicket,
 };
 
 use super::check::Checker;
@@ -23,8 +24,8 @@ pub(crate) struct Faults {
     pub(crate) veto: u64,
 }
 
-/// Prints what happens; for the eyes of somebody with a failing seed.
-const TRACE: bool = false;
+/// Variable that prints what happens.
+const TRACE: &str = "SLUICE_TRACE";
 
 enum Event {
     Deliver { from: u16, to: u16, bytes: Vec<u8>, veto: Option<TxnId> },
@@ -90,7 +91,7 @@ impl World {
             write_failures: 0,
             keep_sent: false,
             kept: Vec::new(),
-            trace: TRACE,
+            trace: std::env::var_os(TRACE).is_some(),
             prng: prng.clone(),
         };
         for (host, seat) in members {
@@ -287,14 +288,16 @@ impl World {
         if self.blocked.contains(&(from, to)) || !self.is_up(to) {
             return;
         }
-        if let Some(id) = veto {
-            self.checker.veto_arrived(self.now, from, id);
-        }
         let now = self.clock(to);
         let this = self.hosts.get_mut(&to).expect("a host");
-        if let Some(machine) = &mut this.machine
-            && let Err(why) = machine.receive(now, HostId(from), bytes)
-        {
+        let machine = this.machine.as_mut();
+        let received = machine.map_or(Ok(()), |machine| machine.receive(now, HostId(from), bytes));
+        // A host that lost its disk is another member, and not everybody knows it yet.
+        let is_stranger = matches!(received, Err(Unwelcome::Stranger(_)));
+        if let Some(id) = veto.filter(|_| !is_stranger) {
+            self.checker.veto_arrived(self.now, from, id);
+        }
+        if let Err(why) = received {
             self.unwelcome += 1;
             self.say(|| format!("{to} refuses a message of {from}: {why}"));
         }
