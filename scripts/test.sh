@@ -287,7 +287,6 @@ for step in "${steps[@]}"; do
 done
 for step in "${steps[@]}"; do
     run_step "$step"
-    export STEPS_RUN="${STEPS_RUN:-} $step"
 done
 [ ${#skipped[@]} -eq 0 ] || echo "skipped: ${skipped[*]}"
 # Some keep only the last lines of an output: what failed is among the last 15.

@@ -22,7 +22,7 @@
 //! frame that does. The owner of the container may replace the discipline or switch checksum
 //! offload on; what the former drops shows in `device.tx_dropped`.
 //!
-//! In the other direction datagrams wait while their UDP socket has no room (`rcvbuf.rs`). A
+//! In the other direction datagrams may wait while their UDP socket has no room (`rcvbuf.rs`). A
 //! program at the container's ingress counts what has arrived, since frames are under way for a
 //! time.
 //!
