@@ -46,7 +46,7 @@ pub enum Error {
     Failed {
         /// The program, or its whole command line.
         command: String,
-        /// What it said.
+        /// Its error output.
         said: String,
     },
 }

@@ -152,8 +152,8 @@ impl<R: Replica> Commit<R> {
         let base = self.revision();
         let Some(round) = self.round_mut(id) else { return };
         (round.asked, round.base, round.phase) = (asked.clone(), base, Phase::Reserve);
-        let longest = reserve.0.saturating_add(Timing::extra(&round.proposal.change).0);
-        (round.until, round.resend_at) = (now.after(Nanos(longest)), resend_at);
+        let longest = Timing::longer(reserve, &round.proposal.change);
+        (round.until, round.resend_at) = (now.after(longest), resend_at);
         round.majority_until = now.after(majority);
         for host in asked {
             self.ask_vote(id, host);
@@ -302,8 +302,8 @@ impl<R: Replica> Commit<R> {
     fn enter(&mut self, id: TxnId, phase: Phase) {
         let (now, propose) = (self.now, self.timing.propose);
         if let Some(round) = self.round_mut(id) {
-            let longest = propose.0.saturating_add(Timing::extra(&round.proposal.change).0);
-            (round.phase, round.until) = (phase, now.after(Nanos(longest)));
+            let longest = Timing::longer(propose, &round.proposal.change);
+            (round.phase, round.until) = (phase, now.after(longest));
             self.propose_round();
         }
     }

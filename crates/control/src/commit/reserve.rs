@@ -103,8 +103,7 @@ impl<R: Replica> Commit<R> {
         }
         let keys = Vec::new();
         let until = self.now.after(self.timing.catch_up);
-        let orphan = self.timing.orphan.0.saturating_add(Timing::extra(&change).0);
-        let ask_at = self.now.after(Nanos(orphan));
+        let ask_at = self.now.after(Timing::longer(self.timing.orphan, &change));
         let stage = Stage::Behind(base, until);
         let is_full = self.held.len() >= HELD_MAX;
         self.held.insert(id, Held { change, keys, stage, is_dry, ask_at });

@@ -51,9 +51,9 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// Returns the time that a wait takes longer for a change of this size: members plan all of it.
-    pub(super) const fn extra(change: &[u8]) -> Nanos {
-        Nanos::from_millis(change.len() as u64 / BYTES_PER_MS)
+    /// Returns a wait that is longer by the size of the change: members plan all of it.
+    pub(super) const fn longer(wait: Nanos, change: &[u8]) -> Nanos {
+        Nanos(wait.0.saturating_add(Nanos::from_millis(change.len() as u64 / BYTES_PER_MS).0))
     }
 }
 

@@ -3,7 +3,7 @@
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{Done, Policy, Refused, Request};
 
-use super::world::{World, proposal};
+use super::world::{Ticket, World, proposal};
 
 const SECOND: Nanos = Nanos::from_millis(1_000);
 
@@ -14,7 +14,7 @@ fn fabric(count: u16) -> World {
     world
 }
 
-fn is_committed(world: &World, asked: super::world::Ticket) -> bool {
+fn is_committed(world: &World, asked: Ticket) -> bool {
     matches!(world.result(asked), Some(Ok(Done::Committed { .. })))
 }
 
@@ -79,17 +79,22 @@ fn minority_refuses_and_names_missing_hosts() {
     assert_eq!(names(&world, 1), ["many"]);
 }
 
-#[test]
-fn majority_away_for_a_moment_is_waited_for() {
-    let mut world = fabric(3);
-    cut_off(&mut world, &[1], &[2, 3]);
-    let asked = world.commit(1, "add patient 1");
+/// A change waits while its majority is away, and is committed once that is back.
+fn assert_waits_for_majority(world: &mut World, asked: Ticket) {
     world.run_for(Nanos::from_millis(400));
     assert_eq!(world.result(asked), None, "a connection may be made again");
     world.blocked.clear();
     world.look(true);
     world.run_for(Nanos::from_millis(4_000));
-    assert!(is_committed(&world, asked), "{:?}", world.result(asked));
+    assert!(is_committed(world, asked), "{:?}", world.result(asked));
+}
+
+#[test]
+fn majority_away_for_a_moment_is_waited_for() {
+    let mut world = fabric(3);
+    cut_off(&mut world, &[1], &[2, 3]);
+    let asked = world.commit(1, "add patient 1");
+    assert_waits_for_majority(&mut world, asked);
 }
 
 #[test]
@@ -97,12 +102,7 @@ fn majority_lost_while_voting_is_asked_again() {
     let mut world = fabric(3);
     let asked = world.commit(1, "add patient 1");
     cut_off(&mut world, &[1], &[2, 3]);
-    world.run_for(Nanos::from_millis(400));
-    assert_eq!(world.result(asked), None, "a connection may be made again");
-    world.blocked.clear();
-    world.look(true);
-    world.run_for(Nanos::from_millis(4_000));
-    assert!(is_committed(&world, asked), "{:?}", world.result(asked));
+    assert_waits_for_majority(&mut world, asked);
 }
 
 #[test]

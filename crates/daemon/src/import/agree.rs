@@ -1,6 +1,6 @@
 //! Comparison of files that are to be one fabric.
 //!
-//! What all members have alike must be alike in all files; each difference is named with both
+//! Settings and networks of a fabric must be alike in all files; each difference is named with both
 //! files. Numbers of hosts are compared, too, since a copied one is a mistake, but the fabric gives
 //! new ones in the order in which hosts join.
 

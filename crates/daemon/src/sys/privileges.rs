@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// What the processes do under the unit as without it: sockets of `veth` ports, a thread with
+    /// The unit forbids nothing that the processes do without it: sockets of `veth` ports, a thread with
     /// real-time priority, network namespaces.
     #[test]
     fn unit_allows_xdp_sockets_realtime_and_namespaces() {

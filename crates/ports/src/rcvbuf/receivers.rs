@@ -36,7 +36,7 @@ impl Receivers {
         Self::with(KernelRoom::open(namespace, None))
     }
 
-    /// Those in a namespace to which frames are under way for a time, which `arrivals` tells.
+    /// Sockets of a namespace to which frames are under way for a time, which `arrivals` tells.
     pub(crate) fn behind(namespace: BorrowedFd<'_>, arrivals: Arrivals) -> Self {
         Self::with(KernelRoom::open(Some(namespace), Some(arrivals)))
     }

@@ -35,7 +35,7 @@ struct Model {
     road: Option<VecDeque<u16>>,
     sent: u64,
     arrived: u64,
-    /// What the gate knows to be sent: what was sent before its call.
+    /// Frames that the gate knows to be sent: those before its call.
     told_sent: u64,
     /// Added to the identity of each socket: another socket has taken its place.
     successor: u64,
