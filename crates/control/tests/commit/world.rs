@@ -24,8 +24,8 @@ pub(crate) struct Faults {
     pub(crate) veto: u64,
 }
 
-/// Variable that prints what happens.
-const TRACE: &str = "SLUICE_TRACE";
+/// Prints what happens; for the eyes of somebody with a failing seed.
+const TRACE: bool = false;
 
 enum Event {
     Deliver { from: u16, to: u16, bytes: Vec<u8>, veto: Option<TxnId> },
@@ -91,7 +91,7 @@ impl World {
             write_failures: 0,
             keep_sent: false,
             kept: Vec::new(),
-            trace: std::env::var_os(TRACE).is_some(),
+            trace: TRACE,
             prng: prng.clone(),
         };
         for (host, seat) in members {

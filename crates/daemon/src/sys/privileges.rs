@@ -119,8 +119,8 @@ mod tests {
         }
     }
 
-    /// The unit forbids nothing that the processes do without it: sockets of `veth` ports, a thread with
-    /// real-time priority, network namespaces.
+    /// The unit forbids nothing that the processes do without it: sockets of `veth` ports, a
+    /// thread with real-time priority, network namespaces.
     #[test]
     fn unit_allows_xdp_sockets_realtime_and_namespaces() {
         let unit = include_str!("../../../../packaging/sluice.service");
