@@ -172,7 +172,8 @@ impl Ear {
         err.set_extension(at.to_string());
         let mut command = lab.containers[at].command("tcpdump");
         let filter = format!("ether src {source} and arp");
-        command.args(["-lnn", "-B", "8192", "--immediate-mode", "-i", "t0", &filter]);
+        // Whole frames would leave room for 128 in its ring, which a pause of the machine fills.
+        command.args(["-lnn", "-s", "256", "-B", "8192", "--immediate-mode", "-i", "t0", &filter]);
         command.stdin(Stdio::null()).stdout(out).stderr(fs::File::create(&err).unwrap());
         let child = command.spawn().unwrap();
         wait_for("tcpdump listens", || fs::read_to_string(&err).unwrap().contains("listening on"));
