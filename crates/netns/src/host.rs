@@ -13,8 +13,8 @@ use crate::Error;
 use crate::namespace::Netns;
 use crate::tool::{cannot_start, checked};
 
-/// Makes certificates for the hosts of a fabric by `sluice fabric cert`. Each host's are in a folder
-/// of its name; those of an earlier run are replaced.
+/// Makes certificates for the hosts of a fabric by `sluice fabric cert`. Each host's are in a
+/// folder of its name; those of an earlier run are replaced.
 ///
 /// # Errors
 /// The program cannot be started, or fails.
@@ -30,8 +30,8 @@ pub fn certificates<S: AsRef<str>>(
     checked("sluice fabric cert", &made)
 }
 
-/// Starts `sluice daemon` in a namespace, with the `host.toml` of a folder. What it says is added to
-/// the `log` of the folder.
+/// Starts `sluice daemon` in a namespace, with the `host.toml` of a folder. What it says is added
+/// to the `log` of the folder.
 ///
 /// # Errors
 /// The log cannot be opened, or the program cannot be started.
