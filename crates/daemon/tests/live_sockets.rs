@@ -362,6 +362,15 @@ fn slow_sockets_behind_tap_lose_nothing() {
 
 #[test]
 #[ignore = "live: needs root"]
+fn slow_sockets_behind_veth_lose_nothing() {
+    let test = "slow_sockets_behind_veth_lose_nothing";
+    let shape =
+        Shape { word: "sock-veth", hosts: 1, is_apart: false, hold: "forever", kind: "veth" };
+    lossless(test, shape);
+}
+
+#[test]
+#[ignore = "live: needs root"]
 fn slow_sockets_of_other_host_lose_nothing() {
     if std::env::var_os("SLUICE_SOAK").is_none() {
         // Its reserve is to be shown to cover a busy machine in twenty runs first. SPEC H12c.

@@ -35,8 +35,8 @@ struct Model {
     road: Option<VecDeque<u16>>,
     sent: u64,
     arrived: u64,
-    /// Frames that the gate knows to be sent: those before its call.
-    told_sent: u64,
+    /// Frames that the gate knows to be sent.
+    noted: u64,
     /// Added to the identity of each socket: another socket has taken its place.
     successor: u64,
     /// True if that happens between a question and what follows it.
@@ -123,9 +123,12 @@ impl RoomSource for Source {
         self.0.borrow_mut().ticks = interval.is_some();
     }
 
+    fn note_sent(&mut self, total: u64) {
+        self.0.borrow_mut().noted = total;
+    }
+
     fn sent(&self) -> u64 {
-        let model = self.0.borrow();
-        model.told_sent
+        self.0.borrow().noted
     }
 
     fn arrived(&mut self, _now: Nanos) -> u64 {
@@ -167,7 +170,7 @@ impl Bench {
 
     fn tell(&self) {
         let mut model = self.model.borrow_mut();
-        model.told_sent = model.sent;
+        model.noted = model.sent;
     }
 
     fn resume(&mut self, now: Nanos) -> bool {
@@ -177,7 +180,7 @@ impl Bench {
             let (port, number) = read(waiting);
             model.borrow_mut().send(port);
             reached.entry(port).or_default().push(number);
-            true
+            Some(model.borrow().sent)
         })
     }
 

@@ -90,8 +90,6 @@ pub struct VethPort {
     out: Outgoing,
     finisher: Finisher,
     receivers: Receivers,
-    /// Frames, and probes, of `out` that the receivers know of.
-    told: (u64, u64),
     mtu: u16,
     chunks: u32,
     waiting_max: u32,
@@ -264,7 +262,6 @@ impl VethPort {
             out,
             finisher: Finisher::new(),
             receivers,
-            told: (0, 0),
             mtu: config.mtu,
             chunks,
             waiting_max: 0,
@@ -272,15 +269,13 @@ impl VethPort {
         })
     }
 
-    /// Tells the receivers what was sent since the last call.
+    /// Tells the receivers what was sent.
     #[inline]
     fn tell(&mut self) {
-        let now = (self.out.sent(), self.out.probes());
+        let total = self.out.sent();
         if let Some(arrivals) = self.receivers.arrivals_mut() {
-            arrivals.send(now.0 - self.told.0);
-            arrivals.come_beside(now.1 - self.told.1);
+            arrivals.note_sent(total);
         }
-        self.told = now;
     }
 }
 
@@ -383,11 +378,15 @@ impl Port for VethPort {
         }
         self.tell();
         let out = &mut self.out;
-        let resumed =
-            self.receivers.resume(now, |waiting| out.offer(&waiting.frame(), None) == Taken::All);
+        let resumed = self.receivers.resume(now, |waiting| {
+            (out.offer(&waiting.frame(), None) == Taken::All).then(|| out.sent())
+        });
         if resumed {
             // An error comes again from the caller's own flush.
             let _reported_by_flush = self.out.flush();
+        }
+        if let Some(marker) = self.receivers.marker(now) {
+            self.out.send_behind(&marker);
         }
         resumed
     }
