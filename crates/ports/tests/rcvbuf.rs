@@ -46,9 +46,7 @@ impl Kind {
             Self::Veth => {
                 let config = VethConfig::new("t0", MTU);
                 let netns = Some(path(netns));
-                let hold_sockets = true;
-                let mac = Some(MAC);
-                let config = VethConfig { netns, mac, addresses, hold_sockets, ..config };
+                let config = VethConfig { netns, mac: Some(MAC), addresses, ..config };
                 Box::new(VethPort::open(&config).unwrap())
             }
         }

@@ -74,7 +74,6 @@ pub(super) fn open(
             config.mac = *mac;
             config.addresses.clone_from(addresses);
             config.routes.clone_from(routes);
-            config.hold_sockets = true;
             taps.open_veth(&plan.name, &config).map(|port| Box::new(port) as _)
         }
         Attachment::VhostUser { socket, client, mtu, in_order, queues, offload } => {

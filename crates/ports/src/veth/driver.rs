@@ -51,9 +51,6 @@ pub struct VethConfig {
     pub routes: Vec<TapRoute>,
     /// True if the port sets the device up; otherwise the container's owner does.
     pub up: bool,
-    /// True if datagrams wait for UDP sockets without room; default false, since on a busy machine
-    /// it has held a socket that was read at once.
-    pub hold_sockets: bool,
 }
 
 impl VethConfig {
@@ -68,7 +65,6 @@ impl VethConfig {
             addresses: Vec::new(),
             routes: Vec::new(),
             up: true,
-            hold_sockets: false,
         }
     }
 
@@ -234,11 +230,7 @@ impl VethPort {
     fn of(config: &VethConfig, pair: TakenUp) -> Result<Self, OpenError> {
         let failed = |what| OpenError::device(&config.device, what);
         let TakenUp { end, place, index, arrivals } = pair;
-        let receivers = if config.hold_sockets {
-            receivers::open(&place, index, arrivals)
-        } else {
-            Receivers::lacking("a card of kind `tap`".to_owned())
-        };
+        let receivers = receivers::open(&place, index, arrivals);
         let path = Path::new(netns::OWN);
         let (out, switch_counters, links) = netns::inside(end.namespace.as_fd(), path, || {
             let own = end.pair.index;
