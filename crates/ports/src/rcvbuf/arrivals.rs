@@ -25,8 +25,9 @@ use sluice_base::{Mac, Nanos, PriorityMask};
 use sluice_wire::{EtherType, mac_control};
 
 use crate::ebpf::{
-    self, EXIT, Hook, If, Insn, LOAD_BYTES, Label, MapKind, NEXT, Program, SKB_PROTOCOL, SKB_SEGMENTS,
-    add, add_register, call, exchange, load16, load32, load64, mov, set, store64, sub_register,
+    self, EXIT, Hook, If, Insn, LOAD_BYTES, Label, MapKind, NEXT, Program, SKB_PROTOCOL,
+    SKB_SEGMENTS, add, add_register, call, exchange, load16, load32, load64, mov, set, store64,
+    sub_register,
 };
 use crate::handed::PortHandover;
 use crate::shared::SharedPages;
@@ -118,8 +119,8 @@ impl Known {
         }
         let is_settled = now.since(self.since) >= SETTLED;
         let certain = if is_settled { seen.count } else { seen.shown };
-        // What was dropped before the marker is before the frames that were counted since only
-        // once those before the marker are in their sockets.
+        // The shown count may be older than the marker, and what was dropped between the two must
+        // not count as arrived before the frames beside it.
         let at_marker = seen.marked.saturating_add_signed(-seen.missing);
         if seen.marked != self.marked && certain >= at_marker {
             self.marked = seen.marked;
@@ -151,7 +152,7 @@ impl Known {
     }
 }
 
-/// A marker with this number. A PFC frame without any priority, to nobody.
+/// A marker with this number: a PFC frame without any priority, from no station.
 fn marker(number: u64) -> [u8; mac_control::FRAME_SIZE] {
     let mut frame = [0; mac_control::FRAME_SIZE];
     mac_control::Message::Pfc { enabled: PriorityMask::NONE, quanta: [0; 8] }
@@ -227,8 +228,7 @@ impl Arrivals {
     /// Number of the last frame that is in its socket for certain, with all before it.
     pub(crate) fn arrived(&mut self, now: Nanos) -> u64 {
         // The older ones first: the count may move on meanwhile.
-        let word =
-            |at: i16| self.words.word(at.unsigned_abs().into()).load(Ordering::Acquire);
+        let word = |at: i16| self.words.word(at.unsigned_abs().into()).load(Ordering::Acquire);
         let (marked, missing) = (word(MARKED), word(MISSING).cast_signed());
         let (shown, count) = (word(SHOWN), word(COUNT));
         self.known.arrived(now, Seen { count, shown, marked, missing })

@@ -130,7 +130,8 @@ impl RoomSource for Source {
     }
 
     fn sent(&self) -> u64 {
-        self.0.borrow().noted
+        let model = self.0.borrow();
+        model.noted
     }
 
     fn arrived(&mut self, _now: Nanos) -> u64 {
