@@ -46,9 +46,7 @@ impl Kind {
             Self::Veth => {
                 let config = VethConfig::new("t0", MTU);
                 let netns = Some(path(netns));
-                let hold_sockets = true;
-                let mac = Some(MAC);
-                let config = VethConfig { netns, mac, addresses, hold_sockets, ..config };
+                let config = VethConfig { netns, mac: Some(MAC), addresses, ..config };
                 Box::new(VethPort::open(&config).unwrap())
             }
         }
@@ -312,6 +310,72 @@ fn connected_and_group(test: &str, kind: Kind) {
     }
     assert_eq!(received, [sent[0], taken]);
     assert_none_lost(&bench, kernel);
+}
+
+/// Takes datagrams until `count` have come.
+fn take_all(bench: &mut Bench, socket: &UdpSocket, count: usize) {
+    let end = Instant::now() + Duration::from_secs(30);
+    let mut received = 0;
+    while received < count {
+        assert!(Instant::now() < end, "{received} of {count}: {:?}", bench.sockets().shot());
+        received += drain(socket, usize::MAX);
+        bench.resume();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn resumed_frames_are_never_written_off() {
+    let test = "resumed_frames_are_never_written_off";
+    if !can_have_namespaces(test) {
+        return;
+    }
+    let mut bench = Bench::new(Kind::Veth, FOREVER);
+    // Its half is more frames than the port sends at a time, and less than wait.
+    let socket = bench.socket("0.0.0.0:7000", 212_992);
+    for _ in 0..20 {
+        let mut taken = 0;
+        while bench.offer(&datagram(7000, 1, 1000)) == Taken::All {
+            taken += 1;
+        }
+        take_all(&mut bench, &socket, taken);
+    }
+    let counters = bench.sockets().shot().counters;
+    assert!(counters.waited > 1000, "{counters:?}");
+    assert_eq!((counters.written_off, bench.lost()), (0, 0));
+}
+
+#[test]
+fn frames_that_never_arrive_hold_no_socket() {
+    let test = "frames_that_never_arrive_hold_no_socket";
+    if !can_have_namespaces(test) {
+        return;
+    }
+    let mut bench = Bench::new(Kind::Veth, FOREVER);
+    let socket = bench.socket("0.0.0.0:7000", 20_000);
+    let netns = bench.cable.left.clone();
+    run(&format!("ip -n {netns} link set t0 down"));
+    // The port does not know yet, and the kernel drops them without a word.
+    for _ in 0..3 {
+        assert_eq!(bench.offer(&datagram(7000, 1, 1000)), Taken::All);
+    }
+    run(&format!("ip -n {netns} link set t0 up"));
+    let mut taken = 0;
+    while bench.offer(&datagram(7000, 1, 1000)) == Taken::All {
+        taken += 1;
+    }
+    // Others are never silent.
+    let other = [[0xff; 6], [2, 0, 0, 0, 0, 8], [0x88, 0xb5, 0, 0, 0, 0]].concat();
+    let end = Instant::now() + Duration::from_secs(30);
+    let mut received = 0;
+    while received < taken {
+        assert!(Instant::now() < end, "{received} of {taken}: {:?}", bench.sockets().shot());
+        assert_eq!(bench.offer(&other), Taken::All);
+        received += drain(&socket, usize::MAX);
+        bench.resume();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(bench.sockets().shot().counters.written_off, 3);
 }
 
 #[test]

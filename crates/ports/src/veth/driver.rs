@@ -54,9 +54,6 @@ pub struct VethConfig {
     pub routes: Vec<TapRoute>,
     /// True if the port sets the device up; otherwise the container's owner does.
     pub up: bool,
-    /// True if datagrams wait for UDP sockets without room; default false, since on a busy machine
-    /// it has held a socket that was read at once.
-    pub hold_sockets: bool,
 }
 
 impl VethConfig {
@@ -71,7 +68,6 @@ impl VethConfig {
             addresses: Vec::new(),
             routes: Vec::new(),
             up: true,
-            hold_sockets: false,
         }
     }
 
@@ -93,8 +89,6 @@ pub struct VethPort {
     out: Outgoing,
     finisher: Finisher,
     receivers: Receivers,
-    /// Frames, and probes, of `out` that the receivers know of.
-    told: (u64, u64),
     mtu: u16,
     chunks: u32,
     waiting_max: u32,
@@ -239,11 +233,7 @@ impl VethPort {
     fn of(config: &VethConfig, pair: TakenUp) -> Result<Self, OpenError> {
         let failed = |what| OpenError::device(&config.device, what);
         let TakenUp { end, place, index, arrivals } = pair;
-        let receivers = if config.hold_sockets {
-            receivers::open(&place, index, arrivals)
-        } else {
-            Receivers::lacking("a card of kind `tap`".to_owned())
-        };
+        let receivers = receivers::open(&place, index, arrivals);
         let path = Path::new(netns::OWN);
         let (out, switch_counters, links) = netns::inside(end.namespace.as_fd(), path, || {
             let own = end.pair.index;
@@ -267,7 +257,6 @@ impl VethPort {
             out,
             finisher: Finisher::new(),
             receivers,
-            told: (0, 0),
             mtu: config.mtu,
             chunks,
             waiting_max: 0,
@@ -275,15 +264,13 @@ impl VethPort {
         })
     }
 
-    /// Tells the receivers what was sent since the last call.
+    /// Tells the receivers what was sent.
     #[inline]
     fn tell(&mut self) {
-        let now = (self.out.sent(), self.out.probes());
+        let total = self.out.sent();
         if let Some(arrivals) = self.receivers.arrivals_mut() {
-            arrivals.send(now.0 - self.told.0);
-            arrivals.come_beside(now.1 - self.told.1);
+            arrivals.note_sent(total);
         }
-        self.told = now;
     }
 }
 
@@ -443,11 +430,15 @@ impl ReceivingSockets for VethPort {
         }
         self.tell();
         let out = &mut self.out;
-        let resumed =
-            self.receivers.resume(now, |waiting| out.offer(&waiting.frame(), None) == Taken::All);
+        let resumed = self.receivers.resume(now, |waiting| {
+            (out.offer(&waiting.frame(), None) == Taken::All).then(|| out.sent())
+        });
         if resumed {
             // An error comes again from the caller's own flush.
             let _reported_by_flush = self.out.flush();
+        }
+        if let Some(marker) = self.receivers.marker(now) {
+            self.out.send_behind(&marker);
         }
         resumed
     }
