@@ -88,7 +88,7 @@ fn bulk(source: &Host, others: &[Host]) -> anyhow::Result<Bulk> {
         host.freeze()?;
     }
     let mut own = source.talk()?;
-    learn::teach(source.sender()?, || Ok(own.member(source.id)?.vports))?;
+    learn::teach(source.sender()?, 0..COUNT, || Ok(own.member(source.id)?.vports))?;
     let mut watch = source.watch()?;
     let woken = Instant::now();
     for host in others {

@@ -10,6 +10,7 @@
 //! between data and control. Beyond that the switch forwards frames without punting them; unlearned
 //! endpoints are sent again.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure};
@@ -49,7 +50,7 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
         let hosts = Hosts::start("learn", &Setup { hosts: 2, settings: SETTINGS })?;
         let [a, b] = &hosts.all[..] else { bail!("two hosts were asked for") };
         let mut far = b.talk()?;
-        let (time, twice) = teach(a.sender()?, || Ok(far.member(a.id)?.vports))?;
+        let (time, twice) = teach(a.sender()?, 0..COUNT, || Ok(far.member(a.id)?.vports))?;
         rates.push(f64::from(COUNT) / time.as_secs_f64());
         resent.push(f64::from(twice));
         fdb.push(f64::from(u32::try_from(a.talk()?.fdb()?)?));
@@ -68,12 +69,14 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Sends frames of [`COUNT`] endpoints into a TAP until so many are `known`, of which there are
-/// some before. Returns the elapsed time, and the number of frames that were sent again.
+/// Sends frames of endpoints with some numbers into a TAP until so many are `known`, of which there
+/// are some before. Returns the elapsed time, and the number of frames that were sent again.
 pub(super) fn teach(
     mut sender: Sender,
+    numbers: Range<u32>,
     mut known: impl FnMut() -> anyhow::Result<u64>,
 ) -> anyhow::Result<(Duration, u32)> {
+    let (count, mac_of) = (numbers.end - numbers.start, |at| mac_of(numbers.start + at));
     let before = known()?;
     let mut known = || -> anyhow::Result<u32> { Ok(u32::try_from(known()? - before)?) };
     // An endpoint behind the same port: the switch sends the frame nowhere.
@@ -82,9 +85,9 @@ pub(super) fn teach(
     wait_for("the first endpoint is known", || Ok(known()? == 1))?;
     let begin = Instant::now();
     let (mut sent, mut resent, mut there, mut moved_at) = (1, 0, 1, begin);
-    while there < COUNT {
-        while sent < COUNT && sent < there + AHEAD_MAX {
-            let until = (sent + 64).min(COUNT);
+    while there < count {
+        while sent < count && sent < there + AHEAD_MAX {
+            let until = (sent + 64).min(count);
             for number in sent..until {
                 sender.send(&data_frame(mac_of(number), to), number + 1 == until)?;
             }
@@ -94,7 +97,7 @@ pub(super) fn teach(
         if now > there {
             (there, moved_at) = (now, Instant::now());
         } else if moved_at.elapsed() > STALL {
-            ensure!(begin.elapsed() < PATIENCE, "{there} of {COUNT} are known");
+            ensure!(begin.elapsed() < PATIENCE, "{there} of {count} are known");
             for number in 0..sent {
                 sender.send(&data_frame(mac_of(number), to), number % 64 == 63)?;
             }

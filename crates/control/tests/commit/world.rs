@@ -102,6 +102,7 @@ impl World {
                 seat,
                 version: 2,
                 incarnation: 0,
+                starts: 0,
                 machine: None,
                 disk,
                 writing: None,
@@ -356,6 +357,12 @@ impl World {
     fn drain_with(&mut self, host: u16, is_veto: bool, id: TxnId) {
         loop {
             let this = self.hosts.get_mut(&host).expect("a host");
+            if let Some(machine) = &mut this.machine
+                && let Some(number) = machine.start_to_take()
+            {
+                this.starts = number;
+                machine.take_start(number);
+            }
             let Some(output) = this.machine.as_mut().and_then(super::host::Machine::output) else {
                 break;
             };

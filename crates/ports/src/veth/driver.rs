@@ -29,7 +29,10 @@ use crate::net_header::of_buffers;
 use crate::netlink::{Changes, GROUP_LINK, Netlink};
 use crate::netns;
 use crate::pool::Pool;
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{
+    Amount, Counters, DeviceState, Handover, Losses, Lossless, PollFd, Port, Read,
+    ReceivingSockets, Ring,
+};
 use crate::rcvbuf::{Admit, Receivers, SocketHolds, SocketsShot};
 use crate::tap::TapRoute;
 
@@ -346,49 +349,8 @@ impl Port for VethPort {
         Ok(read)
     }
 
-    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
-        let Some(open) = &self.open else { return Ok(None) };
-        let mut handed = kept::copies(&open.end)?;
-        if let Some(arrivals) = self.receivers.arrivals() {
-            arrivals.hand_over(&mut handed)?;
-        }
-        Ok(Some(handed))
-    }
-
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
-    }
-
-    fn hold_for_sockets(&mut self, holds: SocketHolds) {
-        self.receivers.hold(holds);
-    }
-
-    #[inline]
-    fn resume_sockets(&mut self, now: Nanos) -> bool {
-        if self.open.as_ref().is_none_or(|open| !open.has_carrier) {
-            return false;
-        }
-        self.tell();
-        let out = &mut self.out;
-        let resumed = self.receivers.resume(now, |waiting| {
-            (out.offer(&waiting.frame(), None) == Taken::All).then(|| out.sent())
-        });
-        if resumed {
-            // An error comes again from the caller's own flush.
-            let _reported_by_flush = self.out.flush();
-        }
-        if let Some(marker) = self.receivers.marker(now) {
-            self.out.send_behind(&marker);
-        }
-        resumed
-    }
-
-    fn sockets(&self) -> Option<SocketsShot> {
-        Some(self.receivers.shot())
-    }
-
-    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
-        self.receivers.take_stuck()
     }
 
     fn wants_write(&self) -> bool {
@@ -420,9 +382,16 @@ impl Port for VethPort {
         Ok(rows)
     }
 
-    fn is_up(&self) -> Option<bool> {
-        let link = self.open.as_ref()?.switch_counters.link().ok()?;
-        Some(link.is_some_and(|link| link.carrier))
+    fn receiving_sockets(&mut self) -> Option<&mut dyn ReceivingSockets> {
+        Some(self)
+    }
+
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        Some(self)
+    }
+
+    fn device_state(&self) -> Option<&dyn DeviceState> {
+        Some(self)
     }
 
     fn ring(&self) -> Ring {
@@ -446,5 +415,57 @@ impl Port for VethPort {
         }
         self.out.close();
         self.open.take().map_or(Ok(()), |mut open| open.end.pair.close())
+    }
+}
+
+impl ReceivingSockets for VethPort {
+    fn hold(&mut self, holds: SocketHolds) {
+        self.receivers.hold(holds);
+    }
+
+    #[inline]
+    fn resume(&mut self, now: Nanos) -> bool {
+        if self.open.as_ref().is_none_or(|open| !open.has_carrier) {
+            return false;
+        }
+        self.tell();
+        let out = &mut self.out;
+        let resumed = self.receivers.resume(now, |waiting| {
+            (out.offer(&waiting.frame(), None) == Taken::All).then(|| out.sent())
+        });
+        if resumed {
+            // An error comes again from the caller's own flush.
+            let _reported_by_flush = self.out.flush();
+        }
+        if let Some(marker) = self.receivers.marker(now) {
+            self.out.send_behind(&marker);
+        }
+        resumed
+    }
+
+    fn shot(&self) -> SocketsShot {
+        self.receivers.shot()
+    }
+
+    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
+        self.receivers.take_stuck()
+    }
+}
+
+impl Handover for VethPort {
+    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
+        let Some(open) = &self.open else { return Ok(None) };
+        let mut handed = kept::copies(&open.end)?;
+        if let Some(arrivals) = self.receivers.arrivals() {
+            arrivals.hand_over(&mut handed)?;
+        }
+        Ok(Some(handed))
+    }
+}
+
+impl DeviceState for VethPort {
+    fn is_up(&self) -> Option<bool> {
+        let link = self.open.as_ref()?.switch_counters.link().ok()?;
+        Some(link.is_some_and(|link| link.carrier))
     }
 }

@@ -91,7 +91,7 @@ fn xoff_is_refreshed_before_expiry_until_xon() {
 
 /// Every state with every event: (paused before, quanta received, paused after).
 #[test]
-fn xon_of_one_priority_has_no_time_of_another() {
+fn xon_of_one_priority_has_no_other_time() {
     let mut s = sender();
     s.rose(p(3), 1000);
     s.rose(p(7), 1000);
