@@ -101,6 +101,8 @@ pub struct Commit<R: Replica> {
     own: HostId,
     seat: Seat,
     incarnation: u64,
+    /// Joined a fabric that others have: an earlier member may have had its number.
+    has_joined: bool,
     timing: Timing,
     prng: Prng,
     now: Nanos,
@@ -164,6 +166,9 @@ pub struct Status {
     pub is_stale: bool,
 }
 
+/// Starts for each revision at which a host may have joined; a host restarts less often.
+const JOINED_STARTS: u64 = 1 << 20;
+
 impl<R: Replica> Commit<R> {
     /// Returns the replicated document; `None` at a host that has joined no fabric yet.
     #[must_use]
@@ -175,6 +180,23 @@ impl<R: Replica> Commit<R> {
     #[must_use]
     pub fn revision(&self) -> Revision {
         self.state.as_ref().map_or(0, |state| state.revision)
+    }
+
+    /// Returns a number for this start that no earlier member of this host's number has used, if it
+    /// has to take one: a host that joins begins to count its starts anew, and transactions are told
+    /// apart by them. Until it is durable and given to [`Self::take_start`], this host makes no
+    /// changes.
+    #[must_use]
+    pub fn start_to_take(&self) -> Option<u64> {
+        let state = self.state.as_ref().filter(|_| self.has_joined && !self.is_stale)?;
+        let is_member = state.member(self.own).is_some_and(|member| member.seat == self.seat);
+        // Between two members of one number the revision has risen.
+        (is_member && self.incarnation < JOINED_STARTS).then_some(state.revision * JOINED_STARTS)
+    }
+
+    /// Takes that number.
+    pub const fn take_start(&mut self, incarnation: u64) {
+        self.incarnation = incarnation;
     }
 
     /// Returns the transactions that are remembered, the oldest first.

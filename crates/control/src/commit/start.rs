@@ -40,7 +40,7 @@ pub struct Config<R> {
     pub host: HostId,
     /// Its disk's seat; that of the disk if it has one ([`Recovered::seat`]).
     pub seat: Seat,
-    /// Number of this start: higher than at all earlier ones.
+    /// Number of this start: higher than at all earlier ones ([`Commit::start_to_take`]).
     pub incarnation: u64,
     /// Seed of its random numbers.
     pub seed: u64,
@@ -106,6 +106,7 @@ impl<R: Replica> Commit<R> {
     /// # Errors
     /// The disk holds something that does not fit together, or the settings do not fit the disk.
     pub fn new(config: Config<R>, disk: Recovered, now: Nanos) -> Result<Self, StartError> {
+        let has_joined = matches!(config.start, Start::Join);
         let (disk, records) = if disk.is_empty() { begin(&config)? } else { (disk, Vec::new()) };
         let (seat, epoch) = disk.identity.unwrap_or((config.seat, Epoch::default()));
         if seat != config.seat {
@@ -130,6 +131,7 @@ impl<R: Replica> Commit<R> {
             own: config.host,
             seat,
             incarnation: config.incarnation,
+            has_joined,
             timing,
             prng,
             now,

@@ -167,6 +167,7 @@ impl Chaos {
         this.is_removed = false;
         this.writing = None;
         this.disk.clear();
+        this.starts = 0;
         self.next_seat
     }
 

@@ -299,9 +299,13 @@ fn recovered_fabric_keeps_divergent_tail_aside() {
 #[test]
 fn lost_disk_is_stranger_until_joined_anew() {
     let mut world = fabric(3);
+    let asked = world.commit(2, "add old 1");
+    world.run_for(SECOND);
+    assert!(is_committed(&world, asked), "{:?}", world.result(asked));
     world.crash(2);
     let host = world.hosts.get_mut(&2).unwrap();
     host.disk.clear();
+    host.starts = 0;
     host.seat = 9_999;
     world.start(2);
     world.look(true);

@@ -83,6 +83,10 @@ impl Small {
     }
 
     fn drain(&mut self, host: usize) {
+        if let Some(number) = self.machines[host].start_to_take() {
+            self.incarnations[host] = number;
+            self.machines[host].take_start(number);
+        }
         while let Some(output) = self.machines[host].output() {
             match output {
                 Output::Send { to, bytes } => {

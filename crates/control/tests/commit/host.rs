@@ -42,6 +42,14 @@ impl Machine {
         each!(self, commit => commit.connected(now, host, is));
     }
 
+    pub(crate) fn start_to_take(&self) -> Option<u64> {
+        each!(self, commit => commit.start_to_take())
+    }
+
+    pub(crate) fn take_start(&mut self, number: u64) {
+        each!(self, commit => commit.take_start(number));
+    }
+
     pub(crate) fn submit(&mut self, now: Nanos, request: Request) -> RequestId {
         each!(self, commit => commit.submit(now, request))
     }
@@ -145,7 +153,10 @@ pub(crate) struct Host {
     pub(crate) id: HostId,
     pub(crate) seat: u64,
     pub(crate) version: u8,
+    /// Counts its starts, for the simulation.
     pub(crate) incarnation: u64,
+    /// Number of the last start, on its disk.
+    pub(crate) starts: u64,
     pub(crate) machine: Option<Machine>,
     pub(crate) disk: Disk,
     /// The write on its way.
@@ -163,9 +174,10 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn start(&mut self, now: Nanos, seed: u64) {
         self.incarnation += 1;
+        self.starts += 1;
         let disk = self.disk.read();
         let (id, seat) = (self.id, Seat::new(self.seat).expect("not zero"));
-        let (incarnation, timing) = (self.incarnation, Timing::default());
+        let (incarnation, timing) = (self.starts, Timing::default());
         let seed = seed ^ u64::from(id.0) << 32;
         let now = now.after(self.clock);
         let machine = if self.version == 1 {

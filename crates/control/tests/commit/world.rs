@@ -102,6 +102,7 @@ impl World {
                 seat,
                 version: 2,
                 incarnation: 0,
+                starts: 0,
                 machine: None,
                 disk,
                 writing: None,
@@ -297,6 +298,9 @@ impl World {
         if let Some(id) = veto.filter(|_| !is_stranger) {
             self.checker.veto_arrived(self.now, from, id);
         }
+        if let Some(id) = behind(bytes) {
+            self.checker.behind_arrived(from, id);
+        }
         if let Err(why) = received {
             self.unwelcome += 1;
             self.say(|| format!("{to} refuses a message of {from}: {why}"));
@@ -353,6 +357,12 @@ impl World {
     fn drain_with(&mut self, host: u16, is_veto: bool, id: TxnId) {
         loop {
             let this = self.hosts.get_mut(&host).expect("a host");
+            if let Some(machine) = &mut this.machine
+                && let Some(number) = machine.start_to_take()
+            {
+                this.starts = number;
+                machine.take_start(number);
+            }
             let Some(output) = this.machine.as_mut().and_then(super::host::Machine::output) else {
                 break;
             };
@@ -439,4 +449,14 @@ pub(crate) fn proposal(change: &str) -> Proposal {
         policy: Policy::Quorum,
         confirm_within: None,
     }
+}
+
+/// Returns the transaction that a message's sender has not caught up with, by a vote's last bytes:
+/// its tag, the transaction, and the vote.
+fn behind(bytes: &[u8]) -> Option<TxnId> {
+    let (rest, vote) = bytes.split_last_chunk::<20>().filter(|(_, vote)| vote[0] == 3)?;
+    let word = |at: usize| u64::from_be_bytes(vote[at..at + 8].try_into().expect("8 bytes"));
+    let host = HostId(u16::from_be_bytes([vote[1], vote[2]]));
+    let id = TxnId { host, incarnation: word(3), number: word(11) };
+    (!rest.is_empty() && vote[19] == 3).then_some(id)
 }

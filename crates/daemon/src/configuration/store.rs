@@ -209,6 +209,14 @@ impl Disk {
         Ok(number)
     }
 
+    /// Sets the number of this start.
+    ///
+    /// # Errors
+    /// See [`write`](Self::write).
+    pub(super) fn put_start(&self, number: u64) -> anyhow::Result<()> {
+        self.put(STARTS, &number)
+    }
+
     fn value<T: DeserializeOwned>(&self, name: &str) -> anyhow::Result<Option<T>> {
         let bytes = self.with(|database| {
             let read = database.begin_read()?;

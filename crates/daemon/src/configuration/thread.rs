@@ -266,6 +266,7 @@ impl Thread {
         self.given = self.in_force.revision;
         loop {
             self.renew(clock::now());
+            self.take_start();
             self.carry_out();
             self.answer_waiting(clock::now());
             self.answer_settled();
@@ -278,6 +279,15 @@ impl Thread {
                 self.take(event);
             }
             self.commit.tick(clock::now());
+        }
+    }
+
+    /// Takes the number of a start that no earlier member of this number has used.
+    fn take_start(&mut self) {
+        let Some(number) = self.commit.start_to_take() else { return };
+        match self.disk.put_start(number) {
+            Ok(()) => self.commit.take_start(number),
+            Err(error) => say!(warn: "this host cannot make changes yet: {error:#}"),
         }
     }
 

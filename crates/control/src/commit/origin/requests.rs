@@ -88,7 +88,10 @@ impl<R: Replica> Commit<R> {
         if let Some(why) = &self.halted {
             return Err(Refused::Halted(why.clone()));
         }
-        if self.is_stale { Err(Refused::Behind) } else { Ok(state) }
+        if self.is_stale || self.start_to_take().is_some() {
+            return Err(Refused::Behind);
+        }
+        Ok(state)
     }
 
     fn confirm(
