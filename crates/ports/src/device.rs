@@ -49,8 +49,8 @@ pub fn device(name: &str) -> io::Result<Device> {
 }
 
 /// Returns the speed of a device in Mbit/s, if it says one. The speed of a device that is made by
-/// software is made up, as 10 Gbit/s of every veth pair, and is none; a bond and a VLAN have that of
-/// the devices below.
+/// software is made up, as 10 Gbit/s of every veth pair, and is none; a bond and a VLAN have that
+/// of the devices below.
 ///
 /// # Errors
 /// The kernel's error; `ENODEV` if there is none of that name.

@@ -254,7 +254,7 @@ fn format_changes_only_with_its_version() {
         .iter()
         .map(|operation| operation.as_object().unwrap().keys().next().unwrap().as_str())
         .collect();
-    let mut known = super::operation::NAMES.to_vec();
+    let mut known = operation::NAMES.to_vec();
     names.sort_unstable();
     known.sort_unstable();
     assert_eq!(names, known, "the file has every operation");
