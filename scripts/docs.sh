@@ -1,20 +1,32 @@
 #!/usr/bin/env bash
 # Builds the pages as a book, into target/book. Without mdbook it says how to get it, and skips.
 #
+#   scripts/docs.sh [--can]
+#
+# --can only tells if it can: it prints the reason and fails if not.
+#
 # The book has the tree of the work tree, so that every link from page to page holds as it is
 # written. Pages are those of docs/SUMMARY.md; files that a page links to are copied beside them.
-# mdbook checks no links: `cargo xtask tidy` does, in the pages themselves.
+# mdbook checks no links: `cargo xtask tidy` does in the pages themselves, and `cargo xtask book`
+# in the book.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 stage=$target/book-src
 
-if ! command -v mdbook >/dev/null; then
-    echo "SKIPPED docs: mdbook is not installed. The pages in docs/ are the same without it."
-    echo "To install it: cargo install mdbook --locked"
+# Where scripts/setup.sh puts it.
+PATH=$PATH:$target/mdbook/bin
+if ! mdbook --version >/dev/null 2>&1; then
+    why="mdbook is not installed (scripts/setup.sh test, or: cargo install mdbook --locked)"
+    if [ "${1:-}" = --can ]; then
+        echo "$why"
+        exit 1
+    fi
+    echo "SKIPPED docs: $why. The pages in docs/ are the same without it."
     exit 0
 fi
+[ "${1:-}" != --can ] || exit 0
 
 rm -rf "$stage" "$target/book"
 mkdir -p "$stage"

@@ -36,6 +36,7 @@ rdisc6  | ndisc6   | test            | a client of the parity suite: asks IPv6 n
 arping  | arping   | test            | a client of the parity suite: asks and probes by ARP
 nmap    | nmap     | test            | a client of the parity suite: scans
 ping    | iputils-ping | test        | a client of the parity suite: large packets, and IPv6
+pip3    | python3-pip | test            | gets mdbook, which Debian does not have
 valgrind| valgrind | bench           | counts instructions per frame
 /usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
 etcd    | etcd-server | bench           | the quorum log that commits are compared with
@@ -142,6 +143,14 @@ while IFS='|' read -r tool version purposes why; do
         cargo install --quiet --locked --debug --version "$version" "cargo-$tool" ||
         unavailable+=("cargo-$tool")
 done <<<"$tools"
+
+if wanted test && ! scripts/docs.sh --can >/dev/null; then
+    echo "missing: mdbook, builds the pages as a book, whose links are checked"
+    # A folder of its own: a machine's Python packages are not ours to change.
+    run timeout 120 pip3 install --quiet --disable-pip-version-check --no-deps --require-hashes \
+        --target "${CARGO_TARGET_DIR:-target}/mdbook" --requirement docs/mdbook.txt ||
+        unavailable+=("mdbook")
+fi
 
 if wanted test && ! run scripts/guest.sh; then
     unavailable+=("the kernel of the live tests' virtual machines")

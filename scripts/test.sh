@@ -7,6 +7,7 @@
 #   clippy   lints, warnings are errors
 #   doc      the API documentation builds without a broken link
 #   tidy     crate edges, sizes, no_std, unsafe, banned words, links (cargo xtask tidy)
+#   book     the pages build as a book, and each of its links leads to a page and an anchor of it
 #   deny     licenses, sources and banned crates of what comes from outside
 #   unit     cargo test of every crate; tests under #[ignore] are left to `live`
 #   fuzz     every fuzz target, FUZZ_SECONDS each (default 6)
@@ -50,6 +51,12 @@ xtask() {
 }
 
 step_tidy() { xtask tidy; }
+
+skip_book() { scripts/docs.sh --can || true; }
+step_book() {
+    scripts/docs.sh
+    xtask book "$target/book"
+}
 
 skip_deny() { cargo deny --version >/dev/null 2>&1 || echo "cargo-deny is not installed"; }
 step_deny() { cargo deny check bans licenses sources; }
@@ -213,6 +220,7 @@ remark() {
         awk '/^stat::number_of_executed_units:/ { runs += $2; targets++ }
              END { printf ", %d targets, %d inputs", targets, runs }' "$2"
         ;;
+    book) sed -n 's/^book: ok\(.*\)/\1/p' "$2" | tail -n 1 ;;
     tidy) sed -n 's/^tidy no_std: ok, .*: \(.*\)/, \1/p' "$2" | tail -n 1 ;;
     planted) sed -n 's/^planted: \(.*\)/, \1/p' "$2" | tail -n 1 ;;
     esac
@@ -284,7 +292,7 @@ case ${1:-} in
 esac
 steps=("$@")
 if [ ${#steps[@]} -eq 0 ]; then
-    steps=(fmt clippy doc tidy deny unit fuzz planted live)
+    steps=(fmt clippy doc tidy book deny unit fuzz planted live)
 fi
 for step in "${steps[@]}"; do
     if ! declare -F "step_$step" >/dev/null; then

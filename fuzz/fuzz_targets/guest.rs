@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use libfuzzer_sys::fuzz_target;
 use sluice_base::{Batch, Buf, ByteCount, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _};
+use sluice_ports::{
+    DeviceState as _, FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _,
+};
 use sluice_switch::{Egress, Sink, Window};
 use sluice_testkit::guest::{Descriptor, Guest, GuestConfig, Ring, connect, feature};
 

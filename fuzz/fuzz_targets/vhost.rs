@@ -21,7 +21,9 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlag
 use sluice_base::{Batch, Buf, ByteCount, Priority, PriorityMask};
 use sluice_fuzz::Source;
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _};
+use sluice_ports::{
+    DeviceState as _, FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _,
+};
 use sluice_switch::{Egress, Sink, Window};
 
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,6 +3,7 @@
 //! Each command is one module. Only `planted --record` changes a file of the work tree: it writes
 //! the record of verdicts.
 
+mod book;
 mod planted;
 mod results;
 mod rust_source;
@@ -25,6 +26,11 @@ struct Arguments {
 enum Command {
     /// Check crate edges, sizes, no_std, unsafe, banned words and links
     Tidy,
+    /// Check the links of the built book
+    Book {
+        /// The folder of the book, as `scripts/docs.sh` builds it
+        folder: PathBuf,
+    },
     /// Check result files against the results format
     Results {
         /// The result.json files to check
@@ -58,6 +64,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Tidy => tidy::run(),
+        Command::Book { folder } => book::run(&folder),
         Command::Results { files } => results::run(&files),
         Command::Planted { only, all, record, touched, list, tested } => {
             planted::run(&planted::Request { only, all, record, touched, list, tested })

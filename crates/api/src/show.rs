@@ -212,6 +212,10 @@ pub struct SocketsRow {
     pub port_held: u64,
     /// Datagrams that ended because their socket was beyond its hold.
     pub stuck: u64,
+    /// Frames that were sent to the container's card and did not arrive there, where arrivals are
+    /// counted (`veth`).
+    #[serde(default)]
+    pub written_off: u64,
 }
 
 /// A UDP socket that has no room.

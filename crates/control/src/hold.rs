@@ -18,9 +18,10 @@
 //! sequence in it. A message that is not above the last one is ignored, on any connection.
 //!
 //! **Leases.** A requester repeats its state every [`RENEW_EVERY`], and repeats messages that were
-//! not answered. A responder that hears nothing for [`LEASE`], or loses the session, releases its
-//! holds. The data process has a lease of its own, which the responder renews every
-//! [`RENEW_EVERY`].
+//! not answered. A responder that hears nothing for [`LEASE`] releases its holds. A session that
+//! ends releases none: on a busy machine the next one comes within the lease, and what the senders
+//! would send meanwhile finds no room at the receiver's host. The data process has a lease of its
+//! own, which the responder renews every [`RENEW_EVERY`].
 //!
 //! Pure: no clock, no socket. The caller decides which endpoints are meant, and if a host may speak
 //! for them.

@@ -1,4 +1,4 @@
-//! Resolution of addresses: questions are answered here instead of flooded everywhere.
+//! Resolution of addresses (proxy ARP): questions are answered here instead of flooded everywhere.
 //!
 //! An endpoint asks with ARP or with a Neighbor Solicitation, and its question goes to all
 //! endpoints. The holder of the address is mostly known here, so that this host answers in the

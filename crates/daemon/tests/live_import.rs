@@ -8,6 +8,7 @@ use std::time::Duration;
 use rig::counted::Counted;
 use rig::ping::Pinger;
 use rig::{Daemon, Net, Netns, cable, skip, wait_for};
+use sluice_netns::host::Member;
 
 /// Number of hosts.
 const HOSTS: usize = 3;
@@ -28,34 +29,10 @@ fn ip(own: usize) -> std::net::Ipv4Addr {
 }
 
 /// Returns the file of a host, after its name and directory.
-fn file(net: &Net, own: usize, container: &Netns, certificates: &std::path::Path) -> String {
+fn file(own: usize, container: &Netns, certificates: &std::path::Path) -> String {
     let id = own + 1;
-    let peers: String = (1..=HOSTS)
-        .filter(|other| *other != id)
-        .map(|other| {
-            format!(
-                "[[peer]]\nname = \"h{other}\"\nid = {other}\nvtep = \"192.0.2.{other}\"\n\
-                 vnets = [\"blue\"]\n"
-            )
-        })
-        .collect();
-    assert!(net.file("").exists());
-    format!(
+    let more = format!(
         r#"
-policy = "ZL"
-[underlay]
-kind = "l2"
-device = "up0"
-address = "192.0.2.{id}"
-[fabric]
-name = "prod"
-id = {id}
-certificates = "{}"
-moves_max = 9
-[[vnet]]
-name = "blue"
-vni = 42
-mtu = 1400
 [[port]]
 name = "c{id}"
 kind = "tap"
@@ -68,12 +45,13 @@ vnet = "blue"
 mac = "02:00:00:00:00:0{id}"
 ip = "{}"
 port = "c{id}"
-{peers}
 "#,
-        certificates.join(format!("h{id}")).display(),
         container.name(),
         ip(own)
-    )
+    );
+    let (hosts, fabric, host, more) = (HOSTS, "prod", "", &more);
+    let (settings, vnet) = ("moves_max = 9", "mtu = 1400");
+    Member { id, hosts, fabric, certificates, host, settings, vnet, more }.file()
 }
 
 impl Files {
@@ -92,7 +70,7 @@ impl Files {
             let (address, device) = (format!("192.0.2.{}/24", own + 1), format!("to{}", own + 1));
             cable((host, "up0", &address), (&wire, &device, ""));
             wire.ip(&format!("link set {device} master br0"));
-            let text = file(&net, own, &containers[own], &certificates);
+            let text = file(own, &containers[own], &certificates);
             daemons.push(net.daemon(host, &format!("h{}", own + 1), &text));
             containers[own].ip(&format!("addr add {}/24 dev eth0", ip(own)));
             containers[own].ip("link set eth0 up");

@@ -210,18 +210,9 @@ fn certify(plan: &Plan, program: &Path) -> anyhow::Result<()> {
     if plan.hosts.is_empty() || plan.by_command {
         return Ok(());
     }
-    let names = plan.hosts.iter().map(|host| host.name.as_str());
-    let made = Command::new(program)
-        .args(["fabric", "cert", "--replace", "--out"])
-        .arg(plan.certificates())
-        .args(names)
-        .stdin(Stdio::null())
-        .output()
-        .context("making certificates")?;
-    if !made.status.success() {
-        bail!("making certificates: {}", String::from_utf8_lossy(&made.stderr).trim());
-    }
-    Ok(())
+    let names: Vec<&str> = plan.hosts.iter().map(|host| host.name.as_str()).collect();
+    let made = sluice_netns::host::certificates(program, &plan.certificates(), &names);
+    made.context("making certificates")
 }
 
 /// Starts a program in a namespace and puts it on record; its output goes to a log.

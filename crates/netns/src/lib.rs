@@ -1,5 +1,5 @@
-//! Network namespaces of this machine, and the programs that set them up (iproute2, ethtool): for
-//! the lab, the benchmarks and the live tests.
+//! Network namespaces of this machine, the programs that set them up (iproute2, ethtool), and hosts
+//! in them: for the lab, the benchmarks and the live tests.
 //!
 //! A namespace is entered by a thread of its own that ends afterwards. No other thread of the
 //! program ever leaves its first namespace. A program started by such a thread starts in the
@@ -8,6 +8,7 @@
 
 mod cable;
 mod error;
+pub mod host;
 mod namespace;
 mod tool;
 

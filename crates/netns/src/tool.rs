@@ -65,7 +65,7 @@ fn finish(name: &str, child: Child) -> Result<(), Error> {
     checked(name, &output)
 }
 
-fn checked(command: &str, output: &Output) -> Result<(), Error> {
+pub(crate) fn checked(command: &str, output: &Output) -> Result<(), Error> {
     if output.status.success() {
         return Ok(());
     }
@@ -74,6 +74,6 @@ fn checked(command: &str, output: &Output) -> Result<(), Error> {
     Err(Error::Failed { command: command.to_owned(), said: said.join("; ") })
 }
 
-fn cannot_start(program: &str, source: std::io::Error) -> Error {
+pub(crate) fn cannot_start(program: &str, source: std::io::Error) -> Error {
     Error::Start { program: program.to_owned(), source }
 }

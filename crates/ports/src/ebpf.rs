@@ -130,6 +130,11 @@ pub(crate) const fn add_register(to: u8, from: u8) -> Insn {
     insn(0x0f, to, from, 0, 0)
 }
 
+/// r`to` -= r`from`
+pub(crate) const fn sub_register(to: u8, from: u8) -> Insn {
+    insn(0x1f, to, from, 0, 0)
+}
+
 /// *(r`to` + offset) = r`from`
 pub(crate) const fn store64(to: u8, offset: i16, from: u8) -> Insn {
     insn(0x7b, to, from, offset, 0)

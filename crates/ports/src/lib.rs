@@ -56,8 +56,9 @@ pub use frame::FrameBuf;
 pub use handed::PortHandover;
 pub use pool::{Pool, PoolConfig, SlotMut};
 pub use port::{
-    Amount, ArmResult, Counters, HeldBack, Losses, Lossless, PollFd, Port, PortRequest, Queues,
-    Read, Ring, SharedRings,
+    Amount, ArmResult, Counters, DeviceState, FlowControl, Handover, HeldBack, Losses, Lossless,
+    PollFd, Port, PortRequest, Queues, Read, ReadAhead, ReceivingSockets, Ring, RoutedUnderlay,
+    SharedRings,
 };
 pub use rcvbuf::{HeldSocket, SocketCounts, SocketHolds, SocketsShot};
 pub use tx_backoff::{TxBackoff, Waits};

@@ -30,20 +30,23 @@
 //!   afterwards; otherwise the loop offers to the port once more ([`crate::TxBackoff`]);
 //! * a queue that the loop did not name in the call is read by the loop itself as soon as it may.
 
+mod parts;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::Ipv4Addr;
 use std::os::fd::BorrowedFd;
 
 use sluice_base::{Batch, Nanos, Priority, PriorityMask};
-use sluice_switch::{Classifier, Sink, Window};
+use sluice_switch::{Sink, Window};
 
 use crate::buckets::Buckets;
 use crate::frame::FrameBuf;
-use crate::handed::PortHandover;
 use crate::pool::Pool;
-use crate::rcvbuf::{SocketHolds, SocketsShot};
+
+pub use parts::{
+    DeviceState, FlowControl, Handover, ReadAhead, ReceivingSockets, RoutedUnderlay, SharedRings,
+};
 
 /// A descriptor to wait on, edge-triggered.
 #[derive(Clone, Copy, Debug)]
@@ -231,7 +234,9 @@ impl Queues {
     }
 }
 
-/// A live port. See the module's page for the order of the calls.
+/// A live port: everything that all kinds share. See the module's page for the order of the calls.
+/// Parts that only some kinds have are traits of their own, each reached by an
+/// accessor at the end.
 pub trait Port: Sink<FrameBuf> + Send {
     /// The kind, as written in a configuration: `memory`, `tap`, `vhost-user`,
     /// `udp` or `l2`.
@@ -244,7 +249,7 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// stops when they reach `window.bytes` (the last one may exceed it). Without a free slot in
     /// `pool` or room in `batch` it reads nothing and returns `more: true`.
     ///
-    /// A port that [tells priorities apart](Self::classify_by) hands over no frame of
+    /// A port that [tells priorities apart](FlowControl::classify_by) hands over no frame of
     /// `window.closed`, and sets aside the frames that block others. Order is kept within each
     /// priority. Any other port is given [`Window::of_any`].
     ///
@@ -259,112 +264,11 @@ pub trait Port: Sink<FrameBuf> + Send {
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read>;
 
-    /// Number of queues it reads, each an input of its own.
-    fn queues(&self) -> u8 {
-        1
-    }
-
-    /// Reads from one of its queues, as [`Self::read`] does from the first one.
-    ///
-    /// # Errors
-    /// As `read`.
-    fn read_from(
-        &mut self,
-        queue: u8,
-        window: Window,
-        limit: usize,
-        pool: &mut Pool,
-        batch: &mut Batch<FrameBuf>,
-    ) -> io::Result<Read> {
-        debug_assert_eq!(queue, 0, "it has one queue");
-        self.read(window, limit, pool, batch)
-    }
-
-    /// Passes on the neighbour's flow-control frames, if the port keeps them apart from data: whole
-    /// frames, each once. No window is needed, and waiting data does not delay them. Returns their
-    /// number; there may be more if it is not zero.
-    fn receive_control(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
-        let _ = tell;
-        0
-    }
-
-    /// Sets the rule that gives a frame its priority. Returns true if the port reads priorities
-    /// apart by it, and honours `window.closed`.
-    fn classify_by(&mut self, classifier: &Classifier) -> bool {
-        let _ = classifier;
-        false
-    }
-
-    /// Frames it has set aside.
-    fn aside(&self) -> HeldBack {
-        HeldBack::default()
-    }
-
-    /// Stops taking frames from the kernel; `read` hands over only frames that were set aside.
-    fn stop_reading(&mut self) {}
-
-    /// Resumes reading after [`Self::stop_reading`].
-    fn resume_reading(&mut self) {}
-
-    /// Returns the state that another process needs to take the port over, if it can be handed
-    /// over. The port stays as it is; the caller uses it no more after a hand-over.
-    ///
-    /// # Errors
-    /// The kernel's error, if a descriptor cannot be duplicated.
-    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
-        Ok(None)
-    }
-
-    /// The flow buckets of its input, if it is one of several ports at an address.
-    fn buckets(&mut self) -> Option<&mut Buckets> {
-        None
-    }
-
-    /// Its queues, if they are rings in memory that it shares with its peer.
-    fn shared_rings(&mut self) -> Option<&mut dyn SharedRings> {
-        None
-    }
-
     /// Takes back handles of frames that ended.
     fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {
         for buf in bufs.drain() {
             pool.give_back(buf);
         }
-    }
-
-    /// Moves a frame that this port read into the pool, and takes its handle back.
-    ///
-    /// # Errors
-    /// The same handle, if the pool has no slot for it.
-    fn copy_to_pool(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
-        // The frame lies in the pool already.
-        let _ = pool;
-        Ok(buf)
-    }
-
-    /// Holds datagrams for UDP sockets behind the port that have no room, for so long by priority.
-    /// A port that does not know these sockets ignores it.
-    fn hold_for_sockets(&mut self, holds: SocketHolds) {
-        let _ = holds;
-    }
-
-    /// Writes datagrams that were held for a socket which has room again. The loop calls it in
-    /// every turn in which the port may be offered to. Returns true if one left.
-    #[inline]
-    fn resume_sockets(&mut self, now: Nanos) -> bool {
-        let _ = now;
-        false
-    }
-
-    /// State of the UDP sockets behind the port; `None` if it has no such sockets.
-    fn sockets(&self) -> Option<SocketsShot> {
-        None
-    }
-
-    /// Frames of one priority that ended because their socket was beyond its hold, each reported
-    /// once: they end under [`DropReason::ReceiverStuck`](sluice_base::DropReason::ReceiverStuck).
-    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
-        None
     }
 
     /// Hands staged frames to the kernel, as many as it takes.
@@ -400,30 +304,6 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// The kernel's error, when its counters cannot be read.
     fn kernel_counters(&self) -> io::Result<Counters>;
 
-    /// True if its device is set up; `None` if that is not known.
-    fn is_up(&self) -> Option<bool> {
-        None
-    }
-
-    /// The reason why nothing passes, if the port knows it.
-    fn problem(&self) -> Option<String> {
-        None
-    }
-
-    /// The path MTU to a host, if the kernel refused a frame as too large for it since the last
-    /// call.
-    fn path_mtu(&mut self) -> Option<(Ipv4Addr, u16)> {
-        None
-    }
-
-    /// Binds to its device again, which is there, perhaps anew under the same name.
-    ///
-    /// # Errors
-    /// The kernel's error.
-    fn rebind_device(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     /// The queue in front of [`Self::read`].
     fn ring(&self) -> Ring;
 
@@ -440,18 +320,46 @@ pub trait Port: Sink<FrameBuf> + Send {
     /// # Errors
     /// The kernel's error. The port is closed all the same.
     fn close(&mut self) -> io::Result<()>;
-}
 
-/// Queues of a port that are rings in its peer's memory: inspecting them is no system call, and
-/// frames lie there until their handles are back.
-pub trait SharedRings {
-    /// Handles events of [`Port::poll_fds`] other than frames and room.
-    fn handle_events(&mut self) -> PortRequest;
+    /// Its queues, if they are rings in memory that it shares with its peer.
+    fn shared_rings(&mut self) -> Option<&mut dyn SharedRings> {
+        None
+    }
 
-    /// Arms notifications for frames in these queues and for room, and looks once more. Called
-    /// before a sleep, with the queues that the loop would read if they had frames. The module's
-    /// page has the contract of both sides.
-    fn arm_notifications(&mut self, reads: Queues) -> ArmResult;
+    /// The flow buckets of its input, if it is one of several ports at an address.
+    fn buckets(&mut self) -> Option<&mut Buckets> {
+        None
+    }
+
+    /// Its flow control, if it hears the neighbour's pause frames.
+    fn flow_control(&mut self) -> Option<&mut dyn FlowControl> {
+        None
+    }
+
+    /// The frames that it sets aside, if it takes any from the kernel before the switch has room.
+    fn read_ahead(&mut self) -> Option<&mut dyn ReadAhead> {
+        None
+    }
+
+    /// The UDP sockets behind it, if it knows their memory.
+    fn receiving_sockets(&mut self) -> Option<&mut dyn ReceivingSockets> {
+        None
+    }
+
+    /// The kernel's routes under it, if its frames follow them.
+    fn routed_underlay(&mut self) -> Option<&mut dyn RoutedUnderlay> {
+        None
+    }
+
+    /// The state of its device, if it has one that can fail.
+    fn device_state(&self) -> Option<&dyn DeviceState> {
+        None
+    }
+
+    /// Its hand-over to another process, if it can be handed over.
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        None
+    }
 }
 
 impl Sink<FrameBuf> for Box<dyn Port> {

@@ -95,4 +95,6 @@ pub struct SocketCounts {
     pub ports: u64,
     /// Datagrams that ended because their socket was beyond its hold.
     pub stuck: u64,
+    /// Frames that were sent to the card and never arrived there, where arrivals are counted.
+    pub written_off: u64,
 }

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _};
+use sluice_ports::{
+    DeviceState as _, FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _,
+};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::guest::{Cut, Guest, GuestConfig, GuestError, Log, Shape, connect, feature};
 use support::attended;

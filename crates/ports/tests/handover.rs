@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, SharedRings as _};
+use sluice_ports::{
+    DeviceState as _, FrameBuf, Handover as _, Pool, PoolConfig, Port, SharedRings as _,
+};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::guest::{Guest, GuestConfig, connect};
 use support::attended;
@@ -112,7 +114,7 @@ impl Rig {
                 break handed;
             }
             // The last request of its front end is still in progress.
-            self.port.resume_reading();
+            self.port.take_back();
         };
         let next = VhostUserPort::adopt(&self.config, Some(handed)).unwrap();
         std::mem::forget(std::mem::replace(&mut self.port, next));
@@ -161,7 +163,7 @@ fn a_port_that_nobody_took_over_goes_on() {
         let there = scope.spawn(|| guest.stop_ring(1).unwrap());
         std::thread::sleep(Duration::from_millis(50));
         assert!(!there.is_finished());
-        port.resume_reading();
+        port.take_back();
         while !there.is_finished() {
             port.handle_events();
             std::thread::yield_now();

@@ -14,7 +14,9 @@ use sluice_ports::neigh::{Neighbours, NextHop};
 use sluice_ports::tap::abandoned::{self, Inhabited};
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
-use sluice_ports::{Amount, Lossless, OpenError, Port};
+use sluice_ports::{
+    Amount, FlowControl as _, Handover as _, Lossless, OpenError, Port, ReadAhead as _,
+};
 use sluice_switch::{Classifier, Sink as _, Taken, Trust, Window};
 use support::{
     Cable, LEFT, OPEN, Peer as _, RIGHT, RawPeer, VXLAN, VtepPeer, Waiter, can_have_namespaces,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sluice_base::{Batch, Mac, Nanos, Priority};
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::veth::{VethConfig, VethPort};
-use sluice_ports::{Port, SocketHolds};
+use sluice_ports::{DeviceState, Port, ReceivingSockets, SocketHolds};
 use sluice_switch::{Hold, Sink as _, Taken};
 use sluice_wire::{checksum, ipv4, ipv6, udp};
 use support::{
@@ -46,9 +46,7 @@ impl Kind {
             Self::Veth => {
                 let config = VethConfig::new("t0", MTU);
                 let netns = Some(path(netns));
-                let hold_sockets = true;
-                let mac = Some(MAC);
-                let config = VethConfig { netns, mac, addresses, hold_sockets, ..config };
+                let config = VethConfig { netns, mac: Some(MAC), addresses, ..config };
                 Box::new(VethPort::open(&config).unwrap())
             }
         }
@@ -77,11 +75,11 @@ impl Bench {
         assert!(eventually(|| {
             bench.port.read(OPEN, 64, &mut pool, &mut batch).unwrap();
             batch.drain().for_each(|buf| pool.give_back(buf));
-            bench.port.is_up() == Some(true)
+            bench.port.device_state().and_then(DeviceState::is_up) == Some(true)
         }));
         bench.port.read(OPEN, 0, &mut pool, &mut batch).unwrap();
-        bench.port.hold_for_sockets(holds);
-        assert_eq!(bench.port.sockets().unwrap().lacks, None);
+        bench.sockets().hold(holds);
+        assert_eq!(bench.sockets().shot().lacks, None);
         bench
     }
 
@@ -106,7 +104,11 @@ impl Bench {
 
     fn resume(&mut self) -> bool {
         let now = self.now();
-        self.port.resume_sockets(now)
+        self.sockets().resume(now)
+    }
+
+    fn sockets(&mut self) -> &mut dyn ReceivingSockets {
+        self.port.receiving_sockets().unwrap()
     }
 
     fn lost(&self) -> u64 {
@@ -219,7 +221,7 @@ fn run_load(bench: &mut Bench, slow: &[(u16, UdpSocket)], count: usize, draw: &m
         waiter.wait(20);
         bench.resume();
     }
-    assert_eq!(received, taken, "{:?}", bench.port.sockets());
+    assert_eq!(received, taken, "{:?}", bench.sockets().shot());
     taken
 }
 
@@ -244,7 +246,7 @@ fn any_size(test: &str, kind: Kind) {
         .map(|(port, buffer)| (port, bench.socket(&format!("[::]:{port}"), buffer)))
         .collect();
     let taken = run_load(&mut bench, &slow, 20_000, &mut Draw(1));
-    let counters = bench.port.sockets().unwrap().counters;
+    let counters = bench.sockets().shot().counters;
     println!("{kind:?}: {taken} taken, {counters:?}");
     assert!(counters.waited > 100 && counters.full > 100, "{counters:?}");
     assert_none_lost(&bench, kernel);
@@ -289,7 +291,7 @@ fn connected_and_group(test: &str, kind: Kind) {
         take_one(&mut bench, &read);
         sent[1] += 1;
     }
-    assert_eq!((sent[1], bench.port.sockets().unwrap().held.len()), (200, 1));
+    assert_eq!((sent[1], bench.sockets().shot().held.len()), (200, 1));
     // A group: each flow has its socket, chosen by the kernel's hash of all four.
     let group = [open(7001, None), open(7001, None), open(7001, None)];
     let mut taken = 0;
@@ -297,7 +299,7 @@ fn connected_and_group(test: &str, kind: Kind) {
         let frame = datagram(7001, 1 + round % 50, 1000);
         taken += usize::from(bench.offer(&frame) == Taken::All);
     }
-    assert!(bench.port.sockets().unwrap().held.len() >= 3);
+    assert!(bench.sockets().shot().held.len() >= 3);
     let mut received = [0, 0];
     let end = Instant::now() + Duration::from_secs(10);
     while received != [sent[0], taken] && Instant::now() < end {
@@ -308,6 +310,72 @@ fn connected_and_group(test: &str, kind: Kind) {
     }
     assert_eq!(received, [sent[0], taken]);
     assert_none_lost(&bench, kernel);
+}
+
+/// Takes datagrams until `count` have come.
+fn take_all(bench: &mut Bench, socket: &UdpSocket, count: usize) {
+    let end = Instant::now() + Duration::from_secs(30);
+    let mut received = 0;
+    while received < count {
+        assert!(Instant::now() < end, "{received} of {count}: {:?}", bench.sockets().shot());
+        received += drain(socket, usize::MAX);
+        bench.resume();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test]
+fn resumed_frames_are_never_written_off() {
+    let test = "resumed_frames_are_never_written_off";
+    if !can_have_namespaces(test) {
+        return;
+    }
+    let mut bench = Bench::new(Kind::Veth, FOREVER);
+    // Its half is more frames than the port sends at a time, and less than wait.
+    let socket = bench.socket("0.0.0.0:7000", 212_992);
+    for _ in 0..20 {
+        let mut taken = 0;
+        while bench.offer(&datagram(7000, 1, 1000)) == Taken::All {
+            taken += 1;
+        }
+        take_all(&mut bench, &socket, taken);
+    }
+    let counters = bench.sockets().shot().counters;
+    assert!(counters.waited > 1000, "{counters:?}");
+    assert_eq!((counters.written_off, bench.lost()), (0, 0));
+}
+
+#[test]
+fn frames_that_never_arrive_hold_no_socket() {
+    let test = "frames_that_never_arrive_hold_no_socket";
+    if !can_have_namespaces(test) {
+        return;
+    }
+    let mut bench = Bench::new(Kind::Veth, FOREVER);
+    let socket = bench.socket("0.0.0.0:7000", 20_000);
+    let netns = bench.cable.left.clone();
+    run(&format!("ip -n {netns} link set t0 down"));
+    // The port does not know yet, and the kernel drops them without a word.
+    for _ in 0..3 {
+        assert_eq!(bench.offer(&datagram(7000, 1, 1000)), Taken::All);
+    }
+    run(&format!("ip -n {netns} link set t0 up"));
+    let mut taken = 0;
+    while bench.offer(&datagram(7000, 1, 1000)) == Taken::All {
+        taken += 1;
+    }
+    // Others are never silent.
+    let other = [[0xff; 6], [2, 0, 0, 0, 0, 8], [0x88, 0xb5, 0, 0, 0, 0]].concat();
+    let end = Instant::now() + Duration::from_secs(30);
+    let mut received = 0;
+    while received < taken {
+        assert!(Instant::now() < end, "{received} of {taken}: {:?}", bench.sockets().shot());
+        assert_eq!(bench.offer(&other), Taken::All);
+        received += drain(&socket, usize::MAX);
+        bench.resume();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(bench.sockets().shot().counters.written_off, 3);
 }
 
 #[test]
@@ -321,19 +389,19 @@ fn drained_socket_wakes_port_without_timer() {
     let waiter = Waiter::new(&*bench.port);
     while bench.offer(&datagram(7000, 1, 1000)) == Taken::All {}
     // Time stands still for the gate, so that it never looks by itself.
-    assert!(!bench.port.resume_sockets(Nanos::ZERO));
+    assert!(!bench.sockets().resume(Nanos::ZERO));
     let waiting = bench.port.pending().frames;
     assert!(waiting > 0);
     while waiter.wait(0) {}
     let mut received = drain(&socket, usize::MAX);
     assert!(waiter.wait(1000));
-    assert!(bench.port.resume_sockets(Nanos::ZERO));
+    assert!(bench.sockets().resume(Nanos::ZERO));
     while bench.port.pending().frames > 0 {
         received += drain(&socket, usize::MAX);
-        assert!(bench.port.resume_sockets(Nanos::ZERO), "each drain is told");
+        assert!(bench.sockets().resume(Nanos::ZERO), "each drain is told");
     }
     assert!(received > 0 && bench.lost() == 0);
-    assert!(bench.port.sockets().unwrap().held.is_empty());
+    assert!(bench.sockets().shot().held.is_empty());
 }
 
 #[test]
@@ -365,7 +433,7 @@ fn cost_of_gate_for_each_datagram() {
         let mut measured = [Vec::new(), Vec::new()];
         for round in 0..2 * ROUNDS {
             let holds = if round % 2 == 0 { FOREVER } else { [None; Priority::COUNT] };
-            bench.port.hold_for_sockets(holds);
+            bench.sockets().hold(holds);
             let mut spent = Duration::ZERO;
             for _ in 0..DATAGRAMS / 50 {
                 let begun = Instant::now();

@@ -9,7 +9,7 @@ use sluice_ports::buckets::{
     BUCKETS, BucketSet, BucketTable, HELD_MAX, HighFlows, LOW_BUCKETS, group_of, is_high,
 };
 use sluice_ports::udp::{Selector, UdpConfig, UdpPort};
-use sluice_ports::{Pool, PoolConfig, Port as _};
+use sluice_ports::{Pool, PoolConfig, Port as _, ReadAhead as _};
 use sluice_switch::Window;
 
 /// Size of the headers that the port prepends to a datagram, and of the VXLAN header.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Mac};
 use sluice_ports::veth::{Known, VethConfig, VethPort, remove};
-use sluice_ports::{Lossless, Pool, PoolConfig, Port};
+use sluice_ports::{DeviceState as _, Handover as _, Lossless, Pool, PoolConfig, Port};
 use sluice_switch::{Sink as _, Taken};
 use support::{
     OPEN, Peer as _, RawPeer, Waiter, add_namespace, can_have_namespaces, egress, eventually,

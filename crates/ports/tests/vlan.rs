@@ -5,7 +5,7 @@ mod support;
 
 use sluice_base::{Batch, Buf as _, Mac, Priority, PriorityMask, VlanTag};
 use sluice_ports::l2::{KernelShare, L2Config, Trunk, Vlan, VlanPort};
-use sluice_ports::{Pool, Port as _};
+use sluice_ports::{FlowControl as _, Pool, Port as _, ReadAhead as _};
 use sluice_switch::{Egress, Sink as _, Taken};
 use sluice_wire::mac_control::{FRAME_SIZE, Message};
 use support::{

@@ -1,4 +1,4 @@
-//! Arguments of `sluice port`.
+//! Arguments of `sluice port add` and `sluice port del`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -71,7 +71,8 @@ impl Default for Buffers {
             pair_share_percent: 50,
             replicated_frames: 64,
             copies_per_output: 64,
-            reserve: Size::frames(4096),
+            // Half of it is what 10 Gbit/s bring in full frames in 10 ms, until other hosts hold.
+            reserve: Size::frames(16_384),
         }
     }
 }

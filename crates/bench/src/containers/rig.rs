@@ -1,6 +1,6 @@
 //! Two containers, on one host or on two, and a TCP flow between them.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -81,10 +81,7 @@ impl Pair {
             }
             let config = self.config(setup, index, &dir, setting);
             fs::write(dir.join("host.toml"), config)?;
-            let log = File::create(dir.join("log"))?;
-            let mut command = space.command(&program);
-            command.args(["daemon", "--config"]).arg(dir.join("host.toml"));
-            self.daemons.push(command.stdout(log.try_clone()?).stderr(log).spawn()?);
+            self.daemons.push(sluice_netns::host::daemon(space, &program, &dir)?);
             wait_for("a daemon answers", || answers(&program, &dir))?;
             let pid = fs::read_to_string(dir.join("data.pid")).context("the data process")?;
             self.data.push(pid.trim().parse()?);

@@ -8,11 +8,11 @@
 //! when the value is durable at a majority. All state is in the folder for temporary files, which
 //! is on a disk unless somebody has mounted it elsewhere.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -56,11 +56,8 @@ impl Host {
         fs::create_dir_all(&dir)?;
         let text = format!("[host]\nname = \"{name}\"\nrun_dir = \"{}\"\n", dir.display());
         fs::write(dir.join("host.toml"), text)?;
-        let log = File::create(dir.join("log"))?;
-        let mut command = netns.command(&program);
-        command.args(["daemon", "--config"]).arg(dir.join("host.toml"));
-        command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
-        let host = Self { control: command.spawn()?, dir, program, container };
+        let control = sluice_netns::host::daemon(netns, &program, &dir)?;
+        let host = Self { control, dir, program, container };
         host.wait_until_it_waits()?;
         Ok(host)
     }

@@ -7,12 +7,11 @@
 //! Each host has one TAP whose endpoints are learned. With several hosts, each TAP is in a
 //! namespace of its own, in which the benchmark sends frames.
 
-use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
@@ -20,6 +19,7 @@ use rustix::process::Signal;
 use sluice_api::fabric::{Answer, EventRow, MemberRow, Question};
 use sluice_api::show;
 use sluice_base::{Mac, Priority};
+use sluice_netns::host::{self, Member};
 use sluice_ports::Port as _;
 use sluice_ports::l2::{KernelShare, L2Config, L2Port};
 use sluice_switch::{Egress, Sink as _, Taken};
@@ -71,10 +71,7 @@ impl Hosts {
         let spaces = spaces?;
         connect(&mut net, &spaces)?;
         let certificates = net.dir().join("certificates");
-        let mut command = Command::new(&program);
-        let made = command.args(["fabric", "cert", "--out"]).arg(&certificates).args(&names);
-        let made = made.output()?;
-        ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        host::certificates(&program, &certificates, &names)?;
         let mut all = Vec::new();
         for (index, (name, netns)) in names.iter().zip(spaces).enumerate() {
             let machine = net.netns(&format!("c{}", index + 1))?;
@@ -82,7 +79,7 @@ impl Hosts {
             fs::create_dir_all(&dir)?;
             let text = config(setup, index, &dir, &machine, &certificates);
             fs::write(dir.join("host.toml"), text)?;
-            let control = spawn(&program, &netns, &dir)?;
+            let control = host::daemon(&netns, &program, &dir)?;
             let (id, program) = (index + 1, program.clone());
             all.push(Host { id, dir, netns, machine, control, program });
         }
@@ -128,58 +125,28 @@ fn connect(net: &mut Net, spaces: &[Netns]) -> anyhow::Result<()> {
 }
 
 /// Returns the configuration file of a host.
-fn config(setup: &Setup, index: usize, dir: &Path, machine: &Netns, tls: &Path) -> String {
+fn config(setup: &Setup, index: usize, dir: &Path, machine: &Netns, certificates: &Path) -> String {
     let id = index + 1;
-    let mut text = format!(
-        r#"[host]
-name = "h{id}"
-run_dir = "{dir}"
-policy = "ZL"
-[underlay]
-kind = "l2"
-device = "up0"
-address = "192.0.2.{id}"
-[fabric]
-name = "bench"
-id = {id}
-certificates = "{tls}"
-{settings}
-[[vnet]]
-name = "blue"
-vni = 42
+    let port = format!(
+        r#"
 [[port]]
 name = "p0"
 kind = "tap"
 vnet = "blue"
 device = "t0"
-netns = "{machine}"
+netns = "{}"
 "#,
-        dir = dir.display(),
-        tls = tls.join(format!("h{id}")).display(),
-        settings = setup.settings,
-        machine = machine.path().display(),
+        machine.path().display()
     );
-    for other in (1..=setup.hosts).filter(|other| *other != id) {
-        _ = write!(
-            text,
-            "[[peer]]\nname = \"h{other}\"\nid = {other}\nvtep = \"192.0.2.{other}\"\n\
-             vnets = [\"blue\"]\n"
-        );
-    }
-    text
+    let (hosts, fabric, settings) = (setup.hosts, "bench", setup.settings);
+    let (host, vnet, more) = ("", "", port.as_str());
+    let member = Member { id, hosts, fabric, certificates, host, settings, vnet, more };
+    format!("[host]\nname = \"h{id}\"\nrun_dir = \"{}\"\n{}", dir.display(), member.file())
 }
 
 /// Returns the address of an endpoint by its number.
 pub(super) fn mac_of(number: u32) -> Mac {
     Mac::from_u64(0x0200_0000_0000 | u64::from(number))
-}
-
-fn spawn(program: &Path, netns: &Netns, dir: &Path) -> anyhow::Result<Child> {
-    let log = File::options().create(true).append(true).open(dir.join("log"))?;
-    let mut command = netns.command(program);
-    command.args(["daemon", "--config"]).arg(dir.join("host.toml"));
-    command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
-    Ok(command.spawn()?)
 }
 
 /// A host.
@@ -271,7 +238,7 @@ impl Host {
     pub(super) fn restart_control(&mut self) -> anyhow::Result<()> {
         self.control.kill()?;
         self.control.wait()?;
-        self.control = spawn(&self.program, &self.netns, &self.dir)?;
+        self.control = host::daemon(&self.netns, &self.program, &self.dir)?;
         Ok(())
     }
 }

@@ -5,7 +5,6 @@
 //!                               ══ b: wire ─ sluice daemon ─ TAP ─ eth0: guest
 //! ```
 
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
@@ -97,10 +96,7 @@ impl Rig {
         );
         let (file, log) = (dir.join("host.toml"), dir.join("log"));
         std::fs::write(&file, text)?;
-        let output = File::create(&log)?;
-        let mut command = self.b.command(&program()?);
-        command.args(["daemon", "--config"]).arg(&file);
-        let child = command.stdout(output.try_clone()?).stderr(output).spawn()?;
+        let child = sluice_netns::host::daemon(&self.b, &program()?, dir)?;
         let mut daemon = Daemon(child);
         wait_for("the guest's device is there", || {
             if daemon.0.try_wait()?.is_some() {

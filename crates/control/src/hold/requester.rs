@@ -5,7 +5,7 @@
 //!     ^                                    ^               │  │
 //!     │                                    └─ no answer ───┘  │ its version knows no holds
 //!     ├── it answered that it holds nothing                   v
-//!     └── its session ended, and nothing is held        DEAF ── another session ──> DUE
+//!         its session ended ──> DUE with the next one   DEAF ── another session ──> DUE
 //! ```
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -132,13 +132,14 @@ impl HoldRequester {
         }
     }
 
-    /// Notes the end of the session: the host has released all holds.
+    /// Notes the end of the session. The host holds on until its lease ends, so that it is told
+    /// the state with the next session, also if nothing is wanted by then.
     pub fn down(&mut self, host: HostId) {
         self.up.remove(&host);
         let wants = self.wanted(host).next().is_some();
         if let Some(peer) = self.peers.get_mut(&host) {
-            *peer = Peer::default();
-            if !wants {
+            *peer = Peer { may_hold: peer.may_hold, ..Peer::default() };
+            if !wants && !peer.may_hold {
                 self.peers.remove(&host);
             }
         }

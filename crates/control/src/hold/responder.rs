@@ -5,7 +5,7 @@
 //!   (none) ────────────────────────────────────────────────> KNOWN ──┐ it is installed,
 //!     ^                                                       ^      │ and there is room
 //!     │ a later state does not name it; nothing was heard     │      v
-//!     │ for a lease; the session ended; it is elsewhere     HELD <───┘
+//!     │ for a lease; its host is dead; it is elsewhere      HELD <───┘
 //!     └───────────────────────────────────────────────────────┘ command to data, again and again
 //! ```
 //!
@@ -203,7 +203,7 @@ impl HoldResponder {
         }
     }
 
-    /// Releases the holds of a host whose session ended, or which is dead.
+    /// Releases the holds of a host that is dead.
     pub fn end_host(&mut self, host: HostId) {
         self.let_go(|_, entry| entry.host == host);
     }

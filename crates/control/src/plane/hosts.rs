@@ -247,7 +247,6 @@ impl Plane {
             peer.lost_at = Some(now);
             self.outbox.event(Event::SessionDown(host));
             self.hold_requester.down(host);
-            self.hold_responder.end_host(host);
         }
         self.judge(now, host);
         self.peers.reschedule(host, &self.publisher);

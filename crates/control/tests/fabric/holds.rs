@@ -58,14 +58,16 @@ fn late_sender_held_once_it_sends() {
 }
 
 #[test]
-fn hold_ends_with_session_resumes_on_reconnect() {
+fn hold_outlasts_session_until_lease() {
     let (mut world, _, far) = talking(3);
     world.press(far, 1);
     assert!(world.until(millis(50), |world| held(world, A, far).is_some()));
     world.cut(A, B, false);
-    world.step();
-    assert!(held(&world, A, far).is_none());
-    assert!(world.until(millis(3_000), |world| held(world, A, far).is_some()));
+    assert!(!world.until(millis(5_000), |world| held(world, A, far).is_none()));
+    // It is let go while there is no session.
+    world.cut(A, B, false);
+    world.press(far, 0);
+    assert!(world.until(LEASE, |world| held(world, A, far).is_none()));
 }
 
 #[test]

@@ -443,8 +443,8 @@ impl Host {
             self.holds.iter().map(|(key, (host, held, _))| (*key, (*host, *held))).collect();
         assert_eq!(held, commanded, "{:?} knows what is held", self.id);
         for (key, entry) in self.plane.holds() {
-            let is_up = self.plane.hosts().any(|info| info.host == entry.host && info.is_up);
-            assert!(is_up, "{:?} holds {key:?} for {}, which is gone", self.id, entry.host);
+            let is_member = self.plane.hosts().any(|info| info.host == entry.host);
+            assert!(is_member, "{:?} holds {key:?} for {}, which is gone", self.id, entry.host);
         }
         for (key, (host, ..)) in &self.holds {
             let there = self.fdb.get(key);

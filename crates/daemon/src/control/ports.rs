@@ -1,5 +1,5 @@
-//! Ports that were added at run time: the list that outlives both processes and a restart of the
-//! machine.
+//! Ports that were added at run time (`sluice port add`): the list that outlives both processes and
+//! a restart of the machine.
 //!
 //! ```text
 //!   add: file ── data opens and attaches ── fabric claims its endpoint ── answer

@@ -363,6 +363,7 @@ impl Names {
             beyond: counters.beyond,
             port_held: counters.ports,
             stuck: counters.stuck,
+            written_off: counters.written_off,
         }
     }
 

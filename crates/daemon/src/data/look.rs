@@ -6,7 +6,7 @@ use sluice_api::trace::Look;
 use sluice_base::{DropReason, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_host::Host;
 use sluice_host::inspect::{self, Dropped};
-use sluice_ports::FrameBuf;
+use sluice_ports::{DeviceState, FrameBuf};
 use sluice_switch::{Counter, Destination, Switch, TunnelCounters};
 
 use super::snapshot::{self, PortShot};
@@ -73,7 +73,7 @@ pub(super) struct PortSeen {
 /// Answers a question. The underlay is always part of the answer.
 pub(super) fn take(
     host: &Host<FrameBuf>,
-    ports: &[Attached],
+    ports: &mut [Attached],
     tunnels: usize,
     wanted: &StateQuery,
     now: Nanos,
@@ -93,8 +93,11 @@ pub(super) fn take(
     tunnel_ids.retain(|tunnel| tunnel.index() < tunnels);
     tunnel_ids.sort_unstable();
     tunnel_ids.dedup();
-    let found = ids.iter().filter_map(|id| ports.iter().find(|port| port.id == *id));
-    let seen = found.map(|port| port_seen(host, port, now)).collect();
+    let mut seen = Vec::new();
+    for id in ids {
+        let found = ports.iter_mut().find(|port| port.id == id);
+        seen.extend(found.map(|port| port_seen(host, port, now)));
+    }
     let tunnel = |tunnel: TunnelId| {
         let of =
             |flow: &sluice_switch::DecapFlow| (flow.vnet, flow.tunnel) == (wanted.vnet, tunnel);
@@ -104,12 +107,12 @@ pub(super) fn take(
     Seen { at: now, fdb, ports: seen, tunnels: tunnel_ids.into_iter().map(tunnel).collect() }
 }
 
-fn port_seen(host: &Host<FrameBuf>, attached: &Attached, now: Nanos) -> PortSeen {
+fn port_seen(host: &Host<FrameBuf>, attached: &mut Attached, now: Nanos) -> PortSeen {
     let switch = host.switch();
     PortSeen {
         id: attached.id,
         shot: snapshot::port_shot(host, attached),
-        up: attached.port.is_up(),
+        up: attached.port.device_state().and_then(DeviceState::is_up),
         window_frames: attached.inputs().map(|input| switch.window(input).frames).sum(),
         blocked: attached.room.is_missing(),
         pauses: inspect::pauses(switch, now, [attached.id]),

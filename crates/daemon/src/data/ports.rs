@@ -1,4 +1,4 @@
-//! Ports that are added and deleted while the process runs.
+//! Ports that are added (`sluice port add`) and deleted while the process runs.
 //!
 //! ```text
 //!   conversation: plan, open the device ── Ask::Add ──▶ worker: attach, watch, bind

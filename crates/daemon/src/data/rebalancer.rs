@@ -1,5 +1,5 @@
-//! Rebalancing: ports, and buckets of flows, move between workers as [`sluice_placement`] decides
-//! ten times a second.
+//! Rebalancing: ports (port migration) and buckets of flows move between workers, as
+//! [`sluice_placement`] decides ten times a second.
 //!
 //! ```text
 //!               sample               decide              execute             report

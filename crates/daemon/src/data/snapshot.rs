@@ -6,7 +6,9 @@ use std::io;
 use sluice_api::show::Question;
 use sluice_base::{Mac, Nanos, PortId, VnetId};
 use sluice_host::{Host, inspect};
-use sluice_ports::{Amount, Counters, FrameBuf, HeldBack, HeldSocket, Lossless, Ring, SocketsShot};
+use sluice_ports::{
+    Amount, Counters, DeviceState, FrameBuf, HeldBack, HeldSocket, Lossless, Ring, SocketsShot,
+};
 use sluice_switch::{Destination, TunnelCounters};
 
 use super::worker::{Attached, Times};
@@ -55,7 +57,7 @@ pub(super) struct PortShot {
 /// Takes a snapshot.
 pub(super) fn take(
     host: &Host<FrameBuf>,
-    ports: &[Attached],
+    ports: &mut [Attached],
     tunnels: usize,
     times: Times,
     question: Question,
@@ -63,7 +65,9 @@ pub(super) fn take(
 ) -> Snapshot {
     let switch = host.switch();
     let body = match question {
-        Question::Ports => Body::Ports(ports.iter().map(|port| port_shot(host, port)).collect()),
+        Question::Ports => {
+            Body::Ports(ports.iter_mut().map(|port| port_shot(host, port)).collect())
+        }
         Question::Queues => Body::Queues(inspect::queues(switch)),
         Question::Drops => Body::Drops(inspect::drops(switch)),
         Question::Audit => Body::Audit(inspect::audit(switch)),
@@ -80,17 +84,18 @@ pub(super) fn take(
 }
 
 /// Returns the UDP sockets that are held, of all ports.
-fn held_sockets(ports: &[Attached]) -> Vec<(PortId, HeldSocket)> {
-    let of = |attached: &Attached| {
-        let held = attached.port.sockets().map_or(Vec::new(), |shot| shot.held);
+fn held_sockets(ports: &mut [Attached]) -> Vec<(PortId, HeldSocket)> {
+    let of = |attached: &mut Attached| {
+        let sockets = attached.port.receiving_sockets();
+        let held = sockets.map_or(Vec::new(), |sockets| sockets.shot().held);
         let id = attached.id;
         held.into_iter().map(move |socket| (id, socket))
     };
-    ports.iter().flat_map(of).collect()
+    ports.iter_mut().flat_map(of).collect()
 }
 
-pub(super) fn port_shot(host: &Host<FrameBuf>, attached: &Attached) -> PortShot {
-    let port = &attached.port;
+pub(super) fn port_shot(host: &Host<FrameBuf>, attached: &mut Attached) -> PortShot {
+    let port = &mut attached.port;
     PortShot {
         id: attached.id,
         kind: port.kind(),
@@ -98,11 +103,11 @@ pub(super) fn port_shot(host: &Host<FrameBuf>, attached: &Attached) -> PortShot 
         pending: port.pending(),
         lost: port.lost().total(),
         ring: port.ring(),
-        aside: port.aside(),
+        aside: port.read_ahead().map_or(HeldBack::default(), |ahead| ahead.aside()),
         lossless: port.lossless(),
         kernel: port.kernel_counters(),
-        problem: port.problem(),
+        problem: port.device_state().and_then(DeviceState::problem),
         gone: attached.gone.as_ref().map(ToString::to_string),
-        sockets: port.sockets(),
+        sockets: port.receiving_sockets().map(|sockets| sockets.shot()),
     }
 }

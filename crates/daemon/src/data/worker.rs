@@ -33,8 +33,8 @@ use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool, Port, Queues, TxBackoff, Waits};
 
-use self::attach::hand_back;
-use self::ending::Ending;
+use self::attach::{copy_to_shared, hand_back};
+use self::ending::{Ending, aside};
 pub(super) use self::ending::{Known, Left, YieldStep};
 use self::isolated::Isolated;
 pub(super) use self::meter::Meter;
@@ -311,7 +311,8 @@ impl Worker {
     fn hear(&mut self, now: Nanos, index: usize) -> bool {
         let attached = &mut self.ports[index];
         let (switch, input) = (self.host.switch_mut(), attached.input);
-        attached.port.receive_control(&mut |frame| switch.hear(now, input, frame)) > 0
+        let Some(flow_control) = attached.port.flow_control() else { return false };
+        flow_control.receive_control(&mut |frame| switch.hear(now, input, frame)) > 0
     }
 
     /// Takes frames of a queue: window, copy to the shared buffer, read, receive. Returns true if
@@ -320,24 +321,23 @@ impl Worker {
         let attached = &mut self.ports[index];
         let input = attached.input(queue);
         let switch = self.host.switch_mut();
-        let (port, pool) = (&mut attached.port, &mut self.pool);
         let mut window = switch.window(input);
         if window.needs_copy {
-            switch.copy_to_shared(input, |buf| port.copy_to_pool(buf, pool));
+            copy_to_shared(switch, input, &mut attached.port, &mut self.pool);
             window = switch.window(input);
         }
         if !attached.tells_apart {
             window = window.of_any();
         }
         // Frames that a port set aside came before it was told to stop.
-        let is_done = self.ending.reads_nothing() && attached.port.aside().frames == 0;
+        let is_done = self.ending.reads_nothing() && aside(&mut *attached.port) == 0;
         let stopped = attached.held || is_done;
         if !attached.readable || window.is_shut() || stopped {
             return true;
         }
         let limit = attached.batch;
         let mut more = false;
-        match attached.port.read_from(queue, window, limit, &mut self.pool, &mut self.batch) {
+        match attached.read(queue, window, limit, &mut self.pool, &mut self.batch) {
             Ok(read) => {
                 more = read.more;
                 turn.worked |= read.frames + read.others > 0;
@@ -353,8 +353,7 @@ impl Worker {
             switch.receive(now, input, &mut self.batch);
             // Frames beyond a share may leave in this turn; only the remaining ones are copied.
             if switch.replicates(input) {
-                let (port, pool) = (&mut self.ports[index].port, &mut self.pool);
-                switch.copy_to_shared(input, |buf| port.copy_to_pool(buf, pool));
+                copy_to_shared(switch, input, &mut self.ports[index].port, &mut self.pool);
             }
         }
         more
@@ -367,7 +366,8 @@ impl Worker {
         if !attached.room.is_due(now) || attached.gone.is_some() || !attached.has_carrier {
             return false;
         }
-        let resumed = attached.port.resume_sockets(now);
+        let sockets = attached.port.receiving_sockets();
+        let resumed = sockets.is_some_and(|sockets| sockets.resume(now));
         if resumed {
             self.host.switch_mut().resume_port(attached.id);
         }
@@ -527,13 +527,25 @@ impl Worker {
             match ask {
                 WorkerRequest::Show(question, reply) => {
                     let times = self.watch.times();
-                    let shot =
-                        snapshot::take(&self.host, &self.ports, self.tunnels, times, question, now);
+                    let shot = snapshot::take(
+                        &self.host,
+                        &mut self.ports,
+                        self.tunnels,
+                        times,
+                        question,
+                        now,
+                    );
                     // The thread that asked may be gone.
                     _ = reply.send(shot);
                 }
                 WorkerRequest::Look(wanted, reply) => {
-                    _ = reply.send(look::take(&self.host, &self.ports, self.tunnels, &wanted, now));
+                    _ = reply.send(look::take(
+                        &self.host,
+                        &mut self.ports,
+                        self.tunnels,
+                        &wanted,
+                        now,
+                    ));
                 }
                 WorkerRequest::NextHop(tunnel, mac) => {
                     let done = self.host.switch_mut().set_next_hop(now, tunnel, mac);

@@ -59,6 +59,8 @@ pub(super) const fn level(event: &Event) -> Level {
         | Event::SessionUp(..)
         | Event::SessionDown(..)
         | Event::ClaimsLive(..)
+        | Event::HoldBegun(..)
+        | Event::HoldEnded(..)
         | Event::Restored(..) => Level::Info,
         _ => Level::Debug,
     }

@@ -2,33 +2,12 @@
 
 use std::path::Path;
 
+use sluice_netns::host::Member;
+
 /// Returns the configuration of host number `own`, from 0. `head` comes before everything else, and
 /// `more` after it, such as ports. The certificates are in a folder of the host's name.
 pub(crate) fn member(own: usize, certificates: &Path, head: &str, more: &str) -> String {
-    let (other, id) = (2 - own, own + 1);
-    let certificates = certificates.join(format!("h{id}"));
-    format!(
-        r#"
-policy = "ZL"
-{head}
-[underlay]
-kind = "l2"
-device = "up0"
-address = "192.0.2.{id}"
-[fabric]
-name = "test"
-id = {id}
-certificates = "{}"
-[[vnet]]
-name = "blue"
-vni = 42
-[[peer]]
-name = "h{other}"
-id = {other}
-vtep = "192.0.2.{other}"
-vnets = ["blue"]
-{more}
-"#,
-        certificates.display()
-    )
+    let (id, hosts, fabric) = (own + 1, 2, "test");
+    let (host, settings, vnet) = (head, "", "");
+    Member { id, hosts, fabric, certificates, host, settings, vnet, more }.file()
 }

@@ -120,10 +120,7 @@ impl Net {
     /// Makes certificates for hosts of a fabric; each host's folder has its name.
     pub(crate) fn certificates(&self, hosts: &[&str]) -> PathBuf {
         let folder = self.file("certificates");
-        let mut command = Command::new(program());
-        let made = command.args(["fabric", "cert", "--out"]).arg(&folder).args(hosts).output();
-        let made = made.unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        sluice_netns::host::certificates(&program(), &folder, hosts).unwrap();
         folder
     }
 
@@ -160,15 +157,12 @@ impl Net {
 
 /// Starts the daemon whose configuration is in a directory.
 fn start_control(netns: &Netns, dir: &Path) -> Child {
-    let log = File::options().append(true).open(dir.join("log")).unwrap();
     // A test that replaces the program of a host has put a copy here.
     let own = dir.join("sluice");
     let program = if own.is_file() { own } else { program() };
-    let mut command = netns.command(program.to_str().unwrap());
-    command.args(["daemon", "--config"]).arg(dir.join("host.toml")).stdin(Stdio::null());
-    command.stdout(log.try_clone().unwrap()).stderr(log);
-    command.spawn().unwrap()
+    sluice_netns::host::daemon(&netns.0, &program, dir).unwrap()
 }
+
 impl Drop for Net {
     fn drop(&mut self) {
         for netns in &self.namespaces {

@@ -1,5 +1,7 @@
 //! Port of a device.
 
+mod parts;
+
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,7 +12,7 @@ use sluice_switch::{Classifier, Egress, Sink, Taken, Window};
 use sluice_wire::vlan;
 
 use super::aside::{Room, Store, Taker};
-use super::handing::{FRAMES, INDEX, QUIET, SLOT_SIZE, VTEP, fits, ring_name, share_number};
+use super::handing::{INDEX, QUIET, fits, ring_name};
 use super::icmp_suppress::KernelBypass;
 use super::offload::{Offloads, finish_checksum};
 use super::outgoing::Outgoing;
@@ -20,7 +22,10 @@ use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::handed::PortHandover;
 use crate::pool::{Pool, SlotMut};
-use crate::port::{Amount, Counters, HeldBack, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{
+    Amount, Counters, DeviceState, FlowControl, Handover, Losses, Lossless, PollFd, Port, Read,
+    ReadAhead, Ring,
+};
 use crate::staging::ADDRESSES_SIZE;
 
 /// Share of the kernel's own stack in the frames that this port receives.
@@ -404,54 +409,6 @@ impl Port for L2Port {
         rings.chain(self.out.poll_fd()).collect()
     }
 
-    fn receive_control(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
-        let Some(open) = &mut self.open else { return 0 };
-        let mut heard = 0;
-        while heard < HEARD_MAX
-            && let Some(frame) = open.control.front()
-        {
-            tell(frame.bytes);
-            open.control.release();
-            heard += 1;
-        }
-        heard
-    }
-
-    fn classify_by(&mut self, classifier: &Classifier) -> bool {
-        self.classifier = Some(classifier.clone());
-        true
-    }
-
-    fn aside(&self) -> HeldBack {
-        self.room.amount()
-    }
-
-    fn stop_reading(&mut self) {
-        self.stopped = true;
-    }
-
-    fn resume_reading(&mut self) {
-        self.stopped = false;
-    }
-
-    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
-        let Some(open) = &self.open else { return Ok(None) };
-        let mut handed = PortHandover::default();
-        for (name, ring) in [("control", &open.control), ("ring", &open.ring)] {
-            handed.file(name, ring.fd())?;
-            handed.number(name, ring.next() as u64);
-        }
-        if let Some(fd) = open.quiet.fd() {
-            handed.file(QUIET, fd)?;
-        }
-        handed.number(INDEX, open.index.into());
-        handed.number(FRAMES, self.plan.frames.into());
-        handed.number(SLOT_SIZE, self.plan.slot_size.into());
-        handed.number(VTEP, share_number(self.kernel));
-        open.offloads.hand_over(&mut handed);
-        Ok(Some(handed))
-    }
-
     fn read(
         &mut self,
         window: Window,
@@ -525,25 +482,20 @@ impl Port for L2Port {
         Ok(rows)
     }
 
-    fn is_up(&self) -> Option<bool> {
-        self.open.as_ref()?.counters.is_up().ok()
+    fn flow_control(&mut self) -> Option<&mut dyn FlowControl> {
+        Some(self)
     }
 
-    fn problem(&self) -> Option<String> {
-        let open = self.open.as_ref()?;
-        let Ok(link) = open.counters.link() else { return None };
-        let Some(link) = link else { return Some("needs its device back".to_owned()) };
-        let name = &link.name;
-        if !link.up {
-            return Some(format!("needs its device {name} up: ip link set {name} up"));
-        }
-        if !link.carrier {
-            return Some(format!("needs a carrier: the link of its device {name} is down"));
-        }
-        (link.mtu < u32::from(self.mtu)).then(|| {
-            let (there, wanted) = (link.mtu, self.mtu);
-            format!("needs an MTU of {wanted}: its device {name} has {there}")
-        })
+    fn read_ahead(&mut self) -> Option<&mut dyn ReadAhead> {
+        Some(self)
+    }
+
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        Some(self)
+    }
+
+    fn device_state(&self) -> Option<&dyn DeviceState> {
+        Some(self)
     }
 
     fn ring(&self) -> Ring {

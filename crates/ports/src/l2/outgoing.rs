@@ -50,9 +50,8 @@ pub(crate) struct Outgoing {
     /// `None` once it is closed.
     socket: Option<TxSocket>,
     staging: Staging,
-    /// Frames that were staged, and probes that the kernel took.
+    /// Frames that were staged.
     sent: u64,
-    probes: u64,
     waits: Waits,
     lost: Losses,
     /// Number of times that the kernel dropped a frame that was kept here and sent again.
@@ -98,13 +97,12 @@ impl Unwanted {
 
     /// Interprets a refusal for want of room.
     #[cold]
-    fn why(&mut self, socket: &TxSocket, probes: &mut u64) -> Meaning {
+    fn why(&mut self, socket: &TxSocket) -> Meaning {
         self.refused += 1;
         let is_short = self.patience.is_short();
         if (self.refused < REFUSED_MIN && !is_short) || socket.send_one(&self.probe).is_err() {
             return Meaning::NoRoom;
         }
-        *probes += 1;
         match self.patience.is_over() {
             true => {
                 self.refused = 0;
@@ -124,7 +122,6 @@ impl Outgoing {
             socket: Some(TxSocket::open(index).map_err(failed)?),
             staging: Staging::new(frame_size_max(mtu)),
             sent: 0,
-            probes: 0,
             waits: Waits::No,
             lost: Losses::default(),
             refused: 0,
@@ -211,7 +208,7 @@ impl Outgoing {
                 libc::EINTR => continue,
                 libc::EAGAIN => self.waits = Waits::ForWritable,
                 errno @ (libc::ENOBUFS | libc::ENOMEM) => {
-                    match self.unwanted.why(socket, &mut self.probes) {
+                    match self.unwanted.why(socket) {
                         Meaning::Never => {
                             self.staging.refuse(errno, &mut self.lost);
                             continue;
@@ -274,9 +271,16 @@ impl Outgoing {
         self.sent
     }
 
-    /// Frames of its own that the kernel took.
-    pub(crate) const fn probes(&self) -> u64 {
-        self.probes
+    /// Sends a frame of the port's own behind all that were staged, if the kernel takes it now.
+    pub(crate) fn send_behind(&mut self, frame: &[u8]) {
+        // An error comes again from the caller's own flush.
+        let _reported_by_flush = self.flush();
+        if self.staging.is_empty()
+            && let Some(socket) = &self.socket
+        {
+            // Another one is sent if this one is not.
+            _ = socket.send_one(frame);
+        }
     }
 
     /// Number of times that the kernel dropped a frame that was kept and sent again.

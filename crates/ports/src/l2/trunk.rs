@@ -53,7 +53,9 @@ use super::outgoing::Outgoing;
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
-use crate::port::{Amount, Counters, HeldBack, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{
+    Amount, Counters, FlowControl, HeldBack, Losses, Lossless, PollFd, Port, Read, ReadAhead, Ring,
+};
 use crate::staging::ADDRESSES_SIZE;
 
 /// Interval of retries when the kernel had no room for a flow-control frame.
@@ -433,37 +435,6 @@ impl Port for VlanPort {
         Ok(Read { frames: taker.frames(), more, others })
     }
 
-    fn receive_control(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
-        let Some(open) = &self.open else { return 0 };
-        let mut shared = lock(&open.shared);
-        shared.listen();
-        let Some(heard) = shared.vlans[self.state].heard.take() else { return 0 };
-        let mut frame = [0; mac_control::FRAME_SIZE];
-        heard.message().emit(heard.source, &mut frame);
-        tell(&frame);
-        1
-    }
-
-    fn classify_by(&mut self, classifier: &Classifier) -> bool {
-        if let Some(open) = &self.open {
-            lock(&open.shared).vlans[self.state].classifier = Some(classifier.clone());
-        }
-        true
-    }
-
-    /// Frames set aside for all ports of the device, which share the room.
-    fn aside(&self) -> HeldBack {
-        self.open.as_ref().map_or(HeldBack::default(), |open| lock(&open.shared).room.amount())
-    }
-
-    fn stop_reading(&mut self) {
-        self.stopped = true;
-    }
-
-    fn resume_reading(&mut self) {
-        self.stopped = false;
-    }
-
     fn flush(&mut self) -> io::Result<()> {
         if self.owes
             && let Some(open) = &self.open
@@ -505,6 +476,14 @@ impl Port for VlanPort {
         Ok(rows)
     }
 
+    fn flow_control(&mut self) -> Option<&mut dyn FlowControl> {
+        Some(self)
+    }
+
+    fn read_ahead(&mut self) -> Option<&mut dyn ReadAhead> {
+        Some(self)
+    }
+
     fn ring(&self) -> Ring {
         let ring = self.open.as_ref().map(|open| lock(&open.shared).device.ring());
         ring.unwrap_or(Ring { capacity_frames: 0, waiting_frames_max: None })
@@ -523,6 +502,40 @@ impl Port for VlanPort {
         self.out.close();
         self.owes = false;
         self.open.take().map_or(Ok(()), |open| lock(&open.shared).remove(self.state))
+    }
+}
+
+impl FlowControl for VlanPort {
+    fn receive_control(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
+        let Some(open) = &self.open else { return 0 };
+        let mut shared = lock(&open.shared);
+        shared.listen();
+        let Some(heard) = shared.vlans[self.state].heard.take() else { return 0 };
+        let mut frame = [0; mac_control::FRAME_SIZE];
+        heard.message().emit(heard.source, &mut frame);
+        tell(&frame);
+        1
+    }
+
+    fn classify_by(&mut self, classifier: &Classifier) {
+        if let Some(open) = &self.open {
+            lock(&open.shared).vlans[self.state].classifier = Some(classifier.clone());
+        }
+    }
+}
+
+impl ReadAhead for VlanPort {
+    /// Frames set aside for all ports of the device, which share the room.
+    fn aside(&self) -> HeldBack {
+        self.open.as_ref().map_or(HeldBack::default(), |open| lock(&open.shared).room.amount())
+    }
+
+    fn stop_reading(&mut self) {
+        self.stopped = true;
+    }
+
+    fn resume_reading(&mut self) {
+        self.stopped = false;
     }
 }
 

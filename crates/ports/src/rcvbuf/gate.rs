@@ -123,8 +123,6 @@ pub(crate) struct Gate<S> {
     /// When held sockets are asked for next, and the interval of the source's signals.
     look_at: Nanos,
     ticking: Option<Nanos>,
-    /// Frames that were written during this call, of which the source does not know.
-    written: u64,
     /// True since the port is held, until a frame leaves.
     is_full: bool,
     /// True if a frame was refused for a socket that is not held, and whose drain is therefore not
@@ -147,7 +145,6 @@ impl<S: RoomSource> Gate<S> {
             now: Nanos::ZERO,
             look_at: Nanos::MAX,
             ticking: None,
-            written: 0,
             is_full: false,
             has_unwatched: false,
             ended: Vec::new(),
@@ -285,7 +282,7 @@ impl<S: RoomSource> Gate<S> {
         self.counts.asked += 1;
         // Before the question: a frame that arrives in between is counted twice then, not never.
         let arrived = self.source.arrived(self.now);
-        let sent = self.source.sent() + self.written;
+        let sent = self.source.sent();
         let mut room = self.source.ask(flow)?;
         let credit = &mut self.credits[place(spread(room.socket), SOCKETS)];
         let spent = credit.granted - credit.left;
@@ -352,10 +349,15 @@ impl<S: RoomSource> Gate<S> {
         Admit::Waits
     }
 
-    /// Writes frames of sockets that were drained, by `write`, which returns false if the kernel
-    /// takes no more now; and ends those of sockets beyond their hold. Returns true if frames
-    /// that were refused may find room now.
-    pub(crate) fn resume(&mut self, now: Nanos, mut write: impl FnMut(&Waiting) -> bool) -> bool {
+    /// Writes frames of sockets that were drained, by `write`, which returns the number of frames
+    /// that the port has sent since it was opened, or `None` if the kernel takes no more now; and
+    /// ends those of sockets beyond their hold. Returns true if frames that were refused may find
+    /// room now.
+    pub(crate) fn resume(
+        &mut self,
+        now: Nanos,
+        mut write: impl FnMut(&Waiting) -> Option<u64>,
+    ) -> bool {
         self.now = now;
         if self.held.is_empty() && !self.has_unwatched {
             return false;
@@ -375,13 +377,12 @@ impl<S: RoomSource> Gate<S> {
             self.look_again();
         }
         self.is_full &= !left;
-        self.written = 0;
         left
     }
 
     /// Writes the frames of a held socket for which there is room now, and ends the hold once none
     /// waits. The last socket takes its place in the list.
-    fn release(&mut self, at: usize, write: &mut impl FnMut(&Waiting) -> bool) -> bool {
+    fn release(&mut self, at: usize, write: &mut impl FnMut(&Waiting) -> Option<u64>) -> bool {
         let mut left = false;
         while let Some(first) = self.held[at].queue.front() {
             let (flow, charge, socket) = (self.held[at].flow, first.charge, self.held[at].socket);
@@ -411,10 +412,9 @@ impl<S: RoomSource> Gate<S> {
             while let Some(first) = held.queue.front()
                 && first.charge <= credit
             {
-                if !write(first) {
-                    return left;
-                }
-                self.written += 1;
+                let Some(sent) = write(first) else { return left };
+                // Now: a port that sends what it has staged may have sent those before this one.
+                self.source.note_sent(sent);
                 credit -= first.charge;
                 *spent = spent.saturating_add(first.charge);
                 self.waiting.remove(first.bytes.len());
@@ -513,6 +513,11 @@ impl<S: RoomSource> Gate<S> {
     /// Returns true while the port is held for a socket.
     pub(crate) const fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Returns true while a socket is held only for what is under way to it.
+    pub(crate) fn waits_for_flight(&self) -> bool {
+        self.held.iter().any(|held| held.waits_for_flight)
     }
 
     /// Frames that wait here.

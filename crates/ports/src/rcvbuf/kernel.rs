@@ -153,6 +153,12 @@ impl RoomSource for KernelRoom {
         Some(Room { socket: u64::from_ne_bytes(word(SOCKET)), used, limit, in_flight: 0 })
     }
 
+    fn note_sent(&mut self, total: u64) {
+        if let Some(arrivals) = &mut self.arrivals {
+            arrivals.note_sent(total);
+        }
+    }
+
     fn sent(&self) -> u64 {
         self.arrivals.as_ref().map_or(0, Arrivals::sent)
     }

@@ -4,12 +4,13 @@ use std::os::fd::BorrowedFd;
 
 use sluice_base::{Nanos, Priority, PriorityMask};
 use sluice_switch::Egress;
+use sluice_wire::mac_control;
 
 use super::arrivals::Arrivals;
 use super::gate::{Admit, Gate, Waiting};
 use super::kernel::KernelRoom;
 use super::room::RoomSource as _;
-use super::{SocketHolds, SocketsShot};
+use super::{SocketCounts, SocketHolds, SocketsShot};
 use crate::frame::{FrameBuf, frame_size};
 use crate::net_header::HEADER_SIZE;
 use crate::port::Amount;
@@ -103,9 +104,21 @@ impl Receivers {
         self.gate.as_mut().is_none_or(|gate| gate.takes_whole(frame))
     }
 
+    /// A marker to send behind all frames, if sockets are held for frames that seem to be on their
+    /// way for long.
+    #[inline]
+    pub(crate) fn marker(&mut self, now: Nanos) -> Option<[u8; mac_control::FRAME_SIZE]> {
+        let gate = self.gate.as_mut().filter(|gate| gate.waits_for_flight())?;
+        gate.source_mut().arrivals_mut()?.marker(now)
+    }
+
     /// Writes frames whose sockets have room again, by `write`; see [`Gate::resume`].
     #[inline]
-    pub(crate) fn resume(&mut self, now: Nanos, write: impl FnMut(&Waiting) -> bool) -> bool {
+    pub(crate) fn resume(
+        &mut self,
+        now: Nanos,
+        write: impl FnMut(&Waiting) -> Option<u64>,
+    ) -> bool {
         let Some(gate) = &mut self.gate else { return false };
         let left = gate.resume(now, write);
         let ended: Vec<_> = gate.take_ended().collect();
@@ -171,7 +184,10 @@ impl Receivers {
                 lacks: None,
                 is_signalled: gate.source().is_signalled(),
                 held: gate.held(),
-                counters: gate.counts(),
+                counters: SocketCounts {
+                    written_off: gate.source().arrivals().map_or(0, Arrivals::written_off),
+                    ..gate.counts()
+                },
             },
         }
     }

@@ -64,6 +64,9 @@ pub(crate) trait RoomSource {
     /// Makes a descriptor signal at this interval; `None` stops it.
     fn tick(&mut self, interval: Option<Nanos>);
 
+    /// Notes how many frames the port has sent since it was opened.
+    fn note_sent(&mut self, _total: u64) {}
+
     /// Number of the last frame that the port sent.
     fn sent(&self) -> u64 {
         0

@@ -17,7 +17,9 @@ use crate::net_header::{HEADER_SIZE, header_of, of_buffers};
 use crate::netns;
 use crate::offload::{Kind, Offload};
 use crate::pool::Pool;
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{
+    Amount, Counters, DeviceState, Losses, Lossless, PollFd, Port, Read, ReceivingSockets, Ring,
+};
 use crate::rcvbuf::{Admit, Receivers, SocketHolds, SocketsShot};
 use crate::stuck_head::StuckHead;
 use crate::sys::tap_netns;
@@ -311,35 +313,6 @@ impl Port for TapPort {
         Ok(())
     }
 
-    fn hold_for_sockets(&mut self, holds: SocketHolds) {
-        self.receivers.hold(holds);
-    }
-
-    #[inline]
-    fn resume_sockets(&mut self, now: Nanos) -> bool {
-        let Some(tap) = &self.tap else { return false };
-        let (patience, waits, lost) = (&mut self.patience, &mut self.waits, &mut self.lost);
-        self.receivers.resume(now, |waiting| {
-            match tap.write(&waiting.header, &waiting.frame()).settle(patience) {
-                Settled::Sent => {}
-                Settled::Waits(what) => {
-                    *waits = Some(what);
-                    return false;
-                }
-                Settled::Lost(errno) => lost.refuse(errno, waiting.priority, waiting.bytes.len()),
-            }
-            true
-        })
-    }
-
-    fn sockets(&self) -> Option<SocketsShot> {
-        Some(self.receivers.shot())
-    }
-
-    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
-        self.receivers.take_stuck()
-    }
-
     fn wants_write(&self) -> bool {
         self.waits == Some(Waits::ForWritable)
     }
@@ -375,8 +348,12 @@ impl Port for TapPort {
         Ok(rows)
     }
 
-    fn is_up(&self) -> Option<bool> {
-        self.tap.as_ref()?.counters.is_up().ok()
+    fn receiving_sockets(&mut self) -> Option<&mut dyn ReceivingSockets> {
+        Some(self)
+    }
+
+    fn device_state(&self) -> Option<&dyn DeviceState> {
+        Some(self)
     }
 
     fn ring(&self) -> Ring {
@@ -409,5 +386,43 @@ impl Port for TapPort {
         self.tap = None;
         self.waits = None;
         Ok(())
+    }
+}
+
+impl ReceivingSockets for TapPort {
+    fn hold(&mut self, holds: SocketHolds) {
+        self.receivers.hold(holds);
+    }
+
+    #[inline]
+    fn resume(&mut self, now: Nanos) -> bool {
+        let Some(tap) = &self.tap else { return false };
+        let (patience, waits, lost) = (&mut self.patience, &mut self.waits, &mut self.lost);
+        self.receivers.resume(now, |waiting| {
+            match tap.write(&waiting.header, &waiting.frame()).settle(patience) {
+                Settled::Sent => {}
+                Settled::Waits(what) => {
+                    *waits = Some(what);
+                    return None;
+                }
+                Settled::Lost(errno) => lost.refuse(errno, waiting.priority, waiting.bytes.len()),
+            }
+            // Nobody counts: sending delivers.
+            Some(0)
+        })
+    }
+
+    fn shot(&self) -> SocketsShot {
+        self.receivers.shot()
+    }
+
+    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
+        self.receivers.take_stuck()
+    }
+}
+
+impl DeviceState for TapPort {
+    fn is_up(&self) -> Option<bool> {
+        self.tap.as_ref()?.counters.is_up().ok()
     }
 }

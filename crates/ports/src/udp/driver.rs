@@ -1,5 +1,7 @@
 //! Port of the UDP underlay.
 
+mod parts;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
@@ -10,7 +12,7 @@ use sluice_wire::{ethernet, ipv4, udp};
 
 use super::inbox::{BLOCKS, Inbox};
 use super::outer::{OUTER_SIZE, target, write_frame};
-use super::rings::{RECEIVE_COST, Receiver, Sender, Series, path_mtu};
+use super::rings::{RECEIVE_COST, Receiver, Sender, Series};
 use super::sharing::{Selector, bucket_of, choose_by, evenly};
 use crate::buckets::{BucketTable, Buckets};
 use crate::device::{softnet_dropped, sum_hex_column};
@@ -19,7 +21,10 @@ use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::handed::{PortHandover, SHARERS};
 use crate::pool::{Pool, SlotMut};
-use crate::port::{Amount, Counters, HeldBack, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{
+    Amount, Counters, Handover, Losses, Lossless, PollFd, Port, Read, ReadAhead, Ring,
+    RoutedUnderlay,
+};
 use crate::sockets::snmp_counter;
 use crate::staging::NotStaged;
 
@@ -481,31 +486,6 @@ impl Port for UdpPort {
         Ok(())
     }
 
-    fn aside(&self) -> HeldBack {
-        // Of several sockets, none has datagrams in its inbox between calls.
-        self.buckets.as_ref().map_or(self.inbox.left(), |buckets| buckets.aside())
-    }
-
-    fn stop_reading(&mut self) {
-        self.stopped = true;
-        if let Some(buckets) = &mut self.buckets {
-            buckets.release_all();
-        }
-    }
-
-    fn resume_reading(&mut self) {
-        self.stopped = false;
-    }
-
-    /// For a shared socket the thread that moves buckets fills `bytes` with its table.
-    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
-        let Some(open) = &self.open else { return Ok(None) };
-        let mut handed = PortHandover::default();
-        handed.file(SOCKET, open.receiver.fd())?;
-        handed.number(SHARERS, self.config.sharers.max(1) as u64);
-        Ok(Some(handed))
-    }
-
     fn give_back(&mut self, bufs: &mut Batch<FrameBuf>, pool: &mut Pool) {
         for buf in bufs.drain() {
             if let Some(buckets) = &mut self.buckets {
@@ -543,12 +523,6 @@ impl Port for UdpPort {
         self.lost.take_refused()
     }
 
-    fn path_mtu(&mut self) -> Option<(Ipv4Addr, u16)> {
-        let remote = self.too_large.take()?;
-        let to = SocketAddrV4::new(remote, self.config.port);
-        Some((remote, path_mtu(self.config.local, to).ok()?))
-    }
-
     fn kernel_counters(&self) -> io::Result<Counters> {
         let Some(open) = &self.open else { return Ok(Counters::new()) };
         let mut rows = open.counters()?;
@@ -557,6 +531,18 @@ impl Port for UdpPort {
         }
         rows.insert("ring.truncated", self.truncated);
         Ok(rows)
+    }
+
+    fn read_ahead(&mut self) -> Option<&mut dyn ReadAhead> {
+        Some(self)
+    }
+
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        Some(self)
+    }
+
+    fn routed_underlay(&mut self) -> Option<&mut dyn RoutedUnderlay> {
+        Some(self)
     }
 
     fn ring(&self) -> Ring {
@@ -573,13 +559,6 @@ impl Port for UdpPort {
 
     fn mtu(&self) -> u16 {
         self.config.mtu
-    }
-
-    fn rebind_device(&mut self) -> io::Result<()> {
-        match (&self.open, &self.config.device) {
-            (Some(open), Some(device)) => open.receiver.take_from_anew(device),
-            _ => Ok(()),
-        }
     }
 
     fn close(&mut self) -> io::Result<()> {

@@ -29,7 +29,10 @@ use crate::net_header::of_buffers;
 use crate::netlink::{Changes, GROUP_LINK, Netlink};
 use crate::netns;
 use crate::pool::Pool;
-use crate::port::{Amount, Counters, Losses, Lossless, PollFd, Port, Read, Ring};
+use crate::port::{
+    Amount, Counters, DeviceState, Handover, Losses, Lossless, PollFd, Port, Read,
+    ReceivingSockets, Ring,
+};
 use crate::rcvbuf::{Admit, Receivers, SocketHolds, SocketsShot};
 use crate::tap::TapRoute;
 
@@ -51,9 +54,6 @@ pub struct VethConfig {
     pub routes: Vec<TapRoute>,
     /// True if the port sets the device up; otherwise the container's owner does.
     pub up: bool,
-    /// True if datagrams wait for UDP sockets without room; default false, since on a busy machine
-    /// it has held a socket that was read at once.
-    pub hold_sockets: bool,
 }
 
 impl VethConfig {
@@ -68,7 +68,6 @@ impl VethConfig {
             addresses: Vec::new(),
             routes: Vec::new(),
             up: true,
-            hold_sockets: false,
         }
     }
 
@@ -90,8 +89,6 @@ pub struct VethPort {
     out: Outgoing,
     finisher: Finisher,
     receivers: Receivers,
-    /// Frames, and probes, of `out` that the receivers know of.
-    told: (u64, u64),
     mtu: u16,
     chunks: u32,
     waiting_max: u32,
@@ -236,11 +233,7 @@ impl VethPort {
     fn of(config: &VethConfig, pair: TakenUp) -> Result<Self, OpenError> {
         let failed = |what| OpenError::device(&config.device, what);
         let TakenUp { end, place, index, arrivals } = pair;
-        let receivers = if config.hold_sockets {
-            receivers::open(&place, index, arrivals)
-        } else {
-            Receivers::lacking("a card of kind `tap`".to_owned())
-        };
+        let receivers = receivers::open(&place, index, arrivals);
         let path = Path::new(netns::OWN);
         let (out, switch_counters, links) = netns::inside(end.namespace.as_fd(), path, || {
             let own = end.pair.index;
@@ -264,7 +257,6 @@ impl VethPort {
             out,
             finisher: Finisher::new(),
             receivers,
-            told: (0, 0),
             mtu: config.mtu,
             chunks,
             waiting_max: 0,
@@ -272,15 +264,13 @@ impl VethPort {
         })
     }
 
-    /// Tells the receivers what was sent since the last call.
+    /// Tells the receivers what was sent.
     #[inline]
     fn tell(&mut self) {
-        let now = (self.out.sent(), self.out.probes());
+        let total = self.out.sent();
         if let Some(arrivals) = self.receivers.arrivals_mut() {
-            arrivals.send(now.0 - self.told.0);
-            arrivals.come_beside(now.1 - self.told.1);
+            arrivals.note_sent(total);
         }
-        self.told = now;
     }
 }
 
@@ -359,45 +349,8 @@ impl Port for VethPort {
         Ok(read)
     }
 
-    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
-        let Some(open) = &self.open else { return Ok(None) };
-        let mut handed = kept::copies(&open.end)?;
-        if let Some(arrivals) = self.receivers.arrivals() {
-            arrivals.hand_over(&mut handed)?;
-        }
-        Ok(Some(handed))
-    }
-
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
-    }
-
-    fn hold_for_sockets(&mut self, holds: SocketHolds) {
-        self.receivers.hold(holds);
-    }
-
-    #[inline]
-    fn resume_sockets(&mut self, now: Nanos) -> bool {
-        if self.open.as_ref().is_none_or(|open| !open.has_carrier) {
-            return false;
-        }
-        self.tell();
-        let out = &mut self.out;
-        let resumed =
-            self.receivers.resume(now, |waiting| out.offer(&waiting.frame(), None) == Taken::All);
-        if resumed {
-            // An error comes again from the caller's own flush.
-            let _reported_by_flush = self.out.flush();
-        }
-        resumed
-    }
-
-    fn sockets(&self) -> Option<SocketsShot> {
-        Some(self.receivers.shot())
-    }
-
-    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
-        self.receivers.take_stuck()
     }
 
     fn wants_write(&self) -> bool {
@@ -429,9 +382,16 @@ impl Port for VethPort {
         Ok(rows)
     }
 
-    fn is_up(&self) -> Option<bool> {
-        let link = self.open.as_ref()?.switch_counters.link().ok()?;
-        Some(link.is_some_and(|link| link.carrier))
+    fn receiving_sockets(&mut self) -> Option<&mut dyn ReceivingSockets> {
+        Some(self)
+    }
+
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        Some(self)
+    }
+
+    fn device_state(&self) -> Option<&dyn DeviceState> {
+        Some(self)
     }
 
     fn ring(&self) -> Ring {
@@ -455,5 +415,57 @@ impl Port for VethPort {
         }
         self.out.close();
         self.open.take().map_or(Ok(()), |mut open| open.end.pair.close())
+    }
+}
+
+impl ReceivingSockets for VethPort {
+    fn hold(&mut self, holds: SocketHolds) {
+        self.receivers.hold(holds);
+    }
+
+    #[inline]
+    fn resume(&mut self, now: Nanos) -> bool {
+        if self.open.as_ref().is_none_or(|open| !open.has_carrier) {
+            return false;
+        }
+        self.tell();
+        let out = &mut self.out;
+        let resumed = self.receivers.resume(now, |waiting| {
+            (out.offer(&waiting.frame(), None) == Taken::All).then(|| out.sent())
+        });
+        if resumed {
+            // An error comes again from the caller's own flush.
+            let _reported_by_flush = self.out.flush();
+        }
+        if let Some(marker) = self.receivers.marker(now) {
+            self.out.send_behind(&marker);
+        }
+        resumed
+    }
+
+    fn shot(&self) -> SocketsShot {
+        self.receivers.shot()
+    }
+
+    fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
+        self.receivers.take_stuck()
+    }
+}
+
+impl Handover for VethPort {
+    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
+        let Some(open) = &self.open else { return Ok(None) };
+        let mut handed = kept::copies(&open.end)?;
+        if let Some(arrivals) = self.receivers.arrivals() {
+            arrivals.hand_over(&mut handed)?;
+        }
+        Ok(Some(handed))
+    }
+}
+
+impl DeviceState for VethPort {
+    fn is_up(&self) -> Option<bool> {
+        let link = self.open.as_ref()?.switch_counters.link().ok()?;
+        Some(link.is_some_and(|link| link.carrier))
     }
 }

@@ -1,6 +1,7 @@
 //! The port, as the worker drives it.
 
 mod deliver;
+mod parts;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +12,6 @@ use sluice_base::{Batch, Nanos, Priority, PriorityMask};
 use sluice_switch::Window;
 
 use super::config::VhostUserConfig;
-use super::device::handing::base_of;
 use super::device::{EVENT_IDX, Offer, features};
 use super::incoming::{Incoming, Refused};
 use super::log::Logging;
@@ -27,8 +27,8 @@ use crate::handed::PortHandover;
 use crate::notifier::{self, Notifier};
 use crate::pool::Pool;
 use crate::port::{
-    Amount, ArmResult, Counters, Losses, Lossless, PollFd, Port, PortRequest, Queues, Read,
-    SharedRings,
+    Amount, ArmResult, Counters, DeviceState, Handover, Losses, Lossless, PollFd, Port,
+    PortRequest, Queues, Read, SharedRings,
 };
 
 /// Number of the receive queue of a pair in vhost-user.
@@ -360,28 +360,6 @@ impl Port for VhostUserPort {
         vec![PollFd { fd: self.epoll.as_fd(), read: true, write: false }]
     }
 
-    fn resume_reading(&mut self) {
-        self.session.go_on();
-    }
-
-    fn hand_over(&mut self) -> io::Result<Option<PortHandover>> {
-        self.flush()?;
-        self.publish_incoming();
-        let mut handed = PortHandover::default();
-        let idle = self.incoming.iter().flatten().all(|ring| ring.out() == 0);
-        self.session.hand_over(idle && self.stopping.is_none(), &mut handed)?;
-        for pair in 0..self.incoming.len() {
-            let bases = [
-                (receive(pair), self.outgoing[pair].as_ref().map(Outgoing::base)),
-                (transmit(pair), self.incoming[pair].as_ref().map(Incoming::base)),
-            ];
-            for (ring, base) in bases {
-                base.into_iter().for_each(|base| handed.number(&base_of(ring), base.into()));
-            }
-        }
-        Ok(Some(handed))
-    }
-
     fn read(
         &mut self,
         window: Window,
@@ -390,45 +368,6 @@ impl Port for VhostUserPort {
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Read> {
         self.read_from(0, window, limit, pool, batch)
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "eight at most")]
-    fn queues(&self) -> u8 {
-        self.incoming.len() as u8
-    }
-
-    fn read_from(
-        &mut self,
-        queue: u8,
-        window: Window,
-        limit: usize,
-        pool: &mut Pool,
-        batch: &mut Batch<FrameBuf>,
-    ) -> io::Result<Read> {
-        self.look_at_memory();
-        let pair = usize::from(queue);
-        let stops = self.stopping.as_ref().is_some_and(|(stopping, _)| *stopping == pair);
-        let usable = self.is_usable(transmit(pair)) && !stops;
-        let Some(ring) = self.incoming[pair].as_mut().filter(|_| usable) else {
-            return Ok(Read { frames: 0, more: false, others: 0 });
-        };
-        let before = batch.len();
-        let read = ring.read(window, limit, pool, batch);
-        if batch.len() == before && ring.is_drained() {
-            self.drained.insert(pair);
-        } else {
-            self.drained.remove(pair);
-        }
-        if ring.publish() {
-            interrupt(&self.wires[transmit(pair)]);
-        }
-        match read {
-            Ok(read) => Ok(read),
-            Err(fault) => {
-                self.fail(transmit(pair), fault);
-                Ok(Read { frames: batch.len() - before, more: false, others: 0 })
-            }
-        }
     }
 
     fn shared_rings(&mut self) -> Option<&mut dyn SharedRings> {
@@ -447,14 +386,6 @@ impl Port for VhostUserPort {
             }
         }
         self.publish_incoming();
-    }
-
-    fn copy_to_pool(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
-        let Some(number) = buf.guest_number() else { return Ok(buf) };
-        let Some(ring) = &mut self.incoming[pair_of(number)] else { return Ok(buf) };
-        let Some(copy) = pool.copy_of(&buf) else { return Err(buf) };
-        ring.give_back(number);
-        Ok(copy)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -497,15 +428,12 @@ impl Port for VhostUserPort {
         ]))
     }
 
-    fn is_up(&self) -> Option<bool> {
-        let runs = self.incoming[0].is_some() && self.outgoing[0].is_some();
-        Some(runs && self.is_usable(transmit(0)) && self.is_usable(receive(0)))
+    fn handover(&mut self) -> Option<&mut dyn Handover> {
+        Some(self)
     }
 
-    fn problem(&self) -> Option<String> {
-        let fault = self.faults.iter().flatten().next();
-        let stopped = fault.map(|fault| format!("the guest's ring is stopped: {fault}"));
-        stopped.or_else(|| self.session.problem())
+    fn device_state(&self) -> Option<&dyn DeviceState> {
+        Some(self)
     }
 
     fn ring(&self) -> crate::port::Ring {
@@ -539,6 +467,53 @@ impl Port for VhostUserPort {
 }
 
 impl SharedRings for VhostUserPort {
+    #[expect(clippy::cast_possible_truncation, reason = "eight at most")]
+    fn queues(&self) -> u8 {
+        self.incoming.len() as u8
+    }
+
+    fn read_from(
+        &mut self,
+        queue: u8,
+        window: Window,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<FrameBuf>,
+    ) -> io::Result<Read> {
+        self.look_at_memory();
+        let pair = usize::from(queue);
+        let stops = self.stopping.as_ref().is_some_and(|(stopping, _)| *stopping == pair);
+        let usable = self.is_usable(transmit(pair)) && !stops;
+        let Some(ring) = self.incoming[pair].as_mut().filter(|_| usable) else {
+            return Ok(Read { frames: 0, more: false, others: 0 });
+        };
+        let before = batch.len();
+        let read = ring.read(window, limit, pool, batch);
+        if batch.len() == before && ring.is_drained() {
+            self.drained.insert(pair);
+        } else {
+            self.drained.remove(pair);
+        }
+        if ring.publish() {
+            interrupt(&self.wires[transmit(pair)]);
+        }
+        match read {
+            Ok(read) => Ok(read),
+            Err(fault) => {
+                self.fail(transmit(pair), fault);
+                Ok(Read { frames: batch.len() - before, more: false, others: 0 })
+            }
+        }
+    }
+
+    fn copy_to_pool(&mut self, buf: FrameBuf, pool: &mut Pool) -> Result<FrameBuf, FrameBuf> {
+        let Some(number) = buf.guest_number() else { return Ok(buf) };
+        let Some(ring) = &mut self.incoming[pair_of(number)] else { return Ok(buf) };
+        let Some(copy) = pool.copy_of(&buf) else { return Err(buf) };
+        ring.give_back(number);
+        Ok(copy)
+    }
+
     fn handle_events(&mut self) -> PortRequest {
         self.consume_events();
         self.full = Full::default();

@@ -1,4 +1,4 @@
-//! Ports that move between workers.
+//! Port migration: ports that move between workers.
 //!
 //! ```text
 //!   all workers:   Quiesce  the port is not read, and no more frames are sent to it

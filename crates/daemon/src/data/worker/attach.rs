@@ -3,12 +3,30 @@
 use std::io;
 
 use sluice_base::{Batch, InputId, Nanos, PortId};
-use sluice_ports::{FrameBuf, Pool, Port, PortRequest, TxBackoff};
-use sluice_switch::{AttachError, PortState, Switch};
+use sluice_ports::{FrameBuf, Pool, Port, PortRequest, Read, TxBackoff};
+use sluice_switch::{AttachError, PortState, Switch, Window};
 
 use super::{Attached, BATCH, TAP_BATCH, Worker};
 use crate::data::ports::{AddResult, PendingPort, no_place};
 use crate::sys::log::say;
+
+impl Attached {
+    /// Reads from one of its queues.
+    pub(super) fn read(
+        &mut self,
+        queue: u8,
+        window: Window,
+        limit: usize,
+        pool: &mut Pool,
+        batch: &mut Batch<FrameBuf>,
+    ) -> io::Result<Read> {
+        if queue == 0 {
+            return self.port.read(window, limit, pool, batch);
+        }
+        let rings = self.port.shared_rings().expect("a port with several queues has rings");
+        rings.read_from(queue, window, limit, pool, batch)
+    }
+}
 
 impl Worker {
     /// Watches a port that the switch knows by `id`, and serves it from now on.
@@ -44,12 +62,20 @@ impl Worker {
     /// Serves a port that is watched.
     pub(super) fn serve(&mut self, name: String, mut port: Box<dyn Port>, id: PortId) {
         let input = self.host.switch().input(id, 0);
-        let tells_apart = port.classify_by(&self.host.switch().classifier(input));
-        port.hold_for_sockets(self.host.switch().holds_of(id));
+        let switch = self.host.switch();
+        let flow_control = port.flow_control();
+        let tells_apart = flow_control.is_some();
+        if let Some(flow_control) = flow_control {
+            flow_control.classify_by(&switch.classifier(input));
+        }
+        if let Some(sockets) = port.receiving_sockets() {
+            sockets.hold(switch.holds_of(id));
+        }
         let batch = if port.kind() == "tap" { TAP_BATCH } else { BATCH };
         self.positions.resize(self.positions.len().max(id.index() + 1), None);
         self.positions[id.index()] = Some(self.ports.len());
-        let (is_memory, queues) = (port.shared_rings().is_some(), port.queues());
+        let rings = port.shared_rings();
+        let (is_memory, queues) = (rings.is_some(), rings.map_or(1, |rings| rings.queues()));
         self.ports.push(Attached {
             name,
             port,
@@ -160,13 +186,13 @@ impl Worker {
     #[cold]
     pub(super) fn handle_events(&mut self, index: usize) {
         self.ports[index].has_events = false;
-        while let Some(rings) = self.ports[index].port.shared_rings()
-            && let PortRequest::Handles(queue) = rings.handle_events()
-        {
+        loop {
             let attached = &mut self.ports[index];
-            let (switch, input) = (self.host.switch_mut(), attached.input(queue));
-            let (port, pool) = (&mut attached.port, &mut self.pool);
-            switch.migrate_buffers(input, |buf| port.copy_to_pool(buf, pool));
+            let Some(rings) = attached.port.shared_rings() else { return };
+            let PortRequest::Handles(queue) = rings.handle_events() else { return };
+            let (switch, pool) = (self.host.switch_mut(), &mut self.pool);
+            let input = InputId(attached.input.0 + u16::from(queue));
+            switch.migrate_buffers(input, |buf| rings.copy_to_pool(buf, pool));
             if !self.revoke(input) {
                 return;
             }
@@ -181,6 +207,22 @@ impl Worker {
         let is_attached = switch.port_state(id) == PortState::Attached;
         if is_attached { switch.detach(now, id).dropped.into() } else { 0 }
     }
+}
+
+/// Copies frames of an input to the shared buffer, if the port that read them must get their
+/// handles back.
+pub(super) fn copy_to_shared(
+    switch: &mut Switch<FrameBuf>,
+    input: InputId,
+    port: &mut Box<dyn Port>,
+    pool: &mut Pool,
+) {
+    let mut rings = port.shared_rings();
+    switch.copy_to_shared(input, |buf| match &mut rings {
+        Some(rings) => rings.copy_to_pool(buf, pool),
+        // The frame lies in the pool already.
+        None => Ok(buf),
+    });
 }
 
 /// Returns the handles of freed frames to a port.

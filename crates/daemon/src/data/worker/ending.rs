@@ -94,8 +94,9 @@ impl Worker {
     ///
     /// Frames that another worker sent count from their entry into the ring: two questions may be
     /// answered in one turn, before the frames are taken.
-    pub(super) fn left(&self) -> Left {
-        let in_drivers: u64 = self.ports.iter().map(|attached| pending(&*attached.port)).sum();
+    pub(super) fn left(&mut self) -> Left {
+        let ports = self.ports.iter_mut();
+        let in_drivers: u64 = ports.map(|attached| pending(&mut *attached.port)).sum();
         Left {
             resident: self.host.switch().audit().total(|row| row.frames.resident),
             pending: in_drivers + self.handoffs.arriving(),
@@ -106,7 +107,15 @@ impl Worker {
     pub(super) fn drain(&mut self, now: Nanos) {
         self.ending.until.get_or_insert(now.after(DRAIN_MAX));
         self.ending.frozen = false;
-        self.ports.iter_mut().for_each(|attached| attached.port.stop_reading());
+        self.stop_reading();
+    }
+
+    fn stop_reading(&mut self) {
+        for attached in &mut self.ports {
+            if let Some(ahead) = attached.port.read_ahead() {
+                ahead.stop_reading();
+            }
+        }
     }
 
     /// Returns the frames left, if the worker is to end now.
@@ -152,7 +161,7 @@ impl Worker {
         match step {
             YieldStep::Stop => {
                 self.ending.stopped = true;
-                self.ports.iter_mut().for_each(|attached| attached.port.stop_reading());
+                self.stop_reading();
             }
             YieldStep::Left(reply) => _ = reply.send(self.left()),
             YieldStep::Freeze(reply) => {
@@ -170,7 +179,12 @@ impl Worker {
             YieldStep::Thaw => {
                 (self.ending.stopped, self.ending.frozen) = (false, false);
                 for attached in &mut self.ports {
-                    attached.port.resume_reading();
+                    if let Some(ahead) = attached.port.read_ahead() {
+                        ahead.resume_reading();
+                    }
+                    if let Some(handover) = attached.port.handover() {
+                        handover.take_back();
+                    }
                     attached.readable = attached.gone.is_none();
                     attached.room = TxBackoff::default();
                     attached.tell();
@@ -183,7 +197,8 @@ impl Worker {
     fn frozen(&mut self) -> io::Result<Frozen> {
         let mut frozen = Frozen { left: self.left(), ..Frozen::default() };
         for attached in &mut self.ports {
-            frozen.ports.extend(attached.port.hand_over()?.map(|handed| (attached.id, handed)));
+            let Some(handover) = attached.port.handover() else { continue };
+            frozen.ports.extend(handover.hand_over()?.map(|handed| (attached.id, handed)));
         }
         frozen.known.extend(self.host.switch().macs());
         Ok(frozen)
@@ -199,6 +214,11 @@ impl Worker {
     }
 }
 
-fn pending(port: &dyn Port) -> u64 {
-    port.pending().frames + port.aside().frames
+fn pending(port: &mut dyn Port) -> u64 {
+    port.pending().frames + aside(port)
+}
+
+/// Returns the number of frames that a port has set aside.
+pub(super) fn aside(port: &mut dyn Port) -> u64 {
+    port.read_ahead().map_or(0, |ahead| ahead.aside().frames)
 }

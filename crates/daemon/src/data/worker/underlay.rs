@@ -8,7 +8,7 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 
 use sluice_base::{Mac, Nanos, PortId};
-use sluice_ports::{Amount, FrameBuf, Port, TxBackoff};
+use sluice_ports::{Amount, FrameBuf, Port, RoutedUnderlay, TxBackoff};
 use sluice_switch::{Counter, Switch};
 
 use super::Worker;
@@ -29,16 +29,17 @@ pub(in crate::data) enum Device {
 }
 
 /// Reads the device's refusals: counts frames that were refused or that a socket did not take, and
-/// takes a path MTU from a frame that was
-/// too large.
+/// takes a path MTU from a frame that was too large.
 pub(super) fn learn(now: Nanos, switch: &mut Switch<FrameBuf>, id: PortId, port: &mut dyn Port) {
     while let Some((priority, Amount { frames, bytes })) = port.take_refused() {
         switch.refused(id, priority, Counter { frames, bytes });
     }
-    while let Some((priority, Amount { frames, bytes })) = port.take_stuck() {
-        switch.socket_stuck(id, priority, Counter { frames, bytes });
+    if let Some(sockets) = port.receiving_sockets() {
+        while let Some((priority, Amount { frames, bytes })) = sockets.take_stuck() {
+            switch.socket_stuck(id, priority, Counter { frames, bytes });
+        }
     }
-    if let Some((remote, mtu)) = port.path_mtu() {
+    if let Some((remote, mtu)) = port.routed_underlay().and_then(RoutedUnderlay::path_mtu) {
         // The tunnel of that endpoint may have just gone.
         _ = switch.learn_path_mtu(now, remote, mtu);
     }
@@ -81,7 +82,8 @@ impl Worker {
     /// Binds a socket anew that was bound to a device of the same name.
     fn take_from_device(&mut self, index: usize) {
         let attached = &mut self.ports[index];
-        if let Err(error) = attached.port.rebind_device() {
+        let Some(underlay) = attached.port.routed_underlay() else { return };
+        if let Err(error) = underlay.rebind_device() {
             say!("port {}: it cannot take datagrams from its device: {error}", attached.name);
         }
     }

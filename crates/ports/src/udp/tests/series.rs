@@ -10,7 +10,7 @@ use crate::finish::tests::outer_headers;
 use crate::frame::FrameBuf;
 use crate::offload::{Kind, Offload, OffloadRequest};
 use crate::pool::{Pool, PoolConfig};
-use crate::port::Port as _;
+use crate::port::{Port as _, ReadAhead as _};
 
 const ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 const OUTER: usize = 42;
