@@ -4,9 +4,11 @@ PART ?= switch
 CASES ?= 20000
 FUZZ_SECONDS ?= 720
 DPDK_SECONDS ?= 600
+# The older program of a rolling upgrade: that of the last tag, if there is one.
+SLUICE_OLD ?= $(if $(shell git tag --list 2>/dev/null),$(shell scripts/old-program.sh))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build test bench soak audit goldens docs clean-lab
+.PHONY: help setup demo build test bench soak old audit goldens docs clean-lab
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -33,7 +35,7 @@ bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric,
 	cargo run --profile dist --package sluice-bench -- $(PART)
 	cargo xtask results target/bench/$(PART).json
 
-soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=720 DPDK_SECONDS=600)
+soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_SECONDS=720 DPDK_SECONDS=600 SLUICE_OLD=PROGRAM)
 	PROPTEST_CASES=$(CASES) cargo test --profile soak \
 		-p sluice-base -p sluice-wire -p sluice-switch -p sluice-control -p sluice-host
 	SLUICE_MOVE_SECONDS=60 cargo test --profile soak -p sluice-daemon --lib tests::spread -- --nocapture
@@ -44,10 +46,14 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond cycles
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_isolation --test live_stuck \
 		--test live_random_drill --test live_partition --test live_parity -- --include-ignored --nocapture
+	SLUICE_OLD=$(SLUICE_OLD) cargo test --package sluice-daemon --test live_rolling -- --include-ignored --nocapture
 	cargo build --profile dist --package sluice --package sluice-bench
 	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_DPDK_SECONDS=$(DPDK_SECONDS) cargo test --package sluice-daemon \
 		--test live_dpdk -- --include-ignored --nocapture
 	cargo run --profile dist --package sluice-bench -- fabric --only hung --load 600
+
+old: ## Build the program of the last tag, or of COMMIT=…, for SLUICE_OLD of `make soak`; prints its path
+	@scripts/old-program.sh $(COMMIT)
 
 audit: ## Look for known weaknesses of what comes from outside; needs the network
 	cargo deny check advisories

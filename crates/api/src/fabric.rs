@@ -259,6 +259,9 @@ pub struct MemberRow {
     /// `served`, …, and its protocol errors, such as `second_answer`.
     #[serde(default)]
     pub talk: std::collections::BTreeMap<String, u64>,
+    /// Version of its program; absent: it has not been asked yet, or is too old to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
     /// Settings that differ from this host's, and must not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<crate::agree::Difference>,

@@ -216,6 +216,21 @@ impl FabricConfig {
         Ok(inverse)
     }
 
+    /// Returns a change with the effect of `change` on this configuration, without operations that
+    /// cancel each other. Operations on members, tokens and trust stay.
+    ///
+    /// # Errors
+    /// Reason why an operation does not apply.
+    pub fn net_change(&self, change: &[Operation]) -> Result<Vec<Operation>, NotApplicable> {
+        let mut wanted = self.clone();
+        wanted.apply(change)?;
+        let net = Editable::of(self).difference(&Editable::of(&wanted));
+        let mut reached = self.clone();
+        // Some orders matter: two networks that exchange their VNIs need a third one in between.
+        let is_whole = reached.apply(&net).is_ok() && reached == wanted;
+        Ok(if is_whole { net } else { change.to_vec() })
+    }
+
     /// Returns the lowest number that no member has.
     #[must_use]
     pub fn free_id(&self) -> Option<u16> {

@@ -111,6 +111,9 @@ pub struct Place {
     /// Address of the VTEP; absent: the first IPv4 address of that device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vtep: Option<Ipv4Addr>,
+    /// Rate of the underlay in Mbit/s; absent: that of the device, if it says one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_mbps: Option<u64>,
 }
 
 /// Way to make a change.
@@ -189,6 +192,9 @@ pub enum Answer {
         revision: u64,
         /// The configuration.
         config: Box<FabricConfig>,
+        /// Reason why it is not in force at this host, which tries again; absent: it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        not_in_force: Option<String>,
     },
     /// The members and their progress.
     Status(Box<Status>),
@@ -225,6 +231,9 @@ pub struct Committed {
     /// Parts that take effect on this host at its next restart, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_restart: Vec<String>,
+    /// Reason why the newest revision is not in force at this host, which tries again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_in_force: Option<String>,
 }
 
 /// A transaction.
@@ -277,6 +286,9 @@ pub struct Status {
     /// Parts that take effect on this host at its next restart, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_restart: Vec<String>,
+    /// Reason why the newest revision is not in force at this host, which tries again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_in_force: Option<String>,
 }
 
 /// Progress of a member.
@@ -288,7 +300,8 @@ pub struct Progress {
     pub id: u16,
     /// VTEP of the member.
     pub vtep: Ipv4Addr,
-    /// `voter`, `learner` or `joining`.
+    /// `voter` or `learner`; at a host that has joined and has no configuration yet, `joining` for
+    /// itself and `unknown` for others.
     pub part: String,
     /// True if it is connected.
     pub connected: bool,

@@ -370,3 +370,6 @@ impl<R: Replica> Commit<R> {
         self.out.push_back(Output::Answer { request, result });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `thread` | the thread: the commit protocol with a clock, a disk and members |
 //! | `requests` | questions of people, and their answers |
+//! | `status` | the state of the configuration at this host |
 //! | `words` | the protocol's results in words |
 //! | `admission` | hosts that join |
 //! | `setup` | a host becomes a member: create, join |
@@ -25,6 +26,7 @@ mod effect;
 mod replica;
 mod requests;
 pub(crate) mod setup;
+mod status;
 mod store;
 mod thread;
 mod words;
@@ -89,7 +91,14 @@ enum Event {
     /// A host that joins.
     Admit(Box<admission::Candidate>),
     /// A configuration is in force, or why not.
-    Effect(u64, Result<Reloaded, String>),
+    Effect {
+        /// Number of the job.
+        number: u64,
+        /// Revision of the configuration.
+        revision: u64,
+        /// Changes, or the reason.
+        result: Result<Reloaded, String>,
+    },
     /// Result of a check.
     Checked(CheckTicket, TxnId, Result<(), String>),
     /// Read the host's file again.

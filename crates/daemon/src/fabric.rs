@@ -242,7 +242,8 @@ impl Fabric {
         let mut answer = self.wait(|reply| MemberRequest::Question(question, reply))??;
         if let api::Answer::Members(rows) = &mut answer {
             for row in rows {
-                row.differs = self.agreement.of_named(&row.host);
+                let known = self.agreement.of_named(&row.host);
+                (row.program, row.differs) = (known.program, known.differences);
             }
         }
         match &mut answer {

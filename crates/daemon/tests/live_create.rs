@@ -307,3 +307,64 @@ fn restarted_hosts_forward_without_the_others() {
     }
     bridge.daemons[0].says(&["vnet", "create", "red", "--vni", "7"]);
 }
+
+#[test]
+#[ignore = "live: needs root"]
+fn configuration_not_in_force_is_retried() {
+    if skip("configuration_not_in_force_is_retried", &[]) {
+        return;
+    }
+    let bridge = Bridge::fabric("retry", 3);
+    let [h1, _, h3] = &bridge.daemons[..] else { unreachable!() };
+    bridge.cut(2, true);
+    wait_for("h3 is away", || {
+        let members = h1.progress()["members"].take();
+        members.as_array().unwrap().iter().any(|member| member["connected"] == false)
+    });
+    h1.says(&["vnet", "create", "red", "--vni", "7", "--mtu", "1450"]);
+    // It did not vote, and its underlay is too small by now.
+    bridge.hosts[2].ip("link set up0 mtu 1400");
+    bridge.cut(2, false);
+    wait_for("it says that the configuration is not in force", || {
+        let why = h3.progress()["not_in_force"].take();
+        why.as_str().is_some_and(|why| why.contains("mtu"))
+    });
+    assert_eq!(h3.vnets(), ["blue"], "the one before is in force");
+    let said = h3.says(&["config", "show"]);
+    assert!(said.contains("# not in force at this host"), "{said}");
+    bridge.hosts[2].ip("link set up0 mtu 1500");
+    wait_for("it is in force by itself", || h3.progress()["not_in_force"].is_null());
+    assert_eq!(h3.vnets(), ["blue", "red"]);
+    bridge.all_have_caught_up();
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn joined_host_names_connection_that_it_lacks() {
+    if skip("joined_host_names_connection_that_it_lacks", &[]) {
+        return;
+    }
+    let bridge = Bridge::waiting("lacks", 2, |_, _| String::new());
+    let [h1, h2] = &bridge.daemons[..] else { unreachable!() };
+    h1.says(&["fabric", "create", "prod", "--underlay", "up0"]);
+    // The join has a port of its own; the fabric's is closed, in both directions.
+    let rule = |what: &str| {
+        for port in ["dport 7474", "sport 7474"] {
+            bridge.hosts[1].ip(&format!("rule {what} pref 1 ipproto tcp {port} prohibit"));
+        }
+    };
+    rule("add");
+    std::thread::scope(|scope| {
+        let join = scope.spawn(|| bridge.join(1, 0));
+        wait_for("it says what it waits for", || {
+            let output = h2.attempt(&["fabric", "status"]);
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            said.contains("waits for a connection to a member")
+                && said.contains("h1 (192.0.2.1)")
+                && said.contains("\"fabric\":\"prod\"")
+        });
+        rule("del");
+        join.join().unwrap();
+    });
+    bridge.all_have_caught_up();
+}

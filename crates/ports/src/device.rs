@@ -5,7 +5,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 
-use netlink_packet_route::link::Stats64;
+use netlink_packet_route::link::{InfoKind, Stats64};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use sluice_base::Mac;
 
@@ -46,6 +46,28 @@ pub fn device(name: &str) -> io::Result<Device> {
         up: flags & libc::IFF_UP != 0,
         running: flags & libc::IFF_RUNNING != 0,
     })
+}
+
+/// Returns the speed of a device in Mbit/s, if it says one. The speed of a device that is made by
+/// software is made up, as 10 Gbit/s of every veth pair, and is none; a bond and a VLAN have that
+/// of the devices below.
+///
+/// # Errors
+/// The kernel's error; `ENODEV` if there is none of that name.
+pub fn speed_mbps(name: &str) -> io::Result<Option<u64>> {
+    let request =
+        DeviceRequest::new(name).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+    let socket = ioctl_socket()?;
+    let index = request.index(socket.as_fd())?;
+    if !has_real_speed(Netlink::open()?.kind(index)?.as_ref()) {
+        return Ok(None);
+    }
+    Ok(request.speed_mbps(socket.as_fd())?.map(u64::from))
+}
+
+/// Returns true for devices of hardware, and for those of software that pass on the speed below.
+fn has_real_speed(kind: Option<&InfoKind>) -> bool {
+    matches!(kind, None | Some(InfoKind::Bond | InfoKind::Vlan | InfoKind::MacVlan))
 }
 
 /// The device of this namespace that has an address.

@@ -10,7 +10,9 @@ use netlink_packet_core::{
     NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, Stats64};
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, Stats64,
+};
 use netlink_packet_route::nsid::{NsidAttribute, NsidMessage};
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
@@ -265,6 +267,25 @@ impl Netlink {
             answer => answer?,
         };
         Ok(reply::link(&answer))
+    }
+
+    /// Returns the kind of a device that is made by software; `None` for others.
+    pub(crate) fn kind(&mut self, index: u32) -> io::Result<Option<InfoKind>> {
+        let mut question = LinkMessage::default();
+        question.header.index = index;
+        let answer = self.ask(RouteNetlinkMessage::GetLink(question), 0)?;
+        let links = answer.into_iter().filter_map(|message| match message {
+            RouteNetlinkMessage::NewLink(link) => Some(link.attributes),
+            _ => None,
+        });
+        let infos = links.flatten().filter_map(|attribute| match attribute {
+            LinkAttribute::LinkInfo(infos) => Some(infos),
+            _ => None,
+        });
+        Ok(infos.flatten().find_map(|info| match info {
+            LinkInfo::Kind(kind) => Some(kind),
+            _ => None,
+        }))
     }
 
     /// Returns true if a device is set up.

@@ -435,6 +435,46 @@ impl DeviceRequest {
     }
 }
 
+/// `struct ethtool_cmd` of `linux/ethtool.h`.
+#[repr(C)]
+#[derive(Default)]
+struct LinkSettings {
+    command: u32,
+    supported: u32,
+    advertising: u32,
+    speed_low: u16,
+    /// Duplex, port, address of the PHY, transceiver, negotiation, MDIO.
+    bytes: [u8; 6],
+    packets: [u32; 2],
+    speed_high: u16,
+    crossing: [u8; 2],
+    advertised_by_peer: u32,
+    reserved: [u32; 2],
+}
+
+const _: () = assert!(size_of::<LinkSettings>() == 44);
+
+impl DeviceRequest {
+    /// Returns the speed of a device in Mbit/s, as its driver says it; `None` if it knows none.
+    pub(crate) fn speed_mbps(mut self, fd: BorrowedFd<'_>) -> io::Result<Option<u32>> {
+        /// `ETHTOOL_GSET`.
+        const GET_SETTINGS: u32 = 1;
+        /// `SPEED_UNKNOWN`.
+        const UNKNOWN: u32 = u32::MAX;
+        let mut settings = LinkSettings { command: GET_SETTINGS, ..LinkSettings::default() };
+        self.0.ifr_ifru.ifru_data = std::ptr::from_mut(&mut settings).cast();
+        match self.call(fd, libc::SIOCETHTOOL) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok(None),
+            called => _ = called?,
+        }
+        // SAFETY: the kernel wrote through the pointer, so the value is read as one that may have
+        // changed.
+        let settings = unsafe { std::ptr::read_volatile(&raw const settings) };
+        let speed = u32::from(settings.speed_high) << 16 | u32::from(settings.speed_low);
+        Ok(Some(speed).filter(|speed| !matches!(*speed, 0 | UNKNOWN)))
+    }
+}
+
 /// State of an attached TAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TapState {

@@ -170,13 +170,16 @@ pub(crate) struct PlaceArguments {
     /// The address of the VTEP; default: the first one of that device
     #[arg(long, value_name = "IP")]
     vtep: Option<Ipv4Addr>,
+    /// The rate of the underlay in Mbit/s; default: what the device says, if it says something
+    #[arg(long, value_name = "MBPS", value_parser = clap::value_parser!(u64).range(1..))]
+    rate: Option<u64>,
     #[command(flatten)]
     asked: Asked,
 }
 
 impl PlaceArguments {
     fn place(&self) -> Place {
-        Place { underlay: self.underlay.clone(), vtep: self.vtep }
+        Place { underlay: self.underlay.clone(), vtep: self.vtep, rate_mbps: self.rate }
     }
 }
 

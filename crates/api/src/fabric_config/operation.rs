@@ -134,7 +134,7 @@ impl fmt::Display for Unreadable {
 }
 
 /// Names of the operations, as they are written.
-const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 12] = [
     "add_member",
     "remove_member",
     "set_member",

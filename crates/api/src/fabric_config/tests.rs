@@ -208,3 +208,54 @@ fn changes_with_common_name_exclude_each_other() {
     assert!(common(&set("class.5.weight", json!(1)), &set("class.5.strict", json!(true))));
     assert!(!common(&set("class.5.weight", json!(1)), &set("class.6.weight", json!(1))));
 }
+
+#[test]
+fn net_change_drops_operations_that_cancel() {
+    let config = fabric();
+    let set_vni = |name: &str, vni: u32| {
+        let (name, key) = (name.to_owned(), "vni".to_owned());
+        Operation::SetVnet { name, key, value: Some(json!(vni)) }
+    };
+    let delete = |name: &str| Operation::DeleteVnet { name: name.to_owned() };
+    let moves = |moves: u32| set("moves_max", json!(moves));
+    let net = |change: &[Operation]| config.net_change(change).unwrap();
+    assert_eq!(net(&[vnet("green", 300), delete("green"), moves(9), moves(7)]), [moves(7)]);
+    assert_eq!(net(&[moves(9), set("moves_max", Value::Null)]), []);
+    // A network that is made again is the same one.
+    assert_eq!(net(&[delete("red"), vnet("red", 201)]), [set_vni("red", 201)]);
+    // What cannot be said in one step stays as it is.
+    let exchange = [set_vni("red", 300), set_vni("blue", 200), set_vni("red", 100)];
+    assert_eq!(net(&exchange), exchange);
+    let with_member = [add("h3", 3), moves(9), moves(7)];
+    assert_eq!(net(&with_member), with_member);
+    assert!(config.net_change(&[delete("green")]).is_err());
+}
+
+/// A configuration and a change as format 1 has them. A value that is there never changes; a new
+/// operation is added.
+const FORMAT_1: &str = include_str!("tests/format-1.json");
+
+#[test]
+fn format_changes_only_with_its_version() {
+    let golden: Value = serde_json::from_str(FORMAT_1).unwrap();
+    let mut config: FabricConfig = serde_json::from_value(golden["config"].clone()).unwrap();
+    assert_eq!(
+        serde_json::to_value(&config).unwrap(),
+        golden["config"],
+        "raise FORMAT, go on reading the old one, and add a file"
+    );
+    let change = read_change(golden["change"].to_string().as_bytes()).unwrap();
+    let written: Value = serde_json::from_slice(&write_change(&change)).unwrap();
+    assert_eq!(written, golden["change"], "an operation that is there keeps its form");
+    config.apply(&change).unwrap();
+    let mut names: Vec<&str> = golden["change"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|operation| operation.as_object().unwrap().keys().next().unwrap().as_str())
+        .collect();
+    let mut known = operation::NAMES.to_vec();
+    names.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(names, known, "the file has every operation");
+}

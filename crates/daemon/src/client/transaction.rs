@@ -101,18 +101,22 @@ pub fn show(whom: &HostSelector, at: Option<u64>, json: bool) -> anyhow::Result<
         return ask(whom, Question::Show { at }, true).map(|_| ());
     }
     let (answer, _) = ask_line(whom, Question::Show { at })?;
-    let Answer::Config { revision, config } = answer else { bail!("{OTHER}") };
-    print(&text_of(revision, &config))
+    let Answer::Config { revision, config, not_in_force } = answer else { bail!("{OTHER}") };
+    print(&text_of(revision, &config, not_in_force.as_deref()))
 }
 
-fn text_of(revision: u64, config: &FabricConfig) -> String {
+fn text_of(revision: u64, config: &FabricConfig, not_in_force: Option<&str>) -> String {
     let members: String = config
         .members
         .iter()
         .map(|(name, member)| format!("#   {name}: number {}, VTEP {}\n", member.id, member.vtep))
         .collect();
     let text = Editable::of(config).text();
-    format!("# fabric {}, revision {revision}; members:\n{members}\n{text}", config.fabric)
+    // Each line of a reason is a comment.
+    let note = not_in_force.map_or_else(String::new, |why| {
+        format!("# {NOT_IN_FORCE}: {}\n", why.replace('\n', "\n#   "))
+    });
+    format!("# fabric {}, revision {revision}; members:\n{members}{note}\n{text}", config.fabric)
 }
 
 /// Prints the difference of the candidate from the configuration, or of two revisions.
@@ -156,6 +160,8 @@ pub(crate) fn is_there(whom: &HostSelector) -> bool {
 }
 
 const OTHER: &str = "the host answered another question; compare `sluice --version` there";
+
+const NOT_IN_FORCE: &str = "not in force at this host, which tries again until it is";
 
 fn scratch() -> PathBuf {
     std::env::temp_dir().join(format!("sluice-config-{}.toml", std::process::id()))
@@ -203,7 +209,9 @@ fn render(answer: &Answer) -> String {
             format!("{}accepted by {}; nothing has changed\n", lines("", changes), voted.join(", "))
         }
         Answer::Log(rows) => rows.iter().map(transaction).collect(),
-        Answer::Config { revision, config } => text_of(*revision, config),
+        Answer::Config { revision, config, not_in_force } => {
+            text_of(*revision, config, not_in_force.as_deref())
+        }
         Answer::Status(status) => self::status(status),
         Answer::Candidate { changes, .. } => match changes.is_empty() {
             true => "the candidate does not differ from the configuration\n".to_owned(),
@@ -239,6 +247,8 @@ fn committed(committed: &Committed) -> String {
             "it is undone in {seconds} s unless `sluice config confirm` comes before"
         );
     }
+    let failed: Vec<String> = committed.not_in_force.iter().cloned().collect();
+    text += &lines(&format!("{NOT_IN_FORCE}: "), &failed);
     text + &lines("takes effect at this host's next restart: ", &committed.at_restart)
 }
 
@@ -291,6 +301,8 @@ pub(crate) fn status(status: &Status) -> String {
         _ = writeln!(text, "revision {revision} waits for `sluice config confirm`");
     }
     text += &lines("kept aside, as another history holds: ", &status.aside);
+    let failed: Vec<String> = status.not_in_force.iter().cloned().collect();
+    text += &lines(&format!("{NOT_IN_FORCE}: "), &failed);
     text + &lines("takes effect at this host's next restart: ", &status.at_restart)
 }
 

@@ -1,10 +1,14 @@
 //! The configuration in force at this host: a thread that gives control one whole configuration
-//! after the other. What came meanwhile is skipped but for the newest.
+//! after the other. Configurations that came meanwhile are skipped but for the newest. One that
+//! could not be put in force is tried again, with longer and longer times between, until it is in
+//! force or another one comes: a device may be back, a disk may have room again.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 
 use sluice_api::config::HostConfig;
+use sluice_api::reload::Reloaded;
 
 use super::{Event, InForce};
 use crate::sys::log::say;
@@ -12,10 +16,23 @@ use crate::sys::threads::spawn;
 
 /// Configurations that may wait.
 const WAITING_MAX: usize = 64;
+/// Times between attempts: the first one, and the longest.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// The way to that thread.
 #[derive(Debug)]
-pub(super) struct Effect(SyncSender<(u64, Box<HostConfig>)>);
+pub(super) struct Effect {
+    jobs: SyncSender<Job>,
+    last: u64,
+}
+
+/// A configuration that is to be in force.
+#[derive(Debug)]
+struct Job {
+    number: u64,
+    revision: u64,
+    config: Box<HostConfig>,
+}
 
 impl Effect {
     /// Starts the thread, which reports results as events.
@@ -23,33 +40,64 @@ impl Effect {
         force: Arc<dyn InForce>,
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
-        let (sender, waiting) = sync_channel(WAITING_MAX);
-        spawn("effect", move || run(&waiting, &*force, &events))?;
-        Ok(Self(sender))
+        let (jobs, waiting) = sync_channel(WAITING_MAX);
+        spawn("effect", move || run(&waiting, &*force, &events, WAITS))?;
+        Ok(Self { jobs, last: 0 })
     }
 
-    /// Puts a configuration in force, when the earlier ones are.
-    pub(super) fn put(&self, revision: u64, config: HostConfig) {
-        _ = self.0.send((revision, Box::new(config)));
+    /// Puts a configuration in force, when the earlier ones are. Returns the number of the job: the
+    /// result of it, or of a later one, has at least this number.
+    pub(super) fn put(&mut self, revision: u64, config: HostConfig) -> u64 {
+        self.last += 1;
+        _ = self.jobs.send(Job { number: self.last, revision, config: Box::new(config) });
+        self.last
     }
 }
 
 fn run(
-    waiting: &Receiver<(u64, Box<HostConfig>)>,
+    waiting: &Receiver<Job>,
     force: &dyn InForce,
     events: &SyncSender<Event>,
+    (wait_first, wait_max): (Duration, Duration),
 ) {
-    while let Ok(mut next) = waiting.recv() {
-        while let Ok(newer) = waiting.try_recv() {
-            next = newer;
+    let Ok(mut job) = waiting.recv() else { return };
+    let (mut wait, mut failed) = (wait_first, None);
+    loop {
+        if let Some(newer) = waiting.try_iter().last() {
+            (job, wait) = (newer, wait_first);
         }
-        let (revision, config) = next;
-        let result = force.apply(*config);
-        if let Err(why) = &result {
-            say!(error: "revision {revision} of the configuration is not in force here: {why}");
-        }
-        if events.send(Event::Effect(revision, result)).is_err() {
+        let result = force.apply((*job.config).clone());
+        log_change(job.revision, failed.as_deref(), &result);
+        failed = result.as_ref().err().cloned();
+        let (number, revision) = (job.number, job.revision);
+        if events.send(Event::Effect { number, revision, result }).is_err() {
             return;
+        }
+        let next = match failed {
+            None => waiting.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(_) => waiting.recv_timeout(wait),
+        };
+        match next {
+            Ok(newer) => (job, wait) = (newer, wait_first),
+            Err(RecvTimeoutError::Timeout) => wait = wait_max.min(wait * 2),
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
+
+/// Logs a failure once for each reason, and its end.
+fn log_change(revision: u64, before: Option<&str>, result: &Result<Reloaded, String>) {
+    match (before, result) {
+        (Some(_), Ok(_)) => say!("revision {revision} of the configuration is in force here"),
+        (before, Err(why)) if before != Some(why) => {
+            say!(
+                error: "revision {revision} of the configuration is not in force here, and is \
+                        tried again: {why}"
+            );
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

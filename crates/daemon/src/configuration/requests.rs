@@ -5,7 +5,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_api::fabric_config::{Editable, FabricConfig, Operation, read_change, write_change};
-use sluice_api::transaction::{Answer, Away, Committed, How, LogRow, Progress, Question, Status};
+use sluice_api::transaction::{Answer, Away, Committed, How, LogRow, Question};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{Done, Policy, Proposal, Refused, Request, RequestId};
 
@@ -75,7 +75,7 @@ impl Thread {
                 return self.change(now, (change, false), how, reply);
             }
             Question::Confirm => return self.submit(now, Request::Confirm, Asked::Plain(reply)),
-            Question::Rollback { to, how } => match self.inverse_to(to) {
+            Question::Rollback { to, how } => match self.change_back_to(to) {
                 Ok(change) => {
                     let comment = match how.comment.is_empty() {
                         true => format!("back to revision {to}"),
@@ -279,6 +279,7 @@ impl Thread {
                 behind,
                 confirm_within_s,
                 at_restart,
+                not_in_force: None,
             },
             progress_until: now.after(PROGRESS_MAX),
             effect_until: now.after(EFFECT_MAX),
@@ -288,7 +289,7 @@ impl Thread {
     /// Answers those who wait until the configuration is known and in force.
     pub(super) fn answer_settled(&mut self) {
         let is_known = self.commit.replica().is_some();
-        if is_known && self.in_force.0 >= self.given {
+        if is_known && self.in_force.revision >= self.given {
             for settled in self.settled.drain(..) {
                 _ = settled.send(());
             }
@@ -301,7 +302,7 @@ impl Thread {
         for mut one in waiting {
             let revision = one.committed.revision;
             let (applied, behind) = self.progress_at(revision);
-            let is_here = self.in_force.0 >= revision || self.has_left;
+            let is_here = self.in_force.revision >= revision || self.has_left;
             let is_known = behind.iter().all(|(_, is_connected)| !is_connected);
             let is_over = now >= one.progress_until;
             if !(is_here && (is_known || is_over)) && now < one.effect_until {
@@ -313,7 +314,8 @@ impl Thread {
             }
             one.committed.applied = applied;
             one.committed.behind = behind.into_iter().map(|(name, _)| name).collect();
-            one.committed.at_restart.clone_from(&self.in_force.1);
+            one.committed.at_restart.clone_from(&self.in_force.at_restart);
+            one.committed.not_in_force.clone_from(&self.in_force.failed);
             _ = one.reply.send(Ok(Answer::Committed(one.committed)));
         }
     }
@@ -342,6 +344,13 @@ impl Thread {
         Ok(change)
     }
 
+    /// Returns the change that undoes everything after a revision, without operations that cancel
+    /// each other.
+    fn change_back_to(&self, to: u64) -> Result<Vec<Operation>, String> {
+        let inverse = self.inverse_to(to)?;
+        self.shared().net_change(&inverse).map_err(|error| error.0)
+    }
+
     fn log(&self, last: u32) -> Answer {
         let unconfirmed = self.commit.status().unconfirmed;
         let row = |transaction: &sluice_control::commit::Transaction| {
@@ -368,12 +377,16 @@ impl Thread {
     fn show(&self, at: Option<u64>) -> Result<Answer, String> {
         let revision = at.unwrap_or(self.commit.revision());
         let config = Box::new(self.config_at(revision)?);
-        Ok(Answer::Config { revision, config })
+        let not_in_force = self.in_force.failed.clone().filter(|_| at.is_none());
+        Ok(Answer::Config { revision, config, not_in_force })
     }
 
     /// Returns the configuration as of a revision: networks and settings of then, and members of
     /// now.
     fn config_at(&self, revision: u64) -> Result<FabricConfig, String> {
+        if self.commit.replica().is_none() {
+            return Err(self.waits_for());
+        }
         let mut config = self.shared().clone();
         if revision > self.commit.revision() {
             return Err(format!("the newest revision is {}", self.commit.revision()));
@@ -403,61 +416,6 @@ impl Thread {
         let change = read(&kept.from)?.difference(&read(&kept.text)?);
         let changes = words::operations(&change);
         Ok((Answer::Candidate { base: kept.base, text: kept.text, changes }, change))
-    }
-
-    fn status(&self) -> Answer {
-        let (shared, status) = (self.shared(), self.commit.status());
-        let transactions = status.progress.map_or(0, |own| own.transactions);
-        let is_reachable = |host: HostId| {
-            status.members.iter().any(|(member, is_up, _)| member.host == host && *is_up)
-        };
-        let missing: Vec<HostId> =
-            status.voters.iter().copied().filter(|voter| !is_reachable(*voter)).collect();
-        let members = status.members.iter().filter_map(|(member, is_connected, progress)| {
-            let (name, entry) = shared.member_of(member.host.0)?;
-            let is_voter = status.voters.contains(&member.host);
-            Some(Progress {
-                name: name.to_owned(),
-                id: entry.id,
-                vtep: entry.vtep,
-                part: if is_voter { "voter" } else { "learner" }.to_owned(),
-                connected: *is_connected,
-                revision: progress.map(|progress| progress.revision),
-                lag: progress.map(|of| transactions.saturating_sub(of.transactions)),
-            })
-        });
-        let voters = status.voters.len();
-        let why = match (&status.disk, &status.halted, status.leader) {
-            (Some(why), _, _) => format!("the disk of this host cannot be written: {why}"),
-            (_, Some(what), _) => format!("this host does not understand {what}; upgrade it"),
-            _ if 2 * missing.len() >= voters => format!(
-                "{} of {voters} voters can be reached; missing: {}",
-                voters - missing.len(),
-                words::names(shared, &missing)
-            ),
-            (_, _, None) => "the voters are choosing who leads".to_owned(),
-            _ => String::new(),
-        };
-        Answer::Status(Box::new(Status {
-            fabric: shared.fabric.clone(),
-            host: self.own.place.name.clone(),
-            revision: self.commit.revision(),
-            writable: why.is_empty(),
-            leader: status.leader.map(|leader| words::name(shared, leader)),
-            why,
-            members: members.collect(),
-            unconfirmed: status.unconfirmed,
-            aside: self.aside(),
-            at_restart: self.in_force.1.clone(),
-        }))
-    }
-
-    /// Returns what was kept aside, in words.
-    fn aside(&self) -> Vec<String> {
-        let line = |(epoch, entries): &(sluice_control::commit::Epoch, Vec<_>)| {
-            format!("{} entries of epoch {}", entries.len(), epoch.number)
-        };
-        self.commit.aside().iter().map(line).collect()
     }
 
     fn numbers(&self, names: &[String]) -> Result<Vec<HostId>, String> {

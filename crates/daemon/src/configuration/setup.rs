@@ -171,21 +171,28 @@ impl Applying {
         place: &api::Place,
         member: Option<SocketAddr>,
     ) -> anyhow::Result<LocalUnderlay> {
-        if let Some(device) = &place.underlay {
-            return Ok(LocalUnderlay::new(device));
+        if let (Some(rate), Some(_)) = (place.rate_mbps, &self.local.underlay) {
+            bail!(
+                "the file of this host has an `[underlay]`, which holds: set `link = {{ rate_mbps \
+                 = {rate} }}` there, and leave `--rate` out"
+            );
         }
-        if let Some(underlay) = &self.local.underlay {
-            return Ok(underlay.clone());
-        }
-        let Some(member) = member else {
-            bail!("name the device of the underlay, as `--underlay eth0`");
+        let device = match (&place.underlay, &self.local.underlay, member) {
+            (Some(device), ..) => device.clone(),
+            (None, Some(underlay), _) => return Ok(underlay.clone()),
+            (None, None, Some(member)) => device_to(member).with_context(|| {
+                format!(
+                    "no route to {member} is known, whose device could be the underlay; name it, \
+                     as `--underlay eth0`"
+                )
+            })?,
+            (None, None, None) => bail!("name the device of the underlay, as `--underlay eth0`"),
         };
-        device_to(member).map(|device| LocalUnderlay::new(&device)).with_context(|| {
-            format!(
-                "no route to {member} is known, whose device could be the underlay; name it, as \
-                 `--underlay eth0`"
-            )
-        })
+        let mut underlay = LocalUnderlay::new(&device);
+        // A device that is not there is refused later, with the rest of the configuration.
+        let own = || sluice_ports::device::speed_mbps(&device).ok().flatten();
+        underlay.link.rate_mbps = place.rate_mbps.or_else(own);
+        Ok(underlay)
     }
 }
 

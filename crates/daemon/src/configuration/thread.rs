@@ -2,7 +2,7 @@
 //! writes, and carries its outputs out. It waits for nobody: writes, joins and the effect of a
 //! configuration have threads of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -149,6 +149,8 @@ impl Opened {
         let thread = Thread {
             own: self.own,
             commit: self.commit,
+            bootstrap: self.bootstrap,
+            connected: BTreeSet::new(),
             disk: self.disk,
             writes,
             effect,
@@ -160,7 +162,7 @@ impl Opened {
             wall,
             asked: BTreeMap::new(),
             waiting: Vec::new(),
-            in_force: (0, Vec::new()),
+            in_force: InEffect::default(),
             given: 0,
             deleting: BTreeMap::new(),
             settled: Vec::new(),
@@ -208,9 +210,24 @@ fn start_disk(
     Ok(sender)
 }
 
+/// The configuration in force at this host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct InEffect {
+    /// Revision that control was given last, and has answered.
+    pub(super) revision: u64,
+    /// Its parts that take effect at a restart.
+    pub(super) at_restart: Vec<String>,
+    /// Reason why it is not in force: the one before is.
+    pub(super) failed: Option<String>,
+}
+
 pub(super) struct Thread {
     pub(super) own: Own,
     pub(super) commit: Commit<Document>,
+    /// The fabric as it was known when this host became a member.
+    bootstrap: FabricConfig,
+    /// Members that are connected.
+    pub(super) connected: BTreeSet<HostId>,
     pub(super) disk: Disk,
     writes: SyncSender<(WriteTicket, Vec<Record>)>,
     effect: Effect,
@@ -224,8 +241,8 @@ pub(super) struct Thread {
     pub(super) asked: BTreeMap<RequestId, Asked>,
     /// Requests whose change is committed, and that wait for its effect.
     pub(super) waiting: Vec<Waiting>,
-    /// Revision in force here, and its parts that are not.
-    pub(super) in_force: (u64, Vec<String>),
+    /// The configuration in force here.
+    pub(super) in_force: InEffect,
     /// Revision that control was given last. Voters that change, and transactions that end without
     /// an effect, make revisions that control is never given.
     pub(super) given: u64,
@@ -233,8 +250,8 @@ pub(super) struct Thread {
     deleting: BTreeMap<TxnId, Vec<String>>,
     /// Those who wait until the configuration is known and in force.
     pub(super) settled: Vec<SyncSender<()>>,
-    /// Those who wait for the effect of the host's file.
-    rereads: Vec<SyncSender<Result<Reloaded, String>>>,
+    /// Those who wait for the effect of the host's file, with the number of the job.
+    rereads: Vec<(u64, SyncSender<Result<Reloaded, String>>)>,
     checker: Checker,
     /// Ends with the thread.
     _announcer: Option<Announcer>,
@@ -245,8 +262,8 @@ pub(super) struct Thread {
 impl Thread {
     fn run(mut self, events: &Receiver<Event>) {
         // Control has started with this configuration.
-        self.in_force.0 = self.commit.revision();
-        self.given = self.in_force.0;
+        self.in_force.revision = self.commit.revision();
+        self.given = self.in_force.revision;
         loop {
             self.renew(clock::now());
             self.take_start();
@@ -293,21 +310,17 @@ impl Thread {
                     say!(debug: "a message of {from} about the configuration is ignored: {error}");
                 }
             }
-            Event::Connected(host, is_up) => self.commit.connected(now, host, is_up),
+            Event::Connected(host, is_up) => {
+                match is_up {
+                    true => self.connected.insert(host),
+                    false => self.connected.remove(&host),
+                };
+                self.commit.connected(now, host, is_up);
+            }
             Event::Written(ticket, Ok(())) => self.commit.persisted(now, ticket),
             Event::Written(ticket, Err(why)) => self.commit.write_failed(now, ticket, &why),
             Event::Admit(candidate) => self.admit(now, *candidate),
-            Event::Effect(revision, result) => {
-                let line = |part: &AtRestart| format!("{}: {}", part.key, part.why);
-                let open = match &result {
-                    Ok(done) => done.at_restart.iter().map(line).collect(),
-                    Err(why) => vec![format!("all of revision {revision}: {why}")],
-                };
-                self.in_force = (revision, open);
-                for reply in self.rereads.drain(..) {
-                    _ = reply.send(result.clone());
-                }
-            }
+            Event::Effect { number, revision, result } => self.has_effect(number, revision, result),
             Event::Checked(ticket, id, result) => {
                 if result.is_err() {
                     self.deleting.remove(&id);
@@ -324,9 +337,25 @@ impl Thread {
         }
     }
 
-    /// Returns the shared configuration as far as it is known.
+    /// Takes the result of a configuration that control was given.
+    fn has_effect(&mut self, number: u64, revision: u64, result: Result<Reloaded, String>) {
+        let line = |part: &AtRestart| format!("{}: {}", part.key, part.why);
+        let (at_restart, failed) = match &result {
+            Ok(done) => (done.at_restart.iter().map(line).collect(), None),
+            Err(why) => (Vec::new(), Some(why.clone())),
+        };
+        // An earlier one may be tried again while a later one could not even be given.
+        if revision >= self.in_force.revision {
+            self.in_force = InEffect { revision, at_restart, failed };
+        }
+        let done = self.rereads.extract_if(.., |(asked, _)| *asked <= number);
+        done.for_each(|(_, reply)| _ = reply.send(result.clone()));
+    }
+
+    /// Returns the shared configuration as far as it is known: that of the join, until the first
+    /// snapshot comes.
     pub(super) fn shared(&self) -> &FabricConfig {
-        self.commit.replica().map_or_else(|| empty(), Document::config)
+        self.commit.replica().map_or(&self.bootstrap, Document::config)
     }
 
     fn carry_out(&mut self) {
@@ -395,7 +424,11 @@ impl Thread {
                 self.given = self.commit.revision();
                 self.effect.put(self.given, config);
             }
-            Err(why) => say!(error: "the configuration cannot be put in force: {why}"),
+            Err(why) => {
+                say!(error: "the configuration cannot be put in force: {why}");
+                let revision = self.commit.revision();
+                self.in_force = InEffect { revision, at_restart: Vec::new(), failed: Some(why) };
+            }
         }
     }
 
@@ -457,9 +490,9 @@ impl Thread {
         match next {
             Ok((config, next)) => {
                 self.own = next;
-                self.rereads.push(reply);
                 self.given = self.commit.revision();
-                self.effect.put(self.given, config);
+                let number = self.effect.put(self.given, config);
+                self.rereads.push((number, reply));
             }
             Err(why) => _ = reply.send(Err(why)),
         }
@@ -488,10 +521,4 @@ impl Thread {
             say!(warn: "hosts that join may see an old certificate: {error:#}");
         }
     }
-}
-
-/// Returns the configuration of a host that knows none.
-fn empty() -> &'static FabricConfig {
-    static EMPTY: std::sync::OnceLock<FabricConfig> = std::sync::OnceLock::new();
-    EMPTY.get_or_init(|| FabricConfig::new("unknown").expect("a good name"))
 }

@@ -2,7 +2,7 @@
 
 use sluice_api::fabric_config::{FabricConfig, Operation, read_change};
 use sluice_base::HostId;
-use sluice_control::commit::{Refused, Transaction};
+use sluice_control::commit::{Refused, Transaction, Veto};
 
 /// Returns the name of a host.
 pub(super) fn name(config: &FabricConfig, host: HostId) -> String {
@@ -32,12 +32,7 @@ pub(super) fn change(bytes: &[u8]) -> Vec<String> {
 /// Returns the reason of a refusal, with the remedy.
 pub(super) fn refused(config: &FabricConfig, refused: &Refused) -> String {
     match refused {
-        Refused::Vetoed(vetoes) => {
-            let line = |host, why: &str| format!("{} refuses: {why}", name(config, host));
-            let all: Vec<String> =
-                vetoes.iter().map(|veto| line(veto.host, &veto.reason)).collect();
-            format!("nothing has changed; {}", all.join("; "))
-        }
+        Refused::Vetoed(all) => format!("nothing has changed; {}", vetoes(config, all)),
         Refused::NoQuorum { voters, missing } => format!(
             "nothing has changed, since {} of {voters} voters can be reached and a majority is \
              needed; missing: {}; hosts go on forwarding as before; if these are lost for good, \
@@ -90,6 +85,22 @@ pub(super) fn refused(config: &FabricConfig, refused: &Refused) -> String {
     }
 }
 
+/// Returns vetoes by reason: members that have the same one stand together.
+fn vetoes(config: &FabricConfig, all: &[Veto]) -> String {
+    let mut by_reason: Vec<(&str, Vec<HostId>)> = Vec::new();
+    for veto in all {
+        match by_reason.iter_mut().find(|(reason, _)| *reason == veto.reason) {
+            Some((_, hosts)) => hosts.push(veto.host),
+            None => by_reason.push((&veto.reason, vec![veto.host])),
+        }
+    }
+    let lines = by_reason.iter().map(|(reason, hosts)| {
+        let verb = if hosts.len() == 1 { "refuses" } else { "refuse" };
+        format!("{} {verb}: {reason}", names(config, hosts))
+    });
+    lines.collect::<Vec<_>>().join("; ")
+}
+
 /// Returns the state of a transaction.
 pub(super) fn state(transaction: &Transaction, unconfirmed: Option<u64>) -> (String, String) {
     use sluice_control::commit::Outcome;
@@ -101,3 +112,6 @@ pub(super) fn state(transaction: &Transaction, unconfirmed: Option<u64>) -> (Str
         Outcome::Applied => ("committed".to_owned(), String::new()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Agreement of members' settings: each member is asked when it connects, a while after this host's
 //! settings changed, and once a minute, since clocks drift. A difference is logged once, and shown
-//! in `fabric members` and in `trace` for as long as it lasts.
+//! in `fabric members` and in `trace` for as long as it lasts. `fabric members` has the version of
+//! each member's program beside it.
 //!
 //! ```text
 //!   session up ── host ──> thread ── Topic::AGREE ──> the member's networks, page by page
@@ -40,14 +41,23 @@ const HEAD_SIZE: usize = 512;
 /// Pages that are asked for.
 const PAGES_MAX: usize = 64;
 
-/// Differences known of the members.
+/// Programs and differences known of the members.
 #[derive(Debug)]
 pub(super) struct Agreement {
     plan: Mutex<Arc<FabricPlan>>,
-    differences: Mutex<BTreeMap<HostId, Vec<Difference>>>,
+    known: Mutex<BTreeMap<HostId, Known>>,
     events: SyncSender<Asks>,
     /// True if all members have one configuration: then they differ only while it is on its way.
     is_one: bool,
+}
+
+/// Facts of a member by its last answer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    /// Version of its program; absent: it is too old to say.
+    pub(super) program: Option<String>,
+    /// Settings that differ from this host's.
+    pub(super) differences: Vec<Difference>,
 }
 
 /// Reason to ask members.
@@ -70,7 +80,7 @@ impl Agreement {
     pub(super) fn new(plan: &FabricPlan, is_one: bool) -> (Self, Receiver<Asks>) {
         let (events, asks) = sync_channel(WAITING_MAX);
         let plan = Mutex::new(Arc::new(plan.clone()));
-        (Self { plan, differences: Mutex::default(), events, is_one }, asks)
+        (Self { plan, known: Mutex::default(), events, is_one }, asks)
     }
 
     /// Takes over other settings of this host. Differences of hosts that are no members any more
@@ -89,18 +99,22 @@ impl Agreement {
 
     /// Returns the differences of a member's settings.
     pub(super) fn of(&self, host: HostId) -> Vec<Difference> {
-        self.all().get(&host).cloned().unwrap_or_default()
+        self.all().get(&host).map_or_else(Vec::new, |known| known.differences.clone())
     }
 
-    /// Returns the differences of a member by its name.
-    pub(super) fn of_named(&self, name: &str) -> Vec<Difference> {
+    /// Returns the facts of a host by its name.
+    pub(super) fn of_named(&self, name: &str) -> Known {
         let plan = self.plan();
-        let known = plan.hosts.iter().find(|known| known.name == name);
-        known.map_or_else(Vec::new, |known| self.of(known.host))
+        if plan.name == name {
+            let program = Some(env!("CARGO_PKG_VERSION").to_owned());
+            return Known { program, differences: Vec::new() };
+        }
+        let host = plan.hosts.iter().find(|known| known.name == name).map(|known| known.host);
+        host.and_then(|host| self.all().get(&host).cloned()).unwrap_or_default()
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<HostId, Vec<Difference>>> {
-        self.differences.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, BTreeMap<HostId, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers a member.
@@ -113,11 +127,11 @@ impl Agreement {
         serde_json::to_vec(&answer).map_err(|_| Failure::Refused)
     }
 
-    /// Notes the differences of a member, and logs the new ones.
-    fn set(&self, known: &HostPlan, found: Vec<Difference>) {
+    /// Notes the facts of a member, and logs new differences.
+    fn set(&self, known: &HostPlan, now: Known) {
         let name = &known.name;
-        let mut all = self.all();
-        let before = all.remove(&known.host).unwrap_or_default();
+        let found = now.differences.clone();
+        let before = self.all().insert(known.host, now).unwrap_or_default().differences;
         // Clocks never differ by the same amount twice.
         let is_like = |one: &Difference, other: &Difference| match one.what {
             Setting::Clock => other.what == Setting::Clock,
@@ -128,9 +142,6 @@ impl Agreement {
         }
         if found.is_empty() && !before.is_empty() {
             say!("{name}: says alike what it must");
-        }
-        if !found.is_empty() {
-            all.insert(known.host, found);
         }
     }
 }
@@ -173,7 +184,8 @@ fn ask(fabric: &Fabric, known: &HostPlan) {
                 let here = env!("CARGO_PKG_VERSION").to_owned();
                 let there = "one that compares nothing".to_owned();
                 let what = Setting::Version;
-                agreement.set(known, vec![Difference { what, vnet: None, here, there }]);
+                let differences = vec![Difference { what, vnet: None, here, there }];
+                agreement.set(known, Known { program: None, differences });
                 return;
             }
             _ => return,
@@ -194,7 +206,8 @@ fn ask(fabric: &Fabric, known: &HostPlan) {
         if agreement.is_one {
             found.retain(|one| !matches!(one.what, Setting::Network | Setting::Vni));
         }
-        agreement.set(known, found);
+        let program = Some(clean(&theirs.program));
+        agreement.set(known, Known { program, differences: found });
     }
 }
 

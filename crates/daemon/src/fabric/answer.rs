@@ -271,6 +271,8 @@ impl<'a> Answers<'a> {
             records_sent: 0,
             records_received: 0,
             talk: BTreeMap::new(),
+            // Known elsewhere.
+            program: None,
             differs: Vec::new(),
         };
         let others = self.plane.hosts().map(|info| {
@@ -298,6 +300,7 @@ impl<'a> Answers<'a> {
                 records_received: info.counts.records_received,
                 talk: self.plane.talk_counts(info.host).map(named_counts).unwrap_or_default(),
                 // Known elsewhere.
+                program: None,
                 differs: Vec::new(),
             }
         });

@@ -483,3 +483,17 @@ fn member_mtu_difference_listed_until_resolved() {
     wait_for("nothing differs", || said(&h1, "h2").is_empty() && member(&h1, "h2").connected);
     drop(h2);
 }
+
+#[test]
+fn members_list_version_of_each_program() {
+    let folder = Folder::new("fabric-versions");
+    certificates(&folder, &["h1", "h2"]);
+    let port = free_port();
+    let h1 = start(&folder, &plan(&folder, 1, 2, port));
+    let version = |host: &str| member(&h1, host).program;
+    let here = Some(env!("CARGO_PKG_VERSION").to_owned());
+    assert_eq!((version("h1"), version("h2")), (here.clone(), None));
+    let h2 = start(&folder, &plan(&folder, 2, 2, port));
+    wait_for("h2 says its version", || version("h2") == here);
+    drop(h2);
+}

@@ -172,7 +172,8 @@ impl Daemon {
             .as_array()
             .unwrap()
             .iter()
-            .all(|member| member["connected"] == true && member["lag"] == 0);
+            .all(|member| member["connected"] == true && member["lag"] == 0)
+            && configuration["not_in_force"].is_null();
         let expected = match (configuration["writable"] == true, is_well) {
             (false, _) => 4,
             (true, false) => 3,

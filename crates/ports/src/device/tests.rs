@@ -28,3 +28,14 @@ fn the_loopback_has_counters() {
     counters.read(&mut rows).unwrap();
     assert_eq!(rows.len(), 8);
 }
+
+#[test]
+fn made_up_speed_of_software_is_none() {
+    assert_eq!(speed_mbps("lo").unwrap(), None);
+    let missing = speed_mbps("sluice-none").unwrap_err();
+    assert_eq!(missing.raw_os_error(), Some(libc::ENODEV));
+    for kind in [InfoKind::Veth, InfoKind::Tun, InfoKind::Bridge, InfoKind::Dummy] {
+        assert!(!has_real_speed(Some(&kind)), "{kind:?}");
+    }
+    assert!(has_real_speed(None) && has_real_speed(Some(&InfoKind::Bond)));
+}

@@ -13,7 +13,7 @@ use crate::client;
 use crate::client::show::{HostSelector, enveloped, socket};
 use crate::ipc::protocol::{self, Request};
 
-/// Exit code if a member is away or behind.
+/// Exit code if a member is away or behind, or the configuration is not in force here.
 const LAGS: u8 = 3;
 /// Exit code if the configuration cannot be changed.
 const NOT_WRITABLE: u8 = 4;
@@ -70,7 +70,9 @@ fn configuration(socket: &Path) -> Option<Box<transaction::Status>> {
 
 fn grade(configuration: &transaction::Status) -> u8 {
     let is_well = |member: &transaction::Progress| member.connected && member.lag == Some(0);
-    match (configuration.writable, configuration.members.iter().all(is_well)) {
+    let all_well =
+        configuration.members.iter().all(is_well) && configuration.not_in_force.is_none();
+    match (configuration.writable, all_well) {
         (false, _) => NOT_WRITABLE,
         (true, false) => LAGS,
         (true, true) => 0,

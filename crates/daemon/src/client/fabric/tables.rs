@@ -230,7 +230,8 @@ fn vnets(rows: &[VnetRow]) -> String {
 }
 
 fn members(rows: &[MemberRow]) -> String {
-    let header = ["HOST", "ID", "VTEP", "KIND", "HEALTH", "CONNECTED", "VPORTS", "STALE", "LAG"];
+    let header =
+        ["HOST", "ID", "VTEP", "KIND", "HEALTH", "CONNECTED", "VERSION", "VPORTS", "STALE", "LAG"];
     let cells = rows.iter().map(|row| {
         vec![
             row.host.clone(),
@@ -239,6 +240,7 @@ fn members(rows: &[MemberRow]) -> String {
             row.kind.clone(),
             row.health.clone(),
             if row.connected { "yes" } else { "no" }.to_owned(),
+            row.program.clone().unwrap_or_else(|| "-".to_owned()),
             row.vports.to_string(),
             row.stale_ns.map_or_else(|| "-".to_owned(), |ns| format!("for {}", span(ns))),
             row.lag.to_string(),

@@ -13,6 +13,7 @@ fn committed_at(applied: &[&str], behind: &[&str]) -> Committed {
         behind: names(behind),
         confirm_within_s: None,
         at_restart: Vec::new(),
+        not_in_force: None,
     }
 }
 
@@ -67,7 +68,19 @@ fn status_without_quorum_says_what_is_missing() {
         unconfirmed: None,
         aside: Vec::new(),
         at_restart: Vec::new(),
+        not_in_force: Some("device `up0` is missing".to_owned()),
     })));
+    assert!(text.contains("tries again until it is: device `up0` is missing\n"), "{text}");
     assert!(text.contains("no change can be committed: 1 of 3 voters"), "{text}");
     assert!(text.contains('?'), "{text}");
+}
+
+#[test]
+fn configuration_not_in_force_is_noted_as_comment() {
+    let config = FabricConfig::new("prod").unwrap();
+    let text = text_of(4, &config, Some("it is wrong\nvnet[0].mtu: too large"));
+    assert!(text.contains("# not in force at this host"), "{text}");
+    assert!(text.contains("\n#   vnet[0].mtu: too large\n"), "{text}");
+    assert!(Editable::read(&text).is_ok(), "{text}");
+    assert!(!text_of(4, &config, None).contains("in force"));
 }

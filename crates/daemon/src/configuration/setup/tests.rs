@@ -12,7 +12,8 @@ fn applying(word: &str) -> (Applying, std::path::PathBuf) {
 }
 
 fn loopback() -> api::Place {
-    api::Place { underlay: Some("lo".to_owned()), vtep: Some([10, 0, 0, 1].into()) }
+    let (underlay, vtep) = (Some("lo".to_owned()), Some([10, 0, 0, 1].into()));
+    api::Place { underlay, vtep, rate_mbps: None }
 }
 
 #[test]
@@ -65,4 +66,29 @@ fn wrong_address_or_token_is_refused_before_anything() {
 fn address_of_member_gets_port_of_joins() {
     assert_eq!(address_of("10.0.0.1").unwrap(), "10.0.0.1:7475".parse().unwrap());
     assert_eq!(address_of("10.0.0.1:8000").unwrap(), "10.0.0.1:8001".parse().unwrap());
+}
+
+#[test]
+fn named_rate_of_underlay_is_kept() {
+    let (mut applying, dir) = applying("rate");
+    let with_rate = api::Place { rate_mbps: Some(1_000), ..loopback() };
+    let rate_of = |config: &HostConfig| config.underlay.as_ref().unwrap().link.rate_mbps;
+    let created = applying.create("prod", &with_rate, |config| {
+        assert_eq!(rate_of(config), Some(1_000));
+        Ok(Vec::new())
+    });
+    created.unwrap();
+    assert_eq!(place(&dir).unwrap().unwrap().underlay.link.rate_mbps, Some(1_000));
+    forget(&dir).unwrap();
+    // A device of software says no speed.
+    let created = applying.create("prod", &loopback(), |config| {
+        assert_eq!(rate_of(config), None);
+        Ok(Vec::new())
+    });
+    created.unwrap();
+    forget(&dir).unwrap();
+    applying.local.underlay = Some(LocalUnderlay::new("lo"));
+    let error = applying.create("prod", &with_rate, |_| Ok(Vec::new())).unwrap_err();
+    assert!(error.to_string().contains("link = { rate_mbps = 1000 }"), "{error}");
+    std::fs::remove_dir_all(dir).unwrap();
 }

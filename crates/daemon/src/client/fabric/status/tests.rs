@@ -22,6 +22,7 @@ fn own() -> MemberRow {
         records_sent: 0,
         records_received: 0,
         talk: [].into(),
+        program: None,
         differs: vec![],
     }
 }
