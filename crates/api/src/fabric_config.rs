@@ -8,11 +8,13 @@
 //! |---|---|
 //! | `operation` | the operations, and their inverses |
 //! | `settings` | the settings, each by its key |
+//! | `trust` | authorities that are trusted, and their replacement |
 //! | `text` | the part that people edit, and the operations between two such texts |
 
 mod operation;
 mod settings;
 mod text;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -25,6 +27,7 @@ use crate::hold::HoldTime;
 pub use self::operation::{Operation, Unreadable, read_change, write_change};
 pub use self::settings::{ClassSettings, Settings};
 pub use self::text::{Editable, NotText};
+pub use self::trust::{AuthorityEntry, Trust, short};
 
 /// Version of this format. It rises when an older program would misunderstand a newer one.
 pub const FORMAT: u16 = 1;
@@ -167,18 +170,6 @@ pub struct TokenUse {
     pub host: String,
     /// Hash of that host's public key, in hexadecimal digits.
     pub key: String,
-}
-
-/// Certificates that are believed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Trust {
-    /// Certificates of authorities in PEM, the one that signs first.
-    #[serde(default)]
-    pub authorities: Vec<String>,
-    /// Serial numbers of certificates that are not believed any more, with their hosts.
-    #[serde(default)]
-    pub revoked: BTreeMap<String, String>,
 }
 
 impl FabricConfig {

@@ -77,6 +77,11 @@ pub enum Question {
     Discard,
     /// Give this host another key, and a certificate for it.
     RotateKey,
+    /// Replace the fabric's authority: the next step of it.
+    RotateCa {
+        /// True if a replacement is begun when none is under way.
+        begin: bool,
+    },
     /// Leave the fabric; or only forget it here, when no member can be asked.
     Leave {
         /// True if no member is asked.
@@ -201,6 +206,8 @@ pub enum Answer {
         /// Difference from the configuration, in words.
         changes: Vec<String>,
     },
+    /// A step in the replacement of the authority.
+    Rotation(Rotation),
     /// It is done.
     Done {
         /// Result, in words.
@@ -225,6 +232,21 @@ pub struct Committed {
     /// Parts that take effect on this host at its next restart, with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub at_restart: Vec<String>,
+}
+
+/// A step in the replacement of the authority.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rotation {
+    /// Number of the step, from 1.
+    pub step: u8,
+    /// Number of the last step.
+    pub steps: u8,
+    /// Fingerprint of the new authority.
+    pub authority: String,
+    /// Result of the step, in words.
+    pub said: String,
+    /// The change that it was.
+    pub committed: Committed,
 }
 
 /// A transaction.

@@ -22,7 +22,7 @@ const PROGRESS_MAX: Nanos = Nanos::from_millis(200);
 const EFFECT_MAX: Nanos = Nanos::from_millis(20_000);
 
 /// Sender of an answer to a person.
-type Reply = SyncSender<Result<Answer, String>>;
+pub(super) type Reply = SyncSender<Result<Answer, String>>;
 
 /// A request that the protocol works on.
 #[derive(Debug)]
@@ -95,9 +95,11 @@ impl Thread {
                 Err(why) => Err(why),
             },
             Question::RotateKey => self
+                .keeper
                 .rotate_key()
                 .map(|()| Answer::Done { said: "this host has another key".to_owned() })
-                .map_err(|error| format!("the key stays: {error:#}")),
+                .map_err(|error| format!("the key stays: {error}")),
+            Question::RotateCa { begin } => return self.rotate_ca(begin, reply),
             Question::Discard => self
                 .disk
                 .put_candidate(None)

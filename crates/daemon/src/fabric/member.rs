@@ -234,6 +234,16 @@ impl Member {
         self.plane.disconnected(now, host);
     }
 
+    /// Uses another identity. Connections that began with a certificate which it does not believe
+    /// are replaced: their hosts have others by now.
+    fn show(&mut self, now: Nanos, identity: Identity) {
+        for host in self.wires.show(identity) {
+            self.write_to(now, host);
+            self.wires.outdate(host);
+            self.plane.disconnected(now, host);
+        }
+    }
+
     /// Continues with the next incarnation if a member knows a later one of this host.
     fn outlive(&mut self, now: Nanos) {
         let Some(known) = self.plane.outdone() else { return };
@@ -418,7 +428,7 @@ impl Member {
                     let (id, port, bound) = *port;
                     _ = reply.try_send(self.add_port(now, id, port, bound));
                 }
-                MemberRequest::Identity(identity) => self.wires.show(*identity),
+                MemberRequest::Identity(identity) => self.show(now, *identity),
                 MemberRequest::Link(port, is_up) => self.plane.port_link(now, port, is_up),
                 MemberRequest::DelPort(name, reply) => {
                     self.del_port(now, &name);

@@ -83,7 +83,10 @@ impl Trust {
     }
 
     /// Loads the files anew and passes the result to `take`; unusable files change nothing.
-    pub(super) fn reload(&self, take: impl FnOnce(Identity)) {
+    ///
+    /// # Errors
+    /// Reason why they are unusable.
+    pub(super) fn reload(&self, take: impl FnOnce(Identity)) -> Result<(), String> {
         let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         match Identity::load(&self.folder, &self.own, &self.wall) {
             Ok(identity) => {
@@ -97,15 +100,23 @@ impl Trust {
                 take(identity);
                 say!(
                     "the certificates in {folder} are taken up, valid until {until}; connections \
-                     that are open go on"
+                     of certificates that are trusted go on"
                 );
+                Ok(())
             }
             Err(error) => {
                 let error = format!("{error:#}");
                 say!(error: "certificates are not taken up, and those from before stay: {error}");
-                self.known().refused = Some(error);
+                self.known().refused = Some(error.clone());
+                Err(error)
             }
         }
+    }
+
+    /// Shows the reason why the certificates are not those that the fabric's configuration asks for;
+    /// `None` if they are.
+    pub(super) fn complain(&self, why: Option<&str>) {
+        self.known().refused = why.map(str::to_owned);
     }
 
     /// Notes the certificate that a member has shown.
@@ -289,15 +300,26 @@ pub(super) fn watch(fabric: &Fabric) {
         }
         clock::sleep(EVERY);
         if settled.look(stamp(&trust.folder)) {
-            fabric.reload_certificates();
+            // The reason is in the log.
+            _ = fabric.reload_certificates();
         }
     }
 }
 
 impl Fabric {
-    /// Loads the certificates again, for new connections.
-    pub(crate) fn reload_certificates(&self) {
-        self.trust.reload(|identity| self.ask(MemberRequest::Identity(Box::new(identity))));
+    /// Loads the certificates again, for new connections. Those of authorities that are not trusted
+    /// any more end.
+    ///
+    /// # Errors
+    /// Reason why the files are unusable; those from before stay.
+    pub(crate) fn reload_certificates(&self) -> Result<(), String> {
+        self.trust.reload(|identity| self.ask(MemberRequest::Identity(Box::new(identity))))
+    }
+
+    /// Shows the reason why the certificates are not those that the fabric's configuration asks for;
+    /// `None` if they are.
+    pub(crate) fn complain_of_trust(&self, why: Option<&str>) {
+        self.trust.complain(why);
     }
 }
 

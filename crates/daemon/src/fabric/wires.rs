@@ -13,6 +13,9 @@
 //! host. The number of unidentified connections is bounded for each address, and the newest ones
 //! stay, so that a silent peer keeps no other out.
 //!
+//! A connection whose peer has shown a certificate of an authority that is not trusted any more ends,
+//! with its keys; the two begin another one with their present certificates.
+//!
 //! An open connection brings the keys of the failure detector's datagrams ([`DatagramKeys`]).
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -109,9 +112,19 @@ impl Wires {
         Ok(Self { identity, trust, listener, accepting, wires, first_index, complaints, seals })
     }
 
-    /// Uses this identity for every connection that begins from now on.
-    pub(super) fn show(&mut self, identity: Identity) {
+    /// Uses this identity for every connection that begins from now on, and returns the hosts whose
+    /// open connections began with a certificate that it does not believe.
+    pub(super) fn show(&mut self, identity: Identity) -> Vec<HostId> {
         self.identity = identity;
+        let open = self.wires.iter().flatten().filter(|wire| wire.reported);
+        let outdated = open.filter(|wire| !is_believed(&self.identity, &wire.link));
+        outdated.filter_map(|wire| wire.host).collect()
+    }
+
+    /// Ends the connection of a host, and the keys that came from it.
+    pub(super) fn outdate(&mut self, host: HostId) {
+        self.close(host);
+        self.seals.remove(host);
     }
 
     /// Notes that a peer connects.
@@ -216,6 +229,14 @@ impl Wires {
             let Some(wire) = self.wires[at].as_mut().filter(|wire| wire.ready) else { continue };
             let worked = wire.link.work(&mut wire.unread);
             wire.ready = matches!(worked, Ok(true));
+            // Its handshake may have begun when other authorities were trusted.
+            if wire.link.is_open() && !wire.reported && !is_believed(&self.identity, &wire.link) {
+                match wire.host {
+                    Some(host) => self.lose(now, at, plan, (host, &Failure::Outdated), &mut each),
+                    None => self.refuse(now, at, &Failure::Outdated),
+                }
+                continue;
+            }
             if wire.host.is_none() && wire.link.is_open() {
                 let host = match who(&wire.link, plan) {
                     Ok(host) => host,
@@ -369,6 +390,11 @@ impl Wires {
             wire.link.close();
         }
     }
+}
+
+/// Returns true if an authority that is trusted now has signed the certificate of a peer.
+fn is_believed(identity: &Identity, link: &Link) -> bool {
+    link.certificate().is_some_and(|certificate| identity.believes(certificate))
 }
 
 fn wire_host(wire: &Option<Wire>) -> Option<HostId> {
