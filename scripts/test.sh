@@ -60,10 +60,10 @@ step_unit() {
     local kinds pid log failed=0 pids=() all=()
     export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
     cargo test --workspace --no-run
-    # Programs run one after the other, and some of them are one long test, or sleep: in two rows,
+    # Programs run one after the other, and some of them are one long test, or sleep: in three rows,
     # they fill the cores.
-    for kinds in '--lib --bins' '--test *' --doc; do
-        log=$logs/unit-$(tr -dc a-z <<<"$kinds").log
+    for kinds in '--lib --bins' '--test [a-k]*' '--test [!a-k]*' --doc; do
+        log=$logs/unit-${#all[@]}.log
         all+=("$log")
         set -f
         # shellcheck disable=SC2086
@@ -119,8 +119,14 @@ step_fuzz() {
     return "$failed"
 }
 
-# Where `unit` has run before, its tests need no second run without a fault.
-step_planted() { xtask planted; }
+# Where `unit` has passed before, its tests need no second run without a fault.
+step_planted() {
+    if [ -n "${UNIT_PASSED:-}" ]; then
+        xtask planted --tested
+    else
+        xtask planted
+    fi
+}
 
 skip_live() {
     local probe=sluice-probe-$$
@@ -172,9 +178,9 @@ live_alone() {
             light+=("$name")
         fi
     done
-    # The others wait for most of their time: two at a time.
+    # The others wait for most of their time: three at a time.
     for name in "${light[@]}"; do
-        wait_for_row 2
+        wait_for_row 3
         live_one "$name" >"$logs/live-$name.log" 2>&1 &
         pids+=($!)
     done
@@ -258,6 +264,7 @@ run_step() {
     if [ "$status" -eq 0 ]; then
         echo "$name: ok, $seconds s$(remark "$name" "$log")"
         passed=$((passed + 1))
+        [ "$name" != unit ] || export UNIT_PASSED=1
     else
         [ -n "${VERBOSE:-}" ] || show_failure "$name" "$log"
         echo "$name: FAILED, $seconds s, all of its output is in $log"

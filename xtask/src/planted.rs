@@ -22,7 +22,8 @@
 //! package is built by both.
 //!
 //! With `--tested` the caller has run the tests on this content, as `scripts/test.sh` does in step
-//! `unit`, and they are not run again without a fault.
+//! `unit`, and most are not run again without a fault: each worker runs those of its first program,
+//! which shows that tests pass in its copy as they do in the work tree.
 
 mod choice;
 mod content;
@@ -321,6 +322,7 @@ impl<'a> Work<'a> {
 
     /// Proves the remaining faults.
     fn one_by_one(&self, scratch: &Scratch, from_front: bool) -> Result<()> {
+        let mut copy_is_sound = false;
         while let Some(fault) = self.next(from_front) {
             scratch.restore()?;
             let Some(program) = self.programs.iter().find(|it| it.tests.contains(&fault.test))
@@ -328,10 +330,11 @@ impl<'a> Work<'a> {
                 bail!("{} is in no program", fault.name)
             };
             // All tests run at once, so that the program is built only once without a fault.
-            let good = program.good.get_or_init(|| match self.is_tested {
+            let good = program.good.get_or_init(|| match self.is_tested && copy_is_sound {
                 true => program.tests.clone(),
                 false => good(scratch, program),
             });
+            copy_is_sound |= good.contains(&fault.test);
             let (verdict, took) = if good.contains(&fault.test) {
                 judge(scratch, fault, &program.incremental)?
             } else {

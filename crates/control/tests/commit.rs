@@ -16,6 +16,8 @@ mod doc;
 mod drills;
 #[path = "commit/explore.rs"]
 mod explore;
+#[path = "commit/growth.rs"]
+mod growth;
 #[path = "commit/host.rs"]
 mod host;
 #[path = "commit/hostile.rs"]
@@ -65,6 +67,23 @@ fn three_hosts_commit_from_any() {
         assert_eq!(status.voters.len(), 3);
         assert!(status.reserved.is_empty());
     }
+}
+
+#[test]
+fn commit_cost_grows_with_members_linearly() {
+    let costs = [3, 7, 30, 100].map(|members| (members, growth::cost(members)));
+    for (members, cost) in &costs {
+        println!(
+            "{members} members: {} messages a commit, {} a second when idle, at most {} us",
+            cost.messages,
+            cost.idle,
+            cost.slowest.0 / 1_000
+        );
+        // RESERVE, a vote, the entries, their acknowledgements and the progress, once a member.
+        assert!(cost.messages <= 12 * u64::from(*members), "{members}: {}", cost.messages);
+    }
+    let [(_, few), .., (_, many)] = &costs;
+    assert!(many.slowest.0 < 3 * few.slowest.0, "all are asked at the same time");
 }
 
 #[test]

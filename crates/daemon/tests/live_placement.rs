@@ -151,6 +151,19 @@ impl Case {
         self.daemons[own].ask(&words)
     }
 
+    /// Asks one host, and once more which policy hosts follow that did not answer it in time.
+    fn ask_all(&self, own: usize, line: &str, hosts: &[&str]) -> Value {
+        let mut answer = self.ask(own, line);
+        let all_say = |answer: &Value| !rules(answer, hosts).contains(&String::new());
+        if !all_say(&answer) {
+            wait_for("all say what they follow", || {
+                answer["hosts"] = self.ask(own, "placement show")["hosts"].take();
+                all_say(&answer)
+            });
+        }
+        answer
+    }
+
     /// Waits until all hosts hold the same policy.
     fn agree_on(&self, wanted: (u64, u64)) {
         wait_for(&format!("all hold {wanted:?}"), || {
@@ -166,12 +179,14 @@ fn a_policy_is_set_once_and_followed_everywhere() {
         return;
     }
     let mut case = Case::new();
-    let answer = case.ask(0, "placement show");
-    assert_eq!(rules(&answer, &["h1", "h2"]), ["on-the-fly"; 2], "their own: {answer}");
+    let two = ["h1", "h2"];
+    let answer = case.ask_all(0, "placement show", &two);
+    assert_eq!(rules(&answer, &two), ["on-the-fly"; 2], "their own: {answer}");
 
     // At one host: the answer shows that all of them follow, except for one that is not there.
-    let answer = case.ask(0, "placement set --mode rss++ --high vnet=blue,proto=tcp,port=443");
-    assert_eq!(rules(&answer, &["h1", "h2"]), ["rss++"; 2], "{answer}");
+    let line = "placement set --mode rss++ --high vnet=blue,proto=tcp,port=443";
+    let answer = case.ask_all(0, line, &two);
+    assert_eq!(rules(&answer, &two), ["rss++"; 2], "{answer}");
     assert_eq!(answer["stamped"]["policy"]["high"][0], "vni=60,proto=tcp,port=443", "{answer}");
     assert_eq!(version(&case.daemons[1]), (1, 1));
     for host in ["h1", "h2"] {
@@ -188,8 +203,8 @@ fn a_policy_is_set_once_and_followed_everywhere() {
     // At another host, from a file, with an exception for a host.
     let file = case.net.file("policy.toml");
     std::fs::write(&file, "mode = \"adaptive\"\n[hosts.h1]\nexcluded_cpus = [1]\n").unwrap();
-    let answer = case.ask(1, &format!("placement set {}", file.display()));
-    assert_eq!(rules(&answer, &["h1", "h2"]), ["adaptive"; 2], "{answer}");
+    let answer = case.ask_all(1, &format!("placement set {}", file.display()), &two);
+    assert_eq!(rules(&answer, &two), ["adaptive"; 2], "{answer}");
     let excluded =
         |host: &str, at: usize| of(&answer, host)["places"][0]["cpus"][at]["excluded"].clone();
     assert_eq!((excluded("h1", 1), excluded("h1", 0)), (true.into(), Value::Null), "{answer}");
@@ -273,7 +288,7 @@ fn policy_refused_by_kernel_noted_then_followed_later() {
         .collect();
     let file = case.net.file("policy.toml");
     std::fs::write(&file, format!("high = [{}]", matches.join(", "))).unwrap();
-    let answer = case.ask(1, &format!("placement set {}", file.display()));
+    let answer = case.ask_all(1, &format!("placement set {}", file.display()), &["h1", "h2"]);
     assert_eq!(of(&answer, "h2")["places"][0]["high"], 32, "it has the memory: {answer}");
     let place = &of(&answer, "h1")["places"][0];
     assert_eq!((&place["high"], &place["stamp"]["version"]), (&0.into(), &0.into()), "{answer}");

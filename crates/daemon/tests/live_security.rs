@@ -137,6 +137,12 @@ fn unprivileged_user_runs_all_operations_of_root() {
     }
     let mut case = case("user", "user = \"nobody\"");
     let is_nobody = |daemon: &Daemon| {
+        // The process of an upgrade is written down a moment later.
+        wait_for("its processes run", || {
+            [daemon.control_pid(), daemon.data_pid()]
+                .iter()
+                .all(|pid| fs::exists(format!("/proc/{pid}/status")).unwrap())
+        });
         for pid in [daemon.control_pid(), daemon.data_pid()] {
             let uids = status(&pid, "Uid");
             assert!(uids.split_whitespace().all(|uid| uid == "65534"), "process {pid}: {uids}");

@@ -44,6 +44,7 @@ mod dispose;
 mod dscp;
 mod egress;
 mod fdb;
+mod free_places;
 mod handoff;
 mod hear;
 mod hold;
@@ -91,6 +92,7 @@ pub use config::{
     VnetConfig,
 };
 pub use decap::DecapFlow;
+pub use free_places::FreePlaces;
 pub use handoff::{Handoff, HandoffSink, RemoteRef};
 pub use hear::Classifier;
 pub use hold::HOLD_LEASE;

@@ -163,8 +163,9 @@ impl PauseSender {
         if self.refresh_at <= now || !self.due.and(self.pausing).is_empty() {
             enabled = PriorityMask(enabled.0 | self.pausing.0);
         }
-        let quanta =
-            core::array::from_fn(|p| if self.pausing.0 >> p & 1 == 1 { QUANTA_MAX } else { 0 });
+        // The time of a priority that is not enabled is zero, whatever is in force for it.
+        let asked = enabled.and(self.pausing);
+        let quanta = core::array::from_fn(|p| if asked.0 >> p & 1 == 1 { QUANTA_MAX } else { 0 });
         (enabled, quanta)
     }
 

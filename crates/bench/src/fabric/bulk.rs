@@ -87,7 +87,8 @@ fn bulk(source: &Host, others: &[Host]) -> anyhow::Result<Bulk> {
     for host in others {
         host.freeze()?;
     }
-    learn::teach(source, &mut source.talk()?, source.id)?;
+    let mut own = source.talk()?;
+    learn::teach(source.sender()?, || Ok(own.member(source.id)?.vports))?;
     let mut watch = source.watch()?;
     let woken = Instant::now();
     for host in others {

@@ -1,6 +1,6 @@
 //! Changes of the configuration of a fabric of three: one change, a thousand networks in one
-//! transaction, and a host that joins a fabric with a thousand networks. Beside them etcd, which
-//! has no members that may refuse.
+//! transaction, a host that joins a fabric with a thousand networks and 100,000 endpoints, and what
+//! tenants notice of changes. Beside them etcd, which has no members that may refuse.
 //!
 //! A change is asked for at a member's socket, one connection for each, as the command line does;
 //! the time of starting a process is not in it. It ends when the change is in force at that member
@@ -13,6 +13,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
@@ -22,7 +23,8 @@ use sluice_api::results::Row;
 use sluice_api::transaction::{How, Question};
 
 use super::etcd::{self, Etcd};
-use super::host::program;
+use super::host::{Sender, Talk, program};
+use super::learn;
 use super::net::{Net, Netns, PATIENCE, cable, wait_for};
 use super::{Plan, percentile, without_peer};
 
@@ -32,6 +34,11 @@ const MEMBERS: usize = 3;
 const VNETS: u32 = 1_000;
 /// Rounds of a large transaction, and of a join.
 const ROUNDS_LARGE: usize = 5;
+/// Pings with changes beside them, and without; so many of each.
+const ROUNDS_BESIDE: usize = 5;
+const PINGS: u32 = 2_000;
+/// Changes a second beside pings, at most.
+const CHANGES_PER_S: u32 = 10;
 /// VNI of the first network that is made here.
 const VNI: u32 = 10_000;
 
@@ -113,6 +120,8 @@ impl Drop for Host {
 /// A fabric of three, and a host that is in none. The daemons end before their namespaces.
 struct Fabric {
     hosts: Vec<Host>,
+    /// Behind the first host, with many endpoints.
+    crowd: Netns,
     _net: Net,
 }
 
@@ -130,13 +139,15 @@ impl Fabric {
             netns.ip(&format!("addr add 192.0.2.{id}/24 dev up0"))?;
             hosts.push(Host::start(&net, &format!("h{id}"), &netns, container)?);
         }
-        let fabric = Self { hosts, _net: net };
+        let fabric = Self { hosts, crowd: net.netns("crowd")?, _net: net };
         fabric.hosts[0].says(&["fabric", "create", "bench", "--underlay", "up0"])?;
         for host in &fabric.hosts[1..MEMBERS] {
             fabric.join(host)?;
         }
         fabric.hosts[0].says(&["vnet", "create", "blue", "--vni", "42"])?;
-        fabric.hosts[0].add_port("10.42.0.1/24")?;
+        for (host, ip) in fabric.hosts.iter().zip(["10.42.0.1/24", "10.42.0.2/24"]) {
+            host.add_port(ip)?;
+        }
         for host in &fabric.hosts[..MEMBERS] {
             wait_for("a host takes changes", || Ok(host.change(create(1)).is_ok()))?;
             wait_for("a host takes changes", || Ok(host.change(delete(1)).is_ok()))?;
@@ -164,6 +175,53 @@ impl Fabric {
         host.says(&["fabric", "leave"])?;
         host.wait_until_it_waits()?;
         Ok(time)
+    }
+
+    /// Lets the first host learn many endpoints behind one port.
+    fn fill(&self) -> anyhow::Result<()> {
+        let host = &self.hosts[0];
+        let set = |(key, value): (&str, u32)| Operation::Set {
+            key: key.into(),
+            value: Some(value.into()),
+        };
+        host.change(learn::LIMITS.into_iter().map(set).collect())?;
+        host.says(&["port", "add", "--netns", self.crowd.name(), "--vnet", "blue"])?;
+        self.crowd.ip("link set eth0 up")?;
+        let (sender, mut talk) = (Sender::open(&self.crowd, "eth0")?, Talk::open(&host.dir)?);
+        learn::teach(sender, || Ok(talk.member(1)?.vports)).map(drop)
+    }
+
+    /// Returns the 99th percentile of round trips between containers of two hosts.
+    fn data_p99(&self) -> anyhow::Result<f64> {
+        let line = format!("ping -n -i 0.002 -c {PINGS} 10.42.0.1");
+        let said = self.hosts[1].container.run(&line)?;
+        let time = |line: &str| line.split_once("time=")?.1.split_once(' ')?.0.parse().ok();
+        let times: Vec<f64> = said.lines().filter_map(time).collect();
+        ensure!(times.len() == PINGS as usize, "{} of {PINGS} pings came back", times.len());
+        Ok(percentile(&times, 99))
+    }
+
+    /// Returns the same with changes beside them, as a multiple of that without.
+    fn data_p99_beside_changes(&self) -> anyhow::Result<f64> {
+        let alone = self.data_p99()?;
+        let ends = AtomicBool::new(false);
+        let beside = std::thread::scope(|scope| {
+            let changes = scope.spawn(|| -> anyhow::Result<()> {
+                for number in 0_u64.. {
+                    if ends.load(Ordering::Relaxed) && number % 2 == 0 {
+                        break;
+                    }
+                    self.hosts[2].change(if number % 2 == 0 { create(1) } else { delete(1) })?;
+                    std::thread::sleep(Duration::from_secs(1) / CHANGES_PER_S);
+                }
+                Ok(())
+            });
+            let beside = self.data_p99();
+            ends.store(true, Ordering::Relaxed);
+            changes.join().expect("changes do not panic")?;
+            beside
+        })?;
+        Ok(beside / alone)
     }
 
     fn port_of(&self, host: &Host) -> anyhow::Result<String> {
@@ -215,6 +273,13 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     }
     drop(etcd);
     let mut rows = Vec::new();
+    let beside: anyhow::Result<Vec<f64>> =
+        (0..ROUNDS_BESIDE).map(|_| fabric.data_p99_beside_changes()).collect();
+    rows.push(
+        Row::new("commit.data_p99", "sluice", "ratio", beside?)
+            .with("hosts", MEMBERS)
+            .with("changes_per_s", CHANGES_PER_S),
+    );
     for (subject, values) in [("sluice", ours), ("etcd", theirs)] {
         if !values.is_empty() {
             let p99 = percentile(&values, 99);
@@ -238,10 +303,12 @@ fn large(fabric: &Fabric) -> anyhow::Result<[Row; 2]> {
         fabric.hosts[1].change(delete(VNETS))?;
     }
     fabric.hosts[0].change(create(VNETS))?;
+    fabric.fill()?;
     for _ in 0..ROUNDS_LARGE {
         joins.push(fabric.join_and_forward()?.as_secs_f64());
     }
-    Ok([row("commit", "sluice", 50, VNETS, large), row("join", "sluice", 50, VNETS, joins)])
+    let join = row("join", "sluice", 50, VNETS, joins).with("vports", learn::COUNT);
+    Ok([row("commit", "sluice", 50, VNETS, large), join])
 }
 
 fn row(measure: &str, subject: &str, percentile: u32, entries: u32, values: Vec<f64>) -> Row {

@@ -217,9 +217,7 @@ impl Host {
     /// # Errors
     /// If nobody listens.
     pub(super) fn talk(&self) -> anyhow::Result<Talk> {
-        let stream = UnixStream::connect(self.dir.join("show.sock"))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Talk(BufReader::new(stream)))
+        Talk::open(&self.dir)
     }
 
     /// Returns the state of all hosts, as this host sees them; its own comes first.
@@ -247,10 +245,7 @@ impl Host {
     /// # Errors
     /// If the TAP cannot be opened.
     pub(super) fn sender(&self) -> anyhow::Result<Sender> {
-        let mut config = L2Config::new("t0");
-        (config.ring_bytes, config.kernel) = (1, KernelShare::All);
-        let port = self.machine.inside(|| L2Port::open(&config))??;
-        Ok(Sender(port))
+        Sender::open(&self.machine, "t0")
     }
 
     /// Stops the control process with SIGSTOP.
@@ -293,6 +288,16 @@ impl Drop for Host {
 pub(super) struct Talk(BufReader<UnixStream>);
 
 impl Talk {
+    /// Connects to the host of a directory.
+    ///
+    /// # Errors
+    /// If nobody listens.
+    pub(super) fn open(dir: &Path) -> anyhow::Result<Self> {
+        let stream = UnixStream::connect(dir.join("show.sock"))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
     fn say(&mut self, question: &Question) -> anyhow::Result<()> {
         let request = serde_json::json!({ "fabric": question });
         Ok(self.0.get_mut().write_all(format!("{request}\n").as_bytes())?)
@@ -391,6 +396,17 @@ impl Watch {
 pub(super) struct Sender(L2Port);
 
 impl Sender {
+    /// Opens a sender on a TAP of a namespace.
+    ///
+    /// # Errors
+    /// If the TAP cannot be opened.
+    pub(super) fn open(machine: &Netns, device: &str) -> anyhow::Result<Self> {
+        let mut config = L2Config::new(device);
+        (config.ring_bytes, config.kernel) = (1, KernelShare::All);
+        let port = machine.inside(|| L2Port::open(&config))??;
+        Ok(Self(port))
+    }
+
     /// Sends a frame as soon as there is room for it. With `last`, waits until all frames are sent.
     ///
     /// # Errors

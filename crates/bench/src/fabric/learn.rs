@@ -17,13 +17,16 @@ use sluice_api::results::Row;
 use sluice_base::Mac;
 
 use super::Plan;
-use super::host::{Host, Hosts, Setup, Talk, mac_of};
+use super::host::{Hosts, Sender, Setup, mac_of};
 use super::net::{PATIENCE, wait_for};
 
 /// Settings that keep policing out of the measurement: one port may learn all endpoints and punt as
 /// fast as it can.
 pub(super) const SETTINGS: &str =
     "learn_max = 200000\nclaims_per_host = 1200000\npunts_per_port = 1000000";
+/// The same for a fabric that is made by command.
+pub(super) const LIMITS: [(&str, u32); 3] =
+    [("learn_max", 200_000), ("claims_per_host", 1_200_000), ("punts_per_port", 1_000_000)];
 /// Number of endpoints.
 pub(super) const COUNT: u32 = 100_000;
 /// Number of frames that may be ahead of the far end.
@@ -45,7 +48,8 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
         // Fresh hosts each time: a table that learned once keeps its endpoints.
         let hosts = Hosts::start("learn", &Setup { hosts: 2, settings: SETTINGS })?;
         let [a, b] = &hosts.all[..] else { bail!("two hosts were asked for") };
-        let (time, twice) = teach(a, &mut b.talk()?, a.id)?;
+        let mut far = b.talk()?;
+        let (time, twice) = teach(a.sender()?, || Ok(far.member(a.id)?.vports))?;
         rates.push(f64::from(COUNT) / time.as_secs_f64());
         resent.push(f64::from(twice));
         fdb.push(f64::from(u32::try_from(a.talk()?.fdb()?)?));
@@ -64,12 +68,14 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Sends frames of [`COUNT`] endpoints into the TAP of a host until another host, or itself, knows
-/// them as endpoints of host `id`. Returns the elapsed time, and the number of frames that were
-/// sent again.
-pub(super) fn teach(host: &Host, talk: &mut Talk, id: usize) -> anyhow::Result<(Duration, u32)> {
-    let mut sender = host.sender()?;
-    let mut known = || -> anyhow::Result<u32> { Ok(u32::try_from(talk.member(id)?.vports)?) };
+/// Sends frames of [`COUNT`] endpoints into a TAP until so many are `known`, of which there are
+/// some before. Returns the elapsed time, and the number of frames that were sent again.
+pub(super) fn teach(
+    mut sender: Sender,
+    mut known: impl FnMut() -> anyhow::Result<u64>,
+) -> anyhow::Result<(Duration, u32)> {
+    let before = known()?;
+    let mut known = || -> anyhow::Result<u32> { Ok(u32::try_from(known()? - before)?) };
     // An endpoint behind the same port: the switch sends the frame nowhere.
     let to = mac_of(0);
     sender.send(&data_frame(to, to), true)?;

@@ -85,6 +85,11 @@ impl Checker {
         self.begun.retain(|id, _| id.host.0 != host);
     }
 
+    /// A vote without a verdict has reached the originator, which waits for no other of this host.
+    pub(crate) fn behind_arrived(&mut self, host: u16, id: TxnId) {
+        self.unseen.insert((id, host));
+    }
+
     /// A veto has reached the originator, while it waited for votes.
     pub(crate) fn veto_arrived(&mut self, now: Nanos, from: u16, id: TxnId) {
         let Some(begun) = self.begun.get(&id) else { return };

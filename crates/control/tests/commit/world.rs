@@ -297,6 +297,9 @@ impl World {
         if let Some(id) = veto.filter(|_| !is_stranger) {
             self.checker.veto_arrived(self.now, from, id);
         }
+        if let Some(id) = behind(bytes) {
+            self.checker.behind_arrived(from, id);
+        }
         if let Err(why) = received {
             self.unwelcome += 1;
             self.say(|| format!("{to} refuses a message of {from}: {why}"));
@@ -439,4 +442,14 @@ pub(crate) fn proposal(change: &str) -> Proposal {
         policy: Policy::Quorum,
         confirm_within: None,
     }
+}
+
+/// Returns the transaction that a message's sender has not caught up with, by a vote's last bytes:
+/// its tag, the transaction, and the vote.
+fn behind(bytes: &[u8]) -> Option<TxnId> {
+    let (rest, vote) = bytes.split_last_chunk::<20>().filter(|(_, vote)| vote[0] == 3)?;
+    let word = |at: usize| u64::from_be_bytes(vote[at..at + 8].try_into().expect("8 bytes"));
+    let host = HostId(u16::from_be_bytes([vote[1], vote[2]]));
+    let id = TxnId { host, incarnation: word(3), number: word(11) };
+    (!rest.is_empty() && vote[19] == 3).then_some(id)
 }

@@ -91,6 +91,16 @@ fn xoff_is_refreshed_before_expiry_until_xon() {
 
 /// Every state with every event: (paused before, quanta received, paused after).
 #[test]
+fn xon_of_one_priority_has_no_time_of_another() {
+    let mut s = sender();
+    s.rose(p(3), 1000);
+    s.rose(p(7), 1000);
+    assert_eq!(send(&mut s, Nanos::ZERO), Some((0b1000_1000, [0, 0, 0, 0xffff, 0, 0, 0, 0xffff])));
+    s.fell(p(3), 0);
+    assert_eq!(send(&mut s, Nanos::ZERO), Some((0b1000, [0; 8])));
+}
+
+#[test]
 fn sender_with_repeated_pauses_applies_last_one() {
     for (before, quanta, after) in
         [(false, 0, false), (false, 10, true), (true, 0, false), (true, 10, true)]

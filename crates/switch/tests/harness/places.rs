@@ -37,6 +37,9 @@ fn add_vnet(world: &mut World, rng: &mut Prng) {
     let id = VnetId::from_index(at);
     let config = random_vnet(world, rng, at);
     let state = world.switch.vnet_state(id);
+    if at.is_multiple_of(2) {
+        world.switch.clear_places(&[id], &[]);
+    }
     match world.switch.add_vnet(id, &config) {
         Ok(()) => {
             assert_eq!(state, PlaceState::Free, "{id} was taken");
@@ -100,6 +103,9 @@ fn add_tunnel(world: &mut World, rng: &mut Prng) {
         foreign: rng.chance(1, 4),
     };
     let state = world.switch.tunnel_state(id);
+    if at.is_multiple_of(2) {
+        world.switch.clear_places(&[], &[id]);
+    }
     match world.switch.add_tunnel(world.now, id, &config) {
         Ok(()) => {
             assert_eq!((state, port.is_some()), (PlaceState::Free, true), "{id} was taken");

@@ -804,6 +804,15 @@ impl World {
 
     /// Checks that nothing names a network or tunnel that is not there.
     fn check_places(&self) {
+        let free = self.switch.free_places();
+        for (at, &is_free) in free.vnets.iter().enumerate() {
+            let state = self.switch.vnet_state(VnetId::from_index(at));
+            assert_eq!(is_free, state == PlaceState::Free, "network {at}");
+        }
+        for (at, &is_free) in free.tunnels.iter().enumerate() {
+            let state = self.switch.tunnel_state(TunnelId::from_index(at));
+            assert_eq!(is_free, state == PlaceState::Free, "tunnel {at}");
+        }
         for (at, &is_there) in self.vnets.iter().enumerate() {
             let state = self.switch.vnet_state(VnetId::from_index(at));
             assert_eq!(is_there, state == PlaceState::InUse, "network {at}");

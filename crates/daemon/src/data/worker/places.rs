@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use sluice_base::{Mac, Nanos, TunnelId, VnetId};
-use sluice_switch::{ChangeError, Command, PlaceState};
+use sluice_switch::{ChangeError, Command};
 
 use super::Worker;
 use crate::data::places::{Address, PlaceChange};
@@ -79,17 +79,24 @@ impl Worker {
     }
 
     fn free_places(&self) -> FreePlaces {
-        let switch = self.host.switch();
-        let is_free = |state: PlaceState| state == PlaceState::Free;
-        let vnets = (0..switch.vnet_places()).map(VnetId::from_index);
-        let tunnels = (0..switch.tunnel_places()).map(TunnelId::from_index);
-        FreePlaces {
-            vnets: vnets.map(|vnet| is_free(switch.vnet_state(vnet))).collect(),
-            tunnels: tunnels.map(|tunnel| is_free(switch.tunnel_state(tunnel))).collect(),
-        }
+        let free = self.host.switch().free_places();
+        FreePlaces { vnets: free.vnets.into(), tunnels: free.tunnels.into() }
     }
 
     fn change_places(&mut self, now: Nanos, changes: &[PlaceChange]) -> ChangesResult {
+        let vnets = changes.iter().filter_map(|change| match change {
+            PlaceChange::AddVnet(id, _) => Some(*id),
+            _ => None,
+        });
+        let tunnels = changes.iter().filter_map(|change| match change {
+            PlaceChange::AddTunnel(id, _) => Some(*id),
+            _ => None,
+        });
+        let (vnets, tunnels): (Vec<_>, Vec<_>) = (vnets.collect(), tunnels.collect());
+        if !vnets.is_empty() || !tunnels.is_empty() {
+            // All workers had no frame for them after two turns of each.
+            self.host.switch_mut().clear_places(&vnets, &tunnels);
+        }
         let mut ended = 0;
         for (at, change) in changes.iter().enumerate() {
             ended += u64::from(self.change_place(now, change).map_err(|error| (at, error))?);

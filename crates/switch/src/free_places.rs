@@ -1,0 +1,104 @@
+//! Places of removed networks and tunnels that no frame names any more ([`crate::changes`]).
+//!
+//! Their number may be thousands, and so may that of queues and slots. So all places are looked at
+//! in one walk.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use sluice_base::{Buf, Priority, TunnelId, VnetId};
+
+use crate::changes::PlaceState;
+use crate::slots::List;
+use crate::switch::Switch;
+
+/// Places of networks and tunnels that can be taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreePlaces {
+    /// By number of the network.
+    pub vnets: Box<[bool]>,
+    /// By number of the tunnel.
+    pub tunnels: Box<[bool]>,
+}
+
+/// Networks and sources that frames in the switch name.
+struct Named {
+    vnets: Box<[bool]>,
+    sources: Box<[bool]>,
+}
+
+impl Named {
+    fn add(&mut self, vnet: u16, source: u16) {
+        // A frame of control has no source, and a frame of several networks none of its own.
+        if let Some(vnet) = self.vnets.get_mut(usize::from(vnet)) {
+            *vnet = true;
+        }
+        if let Some(source) = self.sources.get_mut(usize::from(source)) {
+            *source = true;
+        }
+    }
+}
+
+impl<B: Buf> Switch<B> {
+    /// Returns the places that can be taken. The call walks all queues and slots once if something
+    /// was removed.
+    #[must_use]
+    pub fn free_places(&self) -> FreePlaces {
+        let is_removed = |state: PlaceState| state == PlaceState::Removed;
+        let is_any_removed = self.vnets.iter().any(|place| is_removed(place.state))
+            || self.tunnels.iter().any(|place| is_removed(place.state));
+        let named = is_any_removed.then(|| self.named());
+        let is_free = |state, is_named: &dyn Fn(&Named) -> bool| match state {
+            PlaceState::Free => true,
+            PlaceState::InUse => false,
+            PlaceState::Removed => named.as_ref().is_some_and(|named| !is_named(named)),
+        };
+        let vnets = self.vnets.iter().enumerate();
+        let vnets = vnets.map(|(at, place)| is_free(place.state, &|named| named.vnets[at]));
+        let tunnels = self
+            .tunnels
+            .iter()
+            .map(|place| is_free(place.state, &|named| named.sources[usize::from(place.source)]));
+        FreePlaces { vnets: vnets.collect(), tunnels: tunnels.collect() }
+    }
+
+    /// Makes those of some removed places free that no frame names, so that adding to them needs no
+    /// walk each. The caller is about to take them: a frame that another switch has handed off, and
+    /// that names one, must not come any more.
+    ///
+    /// # Panics
+    /// If there is no such place.
+    pub fn clear_places(&mut self, vnets: &[VnetId], tunnels: &[TunnelId]) {
+        let free = self.free_places();
+        let is_free = |of: &[bool], at: usize| of.get(at).copied().unwrap_or(false);
+        for vnet in vnets.iter().filter(|vnet| is_free(&free.vnets, vnet.index())) {
+            self.vnets[vnet.index()].state = PlaceState::Free;
+        }
+        for tunnel in tunnels.iter().filter(|tunnel| is_free(&free.tunnels, tunnel.index())) {
+            self.tunnels[tunnel.index()].state = PlaceState::Free;
+        }
+    }
+
+    fn named(&self) -> Named {
+        let sources = self.tunnels.iter().map(|place| usize::from(place.source) + 1).max();
+        let mut named = Named {
+            vnets: vec![false; self.vnets.len()].into(),
+            sources: vec![false; sources.unwrap_or(0)].into(),
+        };
+        let queued = self.egress.leaves().map(|leaf| self.egress.queue(leaf).list());
+        let waiting = self.ingress.inputs().iter().flat_map(|i| [i.awaiting(), i.deferred()]);
+        let slots = |list: List| self.slots.walk(list);
+        for slot in queued.chain(waiting).flat_map(slots).chain(self.slots.remote_indices()) {
+            let slot = self.slots.get(slot);
+            named.add(slot.vnet, slot.source);
+        }
+        for at in 0..self.egress.ports().len() {
+            let classes = Priority::all().map(|p| self.egress.class_of(at, p.index()));
+            for tag in classes.flat_map(|class| self.egress.tags(class)) {
+                let vnet = self.ingress.input(tag.input).vnet();
+                named.add(vnet, self.egress.source_of_tag(at, tag));
+            }
+        }
+        named
+    }
+}
