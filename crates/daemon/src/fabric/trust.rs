@@ -113,8 +113,8 @@ impl Trust {
         }
     }
 
-    /// Shows the reason why the certificates are not those that the fabric's configuration asks for;
-    /// `None` if they are.
+    /// Shows the reason why the certificates are not those of the fabric's configuration; `None` if
+    /// they are.
     pub(super) fn complain(&self, why: Option<&str>) {
         self.known().refused = why.map(str::to_owned);
     }
@@ -316,8 +316,8 @@ impl Fabric {
         self.trust.reload(|identity| self.ask(MemberRequest::Identity(Box::new(identity))))
     }
 
-    /// Shows the reason why the certificates are not those that the fabric's configuration asks for;
-    /// `None` if they are.
+    /// Shows the reason why the certificates are not those of the fabric's configuration; `None` if
+    /// they are.
     pub(crate) fn complain_of_trust(&self, why: Option<&str>) {
         self.trust.complain(why);
     }

@@ -13,8 +13,8 @@
 //! host. The number of unidentified connections is bounded for each address, and the newest ones
 //! stay, so that a silent peer keeps no other out.
 //!
-//! A connection whose peer has shown a certificate of an authority that is not trusted any more ends,
-//! with its keys; the two begin another one with their present certificates.
+//! A connection whose peer has shown a certificate of an authority that is not trusted any more
+//! ends, with its keys; the two begin another one with their present certificates.
 //!
 //! An open connection brings the keys of the failure detector's datagrams ([`DatagramKeys`]).
 
