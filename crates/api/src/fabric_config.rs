@@ -37,6 +37,8 @@ pub const MEMBERS_MAX: usize = 1_024;
 pub const VNETS_MAX: usize = 4_096;
 /// Most tokens that may be outstanding.
 pub const TOKENS_MAX: usize = 64;
+/// Most certificates that are revoked before the authority is replaced.
+pub const REVOKED_MAX: usize = 1_024;
 /// Longest name of a fabric, a host or a network.
 pub const NAME_SIZE_MAX: usize = 63;
 /// Highest number of a member.
@@ -225,6 +227,7 @@ impl FabricConfig {
             ("members", self.members.len(), MEMBERS_MAX),
             ("networks", self.vnets.len(), VNETS_MAX),
             ("tokens", self.tokens.len(), TOKENS_MAX),
+            ("revoked certificates", self.trust.revoked.len(), REVOKED_MAX),
         ] {
             if count > max {
                 return Err(NotApplicable(format!(

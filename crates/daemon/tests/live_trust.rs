@@ -173,3 +173,38 @@ fn stopped_replacement_continues_at_another_member() {
     believe_another(&bridge, &[0, 1, 2], &old);
     bridge.all_have_caught_up();
 }
+
+#[test]
+#[ignore = "live: needs root"]
+fn certificate_of_evicted_host_refused_by_all() {
+    if skip("certificate_of_evicted_host_refused_by_all", &[]) {
+        return;
+    }
+    let mut bridge = Bridge::fabric("revoked", 3);
+    let files = ["host.pem", "host.key"];
+    let old = files.map(|file| read(&bridge, 2, file));
+    bridge.daemons[0].says(&["fabric", "evict", "h3"]);
+    wait_for("the host waits again", || bridge.daemons[2].is_waiting());
+    let config = bridge.daemons[1].ask(&["config", "show"]);
+    let revoked = &config["config"]["config"]["trust"]["revoked"];
+    let hosts: Vec<&Value> = revoked.as_object().unwrap().values().collect();
+    assert_eq!(hosts, ["h3"], "{config}");
+    bridge.join(2, 1);
+    bridge.all_have_caught_up();
+    // The name is a member's again, and the certificate from before names it.
+    bridge.daemons[2].stop();
+    let new = files.map(|file| read(&bridge, 2, file));
+    for (file, text) in files.iter().zip(&old) {
+        fs::write(tls(&bridge, 2, file), text).unwrap();
+    }
+    bridge.daemons[2].restart_control();
+    for daemon in &bridge.daemons[..2] {
+        wait_for("it is refused", || daemon.log().contains("h3: its certificate was revoked"));
+    }
+    bridge.daemons[2].stop();
+    for (file, text) in files.iter().zip(&new) {
+        fs::write(tls(&bridge, 2, file), text).unwrap();
+    }
+    bridge.daemons[2].restart_control();
+    bridge.all_have_caught_up();
+}

@@ -240,10 +240,7 @@ impl Operation {
             Self::AddAuthority { authority } => to.trust.add(authority).map(|()| None),
             Self::SignBy { fingerprint } => to.trust.sign_by(fingerprint).map(|()| None),
             Self::RemoveAuthority { authority } => to.trust.remove(authority).map(|()| None),
-            Self::Revoke { serial, host } => {
-                to.trust.revoked.insert(serial.clone(), host.clone());
-                Ok(None)
-            }
+            Self::Revoke { serial, host } => to.trust.revoke(serial, host).map(|()| None),
         }
     }
 

@@ -9,7 +9,7 @@
 //! Each operation is taken by all members before the next one: a member trusts the next authority
 //! before others show its certificates, and the old one until nobody shows those any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,8 @@ use super::NotApplicable;
 
 /// Digits of a fingerprint.
 const FINGERPRINT_SIZE: usize = 64;
+/// Digits of the longest serial number (RFC 5280 section 4.1.2.2).
+const SERIAL_SIZE_MAX: usize = 40;
 /// Largest certificate in PEM.
 const CERTIFICATE_SIZE_MAX: usize = 8 << 10;
 
@@ -33,6 +35,9 @@ pub struct Trust {
     /// Serial numbers of certificates that are not believed any more, with their hosts.
     #[serde(default)]
     pub revoked: BTreeMap<String, String>,
+    /// Those of them that the authority has signed which is about to go.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub outgoing: BTreeSet<String>,
 }
 
 /// An authority.
@@ -104,6 +109,8 @@ impl Trust {
         match self.next.take_if(|next| next.fingerprint == fingerprint) {
             Some(next) => {
                 self.authorities.insert(0, next.certificate);
+                // No certificate of the new one is there yet.
+                self.outgoing = self.revoked.keys().cloned().collect();
                 Ok(())
             }
             None => Err(NotApplicable(format!(
@@ -128,9 +135,23 @@ impl Trust {
             ))),
             Some(at) => {
                 self.authorities.remove(at);
+                if self.authorities.len() == 1 {
+                    // Nobody believes these certificates any more, revoked or not.
+                    let outgoing = std::mem::take(&mut self.outgoing);
+                    self.revoked.retain(|serial, _| !outgoing.contains(serial));
+                }
                 Ok(())
             }
         }
+    }
+
+    pub(super) fn revoke(&mut self, serial: &str, host: &str) -> Result<(), NotApplicable> {
+        let is_hex = serial.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if !is_hex || serial.is_empty() || serial.len() > SERIAL_SIZE_MAX {
+            return Err(NotApplicable("the serial number of the certificate is none".to_owned()));
+        }
+        self.revoked.insert(serial.to_ascii_lowercase(), host.to_owned());
+        Ok(())
     }
 }
 

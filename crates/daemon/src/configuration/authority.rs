@@ -79,6 +79,9 @@ impl Keeper {
     pub(super) fn settle(&self, trust: &Trust) -> Result<(), String> {
         let mut settled = self.lock();
         settled.trust.clone_from(trust);
+        if let Some((fabric, _)) = self.users.get() {
+            fabric.revoke(trust.revoked.keys().cloned().collect());
+        }
         let result = self.follow(trust);
         let has_failed = std::mem::replace(&mut settled.has_failed, result.is_err());
         if let Err(why) = &result {

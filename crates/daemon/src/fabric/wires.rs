@@ -18,6 +18,7 @@
 //!
 //! An open connection brings the keys of the failure detector's datagrams ([`DatagramKeys`]).
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use super::link::{Failure, Link};
 use super::seal::DatagramKeys;
 use super::trust::Trust;
 use crate::config::{FabricPlan, HostPlan};
+use crate::enroll::profile::serial;
 use crate::sys::log::say;
 use crate::sys::poller::Poller;
 
@@ -79,6 +81,8 @@ pub(super) struct Wires {
     first_index: usize,
     complaints: std::collections::BTreeMap<HostId, (String, Nanos)>,
     seals: DatagramKeys,
+    /// Serial numbers of certificates that are not believed any more.
+    revoked: BTreeSet<String>,
 }
 
 /// Events of a connection.
@@ -108,17 +112,49 @@ impl Wires {
         let complaints = std::collections::BTreeMap::new();
         let wires = Vec::new();
         let seals = DatagramKeys::default();
-        let accepting = true;
-        Ok(Self { identity, trust, listener, accepting, wires, first_index, complaints, seals })
+        let (accepting, revoked) = (true, BTreeSet::new());
+        Ok(Self {
+            revoked,
+            identity,
+            trust,
+            listener,
+            accepting,
+            wires,
+            first_index,
+            complaints,
+            seals,
+        })
     }
 
     /// Uses this identity for every connection that begins from now on, and returns the hosts whose
     /// open connections began with a certificate that it does not believe.
     pub(super) fn show(&mut self, identity: Identity) -> Vec<HostId> {
         self.identity = identity;
+        self.outdated()
+    }
+
+    /// Believes the certificates with these serial numbers no more, and returns the hosts whose open
+    /// connections began with one of them.
+    pub(super) fn revoke(&mut self, serials: BTreeSet<String>) -> Vec<HostId> {
+        self.revoked = serials;
+        self.outdated()
+    }
+
+    fn outdated(&self) -> Vec<HostId> {
         let open = self.wires.iter().flatten().filter(|wire| wire.reported);
-        let outdated = open.filter(|wire| !is_believed(&self.identity, &wire.link));
+        let outdated = open.filter(|wire| self.doubt(&wire.link).is_some());
         outdated.filter_map(|wire| wire.host).collect()
+    }
+
+    /// Returns the reason why the certificate of a peer is not believed now, although it was when
+    /// the handshake began.
+    fn doubt(&self, link: &Link) -> Option<Failure> {
+        let certificate = link.certificate()?;
+        if !self.identity.believes(certificate) {
+            return Some(Failure::Outdated);
+        }
+        let serial = serial(certificate)?;
+        self.revoked.contains(&serial).then_some(Failure::Revoked)
     }
 
     /// Ends the connection of a host, and the keys that came from it.
@@ -229,14 +265,20 @@ impl Wires {
             let Some(wire) = self.wires[at].as_mut().filter(|wire| wire.ready) else { continue };
             let worked = wire.link.work(&mut wire.unread);
             wire.ready = matches!(worked, Ok(true));
-            // Its handshake may have begun when other authorities were trusted.
-            if wire.link.is_open() && !wire.reported && !is_believed(&self.identity, &wire.link) {
-                match wire.host {
-                    Some(host) => self.lose(now, at, plan, (host, &Failure::Outdated), &mut each),
-                    None => self.refuse(now, at, &Failure::Outdated),
+            // The handshake does not know of revoked certificates, and may have begun when other
+            // authorities were trusted.
+            let is_new = wire.link.is_open() && !wire.reported;
+            let host = wire.host;
+            if let Some(doubt) =
+                self.wires[at].as_ref().filter(|_| is_new).and_then(|wire| self.doubt(&wire.link))
+            {
+                match host {
+                    Some(host) => self.lose(now, at, plan, (host, &doubt), &mut each),
+                    None => self.refuse(now, at, &doubt),
                 }
                 continue;
             }
+            let Some(wire) = self.wires[at].as_mut() else { continue };
             if wire.host.is_none() && wire.link.is_open() {
                 let host = match who(&wire.link, plan) {
                     Ok(host) => host,
@@ -390,11 +432,6 @@ impl Wires {
             wire.link.close();
         }
     }
-}
-
-/// Returns true if an authority that is trusted now has signed the certificate of a peer.
-fn is_believed(identity: &Identity, link: &Link) -> bool {
-    link.certificate().is_some_and(|certificate| identity.believes(certificate))
 }
 
 fn wire_host(wire: &Option<Wire>) -> Option<HostId> {

@@ -44,6 +44,27 @@ fn authority_replaced_in_three_steps() {
 }
 
 #[test]
+fn revoked_certificates_go_with_their_authority() {
+    let mut config = config();
+    let revoke = |serial: &str| Operation::Revoke { serial: serial.to_owned(), host: "h3".into() };
+    let revoked =
+        |config: &FabricConfig| config.trust.revoked.keys().cloned().collect::<Vec<_>>().join(" ");
+    config.apply(&[revoke("4A")]).unwrap();
+    config.apply(&[add('b'), revoke("4b")]).unwrap();
+    // From now on one may be of either.
+    config.apply(&[sign('b')]).unwrap();
+    config.apply(&[revoke("4c")]).unwrap();
+    assert_eq!(revoked(&config), "4a 4b 4c");
+    config.apply(&[remove('a')]).unwrap();
+    assert_eq!(revoked(&config), "4c");
+    assert!(!serde_json::to_string(&config).unwrap().contains("outgoing"));
+    for serial in ["", "h3", &"0".repeat(SERIAL_SIZE_MAX + 1)] {
+        let error = config.apply(&[revoke(serial)]).unwrap_err().0;
+        assert!(error.contains("serial number"), "{error}");
+    }
+}
+
+#[test]
 fn authority_steps_out_of_order_refused() {
     let long = "0".repeat(CERTIFICATE_SIZE_MAX + 1);
     let large = AuthorityEntry { certificate: long, ..entry('b') };

@@ -205,6 +205,30 @@ fn certificate_made_by_command_renewed_by_its_host() {
     assert!(!files.load(now()).unwrap().renewal_due(now()));
 }
 
+#[test]
+fn revoked_certificate_refused_until_renewal() {
+    let folder = Folder::new("trust-revoked");
+    certificates(&folder, &["h1", "h2"]);
+    let (port, hand) = (free_port(), Hand::now());
+    let plans = [1, 2].map(|own| plan(&folder, own, 2, port));
+    let [h1, h2] = plans.each_ref().map(|plan| start_at(hand.clone(), &folder, plan));
+    connected(&[&h1], &["h2"]);
+    let serial = h1.serial_of("h2").unwrap();
+    assert_eq!(h1.serial_of("h3"), None);
+    // Each member refuses it by itself, whoever began the connection.
+    h2.revoke([h2.serial_of("h1").unwrap()].into());
+    wait_for("h1 is refused", || !member(&h2, "h1").connected);
+    h2.revoke(BTreeSet::new());
+    wait_for("h1 is believed again", || member(&h1, "h2").connected);
+    h1.revoke([serial].into());
+    wait_for("its open connection ends", || !member(&h1, "h2").connected);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!member(&h1, "h2").connected && !member(&h2, "h1").connected);
+    renew(&folder, "h2", 365);
+    h2.reload_certificates().unwrap();
+    wait_for("h2 has another one", || member(&h1, "h2").connected);
+}
+
 /// An authority follows another one: a connection that began with the old one does not outlive it.
 #[test]
 fn connection_of_removed_authority_ends_until_renewal() {
