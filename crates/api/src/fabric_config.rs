@@ -8,11 +8,13 @@
 //! |---|---|
 //! | `operation` | the operations, and their inverses |
 //! | `settings` | the settings, each by its key |
+//! | `trust` | authorities that are trusted, and their replacement |
 //! | `text` | the part that people edit, and the operations between two such texts |
 
 mod operation;
 mod settings;
 mod text;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -25,6 +27,7 @@ use crate::hold::HoldTime;
 pub use self::operation::{Operation, Unreadable, read_change, write_change};
 pub use self::settings::{ClassSettings, Settings};
 pub use self::text::{Editable, NotText};
+pub use self::trust::{AuthorityEntry, Trust, short};
 
 /// Version of this format. It rises when an older program would misunderstand a newer one.
 pub const FORMAT: u16 = 1;
@@ -34,6 +37,8 @@ pub const MEMBERS_MAX: usize = 1_024;
 pub const VNETS_MAX: usize = 4_096;
 /// Most tokens that may be outstanding.
 pub const TOKENS_MAX: usize = 64;
+/// Most certificates that are revoked before the authority is replaced.
+pub const REVOKED_MAX: usize = 1_024;
 /// Longest name of a fabric, a host or a network.
 pub const NAME_SIZE_MAX: usize = 63;
 /// Highest number of a member.
@@ -169,18 +174,6 @@ pub struct TokenUse {
     pub key: String,
 }
 
-/// Certificates that are believed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Trust {
-    /// Certificates of authorities in PEM, the one that signs first.
-    #[serde(default)]
-    pub authorities: Vec<String>,
-    /// Serial numbers of certificates that are not believed any more, with their hosts.
-    #[serde(default)]
-    pub revoked: BTreeMap<String, String>,
-}
-
 impl FabricConfig {
     /// Returns the configuration of a new fabric, without a member.
     ///
@@ -249,6 +242,7 @@ impl FabricConfig {
             ("members", self.members.len(), MEMBERS_MAX),
             ("networks", self.vnets.len(), VNETS_MAX),
             ("tokens", self.tokens.len(), TOKENS_MAX),
+            ("revoked certificates", self.trust.revoked.len(), REVOKED_MAX),
         ] {
             if count > max {
                 return Err(NotApplicable(format!(

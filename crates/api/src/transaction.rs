@@ -77,6 +77,11 @@ pub enum Question {
     Discard,
     /// Give this host another key, and a certificate for it.
     RotateKey,
+    /// Replace the fabric's authority: the next step of it.
+    RotateCa {
+        /// True if a replacement is begun when none is under way.
+        begin: bool,
+    },
     /// Leave the fabric; or only forget it here, when no member can be asked.
     Leave {
         /// True if no member is asked.
@@ -207,6 +212,8 @@ pub enum Answer {
         /// Difference from the configuration, in words.
         changes: Vec<String>,
     },
+    /// A step in the replacement of the authority.
+    Rotation(Rotation),
     /// It is done.
     Done {
         /// Result, in words.
@@ -234,6 +241,21 @@ pub struct Committed {
     /// Reason why the newest revision is not in force at this host, which tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_in_force: Option<String>,
+}
+
+/// A step in the replacement of the authority.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Rotation {
+    /// Number of the step, from 1.
+    pub step: u8,
+    /// Number of the last step.
+    pub steps: u8,
+    /// Fingerprint of the new authority.
+    pub authority: String,
+    /// Result of the step, in words.
+    pub said: String,
+    /// The change that it was.
+    pub committed: Committed,
 }
 
 /// A transaction.

@@ -14,6 +14,8 @@
 //! | `status` | the state of the configuration at this host |
 //! | `words` | the protocol's results in words |
 //! | `admission` | hosts that join |
+//! | `authority` | authorities at this member: its files, and its vote on a step |
+//! | `rotation` | the replacement of the authority, step by step |
 //! | `setup` | a host becomes a member: create, join |
 //! | `checker` | what this host has against a configuration |
 //! | `effect` | the configuration in force at this host |
@@ -21,10 +23,12 @@
 //! | `store` | the file |
 
 mod admission;
+mod authority;
 mod checker;
 mod effect;
 mod replica;
 mod requests;
+mod rotation;
 pub(crate) mod setup;
 mod status;
 mod store;
@@ -42,6 +46,7 @@ use sluice_api::reload::Reloaded;
 use sluice_api::transaction::{Answer, Question};
 use sluice_base::HostId;
 use sluice_control::commit::{CheckTicket, TxnId, WriteTicket};
+use sluice_control::rpc::Failure;
 use sluice_control::session::SendError;
 
 use crate::fabric::ConfigPort;
@@ -115,6 +120,7 @@ pub(crate) struct Configuration {
     events: SyncSender<Event>,
     /// Bytes of messages that wait.
     heard_bytes: Arc<AtomicUsize>,
+    keeper: Arc<authority::Keeper>,
 }
 
 impl Configuration {
@@ -181,6 +187,14 @@ impl Configuration {
 impl ConfigPort for Configuration {
     fn is_one(&self) -> bool {
         true
+    }
+
+    fn next_authority(&self, from: HostId, body: &[u8]) -> Result<Vec<u8>, Failure> {
+        let taken = self.keeper.take(body);
+        if let Err(why) = &taken {
+            crate::sys::log::say!(warn: "host {} gives an authority, not taken: {why}", from.0);
+        }
+        serde_json::to_vec(&taken).map_err(|_| Failure::TooBig)
     }
 
     fn connected(&self, host: HostId, takes_messages: Result<(), SendError>) {

@@ -58,6 +58,7 @@ use rustls::time_provider::TimeProvider;
 
 pub use self::authority::{Authority, AuthorityError, AuthorityPem};
 pub use self::client::{Applicant, JoinError, Joined, join};
+pub(crate) use self::credentials::split;
 pub use self::credentials::{
     AUTHORITIES_MAX, Credentials, CredentialsError, HOST_DAYS, JoinKey, RENEWAL_DAYS,
 };

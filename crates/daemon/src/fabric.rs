@@ -113,6 +113,7 @@ pub(crate) struct Fabric {
     name: Arc<str>,
     agreement: Arc<Agreement>,
     trust: Arc<Trust>,
+    config: Arc<dyn ConfigPort>,
 }
 
 impl Fabric {
@@ -163,6 +164,7 @@ impl Fabric {
             policy,
             name: plan.name.as_str().into(),
             trust,
+            config: Arc::clone(&config_port),
         };
         let mut member = Member {
             plan: plan.clone(),

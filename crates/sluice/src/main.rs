@@ -290,8 +290,7 @@ enum FabricCommand {
     Import(ImportArguments),
     /// Leave the fabric
     Leave {
-        /// Ask no member, and only forget the fabric here: for a host that was evicted while it was
-        /// away
+        /// Ask no member, and only forget the fabric here: for a host that was evicted
         #[arg(long)]
         forget: bool,
         #[command(flatten)]
@@ -303,6 +302,11 @@ enum FabricCommand {
     Recover(RecoverArguments),
     /// Give this host another key, and a certificate for it
     RotateKey {
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Replace the fabric's authority while it runs; continues a replacement that has stopped
+    RotateCa {
         #[command(flatten)]
         asked: Asked,
     },
@@ -557,6 +561,7 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
         FabricCommand::Evict(arguments) => transaction::evict(arguments),
         FabricCommand::Recover(arguments) => transaction::recover(arguments),
         FabricCommand::RotateKey { asked } => transaction::rotate_key(asked),
+        FabricCommand::RotateCa { asked } => transaction::rotate_ca(asked),
         FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
         FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
         FabricCommand::Status { asked } => {

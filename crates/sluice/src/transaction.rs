@@ -266,6 +266,11 @@ pub(crate) fn rotate_key(asked: &Asked) -> anyhow::Result<ExitCode> {
     run(asked, Question::RotateKey)
 }
 
+pub(crate) fn rotate_ca(asked: &Asked) -> anyhow::Result<ExitCode> {
+    client::rotate_ca(&asked.whom(), asked.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 pub(crate) fn leave(forget: bool, asked: &Asked) -> anyhow::Result<ExitCode> {
     run(asked, Question::Leave { forget })
 }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::settings::set;
 use super::{
-    FabricConfig, ID_MAX, Member, NotApplicable, Token, TokenUse, VnetSettings, check_name,
-    check_vnet,
+    AuthorityEntry, FabricConfig, ID_MAX, Member, NotApplicable, Token, TokenUse, VnetSettings,
+    check_name, check_vnet, short,
 };
 
 /// Largest change in bytes.
@@ -94,6 +94,21 @@ pub enum Operation {
         /// Their certificates in PEM, the one that signs first.
         authorities: Vec<String>,
     },
+    /// Trusts another authority, which will sign.
+    AddAuthority {
+        /// The authority.
+        authority: AuthorityEntry,
+    },
+    /// Makes the next authority the one that signs.
+    SignBy {
+        /// Its fingerprint, in hexadecimal digits.
+        fingerprint: String,
+    },
+    /// Trusts an authority no more.
+    RemoveAuthority {
+        /// The authority.
+        authority: AuthorityEntry,
+    },
     /// Ends a certificate before its time.
     Revoke {
         /// Serial number in hexadecimal digits.
@@ -134,7 +149,7 @@ impl fmt::Display for Unreadable {
 }
 
 /// Names of the operations, as they are written.
-pub(super) const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 15] = [
     "add_member",
     "remove_member",
     "set_member",
@@ -146,6 +161,9 @@ pub(super) const NAMES: [&str; 12] = [
     "spend_token",
     "remove_token",
     "set_authorities",
+    "add_authority",
+    "sign_by",
+    "remove_authority",
     "revoke",
 ];
 
@@ -217,17 +235,12 @@ impl Operation {
                 None => Err(NotApplicable(format!("there is no token `{id}`"))),
             },
             Self::SetAuthorities { authorities } => {
-                if authorities.is_empty() {
-                    let why = "without an authority no member would believe another";
-                    return Err(NotApplicable(why.to_owned()));
-                }
-                to.trust.authorities.clone_from(authorities);
-                Ok(None)
+                to.trust.set_authorities(authorities).map(|()| None)
             }
-            Self::Revoke { serial, host } => {
-                to.trust.revoked.insert(serial.clone(), host.clone());
-                Ok(None)
-            }
+            Self::AddAuthority { authority } => to.trust.add(authority).map(|()| None),
+            Self::SignBy { fingerprint } => to.trust.sign_by(fingerprint).map(|()| None),
+            Self::RemoveAuthority { authority } => to.trust.remove(authority).map(|()| None),
+            Self::Revoke { serial, host } => to.trust.revoke(serial, host).map(|()| None),
         }
     }
 
@@ -260,7 +273,10 @@ impl Operation {
             Self::AddToken { id, .. } | Self::SpendToken { id, .. } | Self::RemoveToken { id } => {
                 vec![format!("token {id}")]
             }
-            Self::SetAuthorities { .. } => vec!["authorities".to_owned()],
+            Self::SetAuthorities { .. }
+            | Self::AddAuthority { .. }
+            | Self::SignBy { .. }
+            | Self::RemoveAuthority { .. } => vec!["authorities".to_owned()],
             Self::Revoke { serial, .. } => vec![format!("certificate {serial}")],
         }
     }
@@ -294,6 +310,15 @@ impl fmt::Display for Operation {
             Self::RemoveToken { id } => write!(f, "token {id} is forgotten"),
             Self::SetAuthorities { authorities } => {
                 write!(f, "authorities are replaced: {} of them", authorities.len())
+            }
+            Self::AddAuthority { authority } => {
+                write!(f, "authority {} is trusted beside the one that signs", authority.short())
+            }
+            Self::SignBy { fingerprint } => {
+                write!(f, "authority {} signs from now on", short(fingerprint))
+            }
+            Self::RemoveAuthority { authority } => {
+                write!(f, "authority {} is not believed any more", authority.short())
             }
             Self::Revoke { serial, host } => {
                 write!(f, "certificate {serial} of {host} is not believed any more")

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use sluice_api::envelope::rfc3339;
 use sluice_api::fabric_config::{Editable, FabricConfig, Operation};
-use sluice_api::transaction::{Answer, Committed, How, LogRow, Question, Status};
+use sluice_api::transaction::{Answer, Committed, How, LogRow, Question, Rotation, Status};
 
 use crate::client::show::{HostSelector, connect, enveloped, socket, table};
 use crate::ipc::protocol::{self, Request};
@@ -41,6 +41,21 @@ pub fn change(
     json: bool,
 ) -> anyhow::Result<Answer> {
     ask(whom, Question::Change { change, how }, json)
+}
+
+/// Replaces the fabric's authority, and prints each step when it is taken. A replacement that was
+/// begun before is continued.
+///
+/// # Errors
+/// If a member does not take part in a step. The steps before it stay, and another call continues.
+pub fn rotate_ca(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
+    let mut begin = true;
+    loop {
+        match ask(whom, Question::RotateCa { begin }, json)? {
+            Answer::Rotation(rotation) if rotation.step < rotation.steps => begin = false,
+            _ => return Ok(()),
+        }
+    }
 }
 
 /// Keeps the text of a file as the candidate; `-` is the standard input.
@@ -221,6 +236,7 @@ fn render(answer: &Answer) -> String {
                 lines("  ", changes)
             ),
         },
+        Answer::Rotation(rotation) => self::rotation(rotation),
         Answer::Done { said } => format!("{said}\n"),
     }
 }
@@ -250,6 +266,15 @@ fn committed(committed: &Committed) -> String {
     let failed: Vec<String> = committed.not_in_force.iter().cloned().collect();
     text += &lines(&format!("{NOT_IN_FORCE}: "), &failed);
     text + &lines("takes effect at this host's next restart: ", &committed.at_restart)
+}
+
+fn rotation(rotation: &Rotation) -> String {
+    let Rotation { step, steps, said, committed, .. } = rotation;
+    let mut text = format!("step {step} of {steps}: {said}; revision {}", committed.revision);
+    if !committed.behind.is_empty() {
+        _ = write!(text, ", not yet at {}", committed.behind.join(", "));
+    }
+    text + "\n"
 }
 
 fn transaction(row: &LogRow) -> String {

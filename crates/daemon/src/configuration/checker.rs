@@ -5,16 +5,27 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sluice_api::config::HostConfig;
+use sluice_api::fabric_config::Trust;
 use sluice_control::commit::{CheckTicket, TxnId};
 
+use super::authority::Keeper;
 use super::{Event, InForce};
 use crate::sys::threads::spawn;
 
 /// Checks that may wait.
 const WAITING_MAX: usize = 256;
 
+/// What a change would make of this host.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    /// Its configuration.
+    pub(super) config: HostConfig,
+    /// Authorities before the change and after it, if they change.
+    pub(super) trust: Option<Box<(Trust, Trust)>>,
+}
+
 /// A check: of a configuration, or with a reason against it that is known already.
-type Job = (CheckTicket, TxnId, Result<Option<Box<HostConfig>>, String>);
+type Job = (CheckTicket, TxnId, Result<Option<Box<Wanted>>, String>);
 
 /// The way to that thread.
 #[derive(Debug)]
@@ -24,10 +35,11 @@ impl Checker {
     /// Starts the thread, which reports results as events.
     pub(super) fn start(
         force: Arc<dyn InForce>,
+        keeper: Arc<Keeper>,
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
         let (sender, jobs) = sync_channel(WAITING_MAX);
-        spawn("checker", move || run(&jobs, &*force, &events))?;
+        spawn("checker", move || run(&jobs, (&*force, &keeper), &events))?;
         Ok(Self(sender))
     }
 
@@ -37,16 +49,20 @@ impl Checker {
         &self,
         ticket: CheckTicket,
         id: TxnId,
-        config: Result<Option<HostConfig>, String>,
+        wanted: Result<Option<Wanted>, String>,
     ) -> bool {
-        self.0.try_send((ticket, id, config.map(|config| config.map(Box::new)))).is_ok()
+        self.0.try_send((ticket, id, wanted.map(|wanted| wanted.map(Box::new)))).is_ok()
     }
 }
 
-fn run(jobs: &Receiver<Job>, force: &dyn InForce, events: &SyncSender<Event>) {
-    while let Ok((ticket, id, config)) = jobs.recv() {
-        let result = match config {
-            Ok(Some(config)) => force.check(*config),
+fn run(jobs: &Receiver<Job>, (force, keeper): (&dyn InForce, &Keeper), events: &SyncSender<Event>) {
+    let check = |wanted: Wanted| match wanted.trust.as_deref() {
+        Some((from, to)) => keeper.check(from, to).and_then(|()| force.check(wanted.config)),
+        None => force.check(wanted.config),
+    };
+    while let Ok((ticket, id, wanted)) = jobs.recv() {
+        let result = match wanted {
+            Ok(Some(wanted)) => check(*wanted),
             Ok(None) => Ok(()),
             Err(why) => Err(why),
         };

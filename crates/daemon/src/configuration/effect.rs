@@ -8,8 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use sluice_api::config::HostConfig;
+use sluice_api::fabric_config::Trust;
 use sluice_api::reload::Reloaded;
 
+use super::authority::Keeper;
 use super::{Event, InForce};
 use crate::sys::log::say;
 use crate::sys::threads::spawn;
@@ -26,30 +28,37 @@ pub(super) struct Effect {
     last: u64,
 }
 
-/// A configuration that is to be in force.
+/// A configuration that is to be in force, and the authorities of the fabric.
 #[derive(Debug)]
 struct Job {
     number: u64,
     revision: u64,
     config: Box<HostConfig>,
+    trust: Trust,
 }
 
 impl Effect {
     /// Starts the thread, which reports results as events.
     pub(super) fn start(
         force: Arc<dyn InForce>,
+        keeper: Arc<Keeper>,
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
         let (jobs, waiting) = sync_channel(WAITING_MAX);
-        spawn("effect", move || run(&waiting, &*force, &events, WAITS))?;
+        spawn("effect", move || {
+            // Its failure is shown, and keeps nothing else from being in force.
+            let settle = |trust: &Trust| _ = keeper.settle(trust);
+            run(&waiting, &*force, settle, &events, WAITS);
+        })?;
         Ok(Self { jobs, last: 0 })
     }
 
     /// Puts a configuration in force, when the earlier ones are. Returns the number of the job: the
     /// result of it, or of a later one, has at least this number.
-    pub(super) fn put(&mut self, revision: u64, config: HostConfig) -> u64 {
+    pub(super) fn put(&mut self, revision: u64, config: HostConfig, trust: Trust) -> u64 {
         self.last += 1;
-        _ = self.jobs.send(Job { number: self.last, revision, config: Box::new(config) });
+        let config = Box::new(config);
+        _ = self.jobs.send(Job { number: self.last, revision, config, trust });
         self.last
     }
 }
@@ -57,6 +66,7 @@ impl Effect {
 fn run(
     waiting: &Receiver<Job>,
     force: &dyn InForce,
+    settle: impl Fn(&Trust),
     events: &SyncSender<Event>,
     (wait_first, wait_max): (Duration, Duration),
 ) {
@@ -66,6 +76,7 @@ fn run(
         if let Some(newer) = waiting.try_iter().last() {
             (job, wait) = (newer, wait_first);
         }
+        settle(&job.trust);
         let result = force.apply((*job.config).clone());
         log_change(job.revision, failed.as_deref(), &result);
         failed = result.as_ref().err().cloned();

@@ -4,7 +4,9 @@
 use std::sync::mpsc::SyncSender;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use sluice_api::fabric_config::{Editable, FabricConfig, Operation, read_change, write_change};
+use sluice_api::fabric_config::{
+    Editable, FabricConfig, Operation, REVOKED_MAX, read_change, write_change,
+};
 use sluice_api::transaction::{Answer, Away, Committed, How, LogRow, Question};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{Done, Policy, Proposal, Refused, Request, RequestId};
@@ -22,7 +24,7 @@ const PROGRESS_MAX: Nanos = Nanos::from_millis(200);
 const EFFECT_MAX: Nanos = Nanos::from_millis(20_000);
 
 /// Sender of an answer to a person.
-type Reply = SyncSender<Result<Answer, String>>;
+pub(super) type Reply = SyncSender<Result<Answer, String>>;
 
 /// A request that the protocol works on.
 #[derive(Debug)]
@@ -95,9 +97,11 @@ impl Thread {
                 Err(why) => Err(why),
             },
             Question::RotateKey => self
+                .keeper
                 .rotate_key()
                 .map(|()| Answer::Done { said: "this host has another key".to_owned() })
-                .map_err(|error| format!("the key stays: {error:#}")),
+                .map_err(|error| format!("the key stays: {error}")),
+            Question::RotateCa { begin } => return self.rotate_ca(begin, reply),
             Question::Discard => self
                 .disk
                 .put_candidate(None)
@@ -114,7 +118,7 @@ impl Thread {
                 Err("a host leaves by `sluice fabric leave`".to_owned())
             }
             Question::Evict { host } => {
-                let change = vec![Operation::RemoveMember { name: host }];
+                let change = self.eviction(&host);
                 return self.change(now, (change, false), How::default(), reply);
             }
             Question::Recover { without } => match self.numbers(&without) {
@@ -208,6 +212,18 @@ impl Thread {
             }
             Err(refused) => _ = reply.send(Err(refused)),
         }
+    }
+
+    /// Returns the operations that take a member out, and end the certificate that it has shown: it
+    /// would do again for a later member of that name.
+    fn eviction(&self, host: &str) -> Vec<Operation> {
+        let remove = Operation::RemoveMember { name: host.to_owned() };
+        let shared = self.shared();
+        let has_room = shared.trust.revoked.len() < REVOKED_MAX;
+        let is_one = shared.members.contains_key(host) && has_room;
+        let serial = self.fabric.serial_of(host).filter(|_| is_one);
+        let revoke = serial.map(|serial| Operation::Revoke { serial, host: host.to_owned() });
+        [remove].into_iter().chain(revoke).collect()
     }
 
     fn ask_to_leave(&mut self, now: Nanos, reply: Reply) {

@@ -3,7 +3,7 @@
 //! configuration have threads of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -20,7 +20,8 @@ use sluice_control::commit::{
 };
 
 use super::admission::Admission;
-use super::checker::Checker;
+use super::authority::Keeper;
+use super::checker::{Checker, Wanted};
 use super::effect::Effect;
 use super::replica::Document;
 use super::requests::{Asked, Waiting};
@@ -29,7 +30,7 @@ use super::store::Disk;
 use super::{Configuration, EVENTS_MAX, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
 use crate::discovery::Announcer;
-use crate::enroll::{Files, JoinListener, join_port};
+use crate::enroll::{Files, Fingerprint, JoinListener, join_port};
 use crate::fabric::{Fabric, Wall, wall};
 use crate::sys::clock;
 use crate::sys::log::say;
@@ -98,7 +99,8 @@ impl Opened {
         let commit = Commit::new(config, recovered, clock::now());
         let commit = commit.map_err(|error| unusable(&error))?;
         let (sender, events) = sync_channel(EVENTS_MAX);
-        let handle = Configuration { events: sender, heard_bytes: Arc::default() };
+        let keeper = Arc::new(Keeper::new(Files::of(&own.state_dir), wall()));
+        let handle = Configuration { events: sender, heard_bytes: Arc::default(), keeper };
         Ok(Self { own, disk, commit, bootstrap, handle, events })
     }
 
@@ -120,21 +122,17 @@ impl Opened {
         self.commit.replica().map_or(&self.bootstrap, Document::config)
     }
 
-    /// Returns the VTEP of this host.
-    fn own_vtep(&self) -> Option<Ipv4Addr> {
-        self.shared().members.get(&self.own.place.name).map(|member| member.vtep)
-    }
-
     /// Starts the thread.
     ///
     /// # Errors
     /// If there is no thread, or hosts that join cannot be listened for.
     pub(crate) fn start(self, parts: Parts) -> anyhow::Result<()> {
-        let vtep = self.own_vtep();
         let (sender, events) = (self.handle.events.clone(), self.events);
         let writes = start_disk(self.disk.clone(), sender.clone())?;
-        let effect = Effect::start(Arc::clone(&parts.force), sender.clone())?;
-        let checker = Checker::start(Arc::clone(&parts.force), sender.clone())?;
+        let keeper = Arc::clone(&self.handle.keeper);
+        let effect = Effect::start(Arc::clone(&parts.force), Arc::clone(&keeper), sender.clone())?;
+        let checker =
+            Checker::start(Arc::clone(&parts.force), Arc::clone(&keeper), sender.clone())?;
         let wall = wall();
         let files = Files::of(&self.own.state_dir);
         let credentials = files.load(super::setup::now_s(&wall))?;
@@ -143,9 +141,11 @@ impl Opened {
         let admission = Arc::new(Admission(sender.clone()));
         let joins = JoinListener::start(at, &credentials, admission, &wall)
             .with_context(|| format!("cannot listen on {at} for hosts that join"))?;
-        let authority = credentials.authority().map(|authority| authority.fingerprint());
-        let authority = authority.map(|fingerprint| fingerprint.to_string()).unwrap_or_default();
-        let announcer = vtep.and_then(|vtep| announce_member(&self.own.place, vtep, &authority));
+        keeper.serve(parts.fabric.clone(), joins);
+        if let Some(known) = self.commit.replica() {
+            // The host may have been killed after a change, and before its files followed.
+            _ = keeper.settle(&known.config().trust);
+        }
         let thread = Thread {
             own: self.own,
             commit: self.commit,
@@ -156,8 +156,9 @@ impl Opened {
             effect,
             force: parts.force,
             fabric: parts.fabric,
-            heard_bytes: self.handle.heard_bytes,
-            joins,
+            heard_bytes: Arc::clone(&self.handle.heard_bytes),
+            handle: self.handle,
+            keeper,
             files,
             wall,
             asked: BTreeMap::new(),
@@ -167,7 +168,7 @@ impl Opened {
             deleting: BTreeMap::new(),
             settled: Vec::new(),
             rereads: Vec::new(),
-            _announcer: announcer,
+            announced: None,
             checker,
             renewal_at: clock::now(),
             has_left: false,
@@ -232,9 +233,11 @@ pub(super) struct Thread {
     writes: SyncSender<(WriteTicket, Vec<Record>)>,
     effect: Effect,
     pub(super) force: Arc<dyn InForce>,
-    fabric: Fabric,
+    pub(super) fabric: Fabric,
     heard_bytes: Arc<AtomicUsize>,
-    joins: JoinListener,
+    /// The way to this thread, for those that it starts.
+    pub(super) handle: Configuration,
+    pub(super) keeper: Arc<Keeper>,
     pub(super) files: Files,
     pub(super) wall: Wall,
     /// Requests that the protocol works on.
@@ -253,8 +256,9 @@ pub(super) struct Thread {
     /// Those who wait for the effect of the host's file, with the number of the job.
     rereads: Vec<(u64, SyncSender<Result<Reloaded, String>>)>,
     checker: Checker,
-    /// Ends with the thread.
-    _announcer: Option<Announcer>,
+    /// What is announced, with the fingerprint of the authority that it names. It ends with the
+    /// thread.
+    announced: Option<(String, Option<Announcer>)>,
     renewal_at: Nanos,
     pub(super) has_left: bool,
 }
@@ -264,6 +268,7 @@ impl Thread {
         // Control has started with this configuration.
         self.in_force.revision = self.commit.revision();
         self.given = self.in_force.revision;
+        self.announce();
         loop {
             self.renew(clock::now());
             self.take_start();
@@ -409,6 +414,7 @@ impl Thread {
         }
         if has_changed {
             self.put_in_force();
+            self.announce();
         }
     }
 
@@ -421,8 +427,9 @@ impl Thread {
         }
         match compose_own(&self.own, shared) {
             Ok(config) => {
+                let trust = shared.trust.clone();
                 self.given = self.commit.revision();
-                self.effect.put(self.given, config);
+                self.effect.put(self.given, config, trust);
             }
             Err(why) => {
                 say!(error: "the configuration cannot be put in force: {why}");
@@ -430,6 +437,21 @@ impl Thread {
                 self.in_force = InEffect { revision, at_restart: Vec::new(), failed: Some(why) };
             }
         }
+    }
+
+    /// Announces this host at its underlay, by the authority that signs now.
+    fn announce(&mut self) {
+        let known = self.shared();
+        let signs = known.trust.authorities.first().and_then(|pem| Fingerprint::of_pem(pem));
+        let signs = signs.map(|fingerprint| fingerprint.to_string()).unwrap_or_default();
+        if self.announced.as_ref().is_some_and(|(announced, _)| *announced == signs) {
+            return;
+        }
+        let vtep = known.members.get(&self.own.place.name).map(|member| member.vtep);
+        // The one from before leaves its socket first.
+        self.announced = None;
+        let announcer = vtep.and_then(|vtep| announce_member(&self.own.place, vtep, &signs));
+        self.announced = Some((signs, announcer));
     }
 
     /// Ends this host's membership.
@@ -441,8 +463,8 @@ impl Thread {
 
     /// Checks a change against what only this host knows.
     fn check(&mut self, ticket: CheckTicket, id: TxnId, change: &[u8], dry: bool) {
-        let config = self.next_config(change);
-        if !dry && config.is_ok() {
+        let wanted = self.next_config(change);
+        if !dry && wanted.is_ok() {
             // From now on no port comes into a network that the change deletes.
             let deleted = read_change(change).unwrap_or_default().into_iter();
             let deleted = deleted.filter_map(|operation| match operation {
@@ -451,15 +473,15 @@ impl Thread {
             });
             self.deleting.insert(id, deleted.collect());
         }
-        if !self.checker.check(ticket, id, config) {
+        if !self.checker.check(ticket, id, wanted) {
             self.deleting.remove(&id);
             let busy = "it is busy with other changes; try again".to_owned();
             self.commit.checked(clock::now(), ticket, Err(busy));
         }
     }
 
-    /// Returns the configuration of this host after a change, if it concerns the host.
-    fn next_config(&self, change: &[u8]) -> Result<Option<HostConfig>, String> {
+    /// Returns what a change would make of this host, if it concerns the host.
+    fn next_config(&self, change: &[u8]) -> Result<Option<Wanted>, String> {
         let Some(document) = self.commit.replica() else { return Ok(None) };
         let mut next = document.clone();
         next.apply(change).map_err(|refusal| refusal.to_string())?;
@@ -467,7 +489,10 @@ impl Thread {
         if !next.config().members.contains_key(&self.own.place.name) {
             return Ok(None);
         }
-        compose_own(&self.own, next.config()).map(Some)
+        let (from, to) = (&document.config().trust, &next.config().trust);
+        let trust = (from != to).then(|| Box::new((from.clone(), to.clone())));
+        let config = compose_own(&self.own, next.config())?;
+        Ok(Some(Wanted { config, trust }))
     }
 
     /// Reads the host's file again.
@@ -489,22 +514,14 @@ impl Thread {
         });
         match next {
             Ok((config, next)) => {
+                let trust = self.shared().trust.clone();
                 self.own = next;
                 self.given = self.commit.revision();
-                let number = self.effect.put(self.given, config);
+                let number = self.effect.put(self.given, config, trust);
                 self.rereads.push((number, reply));
             }
             Err(why) => _ = reply.send(Err(why)),
         }
-    }
-
-    /// Gives this host another key, and a certificate for it.
-    pub(super) fn rotate_key(&self) -> anyhow::Result<()> {
-        let seconds = super::setup::now_s(&self.wall);
-        let next = self.files.update(seconds, |present| present.rekeyed(seconds))?;
-        self.fabric.reload_certificates();
-        self.joins.set_credentials(&next)?;
-        Ok(())
     }
 
     /// Shows hosts that join the certificate of now: the fabric's thread renews it before it ends.
@@ -513,12 +530,12 @@ impl Thread {
             return;
         }
         self.renewal_at = now.after(RENEWAL_EVERY);
-        let present = self.files.load(super::setup::now_s(&self.wall));
-        let shown = present
-            .map_err(anyhow::Error::from)
-            .and_then(|present| self.joins.set_credentials(&present).map_err(anyhow::Error::from));
-        if let Err(error) = shown {
-            say!(warn: "hosts that join may see an old certificate: {error:#}");
+        if let Err(why) = self.keeper.show_joins() {
+            say!(warn: "hosts that join may see an old certificate: {why}");
+        }
+        if let Some(known) = self.commit.replica() {
+            // What a full disk has refused.
+            _ = self.keeper.settle(&known.config().trust);
         }
     }
 }

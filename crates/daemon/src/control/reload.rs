@@ -127,7 +127,8 @@ impl Control<'_> {
             Source::File => {
                 // Certificates are no part of the file, and are read even if that is wrong.
                 if let Some(fabric) = &self.fabric {
-                    fabric.reload_certificates();
+                    // The reason is in the log.
+                    _ = fabric.reload_certificates();
                 }
                 match self.source {
                     super::Source::File(path) => config::load(path, &KernelDevices),

@@ -315,7 +315,7 @@ pub(super) fn roots(
 }
 
 /// Splits a text with several certificates.
-pub(super) fn split(text: &str) -> Vec<String> {
+pub(crate) fn split(text: &str) -> Vec<String> {
     let parts = text.split_inclusive(PEM_END);
     let parts = parts.filter(|part| part.contains(PEM_END));
     parts.map(|part| format!("{}\n", part.trim_start())).collect()

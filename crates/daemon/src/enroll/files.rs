@@ -6,6 +6,7 @@
 //!   STATE_DIR/tls/host.pem    certificate of this host
 //!   STATE_DIR/tls/host.key    its key
 //!   STATE_DIR/join.key        key of a host whose join has not been answered
+//!   STATE_DIR/ca.next         authority that is to follow, with its key
 //! ```
 //!
 //! The files belong together, so the folder is replaced as one: a new folder is written and synced
@@ -14,6 +15,8 @@
 //!
 //! The key of a join is on the disk before it is sent: after a crash, or an answer that was lost,
 //! the host asks again with the same key and token.
+
+mod next;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -34,6 +37,9 @@ pub(crate) const AUTHORITY_KEY: &str = "ca.key";
 pub(crate) const CERTIFICATE: &str = "host.pem";
 /// Key of the host.
 pub(crate) const KEY: &str = "host.key";
+
+/// Beginning of a key in a text with several parts.
+const PEM_KEY: &str = "-----BEGIN PRIVATE KEY-----";
 
 const FOLDER: &str = "tls";
 const NEXT: &str = "tls.next";
@@ -201,6 +207,7 @@ impl Files {
             sync(&self.state_dir)?;
             remove_folder(&next)?;
         }
+        self.forget_next()?;
         self.forget_join_key()
     }
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde::{Deserialize, Serialize};
 use x509_parser::parse_x509_certificate;
 
@@ -32,6 +33,12 @@ impl Fingerprint {
     pub fn of_certificate(certificate: &CertificateDer<'_>) -> Option<Self> {
         let (_, parsed) = parse_x509_certificate(certificate).ok()?;
         Some(Self::of_key(parsed.public_key().raw))
+    }
+
+    /// Returns the fingerprint of an authority's certificate in PEM; `None` if it is none.
+    pub(crate) fn of_pem(pem: &str) -> Option<Self> {
+        let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+        super::authority::fingerprint(&certificate)
     }
 
     /// Returns the part that a token carries.

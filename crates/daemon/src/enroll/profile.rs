@@ -34,6 +34,12 @@ pub(crate) struct Validity {
     pub(crate) until: i64,
 }
 
+/// Returns the serial number of a certificate in hexadecimal digits; `None` if it cannot be parsed.
+pub(crate) fn serial(certificate: &CertificateDer<'_>) -> Option<String> {
+    let (_, parsed) = parse_x509_certificate(certificate).ok()?;
+    Some(parsed.raw_serial().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 impl Validity {
     /// Returns the validity of a certificate; `None` if it cannot be parsed.
     pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {

@@ -39,7 +39,7 @@ pub(super) struct Call {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     waiting: BTreeMap<(HostId, u64), Waiting>,
-    served: [Arc<AtomicUsize>; 6],
+    served: [Arc<AtomicUsize>; 7],
 }
 
 impl Fabric {
@@ -132,6 +132,7 @@ impl Calls {
             Topic::PORT => &self.served[3],
             Topic::AGREE => &self.served[4],
             Topic::THAW => &self.served[5],
+            Topic::AUTHORITY => &self.served[6],
             _ => return Err(Failure::UnknownTopic),
         };
         if served.fetch_add(1, Ordering::Relaxed) >= SERVED_MAX {
@@ -144,6 +145,7 @@ impl Calls {
                 Topic::PLACEMENT => fabric.policy.answer(host, &body),
                 Topic::AGREE => fabric.agreement.serve(host, &body),
                 Topic::THAW => fabric.serve_thaw(&body),
+                Topic::AUTHORITY => fabric.config.next_authority(host, &body),
                 _ => trace::serve(&fabric, host, topic, limit, &body),
             };
             done.fetch_sub(1, Ordering::Relaxed);

@@ -12,7 +12,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use rustls::client::{Resumption, WebPkiServerVerifier, verify_server_name};
+use rustls::client::{
+    Resumption, WebPkiServerVerifier, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+};
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -35,6 +37,7 @@ pub(super) struct Identity {
     pub(super) own: Validity,
     /// Validity of the authority that ends first.
     pub(super) anchor: Validity,
+    roots: Arc<RootCertStore>,
 }
 
 impl Identity {
@@ -68,13 +71,13 @@ impl Identity {
             .context("host.pem and host.key do not belong together")?;
         let mut client = ClientConfig::builder_with_details(provider, wall.clone())
             .with_protocol_versions(&[&TLS13])?
-            .with_root_certificates(roots)
+            .with_root_certificates(Arc::clone(&roots))
             .with_client_auth_cert(vec![certificate], key)?;
         // A resumed session shows no certificate: each connection must show its own.
         server.send_tls13_tickets = 0;
         client.resumption = Resumption::disabled();
         let (client, server) = (Arc::new(client), Arc::new(server));
-        Ok(Self { client, server, own: validity, anchor })
+        Ok(Self { client, server, own: validity, anchor, roots })
     }
 
     /// Returns the client side of a connection to host `peer`.
@@ -87,6 +90,18 @@ impl Identity {
     /// Returns the server side of a connection.
     pub(super) fn accept(&self) -> Result<ServerConnection, Error> {
         ServerConnection::new(Arc::clone(&self.server))
+    }
+}
+
+impl Identity {
+    /// Returns true if an authority that is trusted has signed a certificate. Its dates are those
+    /// of the handshake: what has expired since ends no connection.
+    pub(super) fn believes(&self, certificate: &CertificateDer<'_>) -> bool {
+        let Ok(parsed) = ParsedCertificate::try_from(certificate) else { return false };
+        let Some(validity) = Validity::of(certificate) else { return false };
+        let (at, all) = (validity.nearest(validity.from), default_provider());
+        let algorithms = all.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, &[], at, algorithms).is_ok()
     }
 }
 

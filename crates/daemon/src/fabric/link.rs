@@ -53,6 +53,12 @@ pub(super) enum Failure {
     /// The certificate is of this fabric, and of no member.
     #[error("its certificate is of this fabric, and of no member that the file names")]
     NoMember,
+    /// No authority that is trusted now has signed the certificate.
+    #[error("its certificate is of an authority that is not trusted any more")]
+    Outdated,
+    /// The certificate was ended before its time.
+    #[error("its certificate was revoked when its host was evicted; that host may join again")]
+    Revoked,
     /// The certificate is a member's, from another address.
     #[error("it shows the certificate of {0} from another address; is it a copy of that host?")]
     Copy(String),

@@ -12,6 +12,7 @@
 //! peer that takes nothing delays no other: messages for a member wait in the log, and events of
 //! data wait in the switch.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -91,6 +92,8 @@ pub(super) enum MemberRequest {
     ThawKey(Key, SyncSender<bool>),
     /// Use this for connections from now on.
     Identity(Box<Identity>),
+    /// Believe the certificates with these serial numbers no more.
+    Revoked(BTreeSet<String>),
     /// Ask a member.
     Call(Call),
     /// Answer a member's question, by its ticket.
@@ -232,6 +235,16 @@ impl Member {
         self.write_to(now, host);
         self.wires.close(host);
         self.plane.disconnected(now, host);
+    }
+
+    /// Ends connections that began with a certificate which is not believed any more. They are
+    /// made anew if their hosts have others by now.
+    fn outdate(&mut self, now: Nanos, hosts: Vec<HostId>) {
+        for host in hosts {
+            self.write_to(now, host);
+            self.wires.outdate(host);
+            self.plane.disconnected(now, host);
+        }
     }
 
     /// Continues with the next incarnation if a member knows a later one of this host.
@@ -418,7 +431,14 @@ impl Member {
                     let (id, port, bound) = *port;
                     _ = reply.try_send(self.add_port(now, id, port, bound));
                 }
-                MemberRequest::Identity(identity) => self.wires.show(*identity),
+                MemberRequest::Identity(identity) => {
+                    let outdated = self.wires.show(*identity);
+                    self.outdate(now, outdated);
+                }
+                MemberRequest::Revoked(serials) => {
+                    let outdated = self.wires.revoke(serials);
+                    self.outdate(now, outdated);
+                }
                 MemberRequest::Link(port, is_up) => self.plane.port_link(now, port, is_up),
                 MemberRequest::DelPort(name, reply) => {
                     self.del_port(now, &name);

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use sluice_base::{HostId, Nanos};
 use sluice_control::plane::MessageEvent;
+use sluice_control::rpc::Failure;
 use sluice_control::session::SendError;
 
 use super::Fabric;
@@ -29,6 +30,14 @@ pub(crate) trait ConfigPort: fmt::Debug + Send + Sync {
     /// Returns true if all members have one configuration.
     fn is_one(&self) -> bool {
         false
+    }
+    /// Takes the authority that is to follow the fabric's present one, from a member.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownTopic`] if this host's certificates are made by hand.
+    fn next_authority(&self, from: HostId, body: &[u8]) -> Result<Vec<u8>, Failure> {
+        let _ = (from, body);
+        Err(Failure::UnknownTopic)
     }
     /// Notes a connection to a member.
     ///

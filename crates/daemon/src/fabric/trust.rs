@@ -10,7 +10,7 @@
 //! An expired certificate stops nothing on this host: other members refuse the next connection, and
 //! data forwards with its present entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,6 +24,7 @@ use super::Fabric;
 use super::identity::{AUTHORITY, CERTIFICATE, Identity, KEY, Validity, Wall, seconds};
 use super::member::MemberRequest;
 use crate::config::FabricPlan;
+use crate::enroll::profile::serial;
 use crate::enroll::{AUTHORITY_KEY, Files};
 use crate::sys::clock;
 use crate::sys::log::say;
@@ -53,8 +54,8 @@ struct Known {
     anchor: Validity,
     /// Reason why the present files were not accepted.
     refused: Option<String>,
-    /// Validities by name of the member.
-    members: BTreeMap<String, Validity>,
+    /// Validity and serial number of the certificate by name of the member.
+    members: BTreeMap<String, (Validity, String)>,
 }
 
 impl Trust {
@@ -83,7 +84,10 @@ impl Trust {
     }
 
     /// Loads the files anew and passes the result to `take`; unusable files change nothing.
-    pub(super) fn reload(&self, take: impl FnOnce(Identity)) {
+    ///
+    /// # Errors
+    /// Reason why they are unusable.
+    pub(super) fn reload(&self, take: impl FnOnce(Identity)) -> Result<(), String> {
         let _one_at_a_time = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
         match Identity::load(&self.folder, &self.own, &self.wall) {
             Ok(identity) => {
@@ -97,22 +101,35 @@ impl Trust {
                 take(identity);
                 say!(
                     "the certificates in {folder} are taken up, valid until {until}; connections \
-                     that are open go on"
+                     of certificates that are trusted go on"
                 );
+                Ok(())
             }
             Err(error) => {
                 let error = format!("{error:#}");
                 say!(error: "certificates are not taken up, and those from before stay: {error}");
-                self.known().refused = Some(error);
+                self.known().refused = Some(error.clone());
+                Err(error)
             }
         }
     }
 
+    /// Shows the reason why the certificates are not those of the fabric's configuration; `None` if
+    /// they are.
+    pub(super) fn complain(&self, why: Option<&str>) {
+        self.known().refused = why.map(str::to_owned);
+    }
+
     /// Notes the certificate that a member has shown.
     pub(super) fn shown(&self, member: &str, certificate: &CertificateDer<'_>) {
-        if let Some(validity) = Validity::of(certificate) {
-            self.known().members.insert(member.to_owned(), validity);
+        if let (Some(validity), Some(serial)) = (Validity::of(certificate), serial(certificate)) {
+            self.known().members.insert(member.to_owned(), (validity, serial));
         }
+    }
+
+    /// Returns the serial number of the certificate that a member has shown last.
+    pub(super) fn serial_of(&self, member: &str) -> Option<String> {
+        self.known().members.get(member).map(|(_, serial)| serial.clone())
     }
 
     /// Forgets the certificate of a host, which is no member any more.
@@ -127,7 +144,8 @@ impl Trust {
         let own = row(CertificateKind::Own, &self.own, known.own);
         let anchor = row(CertificateKind::Anchor, "", known.anchor);
         let members = known.members.iter();
-        let members = members.map(|(host, validity)| row(CertificateKind::Member, host, *validity));
+        let members =
+            members.map(|(host, (validity, _))| row(CertificateKind::Member, host, *validity));
         let rows = [own, anchor].into_iter().chain(members).collect();
         Certificates { rows, refused: known.refused.clone() }
     }
@@ -289,15 +307,36 @@ pub(super) fn watch(fabric: &Fabric) {
         }
         clock::sleep(EVERY);
         if settled.look(stamp(&trust.folder)) {
-            fabric.reload_certificates();
+            // The reason is in the log.
+            _ = fabric.reload_certificates();
         }
     }
 }
 
 impl Fabric {
-    /// Loads the certificates again, for new connections.
-    pub(crate) fn reload_certificates(&self) {
-        self.trust.reload(|identity| self.ask(MemberRequest::Identity(Box::new(identity))));
+    /// Loads the certificates again, for new connections. Those of authorities that are not trusted
+    /// any more end.
+    ///
+    /// # Errors
+    /// Reason why the files are unusable; those from before stay.
+    pub(crate) fn reload_certificates(&self) -> Result<(), String> {
+        self.trust.reload(|identity| self.ask(MemberRequest::Identity(Box::new(identity))))
+    }
+
+    /// Believes the certificates with these serial numbers no more. Their connections end.
+    pub(crate) fn revoke(&self, serials: BTreeSet<String>) {
+        self.ask(MemberRequest::Revoked(serials));
+    }
+
+    /// Returns the serial number of the certificate that a member has shown last.
+    pub(crate) fn serial_of(&self, member: &str) -> Option<String> {
+        self.trust.serial_of(member)
+    }
+
+    /// Shows the reason why the certificates are not those of the fabric's configuration; `None` if
+    /// they are.
+    pub(crate) fn complain_of_trust(&self, why: Option<&str>) {
+        self.trust.complain(why);
     }
 }
 

@@ -13,8 +13,12 @@
 //! host. The number of unidentified connections is bounded for each address, and the newest ones
 //! stay, so that a silent peer keeps no other out.
 //!
+//! A connection whose peer has shown a certificate of an authority that is not trusted any more
+//! ends, with its keys; the two begin another one with their present certificates.
+//!
 //! An open connection brings the keys of the failure detector's datagrams ([`DatagramKeys`]).
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -27,6 +31,7 @@ use super::link::{Failure, Link};
 use super::seal::DatagramKeys;
 use super::trust::Trust;
 use crate::config::{FabricPlan, HostPlan};
+use crate::enroll::profile::serial;
 use crate::sys::log::say;
 use crate::sys::poller::Poller;
 
@@ -76,6 +81,8 @@ pub(super) struct Wires {
     first_index: usize,
     complaints: std::collections::BTreeMap<HostId, (String, Nanos)>,
     seals: DatagramKeys,
+    /// Serial numbers of certificates that are not believed any more.
+    revoked: BTreeSet<String>,
 }
 
 /// Events of a connection.
@@ -105,13 +112,55 @@ impl Wires {
         let complaints = std::collections::BTreeMap::new();
         let wires = Vec::new();
         let seals = DatagramKeys::default();
-        let accepting = true;
-        Ok(Self { identity, trust, listener, accepting, wires, first_index, complaints, seals })
+        let (accepting, revoked) = (true, BTreeSet::new());
+        Ok(Self {
+            revoked,
+            identity,
+            trust,
+            listener,
+            accepting,
+            wires,
+            first_index,
+            complaints,
+            seals,
+        })
     }
 
-    /// Uses this identity for every connection that begins from now on.
-    pub(super) fn show(&mut self, identity: Identity) {
+    /// Uses this identity for every connection that begins from now on, and returns the hosts whose
+    /// open connections began with a certificate that it does not believe.
+    pub(super) fn show(&mut self, identity: Identity) -> Vec<HostId> {
         self.identity = identity;
+        self.outdated()
+    }
+
+    /// Believes the certificates with these serial numbers no more, and returns the hosts whose open
+    /// connections began with one of them.
+    pub(super) fn revoke(&mut self, serials: BTreeSet<String>) -> Vec<HostId> {
+        self.revoked = serials;
+        self.outdated()
+    }
+
+    fn outdated(&self) -> Vec<HostId> {
+        let open = self.wires.iter().flatten().filter(|wire| wire.reported);
+        let outdated = open.filter(|wire| self.doubt(&wire.link).is_some());
+        outdated.filter_map(|wire| wire.host).collect()
+    }
+
+    /// Returns the reason why the certificate of a peer is not believed now, although it was when
+    /// the handshake began.
+    fn doubt(&self, link: &Link) -> Option<Failure> {
+        let certificate = link.certificate()?;
+        if !self.identity.believes(certificate) {
+            return Some(Failure::Outdated);
+        }
+        let serial = serial(certificate)?;
+        self.revoked.contains(&serial).then_some(Failure::Revoked)
+    }
+
+    /// Ends the connection of a host, and the keys that came from it.
+    pub(super) fn outdate(&mut self, host: HostId) {
+        self.close(host);
+        self.seals.remove(host);
     }
 
     /// Notes that a peer connects.
@@ -216,6 +265,20 @@ impl Wires {
             let Some(wire) = self.wires[at].as_mut().filter(|wire| wire.ready) else { continue };
             let worked = wire.link.work(&mut wire.unread);
             wire.ready = matches!(worked, Ok(true));
+            // The handshake does not know of revoked certificates, and may have begun when other
+            // authorities were trusted.
+            let is_new = wire.link.is_open() && !wire.reported;
+            let host = wire.host;
+            if let Some(doubt) =
+                self.wires[at].as_ref().filter(|_| is_new).and_then(|wire| self.doubt(&wire.link))
+            {
+                match host {
+                    Some(host) => self.lose(now, at, plan, (host, &doubt), &mut each),
+                    None => self.refuse(now, at, &doubt),
+                }
+                continue;
+            }
+            let Some(wire) = self.wires[at].as_mut() else { continue };
             if wire.host.is_none() && wire.link.is_open() {
                 let host = match who(&wire.link, plan) {
                     Ok(host) => host,

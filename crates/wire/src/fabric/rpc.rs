@@ -69,6 +69,9 @@ impl Topic {
     pub const OWNER: Self = Self(7);
     /// An endpoint that may move again, although it moved too often.
     pub const THAW: Self = Self(8);
+    /// The authority that is to follow the fabric's present one, with its key. The host that is
+    /// asked keeps it.
+    pub const AUTHORITY: Self = Self(9);
 }
 
 /// A question.

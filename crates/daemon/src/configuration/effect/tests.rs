@@ -45,7 +45,7 @@ fn started(left: usize, wait: Duration) -> (Arc<Refuses>, Effect, Receiver<Event
     let force = Arc::new(Refuses { left: Mutex::new(left), given: Mutex::default() });
     let ((jobs, waiting), (events, results)) = (sync_channel(4), sync_channel(64));
     let thread = Arc::clone(&force);
-    std::thread::spawn(move || run(&waiting, &*thread, &events, (wait, wait * 4)));
+    std::thread::spawn(move || run(&waiting, &*thread, |_: &Trust| (), &events, (wait, wait * 4)));
     (force, Effect { jobs, last: 0 }, results)
 }
 
@@ -60,11 +60,11 @@ fn result(results: &Receiver<Event>) -> (u64, u64, bool) {
 #[test]
 fn failed_configuration_is_tried_until_in_force() {
     let (force, mut effect, results) = started(3, Duration::from_millis(1));
-    assert_eq!(effect.put(7, config("h1")), 1);
+    assert_eq!(effect.put(7, config("h1"), Trust::default()), 1);
     let all: Vec<_> = (0..4).map(|_| result(&results)).collect();
     assert_eq!(all, [(1, 7, false), (1, 7, false), (1, 7, false), (1, 7, true)]);
     // It is not given again once it is in force.
-    assert_eq!(effect.put(8, config("h1")), 2);
+    assert_eq!(effect.put(8, config("h1"), Trust::default()), 2);
     assert_eq!(result(&results), (2, 8, true));
     assert_eq!(force.given.lock().unwrap().len(), 5);
 }
@@ -73,9 +73,9 @@ fn failed_configuration_is_tried_until_in_force() {
 fn newer_configuration_replaces_one_that_failed() {
     // The failed one alone would be tried again after an hour.
     let (force, mut effect, results) = started(1, Duration::from_secs(3_600));
-    effect.put(7, config("old"));
+    effect.put(7, config("old"), Trust::default());
     assert_eq!(result(&results), (1, 7, false));
-    effect.put(8, config("new"));
+    effect.put(8, config("new"), Trust::default());
     assert_eq!(result(&results), (2, 8, true));
     assert_eq!(*force.given.lock().unwrap(), ["old", "new"]);
 }

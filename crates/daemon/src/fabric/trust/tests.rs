@@ -75,7 +75,7 @@ fn host_with_expired_certificate_isolated_until_renewal() {
     assert_eq!(row(&h1, CertificateKind::Own).state, CertificateState::Expired);
     assert!(member(&h1, "h2").connected);
     renew(&folder, "h1", 365);
-    h1.reload_certificates();
+    h1.reload_certificates().unwrap();
     assert!(member(&h1, "h2").connected, "a connection that is open goes on");
     h2.leave();
     wait_for("h2 is gone", || !member(&h1, "h2").connected);
@@ -105,7 +105,7 @@ fn unusable_certificate_file_refused_old_one_kept() {
     connected(&[&h1], &["h2"]);
     let before = row(&h1, CertificateKind::Own);
     fs::copy(folder.join("h2").join(KEY), folder.join("h1").join(KEY)).unwrap();
-    h1.reload_certificates();
+    h1.reload_certificates().unwrap_err();
     let refused = told(&h1).refused.unwrap();
     assert!(refused.contains("host.pem and host.key do not belong together"), "{refused}");
     assert_eq!(row(&h1, CertificateKind::Own), before);
@@ -114,7 +114,7 @@ fn unusable_certificate_file_refused_old_one_kept() {
     let h2 = start_at(hand, &folder, &plans[1]);
     wait_for("the old one is shown", || member(&h1, "h2").connected);
     renew(&folder, "h1", 100);
-    h1.reload_certificates();
+    h1.reload_certificates().unwrap();
     assert_eq!(told(&h1).refused, None);
     assert_eq!(row(&h1, CertificateKind::Own).days_left, 99);
     drop(h2);
@@ -203,4 +203,62 @@ fn certificate_made_by_command_renewed_by_its_host() {
     assert_eq!(row(&h1, CertificateKind::Own).state, CertificateState::Ending);
     wait_for("it is renewed, and loaded", || row(&h1, CertificateKind::Own).days_left > 300);
     assert!(!files.load(now()).unwrap().renewal_due(now()));
+}
+
+#[test]
+fn revoked_certificate_refused_until_renewal() {
+    let folder = Folder::new("trust-revoked");
+    certificates(&folder, &["h1", "h2"]);
+    let (port, hand) = (free_port(), Hand::now());
+    let plans = [1, 2].map(|own| plan(&folder, own, 2, port));
+    let [h1, h2] = plans.each_ref().map(|plan| start_at(hand.clone(), &folder, plan));
+    connected(&[&h1], &["h2"]);
+    let serial = h1.serial_of("h2").unwrap();
+    assert_eq!(h1.serial_of("h3"), None);
+    // Each member refuses it by itself, whoever began the connection.
+    h2.revoke([h2.serial_of("h1").unwrap()].into());
+    wait_for("h1 is refused", || !member(&h2, "h1").connected);
+    h2.revoke(BTreeSet::new());
+    wait_for("h1 is believed again", || member(&h1, "h2").connected);
+    h1.revoke([serial].into());
+    wait_for("its open connection ends", || !member(&h1, "h2").connected);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!member(&h1, "h2").connected && !member(&h2, "h1").connected);
+    renew(&folder, "h2", 365);
+    h2.reload_certificates().unwrap();
+    wait_for("h2 has another one", || member(&h1, "h2").connected);
+}
+
+/// An authority follows another one: a connection that began with the old one does not outlive it.
+#[test]
+fn connection_of_removed_authority_ends_until_renewal() {
+    let folder = Folder::new("trust-removed");
+    certificates(&folder, &["h1", "h2"]);
+    let new = folder.join("new");
+    let hosts = ["h1", "h2"].map(str::to_owned);
+    make(&CertificateRequest { folder: &new, hosts: &hosts, days: 365, replace: false }).unwrap();
+    let (port, hand) = (free_port(), Hand::now());
+    let plans = [1, 2].map(|own| plan(&folder, own, 2, port));
+    let [h1, h2] = plans.each_ref().map(|plan| start_at(hand.clone(), &folder, plan));
+    connected(&[&h1], &["h2"]);
+    let both = [&*folder, &*new].map(|from| fs::read_to_string(from.join(AUTHORITY)).unwrap());
+    for host in &hosts {
+        fs::write(folder.join(host).join(AUTHORITY), both.concat()).unwrap();
+    }
+    let renewed = |fabric: &Fabric, host: &str| {
+        for file in [CERTIFICATE, KEY] {
+            fs::copy(new.join(host).join(file), folder.join(host).join(file)).unwrap();
+        }
+        fabric.reload_certificates().unwrap();
+    };
+    h2.reload_certificates().unwrap();
+    renewed(&h1, "h1");
+    assert!(member(&h1, "h2").connected, "both authorities are trusted");
+    fs::copy(new.join(AUTHORITY), folder.join("h1").join(AUTHORITY)).unwrap();
+    h1.reload_certificates().unwrap();
+    wait_for("the old certificate of h2 is not believed", || !member(&h1, "h2").connected);
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(!member(&h1, "h2").connected && !member(&h2, "h1").connected);
+    renewed(&h2, "h2");
+    wait_for("h2 has another one", || member(&h1, "h2").connected);
 }

@@ -1,0 +1,215 @@
+//! Replacement of the fabric's authority, one step for each question, at any member.
+//!
+//! ```text
+//!   step   before it                                  change, which all members have to accept
+//!   1      a key is made, and given to all members    trust the new authority, too
+//!   2      the key is given to all members again      sign by the new one; open tokens end
+//!   3      the key is given to all members again      do not believe the old one any more
+//! ```
+//!
+//! The step follows from the configuration, so that a second command, or one at another member,
+//! continues where the first one stopped. The key is given before each step, as a host that joined
+//! meanwhile may lack it; what a member holds already changes nothing.
+
+use std::sync::Arc;
+
+use sluice_api::fabric_config::{AuthorityEntry, FabricConfig, Operation, Trust, short};
+use sluice_api::transaction::{Answer, Away, How, Question, Rotation};
+use sluice_base::{HostId, Nanos};
+use sluice_control::rpc::Failure;
+use sluice_wire::fabric::Topic;
+
+use super::Configuration;
+use super::authority::{Handed, Keeper};
+use super::requests::Reply;
+use super::thread::Thread;
+use crate::enroll::{Authority, Fingerprint};
+use crate::fabric::Fabric;
+use crate::sys::threads::spawn;
+
+/// Number of the last step.
+const STEPS: u8 = 3;
+/// Longest time for a member to take the key.
+const GIVE_MAX: Nanos = Nanos::from_millis(5_000);
+
+/// A step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// Trust another authority.
+    Trust,
+    /// Sign by the next one.
+    Sign(AuthorityEntry),
+    /// Remove these, which do not sign; the fingerprint is that of the one that does.
+    Remove { signs: String, old: Vec<AuthorityEntry> },
+}
+
+impl Step {
+    /// Returns the step that comes next; `None` if no replacement is under way.
+    fn of(trust: &Trust) -> Result<Option<Self>, String> {
+        if let Some(next) = &trust.next {
+            return Ok(Some(Self::Sign(next.clone())));
+        }
+        let entry = |certificate: &String| match Fingerprint::of_pem(certificate) {
+            Some(fingerprint) => Ok(AuthorityEntry {
+                fingerprint: fingerprint.to_string(),
+                certificate: certificate.clone(),
+            }),
+            None => Err("an authority in the configuration is unusable"),
+        };
+        let mut all = trust.authorities.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+        if all.len() < 2 {
+            return Ok(None);
+        }
+        let signs = all.remove(0).fingerprint;
+        Ok(Some(Self::Remove { signs, old: all }))
+    }
+
+    const fn number(&self) -> u8 {
+        match self {
+            Self::Trust => 1,
+            Self::Sign(_) => 2,
+            Self::Remove { .. } => 3,
+        }
+    }
+
+    fn said(&self, authority: &str) -> String {
+        let new = short(authority);
+        match self {
+            Self::Trust => format!("all members trust authority {new}, too"),
+            Self::Sign(_) => format!("the members' certificates are those of authority {new} now"),
+            Self::Remove { .. } => format!("only authority {new} is believed"),
+        }
+    }
+}
+
+/// The member at which a step is asked for.
+struct Rotating {
+    own: String,
+    handle: Configuration,
+    keeper: Arc<Keeper>,
+    fabric: Fabric,
+}
+
+impl Thread {
+    /// Takes the next step, in a thread of its own: members are asked, and answer this one.
+    pub(super) fn rotate_ca(&self, begin: bool, reply: Reply) {
+        let rotating = Rotating {
+            own: self.own.place.name.clone(),
+            handle: self.handle.clone(),
+            keeper: Arc::clone(&self.keeper),
+            fabric: self.fabric.clone(),
+        };
+        let spawned = spawn("rotate-ca", {
+            let reply = reply.clone();
+            move || {
+                // The person who asked may be gone.
+                _ = reply.send(rotating.take_step(begin));
+            }
+        });
+        if let Err(error) = spawned {
+            _ = reply.send(Err(format!("there is no thread for it: {error}")));
+        }
+    }
+}
+
+impl Rotating {
+    fn take_step(&self, begin: bool) -> Result<Answer, String> {
+        let Answer::Config { config, .. } = self.handle.ask(Question::Show { at: None })? else {
+            return Err("the configuration of this host is not known".to_owned());
+        };
+        let step = match Step::of(&config.trust)? {
+            Some(step) => step,
+            None if begin => Step::Trust,
+            None => {
+                let said = "no replacement of the authority is under way".to_owned();
+                return Ok(Answer::Done { said });
+            }
+        };
+        self.all_connected()?;
+        let new = match &step {
+            Step::Trust => self.keeper.next(),
+            Step::Sign(next) => self.keeper.held(&next.fingerprint),
+            Step::Remove { signs, .. } => self.keeper.held(signs),
+        };
+        let new = new.map_err(|why| format!("{}: {why}", self.own))?;
+        self.give(&config, &new)?;
+        let (number, authority) = (step.number(), new.fingerprint().to_string());
+        let said = step.said(&authority);
+        let change = operations(&config, step, &new);
+        let comment = format!("authority replaced, step {number} of {STEPS}");
+        let how = How { comment, away: Away::RequireAll, ..How::default() };
+        match self.handle.ask(Question::Change { change, how })? {
+            Answer::Committed(committed) => Ok(Answer::Rotation(Rotation {
+                step: number,
+                steps: STEPS,
+                authority,
+                said,
+                committed,
+            })),
+            other => Ok(other),
+        }
+    }
+
+    /// Checks that every member can be asked.
+    fn all_connected(&self) -> Result<(), String> {
+        let Answer::Status(status) = self.handle.ask(Question::Status)? else {
+            return Err("the members are not known".to_owned());
+        };
+        let is_away = |name: &String| *name != self.own;
+        let away = status.members.iter().filter(|member| !member.connected);
+        let away: Vec<String> = away.map(|member| member.name.clone()).filter(is_away).collect();
+        if away.is_empty() { Ok(()) } else { Err(refused(&away.join(", "), "it is away")) }
+    }
+
+    /// Gives the key to all other members.
+    fn give(&self, config: &FabricConfig, new: &Authority) -> Result<(), String> {
+        let handed = Handed::new(new);
+        for (name, member) in config.members.iter().filter(|(name, _)| **name != self.own) {
+            let answer = self.fabric.call(HostId(member.id), Topic::AUTHORITY, GIVE_MAX, &handed);
+            let taken = match answer {
+                Ok(body) => serde_json::from_slice::<Result<(), String>>(&body)
+                    .unwrap_or_else(|_| Err("its answer cannot be read".to_owned())),
+                Err(Failure::UnknownTopic) => {
+                    Err("its version does not know of it; upgrade it".to_owned())
+                }
+                Err(failure) => Err(failure.to_string()),
+            };
+            taken.map_err(|why| refused(name, &why))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the operations of a step.
+fn operations(config: &FabricConfig, step: Step, new: &Authority) -> Vec<Operation> {
+    match step {
+        Step::Trust => {
+            let authority = AuthorityEntry {
+                fingerprint: new.fingerprint().to_string(),
+                certificate: new.pem().certificate.clone(),
+            };
+            vec![Operation::AddAuthority { authority }]
+        }
+        Step::Sign(AuthorityEntry { fingerprint, .. }) => {
+            // They name the old authority, so that no host could join with them.
+            let open = config.tokens.iter().filter(|(_, token)| token.used.is_none());
+            let ended = open.map(|(id, _)| Operation::RemoveToken { id: id.clone() });
+            [Operation::SignBy { fingerprint }].into_iter().chain(ended).collect()
+        }
+        Step::Remove { old, .. } => {
+            old.into_iter().map(|authority| Operation::RemoveAuthority { authority }).collect()
+        }
+    }
+}
+
+/// Returns the reason why a step is not taken.
+fn refused(who: &str, why: &str) -> String {
+    format!(
+        "the step is not taken, since every member takes part in it, and {who} does not: {why}; \
+         run `sluice fabric rotate-ca` again when it is there, or take it out with `sluice fabric \
+         evict`"
+    )
+}
+
+#[cfg(test)]
+mod tests;
