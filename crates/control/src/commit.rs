@@ -183,9 +183,9 @@ impl<R: Replica> Commit<R> {
     }
 
     /// Returns a number for this start that no earlier member of this host's number has used, if it
-    /// has to take one: a host that joins begins to count its starts anew, and transactions are told
-    /// apart by them. Until it is durable and given to [`Self::take_start`], this host makes no
-    /// changes.
+    /// has to take one: a host that joins begins to count its starts anew, and they tell
+    /// transactions apart. This host makes no changes until the number is durable and given to
+    /// [`Self::take_start`].
     #[must_use]
     pub fn start_to_take(&self) -> Option<u64> {
         let state = self.state.as_ref().filter(|_| self.has_joined && !self.is_stale)?;

@@ -79,7 +79,7 @@ impl Places {
 
 impl<B: Buf> Switch<B> {
     /// Returns the state of a place for a network. The call is cheap while the network is in use or
-    /// the place is free; otherwise it walks the queues, as [`Self::free_places`] does once for all.
+    /// the place is free; otherwise it walks the queues ([`Self::free_places`]: once for all).
     ///
     /// # Panics
     /// If there is no such place.

@@ -133,7 +133,7 @@ impl Wires {
         self.outdated()
     }
 
-    /// Believes the certificates with these serial numbers no more, and returns the hosts whose open
+    /// Believes the certificates with these serial numbers no more. Returns the hosts whose open
     /// connections began with one of them.
     pub(super) fn revoke(&mut self, serials: BTreeSet<String>) -> Vec<HostId> {
         self.revoked = serials;

@@ -134,7 +134,7 @@ impl Receivers {
         self.unbooked.insert(priority);
     }
 
-    /// As [`crate::Port::take_stuck`].
+    /// As [`crate::ReceivingSockets::take_stuck`].
     #[inline]
     pub(crate) fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
         if self.unbooked.is_empty() {
@@ -172,7 +172,7 @@ impl Receivers {
         self.source().into_iter().flat_map(KernelRoom::fds)
     }
 
-    /// As [`crate::Port::sockets`].
+    /// As [`crate::ReceivingSockets::shot`].
     pub(crate) fn shot(&self) -> SocketsShot {
         match &self.gate {
             None => {
