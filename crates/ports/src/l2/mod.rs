@@ -19,8 +19,9 @@
 //! fails is refused, for its frames would never have been on a wire.
 //!
 //! **Flow control is kept apart from data.** Flow-control frames of the neighbour have a small ring
-//! of their own and are passed on regardless of waiting data ([`crate::FlowControl::receive_control`]);
-//! the filter of each socket keeps the other kind out of its ring. And data are read priority by
+//! of their own and are passed on regardless of waiting data
+//! ([`crate::FlowControl::receive_control`]); the filter of each socket keeps the other kind out of
+//! its ring. And data are read priority by
 //! priority: frames of a closed priority are set aside (`aside.rs`), so that they cause no
 //! head-of-line blocking.
 //!

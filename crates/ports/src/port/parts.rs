@@ -56,8 +56,8 @@ pub trait SharedRings {
     fn handle_events(&mut self) -> PortRequest;
 
     /// Arms notifications for frames in these queues and for room, and looks once more. Called
-    /// before a sleep, with the queues that the loop would read if they had frames. The page of
-    /// [`port`](super) has the contract of both sides.
+    /// before a sleep, with the queues that the loop would read if they had frames. `port.rs` has
+    /// the contract of both sides.
     fn arm_notifications(&mut self, reads: Queues) -> ArmResult;
 }
 

@@ -23,8 +23,8 @@
 //!
 //! **Hostile guests.** Memory that a guest writes is read once, as a copy, and checked; see
 //! `ring.rs`. A ring that breaks the rules stops, with the name of its fault
-//! ([`crate::DeviceState::problem`]), until the driver sets it up anew, and no other port is affected. The
-//! same holds for a ring whose memory goes away; see `sigbus.rs`.
+//! ([`crate::DeviceState::problem`]), until the driver sets it up anew, and no other port is
+//! affected. The same holds for a ring whose memory goes away; see `sigbus.rs`.
 #![allow(unsafe_code, reason = "memory is shared with a guest")]
 
 mod config;
