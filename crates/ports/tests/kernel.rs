@@ -588,14 +588,14 @@ fn udp_counts_what_its_full_buffer_drops() {
         return;
     }
     let cable = Cable::new();
-    let peer = inside(&cable.right, || VtepPeer::new(RIGHT, LEFT));
+    let mut peer = inside(&cable.right, || VtepPeer::new(RIGHT, LEFT));
     let mac = Mac([2, 0, 0, 0, 0, 9]);
     let config = UdpConfig { receive_buffer_bytes: 100_000, ..UdpConfig::new(LEFT, mac, 1500) };
     inside(&cable.left, || {
         let mut port = UdpPort::open(&config).unwrap();
         let sent = 200;
         for nth in 0..sent {
-            peer.socket.send_to(&[&VXLAN[..], &test_frame(nth, 1400)].concat(), peer.to).unwrap();
+            peer.send(&test_frame(nth, 1400));
         }
         let mut pool = pool(256);
         let read = read_all(&mut port, &mut pool, sent, 0).len();

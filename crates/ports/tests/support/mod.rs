@@ -176,7 +176,12 @@ impl VtepPeer {
 
 impl Peer for VtepPeer {
     fn send(&mut self, frame: &[u8]) {
-        self.socket.send_to(&[&VXLAN, frame].concat(), self.to).unwrap();
+        let datagram = [&VXLAN, frame].concat();
+        // A busy kernel delivers later, and the socket's own buffer is full until then.
+        while let Err(error) = self.socket.send_to(&datagram, self.to) {
+            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+            std::thread::yield_now();
+        }
     }
 
     fn receive(&mut self) -> Option<Vec<u8>> {
