@@ -41,7 +41,7 @@ pub(super) fn refused(config: &FabricConfig, refused: &Refused) -> String {
             names(config, missing)
         ),
         Refused::Slow(hosts) => format!(
-            "nothing has changed, since {} is connected but has not voted in time; its disk or its \
+            "nothing has changed, since no vote came in time from {}, though connected: a disk or \
              processors may be busy (`sluice fabric status`); try again",
             names(config, hosts)
         ),
