@@ -179,7 +179,7 @@ impl Peer for VtepPeer {
         let datagram = [&VXLAN, frame].concat();
         // A busy kernel delivers later, and the socket's own buffer is full until then.
         while let Err(error) = self.socket.send_to(&datagram, self.to) {
-            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+            assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             std::thread::yield_now();
         }
     }
