@@ -13,12 +13,26 @@ use crate::slots::List;
 use crate::switch::Switch;
 
 /// Places of networks and tunnels that can be taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FreePlaces {
     /// By number of the network.
     pub vnets: Box<[bool]>,
     /// By number of the tunnel.
     pub tunnels: Box<[bool]>,
+}
+
+impl FreePlaces {
+    /// Returns true if a network can take its place.
+    #[must_use]
+    pub fn has_vnet(&self, vnet: VnetId) -> bool {
+        self.vnets.get(vnet.index()).copied().unwrap_or(false)
+    }
+
+    /// Returns true if a tunnel can take its place.
+    #[must_use]
+    pub fn has_tunnel(&self, tunnel: TunnelId) -> bool {
+        self.tunnels.get(tunnel.index()).copied().unwrap_or(false)
+    }
 }
 
 /// Networks and sources that frames in the switch name.
@@ -70,11 +84,10 @@ impl<B: Buf> Switch<B> {
     /// If there is no such place.
     pub fn clear_places(&mut self, vnets: &[VnetId], tunnels: &[TunnelId]) {
         let free = self.free_places();
-        let is_free = |of: &[bool], at: usize| of.get(at).copied().unwrap_or(false);
-        for vnet in vnets.iter().filter(|vnet| is_free(&free.vnets, vnet.index())) {
+        for vnet in vnets.iter().filter(|vnet| free.has_vnet(**vnet)) {
             self.vnets[vnet.index()].state = PlaceState::Free;
         }
-        for tunnel in tunnels.iter().filter(|tunnel| is_free(&free.tunnels, tunnel.index())) {
+        for tunnel in tunnels.iter().filter(|tunnel| free.has_tunnel(**tunnel)) {
             self.tunnels[tunnel.index()].state = PlaceState::Free;
         }
     }

@@ -35,7 +35,7 @@ pub struct Trust {
     /// Serial numbers of certificates that are not believed any more, with their hosts.
     #[serde(default)]
     pub revoked: BTreeMap<String, String>,
-    /// Those of them that the authority has signed which is about to go.
+    /// The ones among them that were signed by the authority which is about to go.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub outgoing: BTreeSet<String>,
 }

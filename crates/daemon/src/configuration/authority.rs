@@ -57,6 +57,14 @@ impl Handed {
     }
 }
 
+/// Returns an authority as the configuration has it.
+pub(super) fn entry(authority: &Authority) -> AuthorityEntry {
+    AuthorityEntry {
+        fingerprint: authority.fingerprint().to_string(),
+        certificate: authority.pem().certificate.clone(),
+    }
+}
+
 impl Keeper {
     pub(super) fn new(files: Files, wall: Wall) -> Self {
         Self { files, wall, users: OnceLock::new(), settled: Mutex::default() }
@@ -123,10 +131,9 @@ impl Keeper {
 
     /// Has the users of the credentials take those on the disk.
     fn show(&self) -> Result<(), String> {
-        let Some((fabric, joins)) = self.users.get() else { return Ok(()) };
-        let present = self.files.load(now_s(&self.wall)).map_err(|error| error.to_string())?;
+        let Some((fabric, _)) = self.users.get() else { return Ok(()) };
         fabric.reload_certificates()?;
-        joins.set_credentials(&present).map_err(|error| error.to_string())
+        self.show_joins()
     }
 
     /// Shows hosts that join the certificate on the disk.

@@ -15,7 +15,7 @@ use crate::sys::threads::spawn;
 /// Checks that may wait.
 const WAITING_MAX: usize = 256;
 
-/// What a change would make of this host.
+/// This host as a change would make it.
 #[derive(Debug)]
 pub(super) struct Wanted {
     /// Its configuration.

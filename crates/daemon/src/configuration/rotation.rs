@@ -20,7 +20,7 @@ use sluice_control::rpc::Failure;
 use sluice_wire::fabric::Topic;
 
 use super::Configuration;
-use super::authority::{Handed, Keeper};
+use super::authority::{Handed, Keeper, entry};
 use super::requests::Reply;
 use super::thread::Thread;
 use crate::enroll::{Authority, Fingerprint};
@@ -49,14 +49,14 @@ impl Step {
         if let Some(next) = &trust.next {
             return Ok(Some(Self::Sign(next.clone())));
         }
-        let entry = |certificate: &String| match Fingerprint::of_pem(certificate) {
+        let listed = |certificate: &String| match Fingerprint::of_pem(certificate) {
             Some(fingerprint) => Ok(AuthorityEntry {
                 fingerprint: fingerprint.to_string(),
                 certificate: certificate.clone(),
             }),
             None => Err("an authority in the configuration is unusable"),
         };
-        let mut all = trust.authorities.iter().map(entry).collect::<Result<Vec<_>, _>>()?;
+        let mut all = trust.authorities.iter().map(listed).collect::<Result<Vec<_>, _>>()?;
         if all.len() < 2 {
             return Ok(None);
         }
@@ -184,11 +184,7 @@ impl Rotating {
 fn operations(config: &FabricConfig, step: Step, new: &Authority) -> Vec<Operation> {
     match step {
         Step::Trust => {
-            let authority = AuthorityEntry {
-                fingerprint: new.fingerprint().to_string(),
-                certificate: new.pem().certificate.clone(),
-            };
-            vec![Operation::AddAuthority { authority }]
+            vec![Operation::AddAuthority { authority: entry(new) }]
         }
         Step::Sign(AuthorityEntry { fingerprint, .. }) => {
             // They name the old authority, so that no host could join with them.

@@ -253,10 +253,10 @@ pub(super) struct Thread {
     deleting: BTreeMap<TxnId, Vec<String>>,
     /// Those who wait until the configuration is known and in force.
     pub(super) settled: Vec<SyncSender<()>>,
-    /// Those who wait for the effect of the host's file, with the number of the job.
+    /// Replies that wait for the effect of the host's file, with the number of the job.
     rereads: Vec<(u64, SyncSender<Result<Reloaded, String>>)>,
     checker: Checker,
-    /// What is announced, with the fingerprint of the authority that it names. It ends with the
+    /// The announcement, with the fingerprint of the authority that it names. It ends with the
     /// thread.
     announced: Option<(String, Option<Announcer>)>,
     renewal_at: Nanos,

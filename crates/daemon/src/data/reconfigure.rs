@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 use sluice_api::config::HostConfig;
 use sluice_api::reload::Reloaded;
-use sluice_base::Nanos;
+use sluice_base::{Nanos, TunnelId, VnetId};
+use sluice_switch::FreePlaces;
 
 use super::places::{self, PlaceChange, Undoable};
 use super::server::Server;
-use super::worker::{FreePlaces, NewAddresses, PlaceStep, WorkerRequest};
+use super::worker::{NewAddresses, PlaceStep, WorkerRequest};
 use crate::config::{self, KernelDevices, Merged, Numbers, Plan};
-use crate::ipc::protocol::{Reconfigured, Running, Wanted};
+use crate::ipc::protocol::{Places, Reconfigured, Running, Wanted};
 use crate::sys::clock;
 use crate::sys::log::{self, say};
 
@@ -65,7 +66,7 @@ impl Server {
             true => Some(self.wait_for_places(&now, &merged.config, wanted.only_check)?),
             false => None,
         };
-        let places = free.as_ref().map(FreePlaces::count);
+        let places = free.as_ref().map(count);
         let (next, merged) = plan_merged(&now, &wants, merged, &free.unwrap_or_default())?;
         let mut reloaded = Reloaded {
             data: Some(std::process::id()),
@@ -94,7 +95,7 @@ impl Server {
         let until = Instant::now() + LEFT_WITHIN;
         loop {
             let free = self.free_places()?;
-            let is_enough = now.numbers.follow(&now.config, next, free.are_free()).is_ok();
+            let is_enough = now.numbers.follow(&now.config, next, are_free(&free)).is_ok();
             let is_full =
                 next.vnets.len() > free.vnets.len() || next.peers.len() > free.tunnels.len();
             if is_enough || is_full || only_check || Instant::now() > until {
@@ -233,7 +234,7 @@ fn plan_merged(
 ) -> Result<(Plan, Merged), String> {
     let numbers: Numbers = now
         .numbers
-        .follow(&now.config, &merged.config, free.are_free())
+        .follow(&now.config, &merged.config, are_free(free))
         .map_err(config::no_place)?;
     let plan = if merged.at_restart.is_empty() {
         wants.clone()
@@ -243,6 +244,16 @@ fn plan_merged(
     };
     let plan = config::renumber(plan, numbers, &KernelDevices)?;
     Ok((plan, merged))
+}
+
+/// Returns the number of all places, free or not.
+fn count(free: &FreePlaces) -> Places {
+    Places { vnets: free.vnets.len(), tunnels: free.tunnels.len() }
+}
+
+/// Returns which networks' and which tunnels' places are free.
+fn are_free(free: &FreePlaces) -> (impl Fn(VnetId) -> bool, impl Fn(TunnelId) -> bool) {
+    (|vnet| free.has_vnet(vnet), |tunnel| free.has_tunnel(tunnel))
 }
 
 fn summary(done: &Reloaded) -> String {

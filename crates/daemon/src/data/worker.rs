@@ -41,7 +41,7 @@ pub(super) use self::meter::Meter;
 use self::migration::Migration;
 pub(super) use self::migration::MigrationStep;
 use self::pace::Pace;
-pub(super) use self::places::{FreePlaces, NewAddresses, PlaceStep};
+pub(super) use self::places::{NewAddresses, PlaceStep};
 use self::spin::Spin;
 use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};

@@ -58,13 +58,6 @@ fn authority() -> Authority {
     Authority::create(now()).unwrap()
 }
 
-fn entry(authority: &Authority) -> AuthorityEntry {
-    AuthorityEntry {
-        fingerprint: authority.fingerprint().to_string(),
-        certificate: authority.pem().certificate.clone(),
-    }
-}
-
 /// Returns the authorities of a fabric before the first step and after each.
 fn steps(old: &Authority, new: &Authority) -> [Trust; 4] {
     let mut config = FabricConfig::new("prod").unwrap();

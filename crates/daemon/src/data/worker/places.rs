@@ -3,35 +3,11 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use sluice_base::{Mac, Nanos, TunnelId, VnetId};
-use sluice_switch::{ChangeError, Command};
+use sluice_base::{Mac, Nanos, VnetId};
+use sluice_switch::{ChangeError, Command, FreePlaces};
 
 use super::Worker;
 use crate::data::places::{Address, PlaceChange};
-use crate::ipc::protocol::Places;
-
-/// Places of one switch that are free.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::data) struct FreePlaces {
-    pub(in crate::data) vnets: Vec<bool>,
-    pub(in crate::data) tunnels: Vec<bool>,
-}
-
-impl FreePlaces {
-    /// Returns which networks' and which tunnels' places are free.
-    pub(in crate::data) fn are_free(&self) -> (impl Fn(VnetId) -> bool, impl Fn(TunnelId) -> bool) {
-        let is_free = |of: &[bool], at: usize| of.get(at).copied().unwrap_or(false);
-        (
-            move |vnet: VnetId| is_free(&self.vnets, vnet.index()),
-            move |tunnel: TunnelId| is_free(&self.tunnels, tunnel.index()),
-        )
-    }
-
-    /// Returns the number of all places, free or not.
-    pub(in crate::data) fn count(&self) -> Places {
-        Places { vnets: self.vnets.len(), tunnels: self.tunnels.len() }
-    }
-}
 
 /// Result of a change: the number of frames that ended with it.
 type ChangeResult = Result<u32, ChangeError>;
@@ -64,7 +40,7 @@ impl Worker {
     pub(super) fn place_step(&mut self, now: Nanos, step: PlaceStep) {
         // The thread that asked may be gone.
         match step {
-            PlaceStep::Free(reply) => _ = reply.send(self.free_places()),
+            PlaceStep::Free(reply) => _ = reply.send(self.host.switch().free_places()),
             PlaceStep::Change(changes, reply) => _ = reply.send(self.change_places(now, &changes)),
             PlaceStep::Addresses(addresses, reply) => {
                 self.host.know(addresses.known.iter().copied());
@@ -76,11 +52,6 @@ impl Worker {
             }
             PlaceStep::Turns(reply) => _ = reply.send(self.watch.times().turns),
         }
-    }
-
-    fn free_places(&self) -> FreePlaces {
-        let free = self.host.switch().free_places();
-        FreePlaces { vnets: free.vnets.into(), tunnels: free.tunnels.into() }
     }
 
     fn change_places(&mut self, now: Nanos, changes: &[PlaceChange]) -> ChangesResult {
