@@ -1,8 +1,9 @@
 //! `scripts/failures.awk` names failures, in the words of the tools that print them.
 
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
+
+const SCRIPT: &str = include_str!("../../scripts/failures.awk");
 
 /// Two tests that fail, one of them with lines like libtest's own; a program that dies; a program
 /// without failure; a doc test.
@@ -73,14 +74,13 @@ error: 3 targets failed:
 ";
 
 fn found(step: &str, settings: &[&str], log: &str) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/failures.awk");
     let step = format!("step={step}");
     let mut awk = Command::new("awk");
     awk.args(["-v", &step]);
     for setting in settings {
         awk.args(["-v", setting]);
     }
-    awk.arg("-f").arg(script).stdin(Stdio::piped()).stdout(Stdio::piped());
+    awk.arg(SCRIPT).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut awk = awk.spawn().expect("awk");
     awk.stdin.take().expect("a pipe").write_all(log.as_bytes()).expect("it reads all");
     let output = awk.wait_with_output().expect("awk ends");

@@ -11,6 +11,7 @@ use sluice_ports::buckets::{
 use sluice_ports::udp::{Selector, UdpConfig, UdpPort};
 use sluice_ports::{Pool, PoolConfig, Port as _, ReadAhead as _};
 use sluice_switch::Window;
+use sluice_testkit::udp;
 
 /// Size of the headers that the port prepends to a datagram, and of the VXLAN header.
 const OUTER_SIZE: usize = 42 + 8;
@@ -34,8 +35,7 @@ struct Sharers {
 
 impl Sharers {
     fn open(count: usize) -> Self {
-        // A free port of the kernel's choice.
-        let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let free = udp::free_port(&[Ipv4Addr::LOCALHOST]);
         let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac([2, 0, 0, 0, 0, 1]), 1500);
         (config.port, config.sharers) = (free, count);
         let ports = (0..count).map(|_| UdpPort::open(&config).unwrap()).collect();

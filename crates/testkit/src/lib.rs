@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`guest`] is the driver and the front end, [`load`] a generator that drives several guests from
-//! one thread, [`unfinished`] makes frames that a card has to finish, and [`bound`] asserts bounds
-//! on time on machines without other load. The guest shares memory with another process, so this
+//! one thread, [`unfinished`] makes frames that a card has to finish, [`bound`] asserts bounds on
+//! time on machines without other load, and [`udp`] finds free ports. The guest shares memory with another process, so this
 //! crate may use `unsafe`; no shipped code depends on it (`docs/decisions/0016-testkit.md`).
 //!
 //! Directions are those of the guest: a [`guest::Sender`] sends into the switch, a
@@ -17,4 +17,5 @@
 pub mod bound;
 pub mod guest;
 pub mod load;
+pub mod udp;
 pub mod unfinished;

@@ -1,7 +1,7 @@
 //! Shared parts of this folder's tests, and members of a fabric on the loopback device, without a
 //! data process.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use sluice_base::{HostId, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 use sluice_control::plane::Config;
 use sluice_control::rpc::Failure;
 use sluice_testkit::bound::at_most;
+use sluice_testkit::udp;
 use sluice_wire::fabric::Topic;
 
 use super::certificates::{CertificateRequest, make};
@@ -58,9 +59,9 @@ fn vni() -> Vni {
     Vni::new(42).unwrap()
 }
 
-/// Returns a port that is free on every loopback address.
+/// Returns a port that is free at the addresses of all members.
 pub(super) fn free_port() -> u16 {
-    UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    udp::free_port(&[1, 2, 3, 4, 5, 6, 7, 8, 9].map(|host| Ipv4Addr::new(127, 0, 9, host)))
 }
 
 /// Returns the plan of host `own` of `hosts`, with one bound endpoint.

@@ -1,9 +1,10 @@
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::Ipv4Addr;
 
 use sluice_api::placement::Stamped;
 use sluice_base::Mac;
 use sluice_ports::Port as _;
 use sluice_ports::udp::{UdpConfig, UdpPort};
+use sluice_testkit::udp;
 
 use super::*;
 use crate::data::rebalancer::apply_policy;
@@ -30,7 +31,7 @@ fn a_round_is_bounded() {
 
 #[test]
 fn changed_high_matches_recheck_kernel_before_buckets_move() {
-    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = udp::free_port(&[Ipv4Addr::LOCALHOST]);
     let mut config = UdpConfig::new(Ipv4Addr::LOCALHOST, Mac([2, 0, 0, 0, 0, 1]), 1500);
     (config.port, config.sharers) = (free, 2);
     let part = |port: &mut UdpPort| Part {
