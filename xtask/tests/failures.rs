@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-const SCRIPT: &str = include_str!("../../scripts/failures.awk");
-
+/// Relative to the folder in which cargo runs tests: cargo does not see that a file outside the
+/// package has changed, so that a copy of the work tree would run the original's.
+const SCRIPT: &str = "../scripts/failures.awk";
 /// Two tests that fail, one of them with lines like libtest's own; a program that dies; a program
 /// without failure; a doc test.
 const TESTS: &str = "\
@@ -80,7 +81,7 @@ fn found(step: &str, settings: &[&str], log: &str) -> String {
     for setting in settings {
         awk.args(["-v", setting]);
     }
-    awk.arg(SCRIPT).stdin(Stdio::piped()).stdout(Stdio::piped());
+    awk.args(["-f", SCRIPT]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut awk = awk.spawn().expect("awk");
     awk.stdin.take().expect("a pipe").write_all(log.as_bytes()).expect("it reads all");
     let output = awk.wait_with_output().expect("awk ends");

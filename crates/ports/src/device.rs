@@ -1,9 +1,9 @@
 //! Questions about a network device of this namespace, and its counters of lost frames.
 
-use std::cell::RefCell;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use netlink_packet_route::link::{InfoKind, Stats64};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -118,7 +118,7 @@ pub(crate) struct DeviceStart {
 /// Counters of a device that could hide a loss, since a start.
 #[derive(Debug)]
 pub(crate) struct DeviceCounters {
-    netlink: RefCell<Netlink>,
+    netlink: Mutex<Netlink>,
     index: u32,
     start: DeviceStart,
 }
@@ -129,12 +129,12 @@ impl DeviceCounters {
         let mut netlink = Netlink::open()?;
         let stats = netlink.link_stats(index)?;
         let start = DeviceStart { stats, qdisc_drops: netlink.qdisc_drops(index)? };
-        Ok(Self { netlink: RefCell::new(netlink), index, start })
+        Ok(Self { netlink: Mutex::new(netlink), index, start })
     }
 
     /// Counts on from an earlier start.
     pub(crate) fn since(index: u32, start: DeviceStart) -> io::Result<Self> {
-        Ok(Self { netlink: RefCell::new(Netlink::open()?), index, start })
+        Ok(Self { netlink: Mutex::new(Netlink::open()?), index, start })
     }
 
     /// The start.
@@ -142,20 +142,24 @@ impl DeviceCounters {
         self.start.clone()
     }
 
+    fn netlink(&self) -> MutexGuard<'_, Netlink> {
+        self.netlink.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Returns true if the device is set up.
     pub(crate) fn is_up(&self) -> io::Result<bool> {
-        self.netlink.borrow_mut().is_up(self.index)
+        self.netlink().is_up(self.index)
     }
 
     /// State of the device; `None` if it is gone.
     pub(crate) fn link(&self) -> io::Result<Option<LinkNow>> {
-        self.netlink.borrow_mut().link(self.index)
+        self.netlink().link(self.index)
     }
 
     /// Adds the rows. Their names are the kernel's: `rx` counts frames from the device to the
     /// stack.
     pub(crate) fn read(&self, rows: &mut Counters) -> io::Result<()> {
-        let mut netlink = self.netlink.borrow_mut();
+        let mut netlink = self.netlink();
         let (now, then) = (netlink.link_stats(self.index)?, &self.start.stats);
         let mut row = |name, now: u64, then: u64| rows.insert(name, now.wrapping_sub(then));
         row("device.rx_dropped", now.rx_dropped, then.rx_dropped);

@@ -11,7 +11,7 @@
 //! granted a window for it and a slot is free. It never drops a frame that it took: a frame that
 //! the kernel does not take now stays staged and is counted by [`Port::pending`], and a frame that
 //! the kernel refuses for good is counted by [`Port::lost`]. And it reads every counter of the
-//! kernel that could hide a loss on the frames' path ([`Port::kernel_counters`]).
+//! kernel that could hide a loss on the frames' path ([`Port::outside`]).
 //!
 //! This is the one crate that may use `unsafe`: a pool of memory that the kernel writes into, rings
 //! shared with the kernel, and system calls that no safe wrapper has.
@@ -56,9 +56,9 @@ pub use frame::FrameBuf;
 pub use handed::PortHandover;
 pub use pool::{Pool, PoolConfig, SlotMut};
 pub use port::{
-    Amount, ArmResult, Counters, DeviceState, FlowControl, Handover, HeldBack, Losses, Lossless,
-    PollFd, Port, PortRequest, Queues, Read, ReadAhead, ReceivingSockets, Ring, RoutedUnderlay,
-    SharedRings,
+    Amount, ArmResult, Counters, DeviceState, FlowControl, Handover, HeldBack, KernelSide, Losses,
+    Lossless, Outside, OutsideState, PollFd, Port, PortRequest, Queues, Read, ReadAhead,
+    ReceivingSockets, Ring, RoutedUnderlay, SharedRings,
 };
 pub use rcvbuf::{HeldSocket, SocketCounts, SocketHolds, SocketsShot};
 pub use tx_backoff::{TxBackoff, Waits};

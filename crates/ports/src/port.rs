@@ -30,6 +30,7 @@
 //!   afterwards; otherwise the loop offers to the port once more ([`crate::TxBackoff`]);
 //! * a queue that the loop did not name in the call is read by the loop itself as soon as it may.
 
+mod outside;
 mod parts;
 
 use std::collections::BTreeMap;
@@ -44,9 +45,8 @@ use crate::buckets::Buckets;
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
 
-pub use parts::{
-    DeviceState, FlowControl, Handover, ReadAhead, ReceivingSockets, RoutedUnderlay, SharedRings,
-};
+pub use outside::{Counters, DeviceState, KernelSide, Outside, OutsideState};
+pub use parts::{FlowControl, Handover, ReadAhead, ReceivingSockets, RoutedUnderlay, SharedRings};
 
 /// A descriptor to wait on, edge-triggered.
 #[derive(Clone, Copy, Debug)]
@@ -165,9 +165,6 @@ impl Losses {
         self.by_errno.iter().map(|(&errno, &amount)| (errno, amount))
     }
 }
-
-/// Counters by name. Each counts frames lost outside the switch since the port was opened.
-pub type Counters = BTreeMap<&'static str, u64>;
 
 /// The queue in front of [`Port::read`], which the kernel (or the peer) fills.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -297,12 +294,10 @@ pub trait Port: Sink<FrameBuf> + Send {
         None
     }
 
-    /// Counters of the kernel, and of this driver, that could hide a loss of this port's frames,
-    /// counted from its opening.
-    ///
-    /// # Errors
-    /// The kernel's error, when its counters cannot be read.
-    fn kernel_counters(&self) -> io::Result<Counters>;
+    /// The state of its device, and the counters of the kernel, and of this driver, behind which a
+    /// loss of this port's frames could hide, counted from its opening. The call does not wait for
+    /// the kernel: the result does, when it is read.
+    fn outside(&self) -> Outside;
 
     /// The queue in front of [`Self::read`].
     fn ring(&self) -> Ring;
@@ -348,11 +343,6 @@ pub trait Port: Sink<FrameBuf> + Send {
 
     /// The kernel's routes under it, if its frames follow them.
     fn routed_underlay(&mut self) -> Option<&mut dyn RoutedUnderlay> {
-        None
-    }
-
-    /// The state of its device, if it has one that can fail.
-    fn device_state(&self) -> Option<&dyn DeviceState> {
         None
     }
 

@@ -195,7 +195,7 @@ fn offered_frames_are_taken_pending_or_refused(rig: &mut Rig<'_>, pool: &mut Poo
 
 fn nothing_was_lost(rig: &mut Rig<'_>) {
     assert_eq!(rig.port.lost().total().frames, 0, "{:?}", rig.port.lost());
-    for (name, count) in rig.port.kernel_counters().unwrap() {
+    for (name, count) in rig.port.outside().into_counters().unwrap() {
         // No handler in the test's namespace takes the frames' EtherType, and the kernel counts
         // frames without a handler here; softnet counts for the whole machine.
         if name != "device.rx_dropped" && name != "softnet.dropped" {

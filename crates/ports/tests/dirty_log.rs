@@ -11,9 +11,7 @@ use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{
-    DeviceState as _, FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _,
-};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::guest::{Cut, Guest, GuestConfig, GuestError, Log, Shape, connect, feature};
 use support::attended;
@@ -60,7 +58,7 @@ impl Rig {
     fn connect(&mut self) {
         let socket = self.socket.clone();
         self.ask(|guest| guest.attach(connect(&socket, 500).unwrap()).unwrap());
-        assert_eq!(self.port.is_up(), Some(true));
+        assert_eq!(self.port.outside().state().device.up, Some(true));
     }
 
     /// Begins to log, or continues in a new log.
@@ -235,7 +233,9 @@ fn dirty_log_resumes_after_front_end_reconnect() {
     rig.log();
     rig.guest.hang_up();
     let until = Instant::now() + PATIENCE;
-    while rig.port.is_up() == Some(true) || rig.port.problem().is_none() {
+    while rig.port.outside().state().device.up == Some(true)
+        || rig.port.outside().state().device.problem.is_none()
+    {
         assert_eq!(rig.port.handle_events(), PortRequest::Nothing);
         assert!(Instant::now() < until, "the port notices");
         std::thread::yield_now();
@@ -254,7 +254,7 @@ fn dirty_log_too_small_refused_by_name() {
     let until = Instant::now() + PATIENCE;
     let problem = loop {
         assert_eq!(rig.port.handle_events(), PortRequest::Nothing);
-        if let Some(problem) = rig.port.problem() {
+        if let Some(problem) = rig.port.outside().state().device.problem.clone() {
             break problem;
         }
         assert!(Instant::now() < until, "the port says why");

@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, ByteCount, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{
-    DeviceState as _, FrameBuf, Handover as _, Pool, PoolConfig, Port, SharedRings as _,
-};
+use sluice_ports::{FrameBuf, Handover as _, Pool, PoolConfig, Port, SharedRings as _};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::guest::{Guest, GuestConfig, connect};
 use support::attended;
@@ -119,8 +117,12 @@ impl Rig {
         let next = VhostUserPort::adopt(&self.config, Some(handed)).unwrap();
         std::mem::forget(std::mem::replace(&mut self.port, next));
         let (port, until) = (&mut self.port, Instant::now() + PATIENCE);
-        while port.is_up() != Some(true) {
-            assert!(Instant::now() < until, "the rings run: {:?}", port.problem());
+        while port.outside().state().device.up != Some(true) {
+            assert!(
+                Instant::now() < until,
+                "the rings run: {:?}",
+                port.outside().state().device.problem
+            );
             port.handle_events();
             std::thread::yield_now();
         }

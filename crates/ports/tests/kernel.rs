@@ -120,7 +120,7 @@ fn a_closed_priority_stands_in_nobodys_way() {
         came.len() == 401
     }));
     assert_eq!(came, all(3, 401));
-    assert_eq!(port.kernel_counters().unwrap()["aside.full"], 0);
+    assert_eq!(port.outside().into_counters().unwrap()["aside.full"], 0);
     // A neighbour that ignores pauses: frames of this priority are dropped and counted, no others.
     for nth in 0..600 {
         peer.send(&marked(nth, 3));
@@ -135,7 +135,7 @@ fn a_closed_priority_stands_in_nobodys_way() {
         passed.last() == Some(&marked(599, 5))
     }));
     let aside = port.aside();
-    let rows = port.kernel_counters().unwrap();
+    let rows = port.outside().into_counters().unwrap();
     assert_eq!((rows["aside.full"], rows["ring.drops"]), (600 - aside.frames, 0));
     assert!(aside.bytes <= 100_000 && aside.frames > 100_000 / 208 - 2, "{aside:?}");
     // At the end frames that were set aside are handed over, and nothing else is read.
@@ -191,7 +191,7 @@ fn l2_frame_never_taken_is_dropped_others_continue() {
     let mut bufs = support::pool(32);
     let read = read_all(&mut far, &mut bufs, 3, 0);
     assert_eq!(read, [small(0), small(1), large], "in order");
-    assert_eq!(far.kernel_counters().unwrap()["ring.drops"], 0);
+    assert_eq!(far.outside().into_counters().unwrap()["ring.drops"], 0);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn pfc_frames_and_tags_pass_l2_both_ways() {
     let mut pool = pool(32);
     (0..5).for_each(|_| peer.send(&pfc()));
     assert_eq!(heard(&mut port, 5), vec![pfc(); 5]);
-    let rx_dropped = port.kernel_counters().unwrap()["device.rx_dropped"];
+    let rx_dropped = port.outside().into_counters().unwrap()["device.rx_dropped"];
     assert_eq!(rx_dropped, 0, "PFC frames must not look like losses");
     frames.iter().for_each(|frame| peer.send(frame));
     assert_eq!(read_all(&mut port, &mut pool, frames.len(), 0), frames, "and no flow control");
@@ -235,10 +235,10 @@ fn pfc_frames_and_tags_pass_l2_both_ways() {
     assert_eq!(read_all(&mut far, &mut pool, frames.len(), 0), frames);
     assert_eq!(heard(&mut far, 2), vec![pfc(); 2]);
     for port in [&port, &far] {
-        let rows = port.kernel_counters().unwrap();
+        let rows = port.outside().into_counters().unwrap();
         assert_eq!(rows["ring.drops"] + rows["ring.truncated"], 0);
     }
-    assert_eq!(far.kernel_counters().unwrap()["device.rx_dropped"], 0);
+    assert_eq!(far.outside().into_counters().unwrap()["device.rx_dropped"], 0);
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn l2_full_ring_fill_level_and_drops_counted() {
     assert_eq!(read.len() as u64, room);
     assert_eq!(port.ring().waiting_frames_max, Some(room));
     for _ in 0..2 {
-        assert_eq!(port.kernel_counters().unwrap()["ring.drops"], frames - room, "kept");
+        assert_eq!(port.outside().into_counters().unwrap()["ring.drops"], frames - room, "kept");
     }
     peer.send(&test_frame(1, 1514));
     assert_eq!(read_all(&mut port, &mut pool, 1, 0), [test_frame(1, 1514)], "it goes on");
@@ -295,7 +295,7 @@ fn open_checksums_are_finished() {
         }
         assert_eq!(sum, 0xffff, "UDP checksum of {size} bytes");
     }
-    assert_eq!(port.kernel_counters().unwrap()["ring.checksum_open"], 0);
+    assert_eq!(port.outside().into_counters().unwrap()["ring.checksum_open"], 0);
 }
 
 /// Only frames for the switch, or for nobody, enter the ring of an underlay.
@@ -464,7 +464,10 @@ fn all_arrives_over_a_slow_device(
     assert_eq!(arrived.len(), frames.len());
     assert!(arrived == frames, "in order and unchanged");
     assert_eq!(port.lost().total().frames, 0);
-    assert_eq!(port.kernel_counters().unwrap().get("qdisc.dropped").copied().unwrap_or(0), 0);
+    assert_eq!(
+        port.outside().into_counters().unwrap().get("qdisc.dropped").copied().unwrap_or(0),
+        0
+    );
 }
 
 fn slow(namespace: &str, device: &str) {
@@ -601,7 +604,7 @@ fn udp_counts_what_its_full_buffer_drops() {
         let read = read_all(&mut port, &mut pool, sent, 0).len();
         let ring = port.ring();
         eprintln!("read {read} of {sent}; {ring:?}");
-        let rows = port.kernel_counters().unwrap();
+        let rows = port.outside().into_counters().unwrap();
         assert_eq!(rows["socket.drops"], (sent - read) as u64);
         assert_eq!(rows["udp.rcvbuf_errors"], (sent - read) as u64);
         assert!(ring.waiting_frames_max.unwrap() > 0);
@@ -632,7 +635,7 @@ fn a_full_tap_ring_is_counted() {
         peer.send(&test_frame(nth, 1400));
     }
     let read = read_all(&mut port, &mut pool(64), 81, 0);
-    let rows = port.kernel_counters().unwrap();
+    let rows = port.outside().into_counters().unwrap();
     assert_eq!(read.len() as u64 + rows["device.tx_dropped"], 80, "{rows:?}");
     assert!(rows["device.tx_dropped"] > 0);
     assert!(port.lossless().to_string().starts_with("no, needs"));
@@ -663,12 +666,16 @@ fn a_full_socket_of_a_container_is_counted() {
     overrun();
     let config = TapConfig { netns: Some(path(&cable.left)), ..TapConfig::new("t0", 1400) };
     let port = TapPort::open(&config).unwrap();
-    let lost = || port.kernel_counters().unwrap()["container.udp_rcvbuf_errors"];
+    let lost = || port.outside().into_counters().unwrap()["container.udp_rcvbuf_errors"];
     assert_eq!(lost(), 0, "what was lost before is not this port's");
     let seen = kernel_drops(test, &[&cable.left]);
     overrun();
     assert!(lost() > 0);
-    assert_eq!(port.kernel_counters().unwrap()["container.udp_in_errors"], 0, "counted once");
+    assert_eq!(
+        port.outside().into_counters().unwrap()["container.udp_in_errors"],
+        0,
+        "counted once"
+    );
     if let Some(seen) = seen {
         let full = seen.frames(&cable.left, "lo", "SOCKET_RCVBUFF");
         assert_eq!(full, lost(), "the kernel says {:?}", seen.since());
@@ -906,7 +913,7 @@ fn a_ring_goes_on_where_another_port_stopped() {
         assert_eq!(read(&mut port, sent + 30), all(sent + 30));
         assert_eq!(heard(&mut port, 1), [pfc()]);
     }
-    assert_eq!(port.kernel_counters().unwrap()["ring.drops"], 0);
+    assert_eq!(port.outside().into_counters().unwrap()["ring.drops"], 0);
     let handed = port.hand_over().unwrap().unwrap();
     let other = inside(&cable.left, || L2Port::adopt(&config(1_000_000), Some(handed)).unwrap());
     assert!(other.ring_plan().frames > port.ring_plan().frames);

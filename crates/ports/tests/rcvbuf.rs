@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use sluice_base::{Batch, Mac, Nanos, Priority};
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::veth::{VethConfig, VethPort};
-use sluice_ports::{DeviceState, Port, ReceivingSockets, SocketHolds};
+use sluice_ports::{Port, ReceivingSockets, SocketHolds};
 use sluice_switch::{Hold, Sink as _, Taken};
 use sluice_wire::{checksum, ipv4, ipv6, udp};
 use support::{
@@ -75,7 +75,7 @@ impl Bench {
         assert!(eventually(|| {
             bench.port.read(OPEN, 64, &mut pool, &mut batch).unwrap();
             batch.drain().for_each(|buf| pool.give_back(buf));
-            bench.port.device_state().and_then(DeviceState::is_up) == Some(true)
+            bench.port.outside().state().device.up == Some(true)
         }));
         bench.port.read(OPEN, 0, &mut pool, &mut batch).unwrap();
         bench.sockets().hold(holds);
@@ -112,7 +112,7 @@ impl Bench {
     }
 
     fn lost(&self) -> u64 {
-        self.port.kernel_counters().unwrap()["container.udp_rcvbuf_errors"]
+        self.port.outside().into_counters().unwrap()["container.udp_rcvbuf_errors"]
     }
 }
 

@@ -78,7 +78,7 @@ fn relay(ports: &mut [TapPort; 2], work: impl FnOnce() + Send) -> [Seen; 2] {
     });
     assert_eq!(pool.used(), 0, "every slot came back");
     for port in ports {
-        let rows = port.kernel_counters().unwrap();
+        let rows = port.outside().into_counters().unwrap();
         assert_eq!((rows["guest_offload"], rows["ring.truncated"]), (0, 0), "{rows:?}");
     }
     seen

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sluice_base::{Batch, Mac};
 use sluice_ports::veth::{Known, VethConfig, VethPort, remove};
-use sluice_ports::{DeviceState as _, Handover as _, Lossless, Pool, PoolConfig, Port};
+use sluice_ports::{Handover as _, Lossless, Pool, PoolConfig, Port};
 use sluice_switch::{Sink as _, Taken};
 use support::{
     OPEN, Peer as _, RawPeer, Waiter, add_namespace, can_have_namespaces, egress, eventually,
@@ -74,7 +74,7 @@ fn read_some(
 
 /// Rows of the counters that are not zero.
 fn losses(port: &VethPort) -> Vec<(&'static str, u64)> {
-    let rows = port.kernel_counters().unwrap();
+    let rows = port.outside().into_counters().unwrap();
     rows.into_iter().filter(|(name, count)| *count > 0 && *name != "device.rx_dropped").collect()
 }
 
@@ -215,9 +215,9 @@ fn frames_dropped_at_the_qdisc_are_counted() {
     let mut received = 0;
     let settled = eventually(|| {
         received += read_some(&mut port, &mut pool, &mut batch).0;
-        received + port.kernel_counters().unwrap()["qdisc.dropped"] == 400
+        received + port.outside().into_counters().unwrap()["qdisc.dropped"] == 400
     });
-    let rows = port.kernel_counters().unwrap();
+    let rows = port.outside().into_counters().unwrap();
     assert!(settled && rows["qdisc.dropped"] > 0, "{received}, {rows:?}");
     assert_eq!(rows["xdp.fill_ring_empty"] + rows["device.tx_dropped"], 0, "{rows:?}");
     // It looks for the frames that do not come, at first often.
@@ -298,7 +298,7 @@ fn kept_pair_continues_with_its_frames() {
         assert_eq!(card(), before, "time {time}: the card stays");
         let handed = Known { handed: known, is_left: time != 1 };
         (port, known) = VethPort::open_kept(&config, Some(handed)).unwrap();
-        assert_eq!(port.is_up(), Some(true));
+        assert_eq!(port.outside().state().device.up, Some(true));
         seen.extend(read_all(&mut port, &mut pool, 70, 0));
     }
     seen.extend(read_all(&mut port, &mut pool, FRAMES as usize - seen.len(), 0));
@@ -329,10 +329,10 @@ fn pair_of_a_deleted_namespace_is_replaced() {
     run(&format!("ip netns add {name}"));
     let known = Known { handed: copies, is_left: true };
     let (port, copies) = VethPort::open_kept(&container.config(1500), Some(known)).unwrap();
-    assert_eq!(port.is_up(), Some(true));
+    assert_eq!(port.outside().state().device.up, Some(true));
     let begin = Instant::now();
     for _ in 0..20 {
-        port.kernel_counters().unwrap();
+        port.outside().into_counters().unwrap();
     }
     eprintln!("counters are read in {:?}", begin.elapsed() / 20);
     remove(copies).unwrap();
@@ -348,13 +348,13 @@ fn kept_pair_with_another_mtu_is_replaced() {
     drop(port);
     let known = Known { handed: copies, is_left: true };
     let (mut port, copies) = VethPort::open_kept(&container.config(9000), Some(known)).unwrap();
-    assert_eq!((port.mtu(), port.is_up()), (9000, Some(true)));
+    assert_eq!((port.mtu(), port.outside().state().device.up), (9000, Some(true)));
     let known = Known { handed: copies, is_left: false };
     let error = VethPort::open_kept(&container.config(1500), Some(known)).unwrap_err();
     assert!(error.to_string().contains("its MTU is 9000 and would be 1500"), "{error}");
-    assert_eq!(port.is_up(), Some(true), "the other process continues");
+    assert_eq!(port.outside().state().device.up, Some(true), "the other process continues");
     remove(port.hand_over().unwrap().unwrap()).unwrap();
-    assert_eq!(port.is_up(), Some(false));
+    assert_eq!(port.outside().state().device.up, Some(false));
 }
 
 /// The kernel drops, unseen, what is sent to a card that is down: the port counts it instead.
@@ -378,7 +378,7 @@ fn frames_to_a_down_card_are_counted() {
     assert_eq!(offer(&mut port), 0);
     run(&format!("ip -n {} link set eth0 down", container.0));
     assert!(eventually(|| offer(&mut port) >= 3));
-    assert_eq!(port.is_up(), Some(false));
+    assert_eq!(port.outside().state().device.up, Some(false));
     run(&format!("ip -n {} link set eth0 up", container.0));
     assert!(eventually(|| offer(&mut port) == offer(&mut port)), "it takes frames again");
 }
@@ -444,7 +444,7 @@ fn deleted_container_is_an_error() {
     let waiter = Waiter::new(&port);
     while read_some(&mut port, &mut pool, &mut batch).1 {}
     while waiter.wait(0) {}
-    assert_eq!(port.is_up(), Some(true));
+    assert_eq!(port.outside().state().device.up, Some(true));
     drop(container);
     // First the carrier goes.
     let read = loop {
@@ -455,7 +455,7 @@ fn deleted_container_is_an_error() {
         }
     };
     assert!(is_gone(&read), "{read}");
-    assert_eq!(port.is_up(), Some(false));
+    assert_eq!(port.outside().state().device.up, Some(false));
     port.close().unwrap();
 }
 
@@ -472,7 +472,7 @@ fn card_goes_away_with_its_port() {
     assert!(!there(), "the card was deleted");
     // The name is free again.
     let port = container.port(1500);
-    assert_eq!((port.is_up(), there()), (Some(true), true));
+    assert_eq!((port.outside().state().device.up, there()), (Some(true), true));
 }
 
 #[test]

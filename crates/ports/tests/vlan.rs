@@ -224,7 +224,7 @@ fn unread_vlan_pauses_own_priority_other_vlan_continues() {
         assert_eq!(*frame, (with(nth, &[]), VlanTag::TakenOff(20)), "in order");
     }
     assert_eq!(pauses(&rig.received(1)[0]), (0x01, 0x00), "there is room again");
-    let rows = rig.ports[0].kernel_counters().unwrap();
+    let rows = rig.ports[0].outside().into_counters().unwrap();
     assert_eq!((rows["ring.drops"], rows["aside.full"]), (0, 0));
     assert_eq!(rig.pool.used(), 0);
 }

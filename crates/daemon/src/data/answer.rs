@@ -173,6 +173,8 @@ impl Names {
         let at_ns = shot.at.since(self.started).0;
         let body = match shot.body {
             snapshot::Body::Ports(rows) => {
+                // Before the lock: it may wait for the kernel.
+                rows.iter().for_each(|row| _ = row.outside.state());
                 let ports = self.ports.lock();
                 let rows = rows.into_iter().filter_map(|row| {
                     let names = ports.get(row.id)?;
@@ -288,8 +290,8 @@ impl Names {
             Some(PortLook {
                 index: port.id.0,
                 gone: port.shot.gone.clone(),
+                up: port.shot.outside.state().device.up,
                 row: port_row(port.shot, names, losses),
-                up: port.up,
                 window_frames: port.window_frames,
                 blocked: port.blocked,
                 pauses: port.pauses.iter().map(|row| self.pause_row(row)).collect(),
@@ -463,7 +465,7 @@ fn port_row(shot: PortShot, names: &Port, losses: Vec<LossRow>) -> PortRow {
     let state = shot.state;
     let lossless = lossless(&shot, &names.vnet, names.policy_lacks, &losses);
     // A counter that cannot be read is not zero: it is shown as an unknown loss.
-    let kernel = match shot.kernel {
+    let kernel = match shot.outside.into_counters() {
         Ok(counters) => counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
         Err(_) => [("kernel.unreadable".to_owned(), 1)].into(),
     };
@@ -509,7 +511,7 @@ fn lossless(shot: &PortShot, vnet: &str, policy: Option<&str>, losses: &[LossRow
 }
 
 fn promise(shot: &PortShot, vnet: &str, policy: Option<&str>) -> String {
-    match (&shot.gone, policy, &shot.problem) {
+    match (&shot.gone, policy, &shot.outside.state().device.problem) {
         // An underlay is reopened when its device is back.
         (Some(error), ..) if shot.kind == "l2" && vnet == "underlay" => {
             format!("no, needs its device back ({error})")

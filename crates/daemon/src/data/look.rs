@@ -6,7 +6,7 @@ use sluice_api::trace::Look;
 use sluice_base::{DropReason, Mac, Nanos, PortId, Priority, TunnelId, VnetId};
 use sluice_host::Host;
 use sluice_host::inspect::{self, Dropped};
-use sluice_ports::{DeviceState, FrameBuf};
+use sluice_ports::FrameBuf;
 use sluice_switch::{Counter, Destination, Switch, TunnelCounters};
 
 use super::snapshot::{self, PortShot};
@@ -63,7 +63,6 @@ pub(super) struct Seen {
 pub(super) struct PortSeen {
     pub(super) id: PortId,
     pub(super) shot: PortShot,
-    pub(super) up: Option<bool>,
     pub(super) window_frames: u32,
     pub(super) blocked: bool,
     pub(super) pauses: Vec<inspect::Pause>,
@@ -112,7 +111,6 @@ fn port_seen(host: &Host<FrameBuf>, attached: &mut Attached, now: Nanos) -> Port
     PortSeen {
         id: attached.id,
         shot: snapshot::port_shot(host, attached),
-        up: attached.port.device_state().and_then(DeviceState::is_up),
         window_frames: attached.inputs().map(|input| switch.window(input).frames).sum(),
         blocked: attached.room.is_missing(),
         pauses: inspect::pauses(switch, now, [attached.id]),

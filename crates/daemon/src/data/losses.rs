@@ -61,7 +61,7 @@ impl Ledger {
     /// Notes the counters of a port at one time, and returns its losses.
     pub(super) fn note(&self, at: Nanos, name: &str, shot: &PortShot) -> Vec<LossRow> {
         let mut now = BTreeMap::from([("driver.lost", shot.lost.frames)]);
-        match &shot.kernel {
+        match &shot.outside.state().counters {
             Ok(rows) => now.extend(rows),
             // A counter that cannot be read is not zero. A closed port has none.
             Err(_) => now.extend(shot.gone.is_none().then_some(("kernel.unreadable", 1))),

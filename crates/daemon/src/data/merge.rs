@@ -123,14 +123,16 @@ pub(super) fn part(all: &mut PortShot, one: PortShot) {
     aside.bytes_max += other.bytes_max;
     let most = all.ring.waiting_frames_max.into_iter().chain(one.ring.waiting_frames_max);
     all.ring.waiting_frames_max = most.reduce(|a, b| a + b);
-    all.problem = all.problem.take().or(one.problem);
     all.gone = all.gone.take().or(one.gone);
-    let rows = match one.kernel {
+    let (all, device) = (all.outside.state_mut(), &one.outside.state().device);
+    all.device.up = all.device.up.into_iter().chain(device.up).reduce(|a, b| a && b);
+    all.device.problem = all.device.problem.take().or_else(|| device.problem.clone());
+    let rows = match one.outside.into_counters() {
         Ok(rows) => rows,
         // A counter that one worker cannot read is unknown for the port.
-        Err(error) => return all.kernel = Err(error),
+        Err(error) => return all.counters = Err(error),
     };
-    let Ok(sums) = &mut all.kernel else { return };
+    let Ok(sums) = &mut all.counters else { return };
     for (name, count) in rows {
         let sum = sums.entry(name).or_default();
         // Counters of a socket belong to the worker; the kernel counts the others for all workers.

@@ -1,14 +1,10 @@
 //! A snapshot of the host between two turns of the worker, so that all its numbers belong together.
 //! The thread that asked formats it ([`super::answer`]).
 
-use std::io;
-
 use sluice_api::show::Question;
 use sluice_base::{Mac, Nanos, PortId, VnetId};
 use sluice_host::{Host, inspect};
-use sluice_ports::{
-    Amount, Counters, DeviceState, FrameBuf, HeldBack, HeldSocket, Lossless, Ring, SocketsShot,
-};
+use sluice_ports::{Amount, FrameBuf, HeldBack, HeldSocket, Lossless, Outside, Ring, SocketsShot};
 use sluice_switch::{Destination, TunnelCounters};
 
 use super::worker::{Attached, Times};
@@ -46,9 +42,8 @@ pub(super) struct PortShot {
     pub(super) ring: Ring,
     pub(super) aside: HeldBack,
     pub(super) lossless: Lossless,
-    pub(super) kernel: io::Result<Counters>,
-    /// Reason why nothing passes, if the port knows one.
-    pub(super) problem: Option<String>,
+    /// Its state outside the switch. The thread that asked reads it.
+    pub(super) outside: Outside,
     pub(super) gone: Option<String>,
     /// UDP sockets behind it, if it knows them.
     pub(super) sockets: Option<SocketsShot>,
@@ -105,8 +100,7 @@ pub(super) fn port_shot(host: &Host<FrameBuf>, attached: &mut Attached) -> PortS
         ring: port.ring(),
         aside: port.read_ahead().map_or(HeldBack::default(), |ahead| ahead.aside()),
         lossless: port.lossless(),
-        kernel: port.kernel_counters(),
-        problem: port.device_state().and_then(DeviceState::problem),
+        outside: port.outside(),
         gone: attached.gone.as_ref().map(ToString::to_string),
         sockets: port.receiving_sockets().map(|sockets| sockets.shot()),
     }

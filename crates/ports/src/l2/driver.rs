@@ -2,9 +2,12 @@
 
 mod parts;
 
+use parts::KernelCounters;
+
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use sluice_base::{Batch, Mac, Nanos, Priority, VlanTag};
 use sluice_switch::{Classifier, Egress, Sink, Taken, Window};
@@ -17,13 +20,13 @@ use super::icmp_suppress::KernelBypass;
 use super::offload::{Offloads, finish_checksum};
 use super::outgoing::Outgoing;
 use super::rings::{Kind, RingPlan, RxFrame, RxRing, WIRE_OVERHEAD};
-use crate::device::{DeviceCounters, device, softnet_dropped};
+use crate::device::device;
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::handed::PortHandover;
 use crate::pool::{Pool, SlotMut};
 use crate::port::{
-    Amount, Counters, DeviceState, FlowControl, Handover, Losses, Lossless, PollFd, Port, Read,
+    Amount, Counters, FlowControl, Handover, Losses, Lossless, Outside, PollFd, Port, Read,
     ReadAhead, Ring,
 };
 use crate::staging::ADDRESSES_SIZE;
@@ -119,10 +122,16 @@ struct Open {
     control: RxRing,
     ring: RxRing,
     index: u32,
-    counters: DeviceCounters,
-    softnet_dropped: u64,
+    kernel: Arc<KernelCounters>,
     quiet: KernelBypass,
     offloads: Offloads,
+}
+
+impl Open {
+    /// Returns the number of frames that found a ring full since the last call.
+    fn drops(&self) -> io::Result<u64> {
+        Ok(self.ring.drops()? + self.control.drops()?)
+    }
 }
 
 /// Counters of this driver.
@@ -207,8 +216,7 @@ impl L2Port {
         let open = Open {
             // Flow control first: each frame is in one of the two rings.
             control: ring_of(&control, Kind::Control)?,
-            counters: DeviceCounters::new(found.index).map_err(failed("read its counters"))?,
-            softnet_dropped: softnet_dropped().map_err(failed("read softnet_stat for it"))?,
+            kernel: Arc::new(KernelCounters::open(name, found.index, mtu)?),
             index: found.index,
             ring: ring_of(&plan, Kind::Data(config.kernel))?,
             quiet,
@@ -468,18 +476,22 @@ impl Port for L2Port {
         self.out.take_refused()
     }
 
-    fn kernel_counters(&self) -> io::Result<Counters> {
-        let mut rows = Counters::new();
-        let Some(open) = &self.open else { return Ok(rows) };
-        let drops = self.own.ring_drops.get() + open.ring.drops()? + open.control.drops()?;
-        self.own.ring_drops.set(drops);
-        rows.insert("ring.drops", drops);
-        rows.insert("ring.truncated", self.own.truncated);
-        rows.insert("aside.full", self.room.full());
-        rows.insert("ring.checksum_open", self.own.checksum_open);
-        open.counters.read(&mut rows)?;
-        rows.insert("softnet.dropped", softnet_dropped()?.wrapping_sub(open.softnet_dropped));
-        Ok(rows)
+    fn outside(&self) -> Outside {
+        let Some(open) = &self.open else { return Outside::default() };
+        let mut rows = Counters::from([
+            ("ring.truncated", self.own.truncated),
+            ("aside.full", self.room.full()),
+            ("ring.checksum_open", self.own.checksum_open),
+        ]);
+        match open.drops() {
+            Ok(more) => {
+                self.own.ring_drops.set(self.own.ring_drops.get() + more);
+                rows.insert("ring.drops", self.own.ring_drops.get());
+            }
+            // A counter that cannot be read is not zero.
+            Err(_) => _ = rows.insert("kernel.unreadable", 1),
+        }
+        Outside::of_kernel(rows, Arc::clone(&open.kernel) as _)
     }
 
     fn flow_control(&mut self) -> Option<&mut dyn FlowControl> {
@@ -491,10 +503,6 @@ impl Port for L2Port {
     }
 
     fn handover(&mut self) -> Option<&mut dyn Handover> {
-        Some(self)
-    }
-
-    fn device_state(&self) -> Option<&dyn DeviceState> {
         Some(self)
     }
 

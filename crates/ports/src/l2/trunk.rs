@@ -54,7 +54,7 @@ use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
 use crate::port::{
-    Amount, Counters, FlowControl, HeldBack, Losses, Lossless, PollFd, Port, Read, ReadAhead, Ring,
+    Amount, FlowControl, HeldBack, Losses, Lossless, Outside, PollFd, Port, Read, ReadAhead, Ring,
 };
 use crate::staging::ADDRESSES_SIZE;
 
@@ -468,12 +468,12 @@ impl Port for VlanPort {
     }
 
     /// Counters of the device, which could hide a loss of any of its ports.
-    fn kernel_counters(&self) -> io::Result<Counters> {
-        let Some(open) = &self.open else { return Ok(Counters::new()) };
+    fn outside(&self) -> Outside {
+        let Some(open) = &self.open else { return Outside::default() };
         let shared = lock(&open.shared);
-        let mut rows = shared.device.kernel_counters()?;
-        rows.insert("aside.full", shared.room.full());
-        Ok(rows)
+        let mut outside = shared.device.outside();
+        outside.add("aside.full", shared.room.full());
+        outside
     }
 
     fn flow_control(&mut self) -> Option<&mut dyn FlowControl> {

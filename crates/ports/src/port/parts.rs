@@ -9,7 +9,6 @@
 //!   ReadAhead                                          ×    ×       ×
 //!   ReceivingSockets            ×    ×
 //!   RoutedUnderlay                                     ×
-//!   DeviceState                 ×    ×       ×              ×
 //!   Handover                         ×       ×         ×    ×
 //! ```
 //!
@@ -113,17 +112,6 @@ pub trait RoutedUnderlay {
     /// # Errors
     /// The kernel's error.
     fn rebind_device(&mut self) -> io::Result<()>;
-}
-
-/// State of a port's device.
-pub trait DeviceState {
-    /// True if the device is set up; `None` if that is not known.
-    fn is_up(&self) -> Option<bool>;
-
-    /// The reason why nothing passes, if the port knows it.
-    fn problem(&self) -> Option<String> {
-        None
-    }
 }
 
 /// A port that another process can take over with its device.

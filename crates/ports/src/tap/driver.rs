@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
+use std::sync::Arc;
 
 use sluice_base::{Batch, Buf as _, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
@@ -17,9 +18,7 @@ use crate::net_header::{HEADER_SIZE, header_of, of_buffers};
 use crate::netns;
 use crate::offload::{Kind, Offload};
 use crate::pool::Pool;
-use crate::port::{
-    Amount, Counters, DeviceState, Losses, Lossless, PollFd, Port, Read, ReceivingSockets, Ring,
-};
+use crate::port::{Amount, Losses, Lossless, Outside, PollFd, Port, Read, ReceivingSockets, Ring};
 use crate::rcvbuf::{Admit, Receivers, SocketHolds, SocketsShot};
 use crate::stuck_head::StuckHead;
 use crate::sys::tap_netns;
@@ -337,22 +336,14 @@ impl Port for TapPort {
         self.lost.take_refused()
     }
 
-    fn kernel_counters(&self) -> io::Result<Counters> {
-        let mut rows = Counters::new();
-        if let Some(tap) = &self.tap {
-            tap.counters.read(&mut rows)?;
-            tap.sockets.read(&mut rows)?;
-            rows.insert("ring.truncated", self.truncated);
-            rows.insert("guest_offload", self.invalid_offloads);
-        }
-        Ok(rows)
+    fn outside(&self) -> Outside {
+        let Some(tap) = &self.tap else { return Outside::default() };
+        let own =
+            [("ring.truncated", self.truncated), ("guest_offload", self.invalid_offloads)].into();
+        Outside::of_kernel(own, Arc::clone(&tap.kernel) as _)
     }
 
     fn receiving_sockets(&mut self) -> Option<&mut dyn ReceivingSockets> {
-        Some(self)
-    }
-
-    fn device_state(&self) -> Option<&dyn DeviceState> {
         Some(self)
     }
 
@@ -418,11 +409,5 @@ impl ReceivingSockets for TapPort {
 
     fn take_stuck(&mut self) -> Option<(Priority, Amount)> {
         self.receivers.take_stuck()
-    }
-}
-
-impl DeviceState for TapPort {
-    fn is_up(&self) -> Option<bool> {
-        self.tap.as_ref()?.counters.is_up().ok()
     }
 }

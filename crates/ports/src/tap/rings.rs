@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::driver::TapConfig;
 use sluice_switch::Egress;
@@ -15,6 +15,7 @@ use crate::frame::FrameBuf;
 use crate::net_header::HEADER_SIZE;
 use crate::netlink::Netlink;
 use crate::offload::{Kind, Offload};
+use crate::port::{Counters, DeviceState, KernelSide};
 use crate::sockets::SocketCounters;
 use crate::sys::{DeviceRequest, tap_net_header, tap_offloads, tap_state, write_gathered};
 
@@ -27,9 +28,26 @@ pub(super) struct Tap {
     pub(super) has_net_header: bool,
     /// True if a frame that is read may have offloads to be performed.
     pub(super) may_leave_offloads: bool,
-    pub(super) counters: DeviceCounters,
-    pub(super) sockets: SocketCounters,
+    pub(super) kernel: Arc<KernelCounters>,
     pub(super) index: u32,
+}
+
+/// Counters of the device, and of the sockets behind it.
+#[derive(Debug)]
+pub(super) struct KernelCounters {
+    device: DeviceCounters,
+    sockets: SocketCounters,
+}
+
+impl KernelSide for KernelCounters {
+    fn read(&self, rows: &mut Counters) -> io::Result<()> {
+        self.device.read(rows)?;
+        self.sockets.read(rows)
+    }
+
+    fn device(&self) -> DeviceState {
+        DeviceState { up: self.device.is_up().ok(), problem: None }
+    }
 }
 
 /// Opens the TAP in the namespace of the calling thread.
@@ -112,10 +130,11 @@ pub(super) fn set_up(
     if were_given != Some(may_leave_offloads) {
         tap_offloads(file.as_fd(), may_leave_offloads).map_err(device("set its offloads"))?;
     }
-    let counters = DeviceCounters::new(index).map_err(device("read its counters"))?;
-    let sockets =
-        SocketCounters::new().map_err(device("read the counters of sockets behind it"))?;
-    Ok(Tap { file, has_net_header, may_leave_offloads, counters, sockets, index })
+    let kernel = Arc::new(KernelCounters {
+        device: DeviceCounters::new(index).map_err(device("read its counters"))?,
+        sockets: SocketCounters::new().map_err(device("read the counters of sockets behind it"))?,
+    });
+    Ok(Tap { file, has_net_header, may_leave_offloads, kernel, index })
 }
 
 /// Returns true if this kernel takes super-frames of UDP at a TAP: since Linux 6.2.

@@ -5,27 +5,27 @@ mod parts;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use sluice_base::{Batch, Mac, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 use sluice_wire::{ethernet, ipv4, udp};
 
+use super::counters::KernelCounters;
 use super::inbox::{BLOCKS, Inbox};
 use super::outer::{OUTER_SIZE, target, write_frame};
 use super::rings::{RECEIVE_COST, Receiver, Sender, Series};
 use super::sharing::{Selector, bucket_of, choose_by, evenly};
 use crate::buckets::{BucketTable, Buckets};
-use crate::device::{softnet_dropped, sum_hex_column};
 use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::handed::{PortHandover, SHARERS};
 use crate::pool::{Pool, SlotMut};
 use crate::port::{
-    Amount, Counters, Handover, Losses, Lossless, PollFd, Port, Read, ReadAhead, Ring,
+    Amount, Counters, Handover, Losses, Lossless, Outside, PollFd, Port, Read, ReadAhead, Ring,
     RoutedUnderlay,
 };
-use crate::sockets::snmp_counter;
 use crate::staging::NotStaged;
 
 /// The UDP port of VXLAN (RFC 7348 section 5).
@@ -112,8 +112,9 @@ pub struct UdpPort {
 struct Open {
     receiver: Receiver,
     senders: Vec<Sender>,
-    /// The kernel's counters at the opening of the port.
-    before: Counters,
+    /// Datagrams that found the receive buffer full before the opening of the port.
+    drops: u32,
+    kernel: Arc<KernelCounters>,
 }
 
 /// Result of one receive call.
@@ -172,9 +173,10 @@ impl UdpPort {
         let senders = (0..config.senders.max(1))
             .map(|_| Sender::open(config.local, size_max).map_err(failed))
             .collect::<Result<_, _>>()?;
-        let mut open = Open { receiver, senders, before: Counters::new() };
-        open.before =
-            open.counters().map_err(|source| failed(("read the kernel's counters", source)))?;
+        let unreadable = |source| failed(("read the kernel's counters", source));
+        let drops = receiver.memory().map_err(unreadable)?.drops;
+        let kernel = Arc::new(KernelCounters::new().map_err(unreadable)?);
+        let open = Open { receiver, senders, drops, kernel };
         let mut selector = None;
         if config.sharers > 1 {
             // The program of an earlier process may tell flows of high priority apart.
@@ -357,35 +359,6 @@ fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Opt
     too_large
 }
 
-impl Open {
-    /// The kernel's counters now, of this namespace and of the machine.
-    fn counters(&self) -> io::Result<Counters> {
-        let mut rows = Counters::new();
-        rows.insert("socket.drops", self.receiver.memory()?.drops.into());
-        rows.insert("softnet.dropped", softnet_dropped()?);
-        let snmp = std::fs::read_to_string("/proc/thread-self/net/snmp")?;
-        for (row, name) in [
-            ("udp.rcvbuf_errors", "RcvbufErrors"),
-            ("udp.sndbuf_errors", "SndbufErrors"),
-            ("udp.in_errors", "InErrors"),
-            ("udp.csum_errors", "InCsumErrors"),
-            ("udp.mem_errors", "MemErrors"),
-        ] {
-            if let Some(value) = snmp_counter(&snmp, "Udp:", name) {
-                rows.insert(row, value);
-            }
-        }
-        // Only the first network namespace has this file; it counts for all namespaces.
-        if let Ok(text) = std::fs::read_to_string("/proc/net/stat/arp_cache") {
-            let mut names = text.lines().next().unwrap_or_default().split_whitespace();
-            if let Some(column) = names.position(|name| name == "unresolved_discards") {
-                rows.insert("neigh.unresolved_discards", sum_hex_column(&text, column));
-            }
-        }
-        Ok(rows)
-    }
-}
-
 impl Sink<FrameBuf> for UdpPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         if is_unfinished(frame) {
@@ -523,14 +496,15 @@ impl Port for UdpPort {
         self.lost.take_refused()
     }
 
-    fn kernel_counters(&self) -> io::Result<Counters> {
-        let Some(open) = &self.open else { return Ok(Counters::new()) };
-        let mut rows = open.counters()?;
-        for (name, now) in &mut rows {
-            *now = now.wrapping_sub(open.before.get(name).copied().unwrap_or(0));
-        }
-        rows.insert("ring.truncated", self.truncated);
-        Ok(rows)
+    fn outside(&self) -> Outside {
+        let Some(open) = &self.open else { return Outside::default() };
+        let mut rows = Counters::from([("ring.truncated", self.truncated)]);
+        match open.receiver.memory() {
+            Ok(memory) => rows.insert("socket.drops", memory.drops.wrapping_sub(open.drops).into()),
+            // A counter that cannot be read is not zero.
+            Err(_) => rows.insert("kernel.unreadable", 1),
+        };
+        Outside::of_kernel(rows, Arc::clone(&open.kernel) as _)
     }
 
     fn read_ahead(&mut self) -> Option<&mut dyn ReadAhead> {

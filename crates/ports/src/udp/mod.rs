@@ -25,6 +25,7 @@
 //! [`crate::Port::lossless`].
 
 mod control;
+mod counters;
 mod driver;
 mod high;
 mod inbox;

@@ -9,7 +9,7 @@ use super::pair::Place;
 use super::rings::Xsk;
 use crate::device::{DeviceCounters, DeviceStart};
 use crate::error::OpenError;
-use crate::port::Counters;
+use crate::port::{Counters, DeviceState, KernelSide};
 use crate::sockets::SocketCounters;
 
 /// Counters of the container's end, since this was made.
@@ -53,11 +53,39 @@ impl ContainerCounters {
     }
 }
 
-/// Adds the rows of an AF_XDP socket.
-pub(super) fn read_xsk(xsk: &Xsk, rows: &mut Counters) -> io::Result<()> {
-    let statistics = xsk.statistics()?;
-    rows.insert("xdp.rx_dropped", statistics.rx_dropped);
-    rows.insert("xdp.rx_ring_full", statistics.rx_ring_full);
-    rows.insert("xdp.fill_ring_empty", statistics.rx_fill_ring_empty_descs);
-    Ok(())
+/// The kernel's part of a port's state.
+#[derive(Debug)]
+pub(super) struct KernelCounters {
+    pub(super) container: ContainerCounters,
+    /// Those of the switch's end, which tells of the carrier.
+    pub(super) switch_end: DeviceCounters,
+}
+
+impl KernelCounters {
+    /// Returns true if the switch's end has a carrier; `None` if it is gone.
+    pub(super) fn carrier(&self) -> io::Result<Option<bool>> {
+        Ok(self.switch_end.link()?.map(|link| link.carrier))
+    }
+}
+
+impl KernelSide for KernelCounters {
+    fn read(&self, rows: &mut Counters) -> io::Result<()> {
+        self.container.read(rows)
+    }
+
+    fn device(&self) -> DeviceState {
+        let carrier = self.carrier().ok();
+        DeviceState { up: carrier.map(|carrier| carrier.unwrap_or(false)), problem: None }
+    }
+}
+
+/// Returns the rows of an AF_XDP socket.
+pub(super) fn of_xsk(xsk: &Xsk) -> Counters {
+    let Ok(statistics) = xsk.statistics() else { return [("kernel.unreadable", 1)].into() };
+    [
+        ("xdp.rx_dropped", statistics.rx_dropped),
+        ("xdp.rx_ring_full", statistics.rx_ring_full),
+        ("xdp.fill_ring_empty", statistics.rx_fill_ring_empty_descs),
+    ]
+    .into()
 }

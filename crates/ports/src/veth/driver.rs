@@ -4,8 +4,11 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::LinkFlags;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -13,7 +16,7 @@ use rustix::time::{
 use sluice_base::{Batch, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 
-use super::counters::{ContainerCounters, read_xsk};
+use super::counters::{ContainerCounters, KernelCounters, of_xsk};
 use super::kept::{self, Known, TakenUp};
 use super::pair::{self, Place, SwitchEnd};
 use super::pending::{InVain, Pending};
@@ -30,8 +33,7 @@ use crate::netlink::{Changes, GROUP_LINK, Netlink};
 use crate::netns;
 use crate::pool::Pool;
 use crate::port::{
-    Amount, Counters, DeviceState, Handover, Losses, Lossless, PollFd, Port, Read,
-    ReceivingSockets, Ring,
+    Amount, Handover, Losses, Lossless, Outside, PollFd, Port, Read, ReceivingSockets, Ring,
 };
 use crate::rcvbuf::{Admit, Receivers, SocketHolds, SocketsShot};
 use crate::tap::TapRoute;
@@ -103,8 +105,7 @@ struct Open {
     pending: Pending,
     /// Tells when to look for late frames again.
     timer: OwnedFd,
-    switch_counters: DeviceCounters,
-    container: ContainerCounters,
+    kernel: Arc<KernelCounters>,
     /// Tells of the carrier, and that the pair is gone.
     links: Netlink,
     /// False while the container's card is down: the kernel drops what is sent to it, unseen.
@@ -168,16 +169,32 @@ impl Open {
 
     /// Reads what became of the devices, so that the next change makes an edge.
     fn follow_links(&mut self) {
-        let mut has_changed = false;
-        while matches!(self.links.changes(), Ok(Changes::Some(_) | Changes::Overrun)) {
-            has_changed = true;
-        }
-        if has_changed {
-            // The XDP socket says that the device is gone.
-            let link = self.switch_counters.link().ok().flatten();
-            self.has_carrier = link.is_none_or(|link| link.carrier);
+        loop {
+            match self.links.changes() {
+                // The XDP socket says that the device is gone.
+                Ok(Changes::Some(messages)) => {
+                    let carrier = carrier(&messages, self.end.pair.index);
+                    self.has_carrier = carrier.unwrap_or(self.has_carrier);
+                }
+                // Rare: only then the kernel is asked, who may take its time.
+                Ok(Changes::Overrun) => {
+                    self.has_carrier = self.kernel.carrier().ok().flatten().unwrap_or(true);
+                }
+                Ok(Changes::None) | Err(_) => return,
+            }
         }
     }
+}
+
+/// Returns what the last message about a device says of its carrier.
+fn carrier(messages: &[RouteNetlinkMessage], index: u32) -> Option<bool> {
+    let of = |message: &RouteNetlinkMessage| match message {
+        RouteNetlinkMessage::NewLink(link) if link.header.index == index => {
+            Some(link.header.flags.contains(LinkFlags::LowerUp))
+        }
+        _ => None,
+    };
+    messages.iter().rev().find_map(of)
 }
 
 /// Makes the timer readable after this time, once.
@@ -235,23 +252,24 @@ impl VethPort {
         let TakenUp { end, place, index, arrivals } = pair;
         let receivers = receivers::open(&place, index, arrivals);
         let path = Path::new(netns::OWN);
-        let (out, switch_counters, links) = netns::inside(end.namespace.as_fd(), path, || {
+        let (out, switch_end, links) = netns::inside(end.namespace.as_fd(), path, || {
             let own = end.pair.index;
             let out = Outgoing::open(&config.device, own, end.mac, config.mtu)?;
             let links = Netlink::subscribe(GROUP_LINK).map_err(failed("follow it"))?;
             let counters = DeviceCounters::new(own).map_err(failed("read its counters"))?;
             Ok((out, counters, links))
         })?;
-        let container = ContainerCounters::new(place, index);
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
             .map_err(|errno| failed("make a timer for it")(errno.into()))?;
         let chunks = end.xsk.chunks();
         let (received, absent) = end.hint.counts();
         let pending = Pending::new(received, absent);
-        let link = switch_counters.link().map_err(failed("ask for its carrier"))?;
-        let has_carrier = link.is_none_or(|link| link.carrier);
-        let open = Open { end, pending, timer, switch_counters, container, links, has_carrier };
+        let container = ContainerCounters::new(place, index);
+        let kernel = KernelCounters { container, switch_end };
+        let has_carrier = kernel.carrier().map_err(failed("ask for its carrier"))?.unwrap_or(true);
+        let kernel = Arc::new(kernel);
+        let open = Open { end, pending, timer, kernel, links, has_carrier };
         Ok(Self {
             open: Some(open),
             out,
@@ -373,13 +391,11 @@ impl Port for VethPort {
         self.out.take_refused()
     }
 
-    fn kernel_counters(&self) -> io::Result<Counters> {
-        let mut rows = Counters::new();
-        let Some(open) = &self.open else { return Ok(rows) };
-        open.container.read(&mut rows)?;
-        read_xsk(&open.end.xsk, &mut rows)?;
-        rows.insert("ring.truncated", self.truncated);
-        Ok(rows)
+    fn outside(&self) -> Outside {
+        let Some(open) = &self.open else { return Outside::default() };
+        let mut own = of_xsk(&open.end.xsk);
+        own.insert("ring.truncated", self.truncated);
+        Outside::of_kernel(own, Arc::clone(&open.kernel) as _)
     }
 
     fn receiving_sockets(&mut self) -> Option<&mut dyn ReceivingSockets> {
@@ -387,10 +403,6 @@ impl Port for VethPort {
     }
 
     fn handover(&mut self) -> Option<&mut dyn Handover> {
-        Some(self)
-    }
-
-    fn device_state(&self) -> Option<&dyn DeviceState> {
         Some(self)
     }
 
@@ -460,12 +472,5 @@ impl Handover for VethPort {
             arrivals.hand_over(&mut handed)?;
         }
         Ok(Some(handed))
-    }
-}
-
-impl DeviceState for VethPort {
-    fn is_up(&self) -> Option<bool> {
-        let link = self.open.as_ref()?.switch_counters.link().ok()?;
-        Some(link.is_some_and(|link| link.carrier))
     }
 }

@@ -27,8 +27,8 @@ use crate::handed::PortHandover;
 use crate::notifier::{self, Notifier};
 use crate::pool::Pool;
 use crate::port::{
-    Amount, ArmResult, Counters, DeviceState, Handover, Losses, Lossless, PollFd, Port,
-    PortRequest, Queues, Read, SharedRings,
+    Amount, ArmResult, Counters, Handover, Losses, Lossless, Outside, PollFd, Port, PortRequest,
+    Queues, Read, SharedRings,
 };
 
 /// Number of the receive queue of a pair in vhost-user.
@@ -417,22 +417,19 @@ impl Port for VhostUserPort {
         self.lost.take_refused()
     }
 
-    fn kernel_counters(&self) -> io::Result<Counters> {
+    fn outside(&self) -> Outside {
         let sum = |of: fn(&Refused) -> u64| {
             let now = self.incoming.iter().flatten().map(|ring| of(&ring.refused));
             of(&self.refused) + now.sum::<u64>()
         };
-        Ok(Counters::from([
+        let rows = Counters::from([
             ("guest_oversize", sum(|refused| refused.oversize)),
             ("guest_offload", sum(|refused| refused.offload)),
-        ]))
+        ]);
+        Outside::of_driver(rows, self.device())
     }
 
     fn handover(&mut self) -> Option<&mut dyn Handover> {
-        Some(self)
-    }
-
-    fn device_state(&self) -> Option<&dyn DeviceState> {
         Some(self)
     }
 

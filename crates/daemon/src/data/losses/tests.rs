@@ -1,7 +1,7 @@
 use std::io;
 
 use sluice_host::inspect::PortState;
-use sluice_ports::{Amount, Counters, Lossless, Ring};
+use sluice_ports::{Amount, DeviceState, Lossless, Outside, Ring};
 
 use super::*;
 
@@ -15,8 +15,7 @@ fn shot(kind: &'static str, rows: &[(&'static str, u64)]) -> PortShot {
         ring: Ring { capacity_frames: 0, waiting_frames_max: None },
         aside: sluice_ports::HeldBack::default(),
         lossless: Lossless::Yes,
-        kernel: Ok(rows.iter().copied().collect::<Counters>()),
-        problem: None,
+        outside: Outside::of_driver(rows.iter().copied().collect(), DeviceState::default()),
         gone: None,
         sockets: None,
     }
@@ -64,7 +63,7 @@ fn driver_loss_and_unreadable_kernel_counters_reported() {
     lost.lost.frames = 2;
     assert_eq!(rows(&Ledger::default(), 1, &lost), [("driver.lost".to_owned(), 2, 0)]);
     let mut silent = shot("tap", &[]);
-    silent.kernel = Err(io::Error::other("no"));
+    silent.outside.state_mut().counters = Err(io::Error::other("no"));
     let row = ("kernel.unreadable".to_owned(), 1, 0);
     assert_eq!(rows(&Ledger::default(), 1, &silent), [row]);
     silent.gone = Some("it went".to_owned());

@@ -20,6 +20,7 @@ use crate::ipc::channel::{Command, Event, Pipe};
 
 mod guests;
 mod migration;
+mod odd;
 mod planned;
 mod queues;
 mod several;

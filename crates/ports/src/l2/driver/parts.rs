@@ -6,9 +6,12 @@ use std::io;
 use sluice_switch::Classifier;
 
 use super::{HEARD_MAX, L2Port};
+use crate::device::{DeviceCounters, softnet_dropped};
+use crate::error::OpenError;
 use crate::handed::PortHandover;
 use crate::l2::handing::{FRAMES, INDEX, QUIET, SLOT_SIZE, VTEP, share_number};
-use crate::port::{DeviceState, FlowControl, Handover, HeldBack, ReadAhead};
+use crate::link::LinkNow;
+use crate::port::{Counters, DeviceState, FlowControl, Handover, HeldBack, KernelSide, ReadAhead};
 
 impl FlowControl for L2Port {
     fn receive_control(&mut self, tell: &mut dyn FnMut(&[u8])) -> usize {
@@ -63,14 +66,44 @@ impl Handover for L2Port {
     }
 }
 
-impl DeviceState for L2Port {
-    fn is_up(&self) -> Option<bool> {
-        self.open.as_ref()?.counters.is_up().ok()
+/// Counters of the device and of this machine's queue in front of the stack.
+#[derive(Debug)]
+pub(super) struct KernelCounters {
+    device: DeviceCounters,
+    /// Value at the opening.
+    softnet_dropped: u64,
+    /// The MTU that the port needs.
+    mtu: u16,
+}
+
+impl KernelSide for KernelCounters {
+    fn read(&self, rows: &mut Counters) -> io::Result<()> {
+        self.device.read(rows)?;
+        rows.insert("softnet.dropped", softnet_dropped()?.wrapping_sub(self.softnet_dropped));
+        Ok(())
     }
 
-    fn problem(&self) -> Option<String> {
-        let open = self.open.as_ref()?;
-        let Ok(link) = open.counters.link() else { return None };
+    fn device(&self) -> DeviceState {
+        let Ok(link) = self.device.link() else { return DeviceState::default() };
+        DeviceState {
+            up: Some(link.as_ref().is_some_and(|link| link.up)),
+            problem: self.problem(link.as_ref()),
+        }
+    }
+}
+
+impl KernelCounters {
+    /// Begins to count.
+    pub(super) fn open(name: &str, index: u32, mtu: u16) -> Result<Self, OpenError> {
+        let failed = |what| OpenError::device(name, what);
+        Ok(Self {
+            device: DeviceCounters::new(index).map_err(failed("read its counters"))?,
+            softnet_dropped: softnet_dropped().map_err(failed("read softnet_stat for it"))?,
+            mtu,
+        })
+    }
+
+    fn problem(&self, link: Option<&LinkNow>) -> Option<String> {
         let Some(link) = link else { return Some("needs its device back".to_owned()) };
         let name = &link.name;
         if !link.up {

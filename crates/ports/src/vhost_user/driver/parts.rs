@@ -34,15 +34,15 @@ impl Handover for VhostUserPort {
     }
 }
 
-impl DeviceState for VhostUserPort {
-    fn is_up(&self) -> Option<bool> {
+impl VhostUserPort {
+    /// Returns the state of the guest's device.
+    pub(super) fn device(&self) -> DeviceState {
         let runs = self.incoming[0].is_some() && self.outgoing[0].is_some();
-        Some(runs && self.is_usable(transmit(0)) && self.is_usable(receive(0)))
-    }
-
-    fn problem(&self) -> Option<String> {
         let fault = self.faults.iter().flatten().next();
         let stopped = fault.map(|fault| format!("the guest's ring is stopped: {fault}"));
-        stopped.or_else(|| self.session.problem())
+        DeviceState {
+            up: Some(runs && self.is_usable(transmit(0)) && self.is_usable(receive(0))),
+            problem: stopped.or_else(|| self.session.problem()),
+        }
     }
 }

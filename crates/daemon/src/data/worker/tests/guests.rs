@@ -137,7 +137,7 @@ impl Vms {
     }
 
     fn problem(&self, port: usize) -> Option<String> {
-        self.port(port).problem
+        self.port(port).outside.state().device.problem.clone()
     }
 
     fn drops(&self) -> u64 {

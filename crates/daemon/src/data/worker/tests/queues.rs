@@ -63,6 +63,10 @@ impl Host {
         }
     }
 
+    fn problem(&self, port: usize) -> Option<String> {
+        self.port(port).outside.state().device.problem.clone()
+    }
+
     fn port(&self, port: usize) -> snapshot::PortShot {
         let Body::Ports(ports) = self.running.ask(Question::Ports) else { panic!("ports") };
         ports.into_iter().nth(port).unwrap()
@@ -156,10 +160,10 @@ fn queue_with_invalid_descriptor_stops_alone() {
     ring.put_avail_idx(at.wrapping_add(1));
     ring.kick();
     let until = Instant::now() + PATIENCE;
-    while host.port(0).problem.is_none() {
+    while host.problem(0).is_none() {
         assert!(Instant::now() < until, "somebody notices");
     }
-    assert!(host.port(0).problem.unwrap().contains("not shared memory"));
+    assert!(host.problem(0).unwrap().contains("not shared memory"));
     host.pass((0, 0), (1, 0), 300);
     host.pass((1, 0), (0, 0), 300);
     host.end_without_drops();
@@ -175,11 +179,10 @@ fn queues_are_offered_as_many_as_there_are() {
     // The refusal may come at its next request, or the guest may find that nobody listens any more.
     let refused = Guest::connected(of(3), &path);
     let until = Instant::now() + PATIENCE;
-    let is_said = |host: &Host| {
-        host.port(0).problem.is_some_and(|said| said.contains("ring 4: this port has 4"))
-    };
+    let is_said =
+        |host: &Host| host.problem(0).is_some_and(|said| said.contains("ring 4: this port has 4"));
     while !is_said(&host) {
-        assert!(Instant::now() < until, "{:?}", host.port(0).problem);
+        assert!(Instant::now() < until, "{:?}", host.problem(0));
     }
     drop(refused);
     host.guests[0] = Guest::connected(of(2), &path).unwrap();

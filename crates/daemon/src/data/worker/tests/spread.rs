@@ -193,7 +193,7 @@ impl Spread {
         let Body::Drops(drops) = self.ask(Question::Drops) else { panic!("drops") };
         assert!(drops.is_empty(), "{drops:?}");
         let Body::Ports(ports) = self.ask(Question::Ports) else { panic!("ports") };
-        assert_eq!(ports[2].kernel.as_ref().unwrap()["socket.drops"], 0);
+        assert_eq!(ports[2].outside.state().counters.as_ref().unwrap()["socket.drops"], 0);
         let Body::Audit(audit) = self.ask(Question::Audit) else { panic!("an audit") };
         assert!(audit.closed, "{audit:?}");
     }

@@ -98,7 +98,7 @@ impl Vms {
 
     fn refused(&self) -> u64 {
         let shot = self.port(0);
-        shot.kernel.unwrap()["guest_offload"]
+        shot.outside.into_counters().unwrap()["guest_offload"]
     }
 }
 

@@ -1,94 +1,20 @@
 //! Migrations that are given up midway.
 
 use std::fs::File;
-use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use sluice_base::DropReason;
-use sluice_ports::memory::MemoryPort;
-use sluice_ports::{Amount, Counters, Losses, Lossless, PollFd, Read, Ring};
-use sluice_switch::{Egress, Sink, Taken, Window};
 
+use super::super::odd::Odd;
 use super::super::several::start_with;
 use super::*;
-
-/// A port that from some time on has a descriptor which cannot be polled, as files have.
-struct Unwatchable {
-    port: MemoryPort,
-    file: File,
-    is_so: Arc<AtomicBool>,
-}
-
-impl Sink<FrameBuf> for Unwatchable {
-    fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
-        self.port.offer(frame)
-    }
-}
-
-impl Port for Unwatchable {
-    fn kind(&self) -> &'static str {
-        self.port.kind()
-    }
-
-    fn poll_fds(&self) -> Vec<PollFd<'_>> {
-        let file = PollFd { fd: self.file.as_fd(), read: true, write: false };
-        let file = self.is_so.load(Ordering::Acquire).then_some(file);
-        self.port.poll_fds().into_iter().chain(file).collect()
-    }
-
-    fn read(
-        &mut self,
-        window: Window,
-        limit: usize,
-        pool: &mut Pool,
-        batch: &mut Batch<FrameBuf>,
-    ) -> io::Result<Read> {
-        self.port.read(window, limit, pool, batch)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.port.flush()
-    }
-
-    fn wants_write(&self) -> bool {
-        self.port.wants_write()
-    }
-
-    fn pending(&self) -> Amount {
-        self.port.pending()
-    }
-
-    fn lost(&self) -> &Losses {
-        self.port.lost()
-    }
-
-    fn kernel_counters(&self) -> io::Result<Counters> {
-        self.port.kernel_counters()
-    }
-
-    fn ring(&self) -> Ring {
-        self.port.ring()
-    }
-
-    fn lossless(&self) -> Lossless {
-        self.port.lossless()
-    }
-
-    fn mtu(&self) -> u16 {
-        self.port.mtu()
-    }
-
-    fn close(&mut self) -> io::Result<()> {
-        self.port.close()
-    }
-}
 
 #[test]
 fn unwatchable_port_given_up_frames_dropped_senders_free() {
     let is_so = Arc::new(AtomicBool::new(false));
     let running = start_with(&containers(4, 64), &[0, 1, 1, 0], 64, |_, port| {
-        let (file, is_so) = (File::open("/proc/self/exe").unwrap(), Arc::clone(&is_so));
-        Box::new(Unwatchable { port, file, is_so })
+        let file = File::open("/proc/self/exe").unwrap();
+        Box::new(Odd { unwatchable: Some((file, Arc::clone(&is_so))), ..Odd::of(port) })
     });
     let mover = Mover::new(running.askers.clone(), PATIENCE);
     is_so.store(true, Ordering::Release);
