@@ -149,13 +149,17 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
     let held = Arc::new(Held::load(&plan));
+    if let Err(why) = held.commit(membership.as_ref().and_then(Opened::placement)) {
+        say!(warn: "the placement policy holds until this process ends: {why}");
+    }
     let configuration = membership.as_ref().map(Opened::handle);
     let fabric = start_fabric(&plan, &held, configuration.clone())?;
     let kept = Arc::new(DescriptorStore::new(&plan.run_dir));
     let known = (fabric.clone(), configuration.clone());
     let ports = Arc::new(AddedPorts::load(&plan, known, Arc::clone(&kept))?);
     let (upgrades, reloads) = (Upgrades(sender.clone()), Reloads::new(sender.clone()));
-    let force = Force::new(reloads.clone(), sender.clone(), Arc::clone(&ports));
+    let may = (Arc::clone(&ports), Arc::clone(&held));
+    let force = Force::new(reloads.clone(), sender.clone(), may);
     let mut control = Control {
         plan: plan.clone(),
         source: &source,
