@@ -13,9 +13,10 @@ mod rig;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
-use rig::bridge::Bridge;
-use rig::ping::Pings;
+use rig::bridge::{Bridge, ip};
+use rig::ping::{Pinger, Pings};
 use rig::vm::{self, Vm};
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
@@ -279,6 +280,27 @@ kind = "udp"
 device = "up0"
 "#;
 
+/// Returns the port of a container in the network `blue`, for the file of a host.
+fn port(own: usize, container: &Netns) -> String {
+    let (mac, name, ip) = (format!("02:60:00:00:00:0{}", own + 1), container.name(), ip(own));
+    format!(
+        r#"
+[[port]]
+name = "web"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+netns = "/run/netns/{name}"
+mac = "{mac}"
+[[vport]]
+vnet = "blue"
+mac = "{mac}"
+ip = "{ip}"
+port = "web"
+"#
+    )
+}
+
 /// Returns the stamp of the policy that holds at a host, and true if the configuration has it.
 fn committed(host: &Daemon) -> (Value, bool) {
     let answer = host.ask(&["placement", "show"]);
@@ -307,13 +329,20 @@ fn policy_of_configured_fabric_is_transaction() {
     let mut bridge = Bridge::fabric("placed", 3);
     // Sockets, which the workers of a host share, send no pauses.
     bridge.daemons[0].says(&["config", "set", "policy=ZL"]);
-    for daemon in &mut bridge.daemons {
-        daemon.rewrite("host.toml", |text| format!("{text}{WORKERS}"));
+    for (own, daemon) in bridge.daemons.iter_mut().enumerate() {
+        let container = &bridge.containers[own];
+        let port = port(own, container);
+        daemon.rewrite("host.toml", |text| format!("{text}{WORKERS}{port}"));
         daemon.kill_both();
         daemon.restart_control();
+        container.ip(&format!("addr replace {}/24 dev t0", ip(own)));
+        container.ip("link set t0 up");
     }
     bridge.all_have_caught_up();
-    let bridge = bridge;
+    let patience = Duration::from_millis(200);
+    let mut pinger = Pinger::with_patience(&bridge.containers[0], ip(1), patience);
+    wait_for("a container is reached", || pinger.ping(84));
+    let pings = Pings::start(&bridge.containers[0], ip(1));
     let [h1, h2, h3] = &bridge.daemons[..] else { unreachable!() };
     assert!(!committed(h1).1, "none is committed yet");
     let kept = h1.revision();
@@ -363,7 +392,13 @@ fn policy_of_configured_fabric_is_transaction() {
         &["nothing has changed", "a majority is needed", "missing: h1, h2"],
     );
     h1.says(&["placement", "set", "--mode", "predetermined", "--comment", "without h3"]);
+    bridge.daemons[2].kill_both();
+    bridge.daemons[2].restart_control();
+    let [h1, h2, h3] = &bridge.daemons[..] else { unreachable!() };
     assert_eq!(committed(h3), (stamp.clone(), true), "it holds what was committed before");
+    wait_for("its new data process follows", || {
+        rules(&h3.ask(&["placement", "show"]), &["h3"]) == ["adaptive"]
+    });
     bridge.cut(2, false);
     bridge.all_have_caught_up();
     follow_committed(&bridge, ["predetermined"; 3]);
@@ -379,6 +414,9 @@ fn policy_of_configured_fabric_is_transaction() {
     let text = h1.says(&["config", "show"]);
     assert!(!text.contains("[placement]"), "{text}");
     bridge.all_have_caught_up();
+    let (sent, answered) = pings.stop();
+    assert_eq!(sent, answered, "pings beside it");
+    [h1, h2].into_iter().for_each(Daemon::assert_lossless);
 }
 
 #[test]
