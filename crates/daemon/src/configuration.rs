@@ -91,7 +91,7 @@ pub(crate) trait InForce: Send + Sync {
     /// Reason why it would not outlive the process.
     fn follow(&self, placement: Option<&Stamped>) -> Result<(), String>;
 
-    /// Returns the highest version of a placement policy that is known here.
+    /// Returns the highest version of a placement policy that was known here, without waiting.
     fn placement_version(&self) -> u64;
 
     /// This host is no member any more.

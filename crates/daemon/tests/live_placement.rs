@@ -1,6 +1,6 @@
 //! One placement policy for three hosts whose workers share an underlay of sockets: set at any of
-//! them, followed by all; and the same of a fabric that was made by command, whose configuration has
-//! the policy.
+//! them, followed by all; and the same of a fabric that was made by command, whose configuration
+//! has the policy.
 //!
 //! ```text
 //!   c1 ─ h1 ═╗

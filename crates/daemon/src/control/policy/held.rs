@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -33,6 +34,10 @@ impl Policies {
         self.committed.as_ref().unwrap_or(&self.held)
     }
 
+    fn version(&self) -> u64 {
+        self.in_force().stamp.version.max(self.held.stamp.version)
+    }
+
     fn file(&self, host: &str) -> PolicyFile {
         let held = self.committed.is_some().then(|| self.held.clone());
         PolicyFile { host: host.to_owned(), stamped: self.in_force().clone(), held }
@@ -46,6 +51,8 @@ pub(crate) struct Held {
     own: u16,
     pub(super) run_dir: PathBuf,
     policies: Mutex<Policies>,
+    /// Highest version that was known. It is read beside a write of the file, which may take long.
+    highest: AtomicU64,
     /// Reason why an earlier process's policy could not be read. Shown until there is another
     /// policy.
     pub(super) lost: Mutex<Option<String>>,
@@ -77,6 +84,7 @@ impl Held {
             host: host.to_owned(),
             own,
             run_dir: run_dir.to_owned(),
+            highest: AtomicU64::new(policies.version()),
             policies: Mutex::new(policies),
             lost: Mutex::new(lost),
             refused: Mutex::default(),
@@ -100,10 +108,9 @@ impl Held {
         self.lock().committed.is_some()
     }
 
-    /// Returns the highest version that is known here.
+    /// Returns the highest version that was known here.
     pub(crate) fn version(&self) -> u64 {
-        let policies = self.lock();
-        policies.in_force().stamp.version.max(policies.held.stamp.version)
+        self.highest.load(Ordering::Relaxed)
     }
 
     /// Takes the policy of the fabric's configuration. Without one, that of members holds. Returns
@@ -117,6 +124,7 @@ impl Held {
         if is_new {
             policies.committed = committed.cloned();
             policies.is_unwritten = true;
+            self.highest.fetch_max(policies.version(), Ordering::Relaxed);
             // What members hold does not matter any more.
             self.forget_others(&[]);
             self.hinted.notify_all();
@@ -164,6 +172,7 @@ impl Held {
         let stamp = next.stamp;
         let next = Policies { held: next, ..Policies::default() };
         self.write(&next)?;
+        self.highest.fetch_max(next.version(), Ordering::Relaxed);
         *policies = next;
         self.forget_up_to(stamp);
         self.hinted.notify_all();
