@@ -329,6 +329,10 @@ fn policy_of_configured_fabric_is_transaction() {
     let mut bridge = Bridge::fabric("placed", 3);
     // Sockets, which the workers of a host share, send no pauses.
     bridge.daemons[0].says(&["config", "set", "policy=ZL"]);
+    bridge.all_have_caught_up();
+    // How much of the log is committed reaches a disk with the next change.
+    bridge.daemons[0].says(&["config", "set", "moves_max=9"]);
+    bridge.all_have_caught_up();
     for (own, daemon) in bridge.daemons.iter_mut().enumerate() {
         let container = &bridge.containers[own];
         let port = port(own, container);
