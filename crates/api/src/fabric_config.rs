@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use sluice_base::Vni;
 
 use crate::hold::HoldTime;
+use crate::placement::Stamped;
 
 pub use self::operation::{Operation, Unreadable, read_change, write_change};
 pub use self::settings::{ClassSettings, Settings};
@@ -68,6 +69,9 @@ pub struct FabricConfig {
     /// Networks by name.
     #[serde(default)]
     pub vnets: BTreeMap<String, VnetSettings>,
+    /// Placement policy of all hosts; absent: the one that members hold among themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Stamped>,
     /// Tokens that let a host join, by their public part.
     #[serde(default)]
     pub tokens: BTreeMap<String, Token>,
@@ -187,6 +191,7 @@ impl FabricConfig {
             settings: Settings::default(),
             members: BTreeMap::new(),
             vnets: BTreeMap::new(),
+            placement: None,
             tokens: BTreeMap::new(),
             trust: Trust::default(),
         })
@@ -217,7 +222,12 @@ impl FabricConfig {
     pub fn net_change(&self, change: &[Operation]) -> Result<Vec<Operation>, NotApplicable> {
         let mut wanted = self.clone();
         wanted.apply(change)?;
-        let net = Editable::of(self).difference(&Editable::of(&wanted));
+        let mut net = Editable::of(self).difference(&Editable::of(&wanted));
+        // The text has no stamp.
+        net.retain(|operation| !matches!(operation, Operation::SetPlacement { .. }));
+        if self.placement != wanted.placement {
+            net.push(Operation::SetPlacement { placement: wanted.placement.clone() });
+        }
         let mut reached = self.clone();
         // Some orders matter: two networks that exchange their VNIs need a third one in between.
         let is_whole = reached.apply(&net).is_ok() && reached == wanted;

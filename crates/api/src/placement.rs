@@ -167,6 +167,10 @@ pub struct PolicyFile {
     pub host: String,
     /// The policy.
     pub stamped: Stamped,
+    /// Policy that members hold among themselves, while that of the fabric's configuration is in
+    /// force; absent: the policy above is that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Stamped>,
 }
 
 /// State of a policy on a host.
@@ -291,6 +295,9 @@ pub enum Question {
 pub struct Answer {
     /// Policy that this host knows.
     pub stamped: Stamped,
+    /// True if the configuration of the fabric has it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub committed: bool,
     /// Hosts, this one first.
     pub hosts: Vec<Status>,
 }

@@ -42,6 +42,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use sluice_api::config::{HostConfig, LocalConfig};
+use sluice_api::placement::{Policy, Stamped};
 use sluice_api::reload::Reloaded;
 use sluice_api::transaction::{Answer, Question};
 use sluice_base::HostId;
@@ -77,6 +78,21 @@ pub(crate) trait InForce: Send + Sync {
     /// # Errors
     /// Reason why nothing has changed.
     fn apply(&self, config: HostConfig) -> Result<Reloaded, String>;
+
+    /// Checks a placement policy without a change: the reasons against it.
+    ///
+    /// # Errors
+    /// Reason against it, with the remedy.
+    fn check_placement(&self, policy: &Policy) -> Result<(), String>;
+
+    /// Puts the placement policy of the configuration in force; `None`: it has none.
+    ///
+    /// # Errors
+    /// Reason why it would not outlive the process.
+    fn follow(&self, placement: Option<&Stamped>) -> Result<(), String>;
+
+    /// Returns the highest version of a placement policy that was known here, without waiting.
+    fn placement_version(&self) -> u64;
 
     /// This host is no member any more.
     fn left(&self, why: &str);

@@ -148,14 +148,14 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let plan = reload::adopt(plan);
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
-    let held = Arc::new(Held::load(&plan));
+    let held = Arc::new(held_by(&plan, membership.as_ref()));
     let configuration = membership.as_ref().map(Opened::handle);
     let fabric = start_fabric(&plan, &held, configuration.clone())?;
     let kept = Arc::new(DescriptorStore::new(&plan.run_dir));
     let known = (fabric.clone(), configuration.clone());
     let ports = Arc::new(AddedPorts::load(&plan, known, Arc::clone(&kept))?);
     let (upgrades, reloads) = (Upgrades(sender.clone()), Reloads::new(sender.clone()));
-    let force = Force::new(reloads.clone(), sender.clone(), Arc::clone(&ports));
+    let force = Force::new(reloads.clone(), sender.clone(), (Arc::clone(&ports), held.clone()));
     let mut control = Control {
         plan: plan.clone(),
         source: &source,
@@ -228,6 +228,15 @@ fn enter(host: &Host) -> anyhow::Result<Role> {
     privileges::drop_others(host, [&run_dir, &state_dir])?;
     seccomp::install(host.seccomp, seccomp::Process::Control);
     Role::take(&run_dir, "control")
+}
+
+/// Returns the placement policies of a host: that of its fabric's configuration comes first.
+fn held_by(plan: &Plan, membership: Option<&Opened>) -> Held {
+    let held = Held::load(plan);
+    if let Err(why) = held.commit(membership.and_then(Opened::placement)) {
+        say!(warn: "the placement policy holds until this process ends: {why}");
+    }
+    held
 }
 
 /// Says what is to be known about a plan, and whether this process may have its descriptors.

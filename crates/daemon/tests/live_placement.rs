@@ -1,5 +1,6 @@
 //! One placement policy for three hosts whose workers share an underlay of sockets: set at any of
-//! them, followed by all.
+//! them, followed by all; and the same of a fabric that was made by command, whose configuration
+//! has the policy.
 //!
 //! ```text
 //!   c1 ─ h1 ═╗
@@ -12,8 +13,10 @@ mod rig;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
-use rig::ping::Pings;
+use rig::bridge::{Bridge, ip};
+use rig::ping::{Pinger, Pings};
 use rig::vm::{self, Vm};
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
@@ -264,6 +267,160 @@ fn allow_programs(host: &Netns, bytes: u32) -> bool {
     let mut shell = host.command("sh");
     let line = format!("echo {bytes} > /proc/sys/net/core/optmem_max");
     shell.args(["-c", &line]).stderr(Stdio::null()).status().unwrap().success()
+}
+
+/// What the file of a member of a fabric made by command says of its workers.
+const WORKERS: &str = r#"
+workers = 2
+worker_cpus = [0, 1]
+vcpu_cpus = []
+placement = "on-the-fly"
+[underlay]
+kind = "udp"
+device = "up0"
+"#;
+
+/// Returns the port of a container in the network `blue`, for the file of a host.
+fn port(own: usize, container: &Netns) -> String {
+    let (mac, name, ip) = (format!("02:60:00:00:00:0{}", own + 1), container.name(), ip(own));
+    format!(
+        r#"
+[[port]]
+name = "web"
+kind = "tap"
+vnet = "blue"
+device = "t0"
+netns = "/run/netns/{name}"
+mac = "{mac}"
+[[vport]]
+vnet = "blue"
+mac = "{mac}"
+ip = "{ip}"
+port = "web"
+"#
+    )
+}
+
+/// Returns the stamp of the policy that holds at a host, and true if the configuration has it.
+fn committed(host: &Daemon) -> (Value, bool) {
+    let answer = host.ask(&["placement", "show"]);
+    (answer["stamped"]["stamp"].clone(), answer["committed"] == true)
+}
+
+/// Waits until all hosts follow one policy of the configuration, by this rule at each.
+fn follow_committed(bridge: &Bridge, modes: [&str; 3]) {
+    wait_for("all follow the committed policy", || {
+        let first = committed(&bridge.daemons[0]);
+        bridge.daemons.iter().all(|host| {
+            let answer = host.ask(&["placement", "show"]);
+            let follow =
+                answer["hosts"].as_array().unwrap().iter().all(|row| row["follows"] == true);
+            committed(host) == first && first.1 && follow && rules(&answer, &HOSTS) == modes
+        })
+    });
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn policy_of_configured_fabric_is_transaction() {
+    if skip("placement of a fabric", &[]) {
+        return;
+    }
+    let mut bridge = Bridge::fabric("placed", 3);
+    // Sockets, which the workers of a host share, send no pauses.
+    bridge.daemons[0].says(&["config", "set", "policy=ZL"]);
+    bridge.all_have_caught_up();
+    // How much of the log is committed reaches a disk with the next change.
+    bridge.daemons[0].says(&["config", "set", "moves_max=9"]);
+    bridge.all_have_caught_up();
+    for (own, daemon) in bridge.daemons.iter_mut().enumerate() {
+        let container = &bridge.containers[own];
+        let port = port(own, container);
+        daemon.rewrite("host.toml", |text| format!("{text}{WORKERS}{port}"));
+        daemon.kill_both();
+        daemon.restart_control();
+        container.ip(&format!("addr replace {}/24 dev t0", ip(own)));
+        container.ip("link set t0 up");
+    }
+    bridge.all_have_caught_up();
+    let patience = Duration::from_millis(200);
+    let mut pinger = Pinger::with_patience(&bridge.containers[0], ip(1), patience);
+    wait_for("a container is reached", || pinger.ping(84));
+    let pings = Pings::start(&bridge.containers[0], ip(1));
+    let [h1, h2, h3] = &bridge.daemons[..] else { unreachable!() };
+    assert!(!committed(h1).1, "none is committed yet");
+    let kept = h1.revision();
+
+    // At one host: its answer is that of any other change.
+    let answer = h1.ask(&["placement", "set", "--mode", "rss++", "--high", "vnet=blue"]);
+    let done = &answer["committed"];
+    assert_eq!(done["revision"], h1.revision(), "{answer}");
+    assert!(done["changes"][0].as_str().unwrap().contains("vni=100"), "{answer}");
+    follow_committed(&bridge, ["rss++"; 3]);
+    let first = h2.revision();
+    let text = h3.says(&["config", "show"]);
+    assert!(text.contains("[placement]\nmode = \"rss++\"\nhigh = [\"vni=100\"]"), "{text}");
+    let text = h2.says(&["placement", "show"]);
+    assert!(text.contains("# version 1, set at host 1, in the fabric's configuration"), "{text}");
+
+    // From a text, with an exception for a host.
+    let file = bridge.net.file("candidate.toml");
+    let policy = "[placement]\nmode = \"adaptive\"\nexcluded_cpus = [0]\n[placement.hosts.h2]\n\
+                  mode = \"rss++\"\nexcluded_cpus = [1]\n";
+    let text = h2.says(&["config", "show"]);
+    let others = text.split("[placement]").next().unwrap();
+    std::fs::write(&file, format!("{others}{policy}")).unwrap();
+    h2.says(&["config", "load", file.to_str().unwrap()]);
+    let said = h2.says(&["config", "diff"]);
+    assert!(said.contains("placement policy = {\"mode\":\"adaptive\""), "{said}");
+    h2.says(&["config", "commit"]);
+    follow_committed(&bridge, ["adaptive", "rss++", "adaptive"]);
+    let (stamp, _) = committed(h3);
+    assert_eq!((stamp["version"].as_u64(), stamp["by"].as_u64()), (Some(2), Some(2)));
+
+    // A host that cannot follow refuses, while it is connected.
+    let before = h1.revision();
+    std::fs::write(&file, "[hosts.h2]\nexcluded_cpus = [0, 1]\n").unwrap();
+    wait_for("h2 refuses", || {
+        let words = ["placement", "set", file.to_str().unwrap(), "--require-all"];
+        let why = h3.try_say(&words).expect_err("no worker would be left");
+        why.contains("h2 refuses") && why.contains("excludes every CPU of its workers (0, 1)")
+    });
+    assert_eq!(h1.revision(), before);
+
+    // A host that is cut off keeps the last one, after a restart too, and sets none.
+    bridge.cut(2, true);
+    wait_for("h3 misses the others", || h3.progress()["writable"] == false);
+    h3.refuses(
+        &["placement", "set", "--mode", "rss"],
+        &["nothing has changed", "a majority is needed", "missing: h1, h2"],
+    );
+    h1.says(&["placement", "set", "--mode", "predetermined", "--comment", "without h3"]);
+    bridge.daemons[2].kill_both();
+    bridge.daemons[2].restart_control();
+    let [h1, h2, h3] = &bridge.daemons[..] else { unreachable!() };
+    assert_eq!(committed(h3), (stamp.clone(), true), "it holds what was committed before");
+    wait_for("its new data process follows", || {
+        rules(&h3.ask(&["placement", "show"]), &["h3"]) == ["adaptive"]
+    });
+    bridge.cut(2, false);
+    bridge.all_have_caught_up();
+    follow_committed(&bridge, ["predetermined"; 3]);
+
+    // A roll-back restores the policy, and its stamp; then that there is none.
+    h2.says(&["config", "rollback", &first.to_string()]);
+    follow_committed(&bridge, ["rss++"; 3]);
+    assert_eq!(committed(h3).0["version"], 1);
+    h3.says(&["placement", "clear"]);
+    follow_committed(&bridge, ["on-the-fly"; 3]);
+    h3.says(&["config", "rollback", &kept.to_string()]);
+    wait_for("none is committed", || bridge.daemons.iter().all(|host| !committed(host).1));
+    let text = h1.says(&["config", "show"]);
+    assert!(!text.contains("[placement]"), "{text}");
+    bridge.all_have_caught_up();
+    let (sent, answered) = pings.stop();
+    assert_eq!(sent, answered, "pings beside it");
+    [h1, h2].into_iter().for_each(Daemon::assert_lossless);
 }
 
 #[test]

@@ -468,7 +468,8 @@ impl Host {
     fn keep(&self, version: u64, policy: &Value) {
         let stamp = PolicyVersion { version, by: 1, at_ms: version };
         let policy = serde_json::from_value(policy.clone()).unwrap();
-        let kept = PolicyFile { host: "b".to_owned(), stamped: Stamped { stamp, policy } };
+        let kept =
+            PolicyFile { host: "b".to_owned(), stamped: Stamped { stamp, policy }, held: None };
         self.put(&serde_json::to_string(&kept).unwrap());
     }
 

@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use sluice_api::envelope::{Envelope, Failed};
 use sluice_api::fabric;
-use sluice_api::placement::{self, Mode};
 use sluice_api::show;
 use sluice_api::span::Span;
 use sluice_api::trace::{LIMIT_MS, LIMIT_MS_MAX, Question};
@@ -25,6 +24,7 @@ use transaction::{ConfigCommand, EvictArguments, JoinArguments, PlaceArguments, 
 use transaction::{TokenArguments, VnetCommand};
 
 mod import;
+mod placement;
 mod port;
 mod transaction;
 
@@ -84,7 +84,7 @@ enum Command {
     Trace(TraceArguments),
     /// Choose the cores that do tunnel work, once for all hosts of a fabric
     #[command(subcommand)]
-    Placement(PlacementCommand),
+    Placement(placement::PlacementCommand),
     /// Choose the cores that do the kernel's tunnel work for a device
     Steer(sluice_steer::Arguments),
     /// Build networks of namespaces on this machine, and measure in them
@@ -165,44 +165,6 @@ impl Asked {
             (None, None, None) => HostSelector::TheOnlyOne,
         }
     }
-}
-
-#[derive(Debug, Subcommand)]
-enum PlacementCommand {
-    /// The policy that holds, and its state on each host
-    Show {
-        #[command(flatten)]
-        asked: Asked,
-    },
-    /// Set the policy of all hosts: that of a file, or of these options
-    Set(SetArguments),
-    /// Let each host's own configuration hold again
-    Clear {
-        #[command(flatten)]
-        asked: Asked,
-    },
-}
-
-/// Options that replace a file.
-const SET_FLAGS: [&str; 3] = ["mode", "exclude_cpus", "high"];
-
-#[derive(Args, Debug)]
-struct SetArguments {
-    /// A file: mode, excluded_cpus, high, [hosts.NAME]
-    #[arg(conflicts_with_all = SET_FLAGS, required_unless_present_any = SET_FLAGS)]
-    file: Option<PathBuf>,
-    /// The rule: rss, rss++, predetermined, on-the-fly or adaptive
-    #[arg(long)]
-    mode: Option<Mode>,
-    /// CPUs that get no tunnel work, as 0-1,8
-    #[arg(long, value_name = "LIST")]
-    exclude_cpus: Option<String>,
-    /// Flows of high priority, as vnet=blue or vni=5000,ip=10.0.0.0/24,proto=tcp,port=443; may be
-    /// given more than once
-    #[arg(long, value_name = "MATCH")]
-    high: Vec<String>,
-    #[command(flatten)]
-    asked: Asked,
 }
 
 #[derive(Debug, Subcommand)]
@@ -430,7 +392,7 @@ fn main() -> ExitCode {
         Command::Config(command) => transaction::config(command),
         Command::Fabric(command) => fabric_command(&command),
         Command::Trace(arguments) => trace(arguments),
-        Command::Placement(command) => placement(command),
+        Command::Placement(command) => placement::run(command),
         Command::Steer(arguments) => sluice_steer::steer(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Lab(command) => sluice_lab::cli::run(command),
         Command::Sim(command) => sluice_lab::sim::cli::run(command),
@@ -502,23 +464,6 @@ fn top(arguments: &TopArguments) -> anyhow::Result<ExitCode> {
 
 fn ask(asked: &Asked, question: fabric::Question) -> anyhow::Result<ExitCode> {
     client::fabric::show(&asked.whom(), question, asked.json)?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn placement(command: PlacementCommand) -> anyhow::Result<ExitCode> {
-    let (asked, question) = match command {
-        PlacementCommand::Show { asked } => (asked, placement::Question::Show),
-        PlacementCommand::Clear { asked } => (asked, placement::Question::Set(Box::default())),
-        PlacementCommand::Set(SetArguments { file, mode, exclude_cpus, high, asked }) => {
-            let whom = asked.whom();
-            let policy = match &file {
-                Some(file) => client::placement::read(&whom, file)?,
-                None => client::placement::policy(&whom, mode, exclude_cpus.as_deref(), &high)?,
-            };
-            (asked, placement::Question::Set(Box::new(policy)))
-        }
-    };
-    client::placement::ask(&asked.whom(), question, asked.json)?;
     Ok(ExitCode::SUCCESS)
 }
 

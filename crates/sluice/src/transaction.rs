@@ -155,7 +155,17 @@ impl ChangeArguments {
         How { comment, check: self.check, confirmed_s: self.confirmed, away }
     }
 
-    fn run(&self, change: Vec<Operation>) -> anyhow::Result<ExitCode> {
+    /// Returns the host that is asked.
+    pub(crate) const fn asked(&self) -> &Asked {
+        &self.asked
+    }
+
+    /// Returns true if nothing special was asked for.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.how() == How::default()
+    }
+
+    pub(crate) fn run(&self, change: Vec<Operation>) -> anyhow::Result<ExitCode> {
         client::change(&self.asked.whom(), change, self.how(), self.asked.json)?;
         Ok(ExitCode::SUCCESS)
     }

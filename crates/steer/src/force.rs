@@ -26,7 +26,7 @@ impl EffectivePolicy {
     pub(crate) fn new(arguments: &Arguments, kept: Option<&PolicyFile>, usable: &[u16]) -> Self {
         let own =
             Rules { networks: !arguments.high.is_empty(), matches: arguments.high_flow.clone() };
-        let Some(PolicyFile { host, stamped }) = kept else {
+        let Some(PolicyFile { host, stamped, .. }) = kept else {
             let (stamp, mode) = (PolicyVersion::default(), arguments.mode);
             return Self { stamp, mode, excluded: BTreeSet::new(), rules: own, notes: Vec::new() };
         };

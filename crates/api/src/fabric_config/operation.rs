@@ -10,6 +10,7 @@ use super::{
     AuthorityEntry, FabricConfig, ID_MAX, Member, NotApplicable, Token, TokenUse, VnetSettings,
     check_name, check_vnet, short,
 };
+use crate::placement::{Policy, Stamped, VERSION_MAX};
 
 /// Largest change in bytes.
 pub(super) const CHANGE_SIZE_MAX: usize = 1 << 20;
@@ -69,6 +70,13 @@ pub enum Operation {
         /// The value; absent: its default.
         #[serde(default)]
         value: Option<Value>,
+    },
+    /// Sets the placement policy of all hosts.
+    SetPlacement {
+        /// The policy; absent: the one that members hold among themselves. A stamp of zero is
+        /// replaced by the host at which the change begins.
+        #[serde(default)]
+        placement: Option<Stamped>,
     },
     /// Lets one host join.
     AddToken {
@@ -149,7 +157,7 @@ impl fmt::Display for Unreadable {
 }
 
 /// Names of the operations, as they are written.
-pub(super) const NAMES: [&str; 15] = [
+pub(super) const NAMES: [&str; 16] = [
     "add_member",
     "remove_member",
     "set_member",
@@ -157,6 +165,7 @@ pub(super) const NAMES: [&str; 15] = [
     "delete_vnet",
     "set_vnet",
     "set",
+    "set_placement",
     "add_token",
     "spend_token",
     "remove_token",
@@ -222,6 +231,7 @@ impl Operation {
                 let before = to.settings.set(key, value.as_ref())?;
                 Ok(Some(Self::Set { key: key.clone(), value: before }))
             }
+            Self::SetPlacement { placement } => set_placement(to, placement.as_ref()).map(Some),
             Self::AddToken { id, token } => match to.tokens.contains_key(id) {
                 true => Err(NotApplicable(format!("there is a token `{id}` already"))),
                 false => {
@@ -270,6 +280,7 @@ impl Operation {
                 let table = key.split('.').take(2).collect::<Vec<_>>().join(".");
                 vec![format!("setting {table}")]
             }
+            Self::SetPlacement { .. } => vec!["placement policy".to_owned()],
             Self::AddToken { id, .. } | Self::SpendToken { id, .. } | Self::RemoveToken { id } => {
                 vec![format!("token {id}")]
             }
@@ -305,6 +316,7 @@ impl fmt::Display for Operation {
                 write!(f, "network {name}: {key} = {}", shown(value))
             }
             Self::Set { key, value } => write!(f, "{key} = {}", shown(value)),
+            Self::SetPlacement { placement } => write_placement(f, placement.as_ref()),
             Self::AddToken { id, .. } => write!(f, "token {id} is made"),
             Self::SpendToken { id, by } => write!(f, "{} joins with token {id}", by.host),
             Self::RemoveToken { id } => write!(f, "token {id} is forgotten"),
@@ -421,6 +433,36 @@ fn set_vnet(
     check_vni(to, name, next.vni)?;
     to.vnets.insert(name.to_owned(), next);
     Ok(Operation::SetVnet { name: name.to_owned(), key: key.to_owned(), value })
+}
+
+fn set_placement(
+    to: &mut FabricConfig,
+    placement: Option<&Stamped>,
+) -> Result<Operation, NotApplicable> {
+    if let Some(Stamped { stamp, policy }) = placement {
+        policy.check().map_err(NotApplicable)?;
+        if stamp.version > VERSION_MAX {
+            return Err(NotApplicable(format!(
+                "a placement policy has a version up to {VERSION_MAX}, and this one {}",
+                stamp.version
+            )));
+        }
+    }
+    let before = std::mem::replace(&mut to.placement, placement.cloned());
+    Ok(Operation::SetPlacement { placement: before })
+}
+
+fn write_placement(f: &mut fmt::Formatter<'_>, placement: Option<&Stamped>) -> fmt::Result {
+    match placement {
+        None => write!(f, "the placement policy is the one that members hold among themselves"),
+        Some(Stamped { policy, .. }) if *policy == Policy::default() => {
+            write!(f, "no placement policy: each host's own configuration holds")
+        }
+        Some(Stamped { policy, .. }) => {
+            let text = serde_json::to_string(policy).map_err(|_| fmt::Error)?;
+            write!(f, "placement policy = {text}")
+        }
+    }
 }
 
 fn spend(to: &mut FabricConfig, id: &str, by: &TokenUse) -> Result<(), NotApplicable> {

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::placement::{Policy, PolicyVersion, VERSION_MAX};
 
 fn member(id: u16) -> Member {
     let last = u8::try_from(id).unwrap();
@@ -156,6 +157,7 @@ fn known_operations_are_all_named() {
         Operation::DeleteVnet { name: name.clone() },
         Operation::SetVnet { name: name.clone(), key, value: None },
         set("hold", Value::Null),
+        set_placement(None),
         Operation::AddToken { id: id.clone(), token },
         Operation::SpendToken { id: id.clone(), by: by("h1") },
         Operation::RemoveToken { id: id.clone() },
@@ -229,6 +231,77 @@ fn net_change_drops_operations_that_cancel() {
     let with_member = [add("h3", 3), moves(9), moves(7)];
     assert_eq!(net(&with_member), with_member);
     assert!(config.net_change(&[delete("green")]).is_err());
+}
+
+fn placement(version: u64, text: &str) -> Stamped {
+    let stamp = PolicyVersion { version, by: 1, at_ms: 7 };
+    Stamped { stamp, policy: toml::from_str(text).unwrap() }
+}
+
+fn set_placement(placement: Option<&Stamped>) -> Operation {
+    Operation::SetPlacement { placement: placement.cloned() }
+}
+
+#[test]
+fn inverse_restores_placement_policy_and_stamp() {
+    let mut config = fabric();
+    let (first, second) = (placement(1, "mode = \"rss\""), placement(2, ""));
+    let inverse = config.apply(&[set_placement(Some(&first))]).unwrap();
+    assert_eq!(inverse, [set_placement(None)]);
+    let before = config.clone();
+    let inverse = config.apply(&[set_placement(Some(&second)), set("moves_max", json!(9))]);
+    assert_eq!(config.placement, Some(second.clone()));
+    // The net change keeps the stamp, which the text does not have.
+    let net = config.net_change(&inverse.unwrap()).unwrap();
+    assert_eq!(net, [set("moves_max", Value::Null), set_placement(Some(&first))]);
+    config.apply(&net).unwrap();
+    assert_eq!(config, before);
+    assert_eq!(config.net_change(&[set_placement(Some(&second)), net[1].clone()]), Ok(vec![]));
+    let (a, b) = (set_placement(None), set_placement(Some(&second)));
+    assert_eq!(a.keys(), b.keys(), "two changes of it exclude each other");
+    assert!(b.to_string().contains("each host's own configuration"), "{b}");
+    assert!(set_placement(Some(&first)).to_string().contains("{\"mode\":\"rss\"}"));
+}
+
+#[test]
+fn placement_policy_out_of_bounds_is_refused() {
+    let config = fabric();
+    let high: Vec<String> = (0..33).map(|vni| format!("\"vni={vni}\"")).collect();
+    for (wrong, expected) in [
+        (placement(1, "excluded_cpus = [4096]"), "4095 is the highest"),
+        (placement(1, &format!("high = [{}]", high.join(", "))), "32 are the most"),
+        (placement(VERSION_MAX + 1, ""), "a placement policy has a version up to"),
+    ] {
+        let error = config.clone().apply(&[set_placement(Some(&wrong))]).unwrap_err();
+        assert!(error.0.contains(expected), "{error}");
+    }
+    let bytes = br#"[{"set_placement":{"placement":{"stamp":{},"policy":{}}}}]"#;
+    assert!(matches!(read_change(bytes), Err(Unreadable::NoChange(_))));
+}
+
+#[test]
+fn text_with_placement_policy_makes_unstamped_operation() {
+    let mut config = fabric();
+    let text = "[placement]\nmode = \"adaptive\"\nexcluded_cpus = [0]\nhigh = [\"vni=7\"]\n\
+                [placement.hosts.h1]\nexcluded_cpus = []\n";
+    let wanted =
+        Editable { placement: Editable::read(text).unwrap().placement, ..Editable::of(&config) };
+    let change = Editable::of(&config).difference(&wanted);
+    let [Operation::SetPlacement { placement: Some(stamped) }] = &change[..] else {
+        panic!("{change:?}");
+    };
+    assert_eq!(stamped.stamp, PolicyVersion::default());
+    config.apply(&change).unwrap();
+    assert_eq!(Editable::of(&config), wanted);
+    assert_eq!(Editable::read(&wanted.text()).unwrap(), wanted);
+    // An empty table is a policy; without one, the configuration has none.
+    let cleared = Editable { placement: Some(Policy::default()), ..wanted.clone() };
+    assert_eq!(Editable::read(&cleared.text()).unwrap(), cleared);
+    assert_eq!(wanted.difference(&cleared).len(), 1);
+    let none = Editable { placement: None, ..wanted.clone() };
+    assert_eq!(wanted.difference(&none), [set_placement(None)]);
+    let error = Editable::read("[placement]\nmode = \"psychic\"\n").unwrap_err().to_string();
+    assert!(error.contains("line 2"), "{error}");
 }
 
 /// A configuration and a change as format 1 has them. A value that is there never changes; a new

@@ -9,6 +9,9 @@
 //!
 //! [vnet.blue]
 //! vni = 100
+//!
+//! [placement]
+//! mode = "adaptive"
 //! ```
 //!
 //! Members, tokens and certificates are not in it: commands of their own change those.
@@ -19,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{FabricConfig, Operation, Settings, VnetSettings};
+use crate::placement::{Policy, PolicyVersion, Stamped};
 
 /// The part that people edit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +34,10 @@ pub struct Editable {
     /// The networks by name.
     #[serde(default)]
     pub vnet: BTreeMap<String, VnetSettings>,
+    /// The placement policy; empty: each host's own configuration holds; absent: the policy that
+    /// members hold among themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<Policy>,
 }
 
 /// Error: a text that is no such part, with the line.
@@ -41,7 +49,8 @@ impl Editable {
     /// Returns that part of a configuration.
     #[must_use]
     pub fn of(config: &FabricConfig) -> Self {
-        Self { settings: config.settings.clone(), vnet: config.vnets.clone() }
+        let placement = config.placement.as_ref().map(|stamped| stamped.policy.clone());
+        Self { settings: config.settings.clone(), vnet: config.vnets.clone(), placement }
     }
 
     /// Reads a text.
@@ -62,7 +71,7 @@ impl Editable {
     }
 
     /// Returns the operations that make `wanted` of this. A name with another VNI is another
-    /// network: its VNI changes in place.
+    /// network: its VNI changes in place. A placement policy has no stamp yet.
     #[must_use]
     pub fn difference(&self, wanted: &Self) -> Vec<Operation> {
         let mut all = Vec::new();
@@ -82,6 +91,11 @@ impl Editable {
         }
         let settings = changes(&self.settings.entries(), &wanted.settings.entries());
         all.extend(settings.into_iter().map(|(key, value)| Operation::Set { key, value }));
+        if self.placement != wanted.placement {
+            let stamp = PolicyVersion::default();
+            let placement = wanted.placement.clone().map(|policy| Stamped { stamp, policy });
+            all.push(Operation::SetPlacement { placement });
+        }
         all
     }
 }

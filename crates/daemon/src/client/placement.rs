@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use serde::Deserialize;
 use sluice_api::fabric;
+use sluice_api::fabric_config::Operation;
 use sluice_api::placement::{
-    Answer, CpuStatus, Match, Mode, PlaceStatus, Policy, PolicyVersion, Question, Status,
+    Answer, CpuStatus, Match, Mode, PlaceStatus, Policy, PolicyVersion, Question, Stamped, Status,
 };
 use sluice_cpus::cpu_list;
 use toml::Value;
 
 use crate::client::show::{ANSWER_MAX, HostSelector, connect, enveloped, socket, table};
+use crate::client::transaction::{self, ANSWER_MAX as CHANGE_MAX};
 use crate::ipc::protocol::{self, Request};
 
 /// Asks, or sets, and prints the policy's state on each host.
@@ -24,11 +28,35 @@ pub fn ask(whom: &HostSelector, question: Question, json: bool) -> anyhow::Resul
         // A policy that is far too large could not even be sent.
         policy.check().map_err(anyhow::Error::msg)?;
     }
-    let line = send(whom, &Request::Placement(question))?;
-    let answer: Answer = protocol::expect(&line)?;
-    let text = if json { enveloped(&socket(whom)?, &line) } else { render(&answer)? };
+    let limit = if matches!(question, Question::Show) { ANSWER_MAX } else { CHANGE_MAX };
+    let line = send_within(whom, &Request::Placement(question), limit)?;
+    let text = match protocol::expect(&line)? {
+        Outcome::Committed(answer) => transaction::render(&answer),
+        Outcome::Held(answer) => render(&answer)?,
+    };
+    let text = if json { enveloped(&socket(whom)?, &line) } else { text };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
+}
+
+/// Answer of a host: to a question, or to a policy that was set.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Outcome {
+    /// The policy is part of the fabric's configuration.
+    Committed(Box<sluice_api::transaction::Answer>),
+    /// The policy that members hold among themselves.
+    Held(Answer),
+}
+
+/// Returns the change of a fabric's configuration that sets a policy.
+///
+/// # Errors
+/// If the policy is out of bounds.
+pub fn operation(policy: Policy) -> anyhow::Result<Operation> {
+    policy.check().map_err(anyhow::Error::msg)?;
+    let placement = Some(Stamped { stamp: PolicyVersion::default(), policy });
+    Ok(Operation::SetPlacement { placement })
 }
 
 /// Makes a policy from the command line's options.
@@ -104,9 +132,13 @@ fn number(whom: &HostSelector, vnet: &str) -> anyhow::Result<u32> {
 }
 
 fn send(whom: &HostSelector, request: &Request) -> anyhow::Result<String> {
+    send_within(whom, request, ANSWER_MAX)
+}
+
+fn send_within(whom: &HostSelector, request: &Request, limit: Duration) -> anyhow::Result<String> {
     let socket = socket(whom)?;
     let stream = connect(&socket)?;
-    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    stream.set_read_timeout(Some(limit))?;
     protocol::ask(stream, request).with_context(|| format!("{} did not answer", socket.display()))
 }
 
@@ -118,7 +150,8 @@ fn render(answer: &Answer) -> anyhow::Result<String> {
             let policy = toml::to_string(&answer.stamped.policy)?;
             let policy =
                 if policy.is_empty() { "# each host's configuration holds\n" } else { &policy };
-            format!("# version {version}, set at host {}\n{policy}", stamp.by)
+            let of = if answer.committed { ", in the fabric's configuration" } else { "" };
+            format!("# version {version}, set at host {}{of}\n{policy}", stamp.by)
         }
     };
     text.push('\n');
@@ -178,7 +211,7 @@ fn behind(host: &Status, holds: PolicyVersion, named: &Stamps) -> Option<String>
     if stamp != holds {
         return Some(format!("it holds version {}", named.name(stamp)));
     }
-    let places = host.places.iter().filter(|place| place.stamp < holds);
+    let places = host.places.iter().filter(|place| place.stamp != holds);
     let places: Vec<String> = places
         .map(|place| {
             format!("{} ({}) is at version {}", place.name, place.kind, named.name(place.stamp))

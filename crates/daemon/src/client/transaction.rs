@@ -17,7 +17,7 @@ use crate::ipc::protocol::{self, Request};
 
 /// Longest time for an answer: a host that joins may have to fetch a large configuration, and
 /// members that are away may be waited for.
-const ANSWER_MAX: Duration = Duration::from_secs(120);
+pub(super) const ANSWER_MAX: Duration = Duration::from_secs(120);
 
 /// Asks and prints.
 ///
@@ -200,7 +200,7 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Formats an answer for people.
-fn render(answer: &Answer) -> String {
+pub(super) fn render(answer: &Answer) -> String {
     match answer {
         Answer::Member { fabric, host, id, vtep, members, notes } => format!(
             "{host} is member {id} of fabric {fabric}, with VTEP {vtep}; members: {}\n{}",

@@ -6,7 +6,7 @@
 //! | values of a network, such as its MTU | now, if no port is in it |
 //! | weight and strictness of a class | now |
 //! | endpoints behind peers; without a fabric all endpoints | now |
-//! | limits and times of `[fabric]` | now |
+//! | limits and times of `[fabric]` | now; a `learn_max` above 65,536 at a restart, if it rises |
 //! | `host.log` | now |
 //! | anything else | at a restart of the data process |
 //!
@@ -47,6 +47,10 @@ pub(crate) fn no_place(key: &str) -> String {
 }
 
 const NEEDS_RESTART: &str = "the data process reads it at its start";
+
+/// Most endpoints of a port that a running host can always learn: as many entries its table has at
+/// least, and the table does not grow.
+const LEARN_MAX_LIVE: u32 = sluice_control::learn::Config::new(0).entries;
 
 /// Merges a new, checked configuration into the one that is in force. `added` are the ports that
 /// were added at run time.
@@ -103,7 +107,15 @@ impl Merge<'_> {
         self.limits();
         let (now, next) = (rest_of(&self.merged.config), rest_of(self.next));
         for key in differences(&now, &next) {
-            self.postpone(key, NEEDS_RESTART);
+            // The other limits of the fabric have been taken over.
+            let why = match key.as_str() {
+                "fabric.learn_max" => format!(
+                    "the table of learned endpoints is made at the start; up to {LEARN_MAX_LIVE} \
+                     take effect now"
+                ),
+                _ => NEEDS_RESTART.to_owned(),
+            };
+            self.postpone(key, why);
         }
         let ports = |config: &HostConfig| -> BTreeMap<String, Value> {
             let value = |port| serde_json::to_value(port).expect("plain data");
@@ -123,7 +135,11 @@ impl Merge<'_> {
     fn limits(&mut self) {
         let before = rest_of(&self.merged.config);
         if let (Some(to), Some(from)) = (&mut self.merged.config.fabric, &self.next.fabric) {
+            let has = to.learn_max;
             take_limits(to, from);
+            if from.learn_max > has.max(LEARN_MAX_LIVE) {
+                to.learn_max = has;
+            }
         }
         let after = rest_of(&self.merged.config);
         self.merged.changed.extend(differences(&before, &after));

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sluice_api::config::HostConfig;
 use sluice_api::fabric_config::Trust;
+use sluice_api::placement::Policy;
 use sluice_control::commit::{CheckTicket, TxnId};
 
 use super::authority::Keeper;
@@ -22,6 +23,8 @@ pub(super) struct Wanted {
     pub(super) config: HostConfig,
     /// Authorities before the change and after it, if they change.
     pub(super) trust: Option<Box<(Trust, Trust)>>,
+    /// Placement policy after the change, if it changes.
+    pub(super) placement: Option<Box<Policy>>,
 }
 
 /// A check: of a configuration, or with a reason against it that is known already.
@@ -56,9 +59,14 @@ impl Checker {
 }
 
 fn run(jobs: &Receiver<Job>, (force, keeper): (&dyn InForce, &Keeper), events: &SyncSender<Event>) {
-    let check = |wanted: Wanted| match wanted.trust.as_deref() {
-        Some((from, to)) => keeper.check(from, to).and_then(|()| force.check(wanted.config)),
-        None => force.check(wanted.config),
+    let check = |Wanted { config, trust, placement }: Wanted| {
+        if let Some((from, to)) = trust.as_deref() {
+            keeper.check(from, to)?;
+        }
+        if let Some(policy) = placement.as_deref() {
+            force.check_placement(policy)?;
+        }
+        force.check(config)
     };
     while let Ok((ticket, id, wanted)) = jobs.recv() {
         let result = match wanted {

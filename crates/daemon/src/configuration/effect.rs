@@ -8,7 +8,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use sluice_api::config::HostConfig;
-use sluice_api::fabric_config::Trust;
+use sluice_api::fabric_config::{FabricConfig, Trust};
+use sluice_api::placement::Stamped;
 use sluice_api::reload::Reloaded;
 
 use super::authority::Keeper;
@@ -28,13 +29,15 @@ pub(super) struct Effect {
     last: u64,
 }
 
-/// A configuration that is to be in force, and the authorities of the fabric.
+/// A configuration that is to be in force, with the authorities and the placement policy of the
+/// fabric.
 #[derive(Debug)]
 struct Job {
     number: u64,
     revision: u64,
     config: Box<HostConfig>,
     trust: Trust,
+    placement: Option<Stamped>,
 }
 
 impl Effect {
@@ -55,10 +58,11 @@ impl Effect {
 
     /// Puts a configuration in force, when the earlier ones are. Returns the number of the job: the
     /// result of it, or of a later one, has at least this number.
-    pub(super) fn put(&mut self, revision: u64, config: HostConfig, trust: Trust) -> u64 {
+    pub(super) fn put(&mut self, revision: u64, config: HostConfig, shared: &FabricConfig) -> u64 {
         self.last += 1;
         let config = Box::new(config);
-        _ = self.jobs.send(Job { number: self.last, revision, config, trust });
+        let (trust, placement) = (shared.trust.clone(), shared.placement.clone());
+        _ = self.jobs.send(Job { number: self.last, revision, config, trust, placement });
         self.last
     }
 }
@@ -77,7 +81,9 @@ fn run(
             (job, wait) = (newer, wait_first);
         }
         settle(&job.trust);
-        let result = force.apply((*job.config).clone());
+        // Each is put in force although the other cannot be.
+        let followed = force.follow(job.placement.as_ref());
+        let result = force.apply((*job.config).clone()).and_then(|done| followed.map(|()| done));
         log_change(job.revision, failed.as_deref(), &result);
         failed = result.as_ref().err().cloned();
         let (number, revision) = (job.number, job.revision);

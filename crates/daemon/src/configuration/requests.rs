@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use sluice_api::fabric_config::{
     Editable, FabricConfig, Operation, REVOKED_MAX, read_change, write_change,
 };
+use sluice_api::placement::{PolicyVersion, Stamped};
 use sluice_api::transaction::{Answer, Away, Committed, How, LogRow, Question};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{Done, Policy, Proposal, Refused, Request, RequestId};
@@ -143,6 +144,7 @@ impl Thread {
         how: How,
         reply: Reply,
     ) {
+        let change = self.stamped(change);
         let changes = words::operations(&change);
         if change.is_empty() {
             _ = reply.send(Err("there is nothing to change".to_owned()));
@@ -156,6 +158,19 @@ impl Thread {
         let proposal = self.proposal(bytes, &how);
         let asked = Asked::Change { reply, changes, confirm_within_s, is_candidate };
         self.submit(now, Request::Commit(proposal), asked);
+    }
+
+    /// Returns a change whose placement policies have stamps, above those that are known here.
+    fn stamped(&self, mut change: Vec<Operation>) -> Vec<Operation> {
+        for operation in &mut change {
+            if let Operation::SetPlacement { placement: Some(Stamped { stamp, .. }) } = operation
+                && *stamp == PolicyVersion::default()
+            {
+                let version = self.force.placement_version() + 1;
+                *stamp = PolicyVersion { version, by: self.own.place.id, at_ms: now_ms() };
+            }
+        }
+        change
     }
 
     fn proposal(&self, change: Vec<u8>, how: &How) -> Proposal {

@@ -177,9 +177,18 @@ impl Applying {
                  = {rate} }}` there, and leave `--rate` out"
             );
         }
+        if let (Some(named), Some(own)) = (&place.underlay, &self.local.underlay)
+            && *named != own.device
+        {
+            bail!(
+                "the file of this host has an `[underlay]` with the device `{}`, which holds: \
+                 change it there, or leave `--underlay {named}` out",
+                own.device
+            );
+        }
         let device = match (&place.underlay, &self.local.underlay, member) {
-            (Some(device), ..) => device.clone(),
-            (None, Some(underlay), _) => return Ok(underlay.clone()),
+            (Some(device), None, _) => device.clone(),
+            (_, Some(underlay), _) => return Ok(underlay.clone()),
             (None, None, Some(member)) => device_to(member).with_context(|| {
                 format!(
                     "no route to {member} is known, whose device could be the underlay; name it, \

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use sluice_api::config::HostConfig;
 use sluice_api::fabric_config::{FabricConfig, Operation, read_change};
+use sluice_api::placement::Stamped;
 use sluice_api::reload::{AtRestart, Reloaded};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
@@ -115,6 +116,11 @@ impl Opened {
     /// If this host is no member any more.
     pub(crate) fn config(&self) -> anyhow::Result<HostConfig> {
         compose_own(&self.own, self.shared()).map_err(anyhow::Error::msg)
+    }
+
+    /// Returns the placement policy that the configuration has.
+    pub(crate) fn placement(&self) -> Option<&Stamped> {
+        self.shared().placement.as_ref()
     }
 
     /// Returns the fabric as far as it is known.
@@ -427,9 +433,9 @@ impl Thread {
         }
         match compose_own(&self.own, shared) {
             Ok(config) => {
-                let trust = shared.trust.clone();
+                let shared = shared.clone();
                 self.given = self.commit.revision();
-                self.effect.put(self.given, config, trust);
+                self.effect.put(self.given, config, &shared);
             }
             Err(why) => {
                 say!(error: "the configuration cannot be put in force: {why}");
@@ -492,7 +498,10 @@ impl Thread {
         let (from, to) = (&document.config().trust, &next.config().trust);
         let trust = (from != to).then(|| Box::new((from.clone(), to.clone())));
         let config = compose_own(&self.own, next.config())?;
-        Ok(Some(Wanted { config, trust }))
+        let (from, to) = (&document.config().placement, &next.config().placement);
+        let placement = to.as_ref().filter(|_| from != to);
+        let placement = placement.map(|stamped| Box::new(stamped.policy.clone()));
+        Ok(Some(Wanted { config, trust, placement }))
     }
 
     /// Reads the host's file again.
@@ -514,10 +523,10 @@ impl Thread {
         });
         match next {
             Ok((config, next)) => {
-                let trust = self.shared().trust.clone();
+                let shared = self.shared().clone();
                 self.own = next;
                 self.given = self.commit.revision();
-                let number = self.effect.put(self.given, config, trust);
+                let number = self.effect.put(self.given, config, &shared);
                 self.rereads.push((number, reply));
             }
             Err(why) => _ = reply.send(Err(why)),

@@ -1,13 +1,16 @@
 //! Control as the configuration of a fabric sees it: checks a whole configuration of this host, and
 //! puts it in force.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use sluice_api::config::HostConfig;
+use sluice_api::config::{Host, HostConfig};
+use sluice_api::placement::{Policy, Stamped};
 use sluice_api::port::NewPort;
 use sluice_api::reload::Reloaded;
 
+use super::policy::Held;
 use super::ports::AddedPorts;
 use super::{Event, Reloads};
 use crate::config::{self, KernelDevices, Plan, Report};
@@ -20,11 +23,16 @@ pub(super) struct Force {
     reloads: Reloads,
     events: SyncSender<Event>,
     ports: Arc<AddedPorts>,
+    held: Arc<Held>,
 }
 
 impl Force {
-    pub(super) fn new(reloads: Reloads, events: SyncSender<Event>, ports: Arc<AddedPorts>) -> Self {
-        Self { reloads, events, ports }
+    pub(super) fn new(
+        reloads: Reloads,
+        events: SyncSender<Event>,
+        (ports, held): (Arc<AddedPorts>, Arc<Held>),
+    ) -> Self {
+        Self { reloads, events, ports, held }
     }
 }
 
@@ -43,9 +51,39 @@ impl InForce for Force {
         self.reloads.apply(config)
     }
 
+    fn check_placement(&self, policy: &Policy) -> Result<(), String> {
+        judge_placement(&self.ports.plan().config.host, policy)
+    }
+
+    fn follow(&self, placement: Option<&Stamped>) -> Result<(), String> {
+        self.held.put_in_force(placement)
+    }
+
+    fn placement_version(&self) -> u64 {
+        self.held.version()
+    }
+
     fn left(&self, why: &str) {
         _ = self.events.send(Event::Left(why.to_owned()));
     }
+}
+
+/// Returns the reason against a placement policy on a host: none of its workers would be left.
+/// Workers that are not pinned are on no CPU that could be excluded.
+fn judge_placement(host: &Host, policy: &Policy) -> Result<(), String> {
+    let cpus: BTreeSet<u32> = host.worker_cpus.iter().copied().chain(host.worker_cpu).collect();
+    let excluded = policy.on(&host.name).excluded_cpus;
+    let is_excluded = |cpu: &u32| u16::try_from(*cpu).is_ok_and(|cpu| excluded.contains(&cpu));
+    if cpus.is_empty() || !cpus.iter().all(is_excluded) {
+        return Ok(());
+    }
+    let list: Vec<String> = cpus.iter().map(u32::to_string).collect();
+    Err(format!(
+        "the placement policy excludes every CPU of its workers ({}); leave it one of them, by \
+         `excluded_cpus` under `[hosts.{}]` of the policy",
+        list.join(", "),
+        host.name
+    ))
 }
 
 /// Returns the reason against a configuration of this host that its data process would give.
@@ -71,3 +109,6 @@ fn judge(now: &Plan, next: &HostConfig, added: &[NewPort], places: Places) -> Re
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,9 @@
 //! everywhere, and the author of the other one is told so. A host that was away asks when it is
 //! back.
 //!
+//! On a member of a fabric whose configuration has a policy, that one holds, and members are asked
+//! for their state only ([`Held::commit`]). A new policy is a transaction there.
+//!
 //! The host at which a policy is set first asks all members, so that the policy comes above theirs.
 //! Afterwards it asks until all follow, or until it is time to name the members that do not
 //! ([`rounds`]).
@@ -161,6 +164,7 @@ impl Controller {
         let PolicyVersion { version, by, .. } = heard.stamp;
         let taken = match heard.policy.take() {
             None => Ok(false),
+            Some(_) if self.held.is_committed() => Ok(false),
             Some(Ok(policy)) => self.held.offer(heard.stamp, policy),
             Some(Err(why)) => Err(why),
         };
@@ -206,7 +210,8 @@ impl Controller {
                 listed = Some(Instant::now());
             }
             let turn = || members.get(next % members.len().max(1)).map(|member| member.id);
-            if let Some(member) = hint.or_else(turn) {
+            let asks = !self.held.is_committed();
+            if let Some(member) = hint.or_else(turn).filter(|_| asks) {
                 // A member that does not answer is asked again in its turn.
                 _ = self.ask(member, false, ANSWER_MAX);
             }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use sluice_api::envelope::HostIdentity;
 use sluice_api::fabric::Question;
-use sluice_api::placement;
+use sluice_api::fabric_config::Operation;
+use sluice_api::placement::{self, PolicyVersion, Stamped};
+use sluice_api::transaction::{self, How};
 
 use super::ports::AddedPorts;
 use super::waiting::Applicants;
@@ -148,7 +150,12 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             Some(configuration) => protocol::reply(stream, configuration.reload()),
             None => protocol::reply(stream, reloads.reload()),
         },
-        (Request::Placement(question), _) => protocol::reply(stream, controller.answer(question)),
+        (Request::Placement(question), _) => match (question, configuration) {
+            (placement::Question::Set(policy), Some(configuration)) => {
+                protocol::reply(stream, configuration.ask(set_placement(*policy)))
+            }
+            (question, _) => protocol::reply(stream, controller.answer(question)),
+        },
         (
             Request::Hello
             | Request::Attach(_)
@@ -165,6 +172,13 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             _,
         ) => fail("only questions are answered here".to_owned()),
     }
+}
+
+/// Returns the change of a fabric's configuration that sets a policy.
+fn set_placement(policy: placement::Policy) -> transaction::Question {
+    let placement = Some(Stamped { stamp: PolicyVersion::default(), policy });
+    let change = vec![Operation::SetPlacement { placement }];
+    transaction::Question::Change { change, how: How::default() }
 }
 
 /// Returns true if a request changes something.

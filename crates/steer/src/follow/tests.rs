@@ -7,7 +7,7 @@ use super::*;
 fn kept(version: u64) -> PolicyFile {
     let policy = Policy { mode: Some(Mode::Rss), ..Policy::default() };
     let stamped = Stamped { stamp: PolicyVersion { version, by: 1, at_ms: 0 }, policy };
-    PolicyFile { host: "a".into(), stamped }
+    PolicyFile { host: "a".into(), stamped, held: None }
 }
 
 struct Folder(PathBuf);

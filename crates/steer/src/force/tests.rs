@@ -17,7 +17,7 @@ fn arguments(words: &str) -> Arguments {
 
 fn kept(policy: Policy) -> PolicyFile {
     let stamp = PolicyVersion { version: 3, by: 2, at_ms: 0 };
-    PolicyFile { host: "a".into(), stamped: Stamped { stamp, policy } }
+    PolicyFile { host: "a".into(), stamped: Stamped { stamp, policy }, held: None }
 }
 
 #[test]

@@ -35,7 +35,8 @@ fn what_holds_and_what_hosts_make_of_it() {
         notes: vec!["it is not connected".to_owned()],
         ..Status::default()
     };
-    let answer = Answer { stamped: Stamped { stamp, policy }, hosts: vec![h1, h2] };
+    let answer =
+        Answer { stamped: Stamped { stamp, policy }, committed: false, hosts: vec![h1, h2] };
     let text = render(&answer).unwrap();
     let words: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().collect()).collect();
@@ -56,7 +57,8 @@ fn nothing_set_is_said() {
         stamp: Some(PolicyVersion::default()),
         ..Status::default()
     };
-    let text = render(&Answer { stamped: Stamped::default(), hosts: vec![host] }).unwrap();
+    let text = render(&Answer { stamped: Stamped::default(), committed: false, hosts: vec![host] })
+        .unwrap();
     assert!(text.starts_with("no policy is set") && !text.contains("follow"), "{text}");
 }
 
@@ -99,7 +101,7 @@ fn placement_output_names_lagging_hosts_distinguishes_equal_versions() {
     let lags = Status { places: vec![place(old)], ..host("h3", own) };
     let stamped = Stamped { stamp: own, policy: Policy::default() };
     let hosts = vec![follows, host("h2", other), lags, host("h4", own)];
-    let text = render(&Answer { stamped: stamped.clone(), hosts }).unwrap();
+    let text = render(&Answer { stamped: stamped.clone(), committed: true, hosts }).unwrap();
     for line in [
         "h2 does not follow yet: it holds version 2 by 1\n",
         "h3 does not follow yet: up (workers) is at version 1\n",
@@ -107,9 +109,14 @@ fn placement_output_names_lagging_hosts_distinguishes_equal_versions() {
     ] {
         assert!(text.contains(line), "{text}");
     }
+    assert!(
+        text.starts_with("# version 2, set at host 3, in the fabric's configuration\n"),
+        "{text}"
+    );
     assert!(text.contains("2 by 3") && !text.contains("h1 does"), "{text}");
     // The policy of a host that has forgotten its first one.
-    let text = render(&Answer { stamped, hosts: vec![host("h2", earlier)] }).unwrap();
+    let text =
+        render(&Answer { stamped, committed: false, hosts: vec![host("h2", earlier)] }).unwrap();
     assert!(text.contains("it holds version 2 by 3 at 2 ms"), "{text}");
 }
 

@@ -153,3 +153,31 @@ fn weight_changes_now_and_lossless_does_not() {
     let merged = merged.config.classes;
     assert_eq!((merged.len(), merged[0].strict, merged[0].lossless), (1, true, true));
 }
+
+#[test]
+fn learn_max_beyond_table_waits_for_restart() {
+    let merged = |from: u32, to: u32| {
+        let text = |most| {
+            let table = format!(
+                "[fabric]\nname = \"f\"\nid = 1\ncertificates = \"tls\"\n\
+                 learn_max = {most}\n[[vnet]]"
+            );
+            // The members of a fabric tell of their own endpoints.
+            let base = BASE.split("[[vport]]").next().unwrap();
+            base.replacen("[[vnet]]", &table, 1)
+                .replace("name = \"h2\"\n", "name = \"h2\"\nid = 2\n")
+        };
+        merge(&config(&text(from)), &config(&text(to)), &[]).unwrap()
+    };
+    let learn_max = |merged: &Merged| merged.config.fabric.as_ref().unwrap().learn_max;
+    let later = merged(1_024, 65_537);
+    assert_eq!((keys(&later), learn_max(&later)), (vec!["fabric.learn_max"], 1_024));
+    assert!(later.at_restart[0].why.contains("up to 65536"), "{:?}", later.at_restart);
+    assert_eq!(later.changed, [""; 0]);
+    // Within the table that is there.
+    for (from, to) in [(1_024, 65_536), (200_000, 100_000), (200_000, 70_000), (65_536, 1)] {
+        let now = merged(from, to);
+        assert_eq!((keys(&now), learn_max(&now)), (vec![], to));
+        assert_eq!(now.changed, ["fabric.learn_max"]);
+    }
+}

@@ -92,3 +92,23 @@ fn named_rate_of_underlay_is_kept() {
     assert!(error.to_string().contains("link = { rate_mbps = 1000 }"), "{error}");
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn named_underlay_beside_another_of_file_is_refused() {
+    let (mut applying, dir) = applying("underlay");
+    applying.local.underlay = Some(LocalUnderlay { mtu: Some(1_400), ..LocalUnderlay::new("lo") });
+    let other = api::Place { underlay: Some("eth9".to_owned()), ..loopback() };
+    let error = applying.create("prod", &other, |_| Ok(Vec::new())).unwrap_err().to_string();
+    assert!(
+        error.contains("the device `lo`") && error.contains("leave `--underlay eth9`"),
+        "{error}"
+    );
+    // The same device is no contradiction, and the file says more of it.
+    let created = applying.create("prod", &loopback(), |config| {
+        assert_eq!(config.underlay.as_ref().unwrap().mtu, Some(1_400));
+        Ok(Vec::new())
+    });
+    created.unwrap();
+    assert_eq!(place(&dir).unwrap().unwrap().underlay.mtu, Some(1_400));
+    std::fs::remove_dir_all(dir).unwrap();
+}

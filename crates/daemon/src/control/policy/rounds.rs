@@ -62,7 +62,7 @@ impl Controller {
         own.notes.extend(notes);
         let is_done = all.iter().all(|said| said.is_final || said.status.follows);
         let hosts = all.into_iter().map(|said| said.status).collect();
-        (Answer { stamped, hosts }, is_done)
+        (Answer { stamped, committed: self.held.is_committed(), hosts }, is_done)
     }
 
     fn status_of(&self, member: &Member, until: Instant) -> Said {

@@ -80,10 +80,12 @@ impl PolicyServer for Held {
     fn answer(&self, from: HostId, body: &[u8]) -> Result<Vec<u8>, Failure> {
         let asked: Asked = serde_json::from_slice(body).map_err(|_| Failure::Refused)?;
         let held = self.now();
-        if asked.stamp > held.stamp {
+        // A policy of the fabric's configuration goes from member to member by its log alone.
+        let spreads = !self.is_committed();
+        if spreads && asked.stamp > held.stamp {
             self.hint(from);
         }
-        let policy = (held.stamp > asked.stamp).then_some(held.policy);
+        let policy = (spreads && held.stamp > asked.stamp).then_some(held.policy);
         let status = asked.wants_status.then(|| bounded(self.status(STATUS_MAX)));
         let mut answer = PolicyAnswer { stamp: held.stamp, policy, status };
         let mut body = serde_json::to_vec(&answer).map_err(|_| Failure::Refused)?;

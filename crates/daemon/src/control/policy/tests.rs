@@ -85,6 +85,7 @@ fn broken_policy_file_set_aside_noted_until_replaced() {
             stamp: PolicyVersion { version: VERSION_MAX + 1, by: 1, at_ms: 0 },
             policy: Policy::default(),
         },
+        held: None,
     };
     for text in ["{\"host\":".to_owned(), serde_json::to_string(&too_high).unwrap()] {
         held(&folder, 1).set(of(Mode::Rss)).unwrap();
@@ -379,4 +380,66 @@ fn policy_set_after_restart_exceeds_version_of_member() {
     let of_hosts: Vec<_> =
         answer.hosts.iter().map(|host| (host.stamp.unwrap().version, host.follows)).collect();
     assert_eq!(of_hosts, [(11, true), (10, false)]);
+}
+
+/// Returns a policy of a fabric's configuration.
+fn committed(version: u64, mode: Mode) -> Stamped {
+    Stamped { stamp: PolicyVersion { version, by: 2, at_ms: 7 }, policy: of(mode) }
+}
+
+#[test]
+fn committed_policy_wins_over_newer_of_member() {
+    let folder = Folder::new("controller-committed");
+    let (own, other) = (Arc::new(held(&folder, 1)), held(&folder, 2));
+    let first = committed(1, Mode::Rss);
+    assert_eq!(own.commit(Some(&first)), Ok(true));
+    assert_eq!(own.commit(Some(&first)), Ok(false), "it holds already");
+    let newer = PolicyVersion { version: 9, by: 2, at_ms: 0 };
+    other.offer(newer, of(Mode::OnTheFly)).unwrap();
+    assert_eq!(own.offer(newer, of(Mode::OnTheFly)), Ok(false));
+    let text = serde_json::to_string(&other.now()).unwrap();
+    let controller = Controller { held: Arc::clone(&own), fabric: None };
+    controller.hear(HostId(2), text.as_bytes()).unwrap();
+    // One that only a later version can read does not matter either.
+    controller.hear(HostId(2), text.replace("on-the-fly", "psychic").as_bytes()).unwrap();
+    assert_eq!((own.now(), own.troubles()), (first, Vec::new()));
+    // Nobody is told it as one of those that members hold among themselves.
+    let asked = Asked { stamp: PolicyVersion::default(), wants_status: false };
+    let body = serde_json::to_vec(&asked).unwrap();
+    let answer = own.answer(HostId(2), &body).unwrap();
+    assert!(ReceivedAnswer::read(&answer).unwrap().policy.is_none());
+    assert!(controller.show(Some(&[]), Instant::now()).0.committed);
+}
+
+#[test]
+fn held_policy_returns_when_configuration_has_none() {
+    let folder = Folder::new("controller-uncommitted");
+    let own = held(&folder, 1);
+    own.set(of(Mode::Rss)).unwrap();
+    let before = own.now();
+    for committed in [committed(2, Mode::OnTheFly), committed(1, Mode::Rss)] {
+        own.commit(Some(&committed)).unwrap();
+        // Another process of the host begins with both.
+        let after = held(&folder, 1);
+        assert_eq!((after.now(), after.commit(Some(&committed))), (committed.clone(), Ok(false)));
+        assert_eq!(own.now(), committed);
+    }
+    assert_eq!(own.version(), 2, "the next one is above all before");
+    let after = held(&folder, 1);
+    after.commit(None).unwrap();
+    assert_eq!((after.now(), held(&folder, 1).now()), (before.clone(), before));
+}
+
+#[test]
+fn committed_policy_is_written_when_disk_allows() {
+    let folder = Folder::new("controller-unwritten");
+    let own = held(&folder, 1);
+    std::fs::remove_dir_all(folder.join("h1")).unwrap();
+    let first = committed(1, Mode::Rss);
+    let why = own.put_in_force(Some(&first)).unwrap_err();
+    assert!(why.contains("cannot write"), "{why}");
+    assert_eq!(own.now(), first, "it holds all the same");
+    std::fs::create_dir_all(folder.join("h1")).unwrap();
+    own.put_in_force(Some(&first)).unwrap();
+    assert_eq!(held(&folder, 1).now(), first);
 }

@@ -4,10 +4,11 @@ use std::fs;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use sluice_api::placement::{Followed, PlaceStatus, Status, Steered};
+use sluice_api::placement::{Followed, PlaceStatus, PolicyVersion, Stamped, Status, Steered};
 
 use super::Held;
 use crate::ipc::protocol::{self, Request};
+use crate::sys::log::say;
 
 /// Longest time for data's answer.
 pub(super) const DATA_MAX: Duration = Duration::from_secs(1);
@@ -63,6 +64,20 @@ impl Held {
         protocol::expect(&line).map_err(|error| error.to_string())
     }
 
+    /// Puts the policy of the fabric's configuration in force; `None`: it has none.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(crate) fn put_in_force(&self, placement: Option<&Stamped>) -> Result<(), String> {
+        if self.commit(placement)? {
+            let PolicyVersion { version, by, .. } = self.now().stamp;
+            say!("placement policy {version} of {by} holds, by the fabric's configuration");
+            // A data process that is silent now is told again.
+            _ = self.tell_data(DATA_MAX);
+        }
+        Ok(())
+    }
+
     /// Returns the state of the policy on this host.
     pub(super) fn status(&self, within: Duration) -> Status {
         let (stamp, mut notes) = (self.now().stamp, self.troubles());
@@ -80,7 +95,8 @@ impl Held {
             }
         };
         places.extend(self.steered(&mut notes));
-        let follows = has_answered && places.iter().all(|place| place.stamp >= stamp);
+        // A roll-back goes to a lower stamp.
+        let follows = has_answered && places.iter().all(|place| place.stamp == stamp);
         Status { host: self.host.clone(), stamp: Some(stamp), follows, places, notes }
     }
 
