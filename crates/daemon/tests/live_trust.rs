@@ -208,3 +208,59 @@ fn certificate_of_evicted_host_refused_by_all() {
     bridge.daemons[2].restart_control();
     bridge.all_have_caught_up();
 }
+
+#[test]
+#[ignore = "live: needs root"]
+fn evicted_host_that_was_away_is_told() {
+    if skip("evicted_host_that_was_away_is_told", &[]) {
+        return;
+    }
+    let mut bridge = Bridge::fabric("away", 3);
+    // The host with the highest number waits for connections, the one with the lowest connects.
+    for (away, by) in [(2, 0), (0, 1)] {
+        let (name, by_name) = (format!("h{}", away + 1), format!("h{}", by + 1));
+        let others: Vec<usize> = (0..3).filter(|own| *own != away).collect();
+        bridge.add(away);
+        let beside = bridge.net.netns(&format!("beside{away}"));
+        let words = ["port", "add", "--netns", beside.name(), "--vnet", "blue", "--ip"];
+        bridge.daemons[away].says(&[&words[..], &["10.42.0.9/24"]].concat());
+        bridge.daemons[away].kill_both();
+        bridge.daemons[by].says(&["fabric", "evict", &name]);
+        bridge.have_caught_up(&others);
+        bridge.daemons[away].restart_control();
+        let own = &bridge.daemons[away];
+        wait_for("it is told", || own.progress()["evicted"]["by"] == *by_name);
+        let cause = format!("this host was evicted from fabric prod by {by_name} at ");
+        let parts = [cause.as_str(), "`sluice fabric leave --forget`"];
+        for part in parts {
+            let members = own.says(&["fabric", "members"]);
+            assert!(members.contains(part), "{members}");
+            let status = own.command(&["fabric", "status"]).output().unwrap();
+            assert_eq!(status.status.code(), Some(5));
+            let status = String::from_utf8(status.stdout).unwrap();
+            assert!(status.contains(part), "{status}");
+        }
+        let rows = own.ask(&["fabric", "members"])["members"].take();
+        let rows = rows.as_array().unwrap();
+        let marked = rows.iter().filter(|row| !row["evicted"].is_null());
+        assert_eq!(marked.map(|row| &row["host"]).collect::<Vec<_>>(), [name.as_str()]);
+        assert_eq!(own.log().matches(&cause).count(), 1, "one warning: {}", own.log());
+        // It forwards between its ports, and takes part in nothing.
+        let mut pinger = Pinger::new(&beside, ip(away));
+        wait_for("its ports forward", || pinger.ping(84));
+        own.refuses(&["vnet", "create", "red", "--vni", "7"], &parts);
+        own.refuses(&["fabric", "token"], &parts);
+        assert!(own.says(&["config", "log"]).contains("network blue is made"));
+        own.says(&["fabric", "leave", "--forget"]);
+        wait_for("the host waits again", || own.is_waiting());
+        bridge.join(away, by);
+        bridge.all_have_caught_up();
+        bridge.add(away);
+        let has = |own: usize| bridge.daemons[own].progress()["evicted"].is_null();
+        assert!((0..3).all(has), "nobody is evicted");
+    }
+    // The hosts forward to each other again.
+    let patience = Duration::from_millis(200);
+    let mut pinger = Pinger::with_patience(&bridge.containers[0], ip(2), patience);
+    wait_for("a container is reached", || pinger.ping(84));
+}

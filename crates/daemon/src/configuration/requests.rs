@@ -67,6 +67,16 @@ impl Waiting {
 impl Thread {
     /// Takes a question.
     pub(super) fn ask(&mut self, now: Nanos, question: Question, reply: Reply) {
+        if let Some(why) = self.eviction_in_words().filter(|_| question.changes()) {
+            let answer =
+                match question {
+                    Question::Leave { .. } => Ok(self
+                        .forget_fabric("this host has forgotten its fabric, which had evicted it")),
+                    _ => Err(why),
+                };
+            _ = reply.send(answer);
+            return;
+        }
         let answer = match question {
             Question::Create { .. } | Question::Join { .. } => Err(format!(
                 "this host is a member of fabric `{}`; `sluice fabric leave` comes first",
@@ -108,12 +118,10 @@ impl Thread {
                 .map(|()| Answer::Done { said: "the candidate is forgotten".to_owned() })
                 .map_err(|error| format!("{error:#}")),
             Question::Leave { forget: false } => return self.ask_to_leave(now, reply),
-            Question::Leave { forget: true } => {
-                let said = "this host has forgotten its fabric; if it is a member there still, \
-                            evict it (`sluice fabric evict`)";
-                self.leave("its operator had it forget the fabric");
-                Ok(Answer::Done { said: said.to_owned() })
-            }
+            Question::Leave { forget: true } => Ok(self.forget_fabric(
+                "this host has forgotten its fabric; if it is a member there still, evict it \
+                 (`sluice fabric evict`)",
+            )),
             Question::Evict { host } if host == self.own.place.name => {
                 Err("a host leaves by `sluice fabric leave`".to_owned())
             }
@@ -202,6 +210,11 @@ impl Thread {
     /// Takes a host that joins.
     pub(super) fn admit(&mut self, now: Nanos, candidate: Candidate) {
         let Candidate { joiner, answer: reply } = candidate;
+        if self.standing.evicted().is_some() {
+            let why = "this host was evicted itself; ask another member";
+            _ = reply.send(Err(enroll::Refused::unavailable(why)));
+            return;
+        }
         match admission::judge(self.shared(), &joiner, now_ms()) {
             Ok(Judged::Again(admitted)) => _ = reply.send(Ok(admitted)),
             Ok(Judged::First(change)) => {
@@ -242,14 +255,7 @@ impl Thread {
         let Some(asked) = self.asked.remove(&request) else { return };
         let result = result.map_err(|refused| words::refused(self.shared(), &refused));
         match (asked, result) {
-            (
-                Asked::Change { reply, .. } | Asked::Check { reply, .. } | Asked::Plain(reply),
-                Err(why),
-            )
-            | (Asked::Token { reply, .. }, Err(why)) => _ = reply.send(Err(why)),
-            (Asked::Admit { reply, .. }, Err(why)) => {
-                _ = reply.send(Err(enroll::Refused::unavailable(why)));
-            }
+            (asked, Err(why)) => asked.refuse(why),
             (Asked::Change { reply, changes, confirm_within_s, is_candidate }, Ok(done)) => {
                 if is_candidate && let Err(error) = self.disk.put_candidate(None) {
                     say!(warn: "the candidate is not forgotten: {error:#}");

@@ -26,6 +26,7 @@ use super::effect::Effect;
 use super::replica::Document;
 use super::requests::{Asked, Waiting};
 use super::setup::announce_member;
+use super::standing::OwnStanding;
 use super::store::Disk;
 use super::{Configuration, EVENTS_MAX, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
@@ -171,6 +172,7 @@ impl Opened {
             announced: None,
             checker,
             renewal_at: clock::now(),
+            standing: OwnStanding::default(),
             has_left: false,
         };
         spawn("configuration", move || thread.run(&events))
@@ -260,6 +262,7 @@ pub(super) struct Thread {
     /// thread.
     announced: Option<(String, Option<Announcer>)>,
     renewal_at: Nanos,
+    pub(super) standing: OwnStanding,
     pub(super) has_left: bool,
 }
 
@@ -283,7 +286,10 @@ impl Thread {
             for event in events.try_iter().take(BATCH_MAX) {
                 self.take(event);
             }
-            self.commit.tick(clock::now());
+            self.look_at_standing(clock::now());
+            if self.standing.evicted().is_none() {
+                self.commit.tick(clock::now());
+            }
         }
     }
 
@@ -298,7 +304,8 @@ impl Thread {
 
     fn sleep(&self) -> Duration {
         let now = clock::now();
-        let next = self.commit.deadline().into_iter();
+        // A host that was evicted begins nothing.
+        let next = self.commit.deadline().filter(|_| self.standing.evicted().is_none()).into_iter();
         let next = next.chain(self.waiting.iter().map(Waiting::until)).min();
         let wait = next.map_or(SLEEP_MAX, |at| Duration::from_nanos(at.since(now).0));
         wait.min(SLEEP_MAX)
@@ -310,6 +317,9 @@ impl Thread {
             Event::Ask(question, answer) => self.ask(now, *question, answer),
             Event::Heard(from, bytes) => {
                 self.heard_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+                if self.standing.evicted().is_some() {
+                    return;
+                }
                 if let Err(error) = self.commit.receive(now, from, &bytes) {
                     let from = words::name(self.shared(), from);
                     say!(debug: "a message of {from} about the configuration is ignored: {error}");
@@ -325,6 +335,8 @@ impl Thread {
             Event::Written(ticket, Ok(())) => self.commit.persisted(now, ticket),
             Event::Written(ticket, Err(why)) => self.commit.write_failed(now, ticket, &why),
             Event::Admit(candidate) => self.admit(now, *candidate),
+            Event::Standing(asker, reply) => self.answer_standing(&asker, &reply),
+            Event::Told(by, answer) => self.told(&by, *answer),
             Event::Effect { number, revision, result } => self.has_effect(number, revision, result),
             Event::Checked(ticket, id, result) => {
                 if result.is_err() {

@@ -196,7 +196,8 @@ pub(super) fn verified(
     Ok(member)
 }
 
-fn tls_error(error: &io::Error) -> Option<&TlsError> {
+/// Returns the error of TLS in an error of its connection.
+pub(super) fn tls_error(error: &io::Error) -> Option<&TlsError> {
     error.get_ref()?.downcast_ref()
 }
 
@@ -214,7 +215,7 @@ fn tls(to: SocketAddr, token: &Token, wall: &Wall) -> Result<ClientConnection, T
 }
 
 /// Connects within [`CONNECT_MAX`].
-fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+pub(super) fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // Before the first packet: a guard on the way out may want to know whose it is.

@@ -33,7 +33,7 @@ impl TimeProvider for At {
     }
 }
 
-fn wall() -> Wall {
+pub(super) fn wall() -> Wall {
     Arc::new(At(NOW))
 }
 
@@ -90,20 +90,33 @@ impl Enroll for Fabric {
         Ok(Admitted { fabric, number, id: own.id, members: members.clone() })
     }
 
+    fn standing(&self, asker: &Asker) -> Result<StandingAnswer, Refused> {
+        let members = self.members.lock().unwrap();
+        let is_one = members.iter().any(|member| member.name == asker.name);
+        let standing = match is_one {
+            true => Standing::Member,
+            false => {
+                let by = Some(asker.serial.clone());
+                Standing::Evicted(Eviction { by, ..Eviction::default() })
+            }
+        };
+        Ok(StandingAnswer { revision: 7, standing })
+    }
+
     fn refused(&self, _from: SocketAddr, _refused: &Refused) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// A member of a fabric that hosts can join.
-struct Member {
+pub(super) struct Member {
     fabric: Arc<Fabric>,
     credentials: Credentials,
     listener: JoinListener,
 }
 
 impl Member {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let credentials = Credentials::create("h1", NOW).unwrap();
         let fabric = Arc::new(Fabric::default());
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -113,15 +126,31 @@ impl Member {
         Self { fabric, credentials, listener }
     }
 
+    pub(super) fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    pub(super) fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    pub(super) fn refused(&self) -> usize {
+        self.fabric.refused()
+    }
+
+    pub(super) fn evict(&self, host: &str) {
+        self.fabric.members.lock().unwrap().retain(|member| member.name != host);
+    }
+
     fn fingerprint(&self) -> Fingerprint {
         self.credentials.authority().unwrap().fingerprint()
     }
 
-    fn token(&self) -> Token {
+    pub(super) fn token(&self) -> Token {
         self.fabric.token(self.fingerprint(), VALID_MS)
     }
 
-    fn join(&self, token: &Token, own: u8) -> Result<Joined, JoinError> {
+    pub(super) fn join(&self, token: &Token, own: u8) -> Result<Joined, JoinError> {
         let key = JoinKey::generate().unwrap();
         join(self.listener.address(), token, &applicant(own), &key, &wall())
     }
