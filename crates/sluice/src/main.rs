@@ -322,7 +322,7 @@ enum FabricCommand {
     },
     /// The hosts, the members' progress with the configuration, and the receivers that do not take
     /// frames; ends with 3 if a member is away or behind, with 4 if the configuration cannot be
-    /// changed
+    /// changed, with 5 if this host was evicted
     Status {
         #[command(flatten)]
         asked: Asked,

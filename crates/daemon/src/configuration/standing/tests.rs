@@ -122,6 +122,7 @@ fn missing_believed_only_of_later_revision() {
     assert!(believed(Some(7), &missing(8)).is_some());
     // A member that has not caught up does not know a host that has just joined.
     assert!(believed(Some(7), &missing(7)).is_none());
+    assert!(believed(Some(7), &missing(6)).is_none());
     assert!(believed(None, &missing(8)).is_none());
     assert!(believed(None, &answer(1, Standing::Evicted(by_h1(1)))).is_some());
     assert!(believed(Some(7), &answer(9, Standing::Member)).is_none());
