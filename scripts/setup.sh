@@ -32,6 +32,7 @@ dnsmasq | dnsmasq-base | test        | a client of the parity suite: gives addre
 udhcpc  | udhcpc   | test            | a client of the parity suite: asks for addresses, and probes them
 dhclient| isc-dhcp-client | test     | a client of the parity suite: asks for addresses
 radvd   | radvd    | test            | a client of the parity suite: an IPv6 router
+nft     | nftables | test            | masquerades in the tests of ways out of a network
 rdisc6  | ndisc6   | test            | a client of the parity suite: asks IPv6 neighbours and routers
 arping  | arping   | test            | a client of the parity suite: asks and probes by ARP
 nmap    | nmap     | test            | a client of the parity suite: scans
