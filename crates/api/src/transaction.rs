@@ -311,7 +311,7 @@ pub struct Status {
     /// Reason why the newest revision is not in force at this host, which tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_in_force: Option<String>,
-    /// Eviction of this host, which found out from a member that it asked; absent: it knows of none.
+    /// Eviction of this host, as a member has told it; absent: it knows of none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evicted: Option<Evicted>,
 }

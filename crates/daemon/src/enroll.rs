@@ -26,7 +26,7 @@
 //! | `messages`, `refusal` | the exchange on the wire |
 //! | `client`, `pin` | the new host, and how it knows the member |
 //! | `server`, `slots`, `timed` | the member, and its limits |
-//! | `standing`, `inquiry` | a member that nobody speaks to asks how it stands: messages, and its side |
+//! | `standing`, `inquiry` | a member that is alone asks how it stands: messages, and its side |
 //!
 //! *The member first.* The secret of a token is sent only after the member has shown a certificate
 //! of the authority in the token, and goes to nobody in between. *A lost answer.* A host that asks

@@ -68,13 +68,7 @@ impl Thread {
     /// Takes a question.
     pub(super) fn ask(&mut self, now: Nanos, question: Question, reply: Reply) {
         if let Some(why) = self.eviction_in_words().filter(|_| question.changes()) {
-            let answer =
-                match question {
-                    Question::Leave { .. } => Ok(self
-                        .forget_fabric("this host has forgotten its fabric, which had evicted it")),
-                    _ => Err(why),
-                };
-            _ = reply.send(answer);
+            _ = reply.send(self.answer_evicted(&question, why));
             return;
         }
         let answer = match question {

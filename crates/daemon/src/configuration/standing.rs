@@ -22,7 +22,7 @@ use std::sync::mpsc::SyncSender;
 
 use sluice_api::envelope::rfc3339;
 use sluice_api::fabric_config::{FabricConfig, Operation, read_change};
-use sluice_api::transaction::{Answer, Evicted};
+use sluice_api::transaction::{Answer, Evicted, Question};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{Outcome, Transaction};
 
@@ -322,6 +322,19 @@ impl Thread {
             _ => Err(enroll::Refused::unavailable("this member does not know it itself")),
         };
         _ = reply.send(answer);
+    }
+
+    /// Answers a question that would change something at a host that was evicted.
+    pub(super) fn answer_evicted(
+        &mut self,
+        question: &Question,
+        why: String,
+    ) -> Result<Answer, String> {
+        let said = "this host has forgotten its fabric, which had evicted it";
+        match question {
+            Question::Leave { .. } => Ok(self.forget_fabric(said)),
+            _ => Err(why),
+        }
     }
 
     /// Forgets the fabric here, without a question to anybody.

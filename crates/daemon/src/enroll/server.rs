@@ -8,7 +8,8 @@
 //!
 //! Each connection has a thread of its own, so that one that is slow keeps nobody waiting, and the
 //! number of connections is bounded ([`super::slots`]). Only what a checked request and a token say
-//! reaches [`Enroll::admit`], and only who has shown a certificate of this fabric [`Enroll::standing`].
+//! reaches [`Enroll::admit`], and only who has shown a certificate of this fabric
+//! [`Enroll::standing`].
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -69,9 +69,8 @@ fn answers_have_these_bytes() {
             outcome: StandingOutcome::Standing(answer.clone()),
         };
         let line = serde_json::to_string(&message).unwrap();
-        let expected = format!(
-            r#"{{"format":1,"program":"0.1.0","outcome":{{"standing":{{"revision":19,"standing":{text}}}}}}}"#
-        );
+        let head = r#"{"format":1,"program":"0.1.0","outcome":{"standing":{"revision":19,"#;
+        let expected = format!(r#"{head}"standing":{text}}}}}}}"#);
         assert_eq!(line, expected);
         assert_eq!(StandingMessage::parse(line.as_bytes()), Ok(answer));
     }
