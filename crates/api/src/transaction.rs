@@ -82,6 +82,8 @@ pub enum Question {
         /// True if a replacement is begun when none is under way.
         begin: bool,
     },
+    /// Give the authority up that is to follow, and does not sign yet.
+    AbandonCa,
     /// Leave the fabric; or only forget it here, when no member can be asked.
     Leave {
         /// True if no member is asked.

@@ -139,7 +139,10 @@ fn stopped_replacement_continues_at_another_member() {
     if skip("stopped_replacement_continues_at_another_member", &[]) {
         return;
     }
-    let mut bridge = Bridge::fabric("halfway", 3);
+    let mut bridge = Bridge::waiting("halfway", 4, |_, _| String::new());
+    bridge.daemons[0].says(&["fabric", "create", "prod", "--underlay", "up0"]);
+    (1..3).for_each(|own| bridge.join(own, 0));
+    bridge.have_caught_up(&[0, 1, 2]);
     let old = read(&bridge, 0, "ca.pem");
     bridge.cut(2, true);
     wait_for("h3 is away", || {
@@ -153,11 +156,11 @@ fn stopped_replacement_continues_at_another_member() {
         assert_eq!(read(&bridge, own, "ca.pem"), old, "no step was taken");
     }
     bridge.cut(2, false);
-    bridge.all_have_caught_up();
+    bridge.have_caught_up(&[0, 1, 2]);
     // The first step alone: its operation, as the command gives it.
     let stopped = step(&bridge, 0);
     assert_eq!(stopped["rotation"]["step"], 1, "{stopped}");
-    bridge.all_have_caught_up();
+    bridge.have_caught_up(&[0, 1, 2]);
     wait_for("all believe both", || {
         (0..3).all(|own| read(&bridge, own, "ca.pem").matches("BEGIN CERTIFICATE").count() == 2)
     });
@@ -165,12 +168,17 @@ fn stopped_replacement_continues_at_another_member() {
         bridge.daemons[own].kill_control();
         bridge.daemons[own].restart_control();
     }
+    bridge.have_caught_up(&[0, 1, 2]);
+    // A host that joins in between has both authorities, and both keys.
+    bridge.join(3, 1);
     bridge.all_have_caught_up();
+    let next = |own: usize| fs::read_to_string(bridge.net.file(&format!("h{}/ca.next", own + 1)));
+    assert_eq!(next(3).unwrap(), next(0).unwrap(), "the key of the next one");
     let said = bridge.daemons[1].says(&["fabric", "rotate-ca", "--json"]);
     let steps: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let steps: Vec<_> = steps.iter().map(|step| &step["rotation"]["step"]).collect();
     assert_eq!(steps, [2, 3], "{said}");
-    believe_another(&bridge, &[0, 1, 2], &old);
+    believe_another(&bridge, &[0, 1, 2, 3], &old);
     bridge.all_have_caught_up();
 }
 
@@ -263,4 +271,33 @@ fn evicted_host_that_was_away_is_told() {
     let patience = Duration::from_millis(200);
     let mut pinger = Pinger::with_patience(&bridge.containers[0], ip(2), patience);
     wait_for("a container is reached", || pinger.ping(84));
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn replacement_is_abandoned_after_first_step() {
+    if skip("replacement_is_abandoned_after_first_step", &[]) {
+        return;
+    }
+    let bridge = Bridge::fabric("abandon", 2);
+    let old = read(&bridge, 0, "ca.pem");
+    let none = ["no replacement of the authority is under way"];
+    bridge.daemons[0].refuses(&["fabric", "rotate-ca", "--abandon"], &none);
+    let stopped = step(&bridge, 0);
+    assert_eq!(stopped["rotation"]["step"], 1, "{stopped}");
+    bridge.all_have_caught_up();
+    let next = |own: usize| bridge.net.file(&format!("h{}/ca.next", own + 1));
+    let first = fs::read_to_string(next(1)).unwrap();
+    let said = bridge.daemons[1].says(&["fabric", "rotate-ca", "--abandon"]);
+    assert!(said.contains("does not follow, and is not trusted"), "{said}");
+    wait_for("all believe the old one alone, and have no other key", || {
+        (0..2).all(|own| read(&bridge, own, "ca.pem") == old && !next(own).exists())
+    });
+    bridge.daemons[0].refuses(&["fabric", "rotate-ca", "--abandon"], &none);
+    // Another replacement begins with another authority.
+    let said = bridge.daemons[1].says(&["fabric", "rotate-ca"]);
+    assert_eq!(said.lines().count(), 3, "{said}");
+    believe_another(&bridge, &[0, 1], &old);
+    assert!(!first.contains(&read(&bridge, 0, "ca.pem")), "not with the one that was given up");
+    bridge.all_have_caught_up();
 }

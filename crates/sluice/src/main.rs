@@ -307,6 +307,9 @@ enum FabricCommand {
     },
     /// Replace the fabric's authority while it runs; continues a replacement that has stopped
     RotateCa {
+        /// Give the new authority up instead, after the first step: it does not sign yet
+        #[arg(long)]
+        abandon: bool,
         #[command(flatten)]
         asked: Asked,
     },
@@ -561,7 +564,7 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
         FabricCommand::Evict(arguments) => transaction::evict(arguments),
         FabricCommand::Recover(arguments) => transaction::recover(arguments),
         FabricCommand::RotateKey { asked } => transaction::rotate_key(asked),
-        FabricCommand::RotateCa { asked } => transaction::rotate_ca(asked),
+        FabricCommand::RotateCa { abandon, asked } => transaction::rotate_ca(*abandon, asked),
         FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
         FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
         FabricCommand::Status { asked } => {

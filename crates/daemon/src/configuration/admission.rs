@@ -138,6 +138,7 @@ pub(super) fn admitted(config: &FabricConfig, name: &str) -> Admitted {
         number: crate::config::fabric_number(&config.fabric),
         id: config.members.get(name).map_or(0, |member| member.id),
         members: config.members.iter().map(address).collect(),
+        next: None,
     }
 }
 

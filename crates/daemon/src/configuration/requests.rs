@@ -106,6 +106,7 @@ impl Thread {
                 .map(|()| Answer::Done { said: "this host has another key".to_owned() })
                 .map_err(|error| format!("the key stays: {error}")),
             Question::RotateCa { begin } => return self.rotate_ca(begin, reply),
+            Question::AbandonCa => return self.abandon_ca(now, reply),
             Question::Discard => self
                 .disk
                 .put_candidate(None)
@@ -138,7 +139,7 @@ impl Thread {
         self.asked.insert(id, asked);
     }
 
-    fn change(
+    pub(super) fn change(
         &mut self,
         now: Nanos,
         (change, is_candidate): (Vec<Operation>, bool),
@@ -210,7 +211,7 @@ impl Thread {
             return;
         }
         match admission::judge(self.shared(), &joiner, now_ms()) {
-            Ok(Judged::Again(admitted)) => _ = reply.send(Ok(admitted)),
+            Ok(Judged::Again(admitted)) => _ = reply.send(Ok(self.with_next(admitted))),
             Ok(Judged::First(change)) => {
                 let how = How { comment: format!("{} joins", joiner.name), ..How::default() };
                 let proposal = self.proposal(write_change(&change), &how);
@@ -269,7 +270,7 @@ impl Thread {
                 _ = reply.send(Ok(Answer::Token { token: text, expires_ms, address }));
             }
             (Asked::Admit { reply, name }, Ok(_)) => {
-                _ = reply.send(Ok(admitted(self.shared(), &name)));
+                _ = reply.send(Ok(self.with_next(admitted(self.shared(), &name))));
             }
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use sluice_api::config::HostConfig;
-use sluice_api::fabric_config::{FabricConfig, Operation, read_change};
+use sluice_api::fabric_config::{AuthorityEntry, FabricConfig, Operation, read_change};
 use sluice_api::reload::{AtRestart, Reloaded};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
@@ -173,6 +173,7 @@ impl Opened {
             checker,
             renewal_at: clock::now(),
             standing: OwnStanding::default(),
+            next_authority: None,
             has_left: false,
         };
         spawn("configuration", move || thread.run(&events))
@@ -263,6 +264,8 @@ pub(super) struct Thread {
     announced: Option<(String, Option<Announcer>)>,
     renewal_at: Nanos,
     pub(super) standing: OwnStanding,
+    /// Authority that is to follow, as of the last change.
+    pub(super) next_authority: Option<AuthorityEntry>,
     pub(super) has_left: bool,
 }
 
@@ -272,6 +275,7 @@ impl Thread {
         self.in_force.revision = self.commit.revision();
         self.given = self.in_force.revision;
         self.announce();
+        self.note_next_authority();
         loop {
             self.renew(clock::now());
             self.take_start();
@@ -425,6 +429,7 @@ impl Thread {
             }
         }
         if has_changed {
+            self.note_next_authority();
             self.put_in_force();
             self.announce();
         }

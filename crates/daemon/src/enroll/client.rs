@@ -12,6 +12,7 @@ use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
 use rustls::{CertificateError, ClientConfig, ClientConnection, Error as TlsError, StreamOwned};
 
+use super::authority::{Authority, AuthorityPem};
 use super::credentials::{Credentials, CredentialsError, JoinKey};
 use super::fingerprint::hex;
 use super::messages::{
@@ -122,6 +123,8 @@ pub struct Joined {
     pub members: Vec<MemberAddress>,
     /// Credentials, to be written by [`super::Files::install`].
     pub credentials: Credentials,
+    /// Authority that is to follow, with its key, to be kept by [`super::Files::keep_next`].
+    pub next: Option<AuthorityPem>,
 }
 
 /// Asks the member at `to` to let a host in. The key is that of [`super::Files::join_key`]. It
@@ -248,6 +251,13 @@ fn joined(
     let credentials =
         Credentials::assemble(name, pair, message.authorities, message.authority, now)
             .map_err(|error| error.to_string())?;
-    let (fabric, id, members) = (message.fabric, message.id, message.members);
-    Ok(Joined { fabric, number, id, members, credentials })
+    if let Some(next) = &message.next {
+        Authority::read(next).map_err(|error| format!("the next authority: {error}"))?;
+        if !credentials.authorities().contains(&next.certificate) {
+            return Err("the next authority is not trusted".to_owned());
+        }
+    }
+    let (fabric, id) = (message.fabric, message.id);
+    let (members, next) = (message.members, message.next);
+    Ok(Joined { fabric, number, id, members, credentials, next })
 }

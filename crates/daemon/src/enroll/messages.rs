@@ -133,6 +133,9 @@ pub(super) struct JoinedMessage {
     #[serde(default)]
     pub(super) authority: Option<AuthorityPem>,
     pub(super) members: Vec<MemberAddress>,
+    /// Authority that is to follow; absent: none, or the member has no key of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<AuthorityPem>,
 }
 
 /// Outcome of a request.

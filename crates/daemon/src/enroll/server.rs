@@ -25,7 +25,7 @@ use rustls::version::TLS13;
 use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use sluice_base::Nanos;
 
-use super::authority::Authority;
+use super::authority::{Authority, AuthorityPem};
 use super::credentials::{Credentials, CredentialsError, HOST_DAYS};
 use super::messages::{
     JoinAnswer, JoinedMessage, Joiner, MemberAddress, Outcome, REQUEST_LINE_MAX,
@@ -76,6 +76,8 @@ pub struct Admitted {
     pub id: u16,
     /// Members.
     pub members: Vec<MemberAddress>,
+    /// Authority that is to follow, if the fabric's is being replaced.
+    pub next: Option<AuthorityPem>,
 }
 
 /// Listener for hosts that join, until it is dropped.
@@ -315,5 +317,6 @@ fn admit(
         authorities: present.credentials.authorities().to_vec(),
         authority: present.credentials.authority_pem().cloned(),
         members: admitted.members,
+        next: admitted.next,
     })))
 }

@@ -43,6 +43,7 @@ struct Fabric {
     records: Mutex<Vec<TokenRecord>>,
     members: Mutex<Vec<MemberAddress>>,
     refused: AtomicUsize,
+    next: Mutex<Option<AuthorityPem>>,
 }
 
 impl Fabric {
@@ -87,7 +88,8 @@ impl Enroll for Fabric {
         }
         let own = members.iter().find(|member| member.name == joiner.name).unwrap();
         let (fabric, number) = ("prod".to_owned(), [7; 16]);
-        Ok(Admitted { fabric, number, id: own.id, members: members.clone() })
+        let next = self.next.lock().unwrap().clone();
+        Ok(Admitted { fabric, number, id: own.id, members: members.clone(), next })
     }
 
     fn standing(&self, asker: &Asker) -> Result<StandingAnswer, Refused> {
@@ -401,6 +403,16 @@ fn join_works_before_during_and_after_new_authority() {
     member.listener.set_credentials(&trusting).unwrap();
     let joined = member.join(&old, 2).unwrap();
     assert_eq!(joined.credentials.authorities().len(), 2);
+    assert!(joined.next.is_none());
+    // The member has its key, and gives it.
+    *member.fabric.next.lock().unwrap() = Some(next.pem().clone());
+    let joined = member.join(&member.token(), 6).unwrap();
+    assert_eq!(joined.next.as_ref(), Some(next.pem()));
+    // One that is not trusted is none.
+    *member.fabric.next.lock().unwrap() = Some(Authority::create(NOW).unwrap().pem().clone());
+    let error = member.join(&member.token(), 7).unwrap_err();
+    assert!(error.to_string().contains("the next authority is not trusted"), "{error}");
+    *member.fabric.next.lock().unwrap() = None;
     let reissued = trusting.reissued_by(next.pem(), NOW).unwrap();
     member.listener.set_credentials(&reissued).unwrap();
     let token = member.fabric.token(next.fingerprint(), VALID_MS);
