@@ -215,8 +215,8 @@ impl<R: Replica> Commit<R> {
 
     /// Returns the reservations of this host with their changes.
     pub fn reservations(&self) -> impl Iterator<Item = (TxnId, &[u8])> {
-        let durable = self.held.iter().filter(|(_, held)| held.is_durable());
-        durable.map(|(id, held)| (*id, held.change.as_slice()))
+        let kept = self.held.iter().filter(|(_, held)| held.is_kept());
+        kept.map(|(id, held)| (*id, held.change.as_slice()))
     }
 
     /// Returns the entries of older epochs that were kept aside.

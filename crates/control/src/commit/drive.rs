@@ -16,6 +16,7 @@ use super::Commit;
 use super::message::{Body, from_raft_entry, raft_snapshot};
 use super::node::{self, Step, host_of, node_of};
 use super::record::{Kind, LogEntry, Record};
+use super::reserve::RecordNumber;
 use super::state::{Effect, State};
 use super::surface::{Done, Output, Refused, Replica, RequestId, Seat, TxnId, WriteTicket};
 
@@ -36,8 +37,8 @@ pub(super) struct Batch {
     messages: Vec<eraftpb::Message>,
     /// Term and vote that this batch makes durable.
     pub(super) vote: Option<(u64, u64)>,
-    /// Reservations whose yes follows.
-    pub(super) votes: Vec<TxnId>,
+    /// Reservations of which this has a record.
+    pub(super) votes: Vec<(TxnId, RecordNumber)>,
     pub(super) answers: Vec<(RequestId, Result<Done, Refused>)>,
 }
 
@@ -53,6 +54,14 @@ impl Batch {
             self.lazy.retain(|old| !matches!(old, Record::HardState { .. }));
         }
         self.lazy.push(record);
+    }
+
+    /// Forgets that a reservation was taken back.
+    pub(super) fn forget_released(&mut self, id: TxnId) {
+        let is_other =
+            |record: &Record| !matches!(record, Record::Released { id: of } if *of == id);
+        self.lazy.retain(is_other);
+        self.records.retain(is_other);
     }
 
     /// Lets lazy records be written now.
@@ -120,10 +129,8 @@ impl<R: Replica> Commit<R> {
         self.writing.retry_at = Some(self.now.after(self.timing.disk_retry));
         self.disk = Some(why.into());
         let votes = core::mem::take(&mut self.writing.batch.votes);
-        self.writing.batch.records.retain(
-            |record| !matches!(record, Record::Reservation { id, .. } if votes.contains(id)),
-        );
-        for id in votes {
+        self.writing.batch.records.retain(|record| !matches!(record, Record::Reservation { .. }));
+        for (id, _) in votes {
             self.refuse_for_disk(id, why);
         }
         self.hand_over();
@@ -190,8 +197,8 @@ impl<R: Replica> Commit<R> {
         for message in batch.messages {
             self.send_raft(message);
         }
-        for id in batch.votes {
-            self.reservation_is_durable(id);
+        for (id, number) in batch.votes {
+            self.reservation_is_durable(id, number);
         }
         for (request, result) in batch.answers {
             self.answer(request, result);

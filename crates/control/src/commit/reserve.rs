@@ -1,12 +1,17 @@
 //! RESERVE at a member: votes, and the reservations behind them.
 //!
 //! ```text
+//!                                    record written
+//!                                   ┌───────────────┐
 //!   (state behind) Behind ──caught up──> Checking ──checked──> Writing ──durable──> Durable
 //!                    │ time                  │ veto                │ disk              │ entry
 //!                    └──> vote "behind"      └──> vote "no"        └──> vote "no"      └──> gone
 //! ```
 //!
-//! Only `Durable` has said yes, and only an entry of the log ends it.
+//! Only `Durable` has said yes, and only an entry of the log ends it. The record is written while
+//! the change is checked, since a disk takes as long as a check. A veto takes it back, but not at
+//! once: a reservation that a start finds on the disk may have been vetoed or not checked, and says
+//! yes to nobody again.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -33,6 +38,20 @@ enum Stage {
     Checking(CheckTicket),
     Writing,
     Durable,
+    /// Found on the disk.
+    Found,
+}
+
+/// Number of a reservation's record: a later one of the same transaction may have other keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordNumber(u64);
+
+/// The newest record of a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnDisk {
+    No,
+    Soon(RecordNumber),
+    Yes,
 }
 
 /// A transaction that has asked for this host's vote.
@@ -41,18 +60,22 @@ pub(super) struct Held {
     pub(super) change: Vec<u8>,
     keys: Vec<Key>,
     stage: Stage,
+    on_disk: OnDisk,
     is_dry: bool,
     /// Next question about it.
     ask_at: Nanos,
 }
 
 impl Held {
-    pub(super) const fn durable(keys: Vec<Key>, change: Vec<u8>, now: Nanos) -> Self {
-        Self { change, keys, stage: Stage::Durable, is_dry: false, ask_at: now }
+    /// A reservation that a start found on the disk.
+    pub(super) const fn found(keys: Vec<Key>, change: Vec<u8>, now: Nanos) -> Self {
+        let (stage, on_disk) = (Stage::Found, OnDisk::Yes);
+        Self { change, keys, stage, on_disk, is_dry: false, ask_at: now }
     }
 
-    pub(super) const fn is_durable(&self) -> bool {
-        matches!(self.stage, Stage::Durable)
+    /// Returns true if only an entry of the log ends it.
+    pub(super) const fn is_kept(&self) -> bool {
+        matches!(self.stage, Stage::Durable | Stage::Found)
     }
 
     /// Returns true if others may not claim its keys.
@@ -79,18 +102,41 @@ impl<R: Replica> Commit<R> {
             self.vote(id, Vote::Yes);
         } else if let Some(held) = self.held.get_mut(&id) {
             held.stage = Stage::Writing;
-            let (keys, change) = (held.keys.clone(), held.change.clone());
-            self.pending.records.push(Record::Reservation { id, keys, change });
-            self.pending.votes.push(id);
+            if held.on_disk == OnDisk::Yes {
+                self.agree(id);
+            }
         }
         self.pump();
+    }
+
+    /// Writes the record of a reservation.
+    fn record(&mut self, id: TxnId) {
+        let Some(held) = self.held.get_mut(&id).filter(|held| !held.is_dry) else { return };
+        let number = RecordNumber(self.next_ticket);
+        self.next_ticket += 1;
+        held.on_disk = OnDisk::Soon(number);
+        let (keys, change) = (held.keys.clone(), held.change.clone());
+        // An earlier one was taken back a moment ago.
+        self.pending.forget_released(id);
+        self.pending.records.push(Record::Reservation { id, keys, change });
+        self.pending.votes.push((id, number));
+    }
+
+    /// Takes the record of a reservation back that nobody relies on.
+    fn take_back(&mut self, id: TxnId, held: &Held) {
+        if held.on_disk != OnDisk::No {
+            self.pending.votes.retain(|(of, _)| *of != id);
+            self.pending.add_lazy(Record::Released { id });
+        }
     }
 
     /// Takes the question for a vote.
     pub(super) fn reserve(&mut self, id: TxnId, base: Revision, is_dry: bool, change: Vec<u8>) {
         if let Some(held) = self.held.get(&id) {
-            if held.is_durable() {
-                self.vote(id, Vote::Yes);
+            match held.stage {
+                Stage::Durable => self.vote(id, Vote::Yes),
+                Stage::Found => self.vote(id, Vote::Behind),
+                Stage::Behind(..) | Stage::Checking(_) | Stage::Writing => {}
             }
             return;
         }
@@ -106,7 +152,8 @@ impl<R: Replica> Commit<R> {
         let ask_at = self.now.after(Timing::longer(self.timing.orphan, &change));
         let stage = Stage::Behind(base, until);
         let is_full = self.held.len() >= HELD_MAX;
-        self.held.insert(id, Held { change, keys, stage, is_dry, ask_at });
+        let on_disk = OnDisk::No;
+        self.held.insert(id, Held { change, keys, stage, on_disk, is_dry, ask_at });
         if is_full {
             self.vote(id, Vote::No("too many transactions are open: try again later".into()));
         } else if let Some(why) = self.halted.clone() {
@@ -139,6 +186,7 @@ impl<R: Replica> Commit<R> {
         held.stage = Stage::Checking(ticket);
         let (change, dry) = (held.change.clone(), held.is_dry);
         self.out.push_back(Output::Check { ticket, id, change, dry });
+        self.record(id);
     }
 
     /// Checks a transaction against the state and the other reservations, and notes its keys.
@@ -155,16 +203,21 @@ impl<R: Replica> Commit<R> {
         if let Some((other, _)) = others.clone().find(|(_, held)| claims(held)) {
             return Err(Vote::Conflict(*other));
         }
-        if let Some(held) = self.held.get_mut(&id) {
-            held.keys = keys;
+        let Some(held) = self.held.get_mut(&id) else { return Ok(()) };
+        let has_changed = held.keys != keys;
+        held.keys = keys;
+        if has_changed && held.on_disk != OnDisk::No {
+            self.record(id);
         }
         Ok(())
     }
 
     /// Sends a vote. One that is not a durable yes leaves nothing behind.
     fn vote(&mut self, id: TxnId, vote: Vote) {
-        if self.held.get(&id).is_some_and(|held| !held.is_durable()) {
-            self.held.remove(&id);
+        if self.held.get(&id).is_some_and(|held| !held.is_kept()) {
+            if let Some(held) = self.held.remove(&id) {
+                self.take_back(id, &held);
+            }
             if let Vote::No(reason) = &vote {
                 // A veto whose message is lost is not taken back when the question is repeated.
                 self.vetoes.truncate(VETOES_MAX - 1);
@@ -178,8 +231,18 @@ impl<R: Replica> Commit<R> {
         }
     }
 
-    /// The record of a reservation is durable.
-    pub(super) fn reservation_is_durable(&mut self, id: TxnId) {
+    /// A record of a reservation is durable.
+    pub(super) fn reservation_is_durable(&mut self, id: TxnId, number: RecordNumber) {
+        let is_newest = |held: &&mut Held| held.on_disk == OnDisk::Soon(number);
+        let Some(held) = self.held.get_mut(&id).filter(is_newest) else { return };
+        held.on_disk = OnDisk::Yes;
+        if held.stage == Stage::Writing {
+            self.agree(id);
+        }
+    }
+
+    /// Says yes to a transaction that was checked and whose reservation is durable.
+    fn agree(&mut self, id: TxnId) {
         if let Some(held) = self.held.get_mut(&id) {
             held.stage = Stage::Durable;
             self.vote(id, Vote::Yes);
@@ -202,10 +265,7 @@ impl<R: Replica> Commit<R> {
         let ended: Vec<_> = self.held.iter().filter_map(has_ended).collect();
         for id in ended {
             let Some(held) = self.held.remove(&id) else { continue };
-            if matches!(held.stage, Stage::Writing | Stage::Durable) {
-                self.pending.votes.retain(|vote| *vote != id);
-                self.pending.add_lazy(Record::Released { id });
-            }
+            self.take_back(id, &held);
             if !matches!(held.stage, Stage::Behind(..)) {
                 self.out.push_back(Output::Released { id });
             }
@@ -235,7 +295,7 @@ impl<R: Replica> Commit<R> {
             self.vote(id, Vote::Behind);
         }
         self.drop_abandoned();
-        let old = self.held.iter_mut().filter(|(_, held)| held.is_durable() && held.ask_at <= now);
+        let old = self.held.iter_mut().filter(|(_, held)| held.is_kept() && held.ask_at <= now);
         let again = now.after(self.timing.orphan);
         let old: Vec<_> = old.map(|(id, held)| (*id, held.ask_at = again).0).collect();
         for id in old {
@@ -250,7 +310,9 @@ impl<R: Replica> Commit<R> {
         let over = self.held.iter().filter(|(_, held)| is_over(held));
         let over: Vec<_> = over.map(|(id, _)| *id).collect();
         for id in over {
-            self.held.remove(&id);
+            if let Some(held) = self.held.remove(&id) {
+                self.take_back(id, &held);
+            }
             self.out.push_back(Output::Released { id });
         }
     }

@@ -143,7 +143,7 @@ impl<R: Replica> Commit<R> {
             replay_to: disk.hard.2,
             node,
             peers: BTreeMap::new(),
-            held: held.map(|(id, keys, change)| (id, Held::durable(keys, change, now))).collect(),
+            held: held.map(|(id, keys, change)| (id, Held::found(keys, change, now))).collect(),
             vetoes: VecDeque::new(),
             origin: Origin::default(),
             leading: Leading::default(),

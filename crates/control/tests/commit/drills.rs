@@ -1,7 +1,7 @@
 //! Drills: one story each, without chance.
 
 use sluice_base::{HostId, Nanos};
-use sluice_control::commit::{Done, Policy, Refused, Request};
+use sluice_control::commit::{Done, Policy, Record, Refused, Request};
 
 use super::world::{Ticket, World, proposal};
 
@@ -124,6 +124,45 @@ fn all_members_required_names_who_is_away() {
     world.look(true);
     world.run_for(Nanos::from_millis(100));
     assert!(is_committed(&world, asked), "{:?}", world.result(asked));
+}
+
+/// A reservation is on the disk before its change is checked.
+#[test]
+fn vetoed_reservation_on_disk_says_yes_to_nobody() {
+    let mut world = fabric(2);
+    let mut wanted = proposal("add blue 1");
+    wanted.policy = Policy::RequireAll;
+    // The originator is content with its own change; the other host is not, and its veto is lost.
+    world.blocked.extend([(1, 2), (2, 1)]);
+    let asked = world.submit(1, Request::Commit(wanted));
+    world.run_for(Nanos::from_millis(10));
+    world.faults.veto = 1_000;
+    world.blocked.remove(&(1, 2));
+    let is_writing = |world: &World| {
+        let records = world.hosts[&2].writing.iter().flat_map(|(_, records)| records);
+        records.into_iter().any(|record| matches!(record, Record::Reservation { .. }))
+    };
+    for wanted in [true, false] {
+        while is_writing(&world) != wanted {
+            world.run_for(Nanos::from_micros(20));
+        }
+    }
+    world.crash(2);
+    // What it has said is lost by then.
+    world.run_for(Nanos::from_millis(50));
+    world.start(2);
+    let started = world.hosts[&2].machine.as_ref().unwrap();
+    assert_eq!(started.reservations(), 1, "it was not taken back yet");
+    world.blocked.clear();
+    world.look(true);
+    world.run_for(SECOND);
+    assert!(matches!(world.result(asked), Some(Err(_))), "{:?}", world.result(asked));
+    assert!(names(&world, 1).is_empty());
+    world.faults.veto = 0;
+    world.look(true);
+    let again = world.commit(2, "add blue 1");
+    world.run_for(Nanos::from_millis(4_000));
+    assert!(is_committed(&world, again), "{:?}", world.result(again));
 }
 
 #[test]

@@ -87,6 +87,10 @@ impl Machine {
         each!(self, commit => commit.inverses(back_to))
     }
 
+    pub(crate) fn reservations(&self) -> usize {
+        each!(self, commit => commit.reservations().count())
+    }
+
     pub(crate) fn aside(&self) -> usize {
         each!(self, commit => commit.aside().iter().map(|(_, entries)| entries.len()).sum())
     }
