@@ -123,7 +123,7 @@ pub struct Joined {
     pub members: Vec<MemberAddress>,
     /// Credentials, to be written by [`super::Files::install`].
     pub credentials: Credentials,
-    /// Authority that is to follow, with its key, to be kept by [`super::Files::keep_next`].
+    /// Authority that is to follow, with its key, to be kept beside them.
     pub next: Option<AuthorityPem>,
 }
 
