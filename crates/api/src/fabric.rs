@@ -265,6 +265,9 @@ pub struct MemberRow {
     /// Settings that differ from this host's, and must not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differs: Vec<crate::agree::Difference>,
+    /// At this host's own row: its eviction in words, with the remedy; absent: it knows of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evicted: Option<String>,
 }
 
 /// Tunnels and flows in use.

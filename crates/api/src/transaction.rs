@@ -82,6 +82,8 @@ pub enum Question {
         /// True if a replacement is begun when none is under way.
         begin: bool,
     },
+    /// Give the authority up that is to follow, and does not sign yet.
+    AbandonCa,
     /// Leave the fabric; or only forget it here, when no member can be asked.
     Leave {
         /// True if no member is asked.
@@ -311,6 +313,25 @@ pub struct Status {
     /// Reason why the newest revision is not in force at this host, which tries again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_in_force: Option<String>,
+    /// Eviction of this host, as a member has told it; absent: it knows of none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evicted: Option<Evicted>,
+}
+
+/// Eviction of a host, as a member has told it. What that member does not remember is absent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Evicted {
+    /// Member that says so.
+    pub told_by: String,
+    /// Member at which the eviction began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// Time of its beginning, in milliseconds since 1970 by that member's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
+    /// Revision that it made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
 }
 
 /// Progress of a member.

@@ -17,6 +17,7 @@
 //! | `authority` | authorities at this member: its files, and its vote on a step |
 //! | `rotation` | the replacement of the authority, step by step |
 //! | `setup` | a host becomes a member: create, join |
+//! | `standing` | a member that nobody speaks to asks whether it still is one |
 //! | `checker` | what this host has against a configuration |
 //! | `effect` | the configuration in force at this host |
 //! | `replica` | the configuration as the protocol's document |
@@ -30,6 +31,7 @@ mod replica;
 mod requests;
 mod rotation;
 pub(crate) mod setup;
+mod standing;
 mod status;
 mod store;
 mod thread;
@@ -50,6 +52,7 @@ use sluice_control::commit::{CheckTicket, TxnId, WriteTicket};
 use sluice_control::rpc::Failure;
 use sluice_control::session::SendError;
 
+use crate::enroll::{Asker, InquiryError, StandingAnswer};
 use crate::fabric::ConfigPort;
 
 pub(crate) use self::store::Place;
@@ -111,6 +114,10 @@ enum Event {
     Written(WriteTicket, Result<(), String>),
     /// A host that joins.
     Admit(Box<admission::Candidate>),
+    /// A host asks how it stands.
+    Standing(Asker, standing::StandingReply),
+    /// A member says how this host stands, or why not.
+    Told(String, Box<Result<StandingAnswer, InquiryError>>),
     /// A configuration is in force, or why not.
     Effect {
         /// Number of the job.

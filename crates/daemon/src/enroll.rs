@@ -26,11 +26,16 @@
 //! | `messages`, `refusal` | the exchange on the wire |
 //! | `client`, `pin` | the new host, and how it knows the member |
 //! | `server`, `slots`, `timed` | the member, and its limits |
+//! | `standing`, `inquiry` | a member that is alone asks how it stands: messages, and its side |
 //!
 //! *The member first.* The secret of a token is sent only after the member has shown a certificate
 //! of the authority in the token, and goes to nobody in between. *A lost answer.* A host that asks
 //! again with the same key and token gets its answer again. *The key of the authority* is part of
 //! the answer, so that every member can let hosts in: a member's root is the fabric's root.
+//!
+//! *A host that was away* when it was evicted finds nobody who speaks to it. It asks members at the
+//! same port how it stands, and shows its certificate: in TLS, so that a stranger, who has none of
+//! this fabric's authorities, gets no answer. A revoked one counts: it proves who asks, no more.
 //!
 //! A port of its own keeps sessions between members strictly authenticated in both directions: on
 //! the fabric's port nobody speaks who has no certificate.
@@ -42,6 +47,7 @@ mod client;
 mod credentials;
 mod files;
 mod fingerprint;
+mod inquiry;
 mod messages;
 mod pin;
 pub(crate) mod profile;
@@ -49,6 +55,7 @@ mod refusal;
 mod request;
 mod server;
 mod slots;
+mod standing;
 mod timed;
 mod token;
 
@@ -65,11 +72,13 @@ pub use self::credentials::{
 pub(crate) use self::files::{AUTHORITY, AUTHORITY_KEY, CERTIFICATE, KEY};
 pub use self::files::{Files, FilesError};
 pub use self::fingerprint::Fingerprint;
+pub(crate) use self::inquiry::{Inquirer, InquiryError, Known};
 pub use self::messages::{FORMAT, Joiner, MemberAddress, fuzz};
 pub(crate) use self::profile::Validity;
 pub use self::refusal::{Refused, RefusedKind};
 pub use self::request::{RequestError, SigningRequest};
 pub use self::server::{Admitted, Enroll, JoinListener, ListenError};
+pub use self::standing::{Asker, Eviction, Standing, StandingAnswer};
 pub use self::token::{
     Redemption, Token, TokenError, TokenFormatError, TokenId, TokenRecord, TokenSecret, TokenUse,
     VALID_MS, VALID_MS_MAX, redeem,
@@ -80,6 +89,10 @@ pub type Wall = Arc<dyn TimeProvider>;
 
 /// Protocol in TLS (ALPN, RFC 7301), so that a listener of another kind refuses.
 const PROTOCOL: &[u8] = b"sluice-join";
+
+/// Protocol of a member that asks how it stands. A member without it ends the handshake, and
+/// logs nothing.
+const STANDING: &[u8] = b"sluice-standing";
 
 /// Returns the port at which a member lets hosts in, next to that of the fabric's sessions; `None`
 /// above the last port.

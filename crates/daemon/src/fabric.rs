@@ -50,8 +50,8 @@ mod wires;
 use std::fmt;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -114,6 +114,8 @@ pub(crate) struct Fabric {
     agreement: Arc<Agreement>,
     trust: Arc<Trust>,
     config: Arc<dyn ConfigPort>,
+    /// Eviction of this host in words, if it was told of one.
+    eviction: Arc<Mutex<Option<String>>>,
 }
 
 impl Fabric {
@@ -165,6 +167,7 @@ impl Fabric {
             name: plan.name.as_str().into(),
             trust,
             config: Arc::clone(&config_port),
+            eviction: Arc::default(),
         };
         let mut member = Member {
             plan: plan.clone(),
@@ -200,6 +203,15 @@ impl Fabric {
     /// Notes that a member is connected: it is asked for its settings.
     fn is_connected(&self, host: HostId) {
         self.agreement.connected(host);
+    }
+
+    /// Shows that this host was evicted, in words; `None`: it was not.
+    pub(crate) fn show_eviction(&self, why: Option<String>) {
+        *self.eviction.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    fn eviction(&self) -> Option<String> {
+        self.eviction.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn ask(&self, ask: MemberRequest) {
@@ -246,6 +258,7 @@ impl Fabric {
             for row in rows {
                 let known = self.agreement.of_named(&row.host);
                 (row.program, row.differs) = (known.program, known.differences);
+                row.evicted = self.eviction().filter(|_| row.kind == "own");
             }
         }
         match &mut answer {

@@ -139,7 +139,10 @@ fn stopped_replacement_continues_at_another_member() {
     if skip("stopped_replacement_continues_at_another_member", &[]) {
         return;
     }
-    let mut bridge = Bridge::fabric("halfway", 3);
+    let mut bridge = Bridge::waiting("halfway", 4, |_, _| String::new());
+    bridge.daemons[0].says(&["fabric", "create", "prod", "--underlay", "up0"]);
+    (1..3).for_each(|own| bridge.join(own, 0));
+    bridge.have_caught_up(&[0, 1, 2]);
     let old = read(&bridge, 0, "ca.pem");
     bridge.cut(2, true);
     wait_for("h3 is away", || {
@@ -153,11 +156,11 @@ fn stopped_replacement_continues_at_another_member() {
         assert_eq!(read(&bridge, own, "ca.pem"), old, "no step was taken");
     }
     bridge.cut(2, false);
-    bridge.all_have_caught_up();
+    bridge.have_caught_up(&[0, 1, 2]);
     // The first step alone: its operation, as the command gives it.
     let stopped = step(&bridge, 0);
     assert_eq!(stopped["rotation"]["step"], 1, "{stopped}");
-    bridge.all_have_caught_up();
+    bridge.have_caught_up(&[0, 1, 2]);
     wait_for("all believe both", || {
         (0..3).all(|own| read(&bridge, own, "ca.pem").matches("BEGIN CERTIFICATE").count() == 2)
     });
@@ -165,12 +168,17 @@ fn stopped_replacement_continues_at_another_member() {
         bridge.daemons[own].kill_control();
         bridge.daemons[own].restart_control();
     }
+    bridge.have_caught_up(&[0, 1, 2]);
+    // A host that joins in between has both authorities, and both keys.
+    bridge.join(3, 1);
     bridge.all_have_caught_up();
+    let next = |own: usize| fs::read_to_string(bridge.net.file(&format!("h{}/ca.next", own + 1)));
+    assert_eq!(next(3).unwrap(), next(0).unwrap(), "the key of the next one");
     let said = bridge.daemons[1].says(&["fabric", "rotate-ca", "--json"]);
     let steps: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let steps: Vec<_> = steps.iter().map(|step| &step["rotation"]["step"]).collect();
     assert_eq!(steps, [2, 3], "{said}");
-    believe_another(&bridge, &[0, 1, 2], &old);
+    believe_another(&bridge, &[0, 1, 2, 3], &old);
     bridge.all_have_caught_up();
 }
 
@@ -206,5 +214,90 @@ fn certificate_of_evicted_host_refused_by_all() {
         fs::write(tls(&bridge, 2, file), text).unwrap();
     }
     bridge.daemons[2].restart_control();
+    bridge.all_have_caught_up();
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn evicted_host_that_was_away_is_told() {
+    if skip("evicted_host_that_was_away_is_told", &[]) {
+        return;
+    }
+    let mut bridge = Bridge::fabric("away", 3);
+    // The host with the highest number waits for connections, the one with the lowest connects.
+    for (away, by) in [(2, 0), (0, 1)] {
+        let (name, by_name) = (format!("h{}", away + 1), format!("h{}", by + 1));
+        let others: Vec<usize> = (0..3).filter(|own| *own != away).collect();
+        bridge.add(away);
+        let beside = bridge.net.netns(&format!("beside{away}"));
+        let words = ["port", "add", "--netns", beside.name(), "--vnet", "blue", "--ip"];
+        bridge.daemons[away].says(&[&words[..], &["10.42.0.9/24"]].concat());
+        bridge.daemons[away].kill_both();
+        bridge.daemons[by].says(&["fabric", "evict", &name]);
+        bridge.have_caught_up(&others);
+        bridge.daemons[away].restart_control();
+        let own = &bridge.daemons[away];
+        wait_for("it is told", || own.progress()["evicted"]["by"] == *by_name);
+        let cause = format!("this host was evicted from fabric prod by {by_name} at ");
+        let parts = [cause.as_str(), "`sluice fabric leave --forget`"];
+        for part in parts {
+            let members = own.says(&["fabric", "members"]);
+            assert!(members.contains(part), "{members}");
+            let status = own.command(&["fabric", "status"]).output().unwrap();
+            assert_eq!(status.status.code(), Some(5));
+            let status = String::from_utf8(status.stdout).unwrap();
+            assert!(status.contains(part), "{status}");
+        }
+        let rows = own.ask(&["fabric", "members"])["members"].take();
+        let rows = rows.as_array().unwrap();
+        let marked = rows.iter().filter(|row| !row["evicted"].is_null());
+        assert_eq!(marked.map(|row| &row["host"]).collect::<Vec<_>>(), [name.as_str()]);
+        assert_eq!(own.log().matches(&cause).count(), 1, "one warning: {}", own.log());
+        // It forwards between its ports, and takes part in nothing.
+        let mut pinger = Pinger::new(&beside, ip(away));
+        wait_for("its ports forward", || pinger.ping(84));
+        own.refuses(&["vnet", "create", "red", "--vni", "7"], &parts);
+        own.refuses(&["fabric", "token"], &parts);
+        assert!(own.says(&["config", "log"]).contains("network blue is made"));
+        own.says(&["fabric", "leave", "--forget"]);
+        wait_for("the host waits again", || own.is_waiting());
+        bridge.join(away, by);
+        bridge.all_have_caught_up();
+        bridge.add(away);
+        let has = |own: usize| bridge.daemons[own].progress()["evicted"].is_null();
+        assert!((0..3).all(has), "nobody is evicted");
+    }
+    // The hosts forward to each other again.
+    let patience = Duration::from_millis(200);
+    let mut pinger = Pinger::with_patience(&bridge.containers[0], ip(2), patience);
+    wait_for("a container is reached", || pinger.ping(84));
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn replacement_is_abandoned_after_first_step() {
+    if skip("replacement_is_abandoned_after_first_step", &[]) {
+        return;
+    }
+    let bridge = Bridge::fabric("abandon", 2);
+    let old = read(&bridge, 0, "ca.pem");
+    let none = ["no replacement of the authority is under way"];
+    bridge.daemons[0].refuses(&["fabric", "rotate-ca", "--abandon"], &none);
+    let stopped = step(&bridge, 0);
+    assert_eq!(stopped["rotation"]["step"], 1, "{stopped}");
+    bridge.all_have_caught_up();
+    let next = |own: usize| bridge.net.file(&format!("h{}/ca.next", own + 1));
+    let first = fs::read_to_string(next(1)).unwrap();
+    let said = bridge.daemons[1].says(&["fabric", "rotate-ca", "--abandon"]);
+    assert!(said.contains("does not follow, and is not trusted"), "{said}");
+    wait_for("all believe the old one alone, and have no other key", || {
+        (0..2).all(|own| read(&bridge, own, "ca.pem") == old && !next(own).exists())
+    });
+    bridge.daemons[0].refuses(&["fabric", "rotate-ca", "--abandon"], &none);
+    // Another replacement begins with another authority.
+    let said = bridge.daemons[1].says(&["fabric", "rotate-ca"]);
+    assert_eq!(said.lines().count(), 3, "{said}");
+    believe_another(&bridge, &[0, 1], &old);
+    assert!(!first.contains(&read(&bridge, 0, "ca.pem")), "not with the one that was given up");
     bridge.all_have_caught_up();
 }

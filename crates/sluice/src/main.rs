@@ -269,6 +269,9 @@ enum FabricCommand {
     },
     /// Replace the fabric's authority while it runs; continues a replacement that has stopped
     RotateCa {
+        /// Give the new authority up instead, after the first step: it does not sign yet
+        #[arg(long)]
+        abandon: bool,
         #[command(flatten)]
         asked: Asked,
     },
@@ -284,7 +287,7 @@ enum FabricCommand {
     },
     /// The hosts, the members' progress with the configuration, and the receivers that do not take
     /// frames; ends with 3 if a member is away or behind, with 4 if the configuration cannot be
-    /// changed
+    /// changed, with 5 if this host was evicted
     Status {
         #[command(flatten)]
         asked: Asked,
@@ -506,7 +509,7 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
         FabricCommand::Evict(arguments) => transaction::evict(arguments),
         FabricCommand::Recover(arguments) => transaction::recover(arguments),
         FabricCommand::RotateKey { asked } => transaction::rotate_key(asked),
-        FabricCommand::RotateCa { asked } => transaction::rotate_ca(asked),
+        FabricCommand::RotateCa { abandon, asked } => transaction::rotate_ca(*abandon, asked),
         FabricCommand::Members { asked } => ask(asked, fabric::Question::Members),
         FabricCommand::Flows { asked } => ask(asked, fabric::Question::Flows),
         FabricCommand::Status { asked } => {

@@ -276,8 +276,11 @@ pub(crate) fn rotate_key(asked: &Asked) -> anyhow::Result<ExitCode> {
     run(asked, Question::RotateKey)
 }
 
-pub(crate) fn rotate_ca(asked: &Asked) -> anyhow::Result<ExitCode> {
-    client::rotate_ca(&asked.whom(), asked.json)?;
+pub(crate) fn rotate_ca(abandon: bool, asked: &Asked) -> anyhow::Result<ExitCode> {
+    match abandon {
+        true => client::abandon_ca(&asked.whom(), asked.json)?,
+        false => client::rotate_ca(&asked.whom(), asked.json)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -117,6 +117,11 @@ pub enum Operation {
         /// The authority.
         authority: AuthorityEntry,
     },
+    /// Gives the next authority up, before it signs.
+    AbandonAuthority {
+        /// Its fingerprint, in hexadecimal digits.
+        fingerprint: String,
+    },
     /// Ends a certificate before its time.
     Revoke {
         /// Serial number in hexadecimal digits.
@@ -157,7 +162,7 @@ impl fmt::Display for Unreadable {
 }
 
 /// Names of the operations, as they are written.
-pub(super) const NAMES: [&str; 16] = [
+pub(super) const NAMES: [&str; 17] = [
     "add_member",
     "remove_member",
     "set_member",
@@ -173,6 +178,7 @@ pub(super) const NAMES: [&str; 16] = [
     "add_authority",
     "sign_by",
     "remove_authority",
+    "abandon_authority",
     "revoke",
 ];
 
@@ -250,6 +256,7 @@ impl Operation {
             Self::AddAuthority { authority } => to.trust.add(authority).map(|()| None),
             Self::SignBy { fingerprint } => to.trust.sign_by(fingerprint).map(|()| None),
             Self::RemoveAuthority { authority } => to.trust.remove(authority).map(|()| None),
+            Self::AbandonAuthority { fingerprint } => to.trust.abandon(fingerprint).map(|()| None),
             Self::Revoke { serial, host } => to.trust.revoke(serial, host).map(|()| None),
         }
     }
@@ -287,7 +294,8 @@ impl Operation {
             Self::SetAuthorities { .. }
             | Self::AddAuthority { .. }
             | Self::SignBy { .. }
-            | Self::RemoveAuthority { .. } => vec!["authorities".to_owned()],
+            | Self::RemoveAuthority { .. }
+            | Self::AbandonAuthority { .. } => vec!["authorities".to_owned()],
             Self::Revoke { serial, .. } => vec![format!("certificate {serial}")],
         }
     }
@@ -331,6 +339,9 @@ impl fmt::Display for Operation {
             }
             Self::RemoveAuthority { authority } => {
                 write!(f, "authority {} is not believed any more", authority.short())
+            }
+            Self::AbandonAuthority { fingerprint } => {
+                write!(f, "authority {} does not follow, and is not trusted", short(fingerprint))
             }
             Self::Revoke { serial, host } => {
                 write!(f, "certificate {serial} of {host} is not believed any more")

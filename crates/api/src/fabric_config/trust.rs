@@ -4,6 +4,7 @@
 //!   authorities [old]       ── add_authority ──────> authorities [old], next new
 //!   authorities [old], next ── sign_by ────────────> authorities [new, old]
 //!   authorities [new, old]  ── remove_authority ───> authorities [new]
+//!   authorities [old], next ── abandon_authority ──> authorities [old]
 //! ```
 //!
 //! Each operation is taken by all members before the next one: a member trusts the next authority
@@ -116,6 +117,17 @@ impl Trust {
             None => Err(NotApplicable(format!(
                 "authority {} is not the next one; `sluice fabric rotate-ca` begins with trust in \
                  it",
+                short(fingerprint)
+            ))),
+        }
+    }
+
+    pub(super) fn abandon(&mut self, fingerprint: &str) -> Result<(), NotApplicable> {
+        let is_it = |next: &mut AuthorityEntry| next.fingerprint == fingerprint;
+        match self.next.take_if(is_it) {
+            Some(_) => Ok(()),
+            None => Err(NotApplicable(format!(
+                "authority {} is not about to follow, so it cannot be given up",
                 short(fingerprint)
             ))),
         }

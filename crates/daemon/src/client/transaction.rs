@@ -58,6 +58,14 @@ pub fn rotate_ca(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
     }
 }
 
+/// Gives the authority up that is to follow, and does not sign yet.
+///
+/// # Errors
+/// If none is about to follow, or it signs already.
+pub fn abandon_ca(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
+    ask(whom, Question::AbandonCa, json).map(|_| ())
+}
+
 /// Keeps the text of a file as the candidate; `-` is the standard input.
 ///
 /// # Errors

@@ -11,13 +11,16 @@ use sluice_api::fabric_config::{self as shared, FabricConfig, Member, Operation,
 use super::Event;
 use super::setup::seat;
 use crate::enroll::{
-    Admitted, Enroll, Fingerprint, Joiner, MemberAddress, Redemption, Refused, TokenId,
-    TokenRecord, TokenUse, redeem,
+    Admitted, Asker, Enroll, Fingerprint, Joiner, MemberAddress, Redemption, Refused,
+    StandingAnswer, TokenId, TokenRecord, TokenUse, redeem,
 };
 use crate::sys::log::say;
 
 /// Longest time for the transaction that makes a host a member.
 const ANSWER_MAX: Duration = Duration::from_secs(50);
+
+/// Longest time for the answer to a host that asks how it stands.
+const STANDING_MAX: Duration = Duration::from_secs(5);
 
 /// A host that asks to be made a member.
 pub(super) struct Candidate {
@@ -47,6 +50,14 @@ impl Enroll for Admission {
             say!("{} joins from {from} as number {}", joiner.name, admitted.id);
         }
         result
+    }
+
+    fn standing(&self, asker: &Asker) -> Result<StandingAnswer, Refused> {
+        let (answer, result) = sync_channel(1);
+        _ = self.0.send(Event::Standing(asker.clone(), answer));
+        result
+            .recv_timeout(STANDING_MAX)
+            .unwrap_or_else(|_| Err(Refused::unavailable("this member is too busy")))
     }
 
     fn refused(&self, from: SocketAddr, why: &Refused) {
@@ -127,6 +138,7 @@ pub(super) fn admitted(config: &FabricConfig, name: &str) -> Admitted {
         number: crate::config::fabric_number(&config.fabric),
         id: config.members.get(name).map_or(0, |member| member.id),
         members: config.members.iter().map(address).collect(),
+        next: None,
     }
 }
 

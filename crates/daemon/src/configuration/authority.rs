@@ -6,6 +6,7 @@
 //!   add_authority       the key of the new one         believes both
 //!   sign_by             believed both                  has a certificate of the new one
 //!   remove_authority    a certificate of the new one   believes the new one alone
+//!   abandon_authority   nothing                        has no key of the new one
 //! ```
 //!
 //! The files follow what is committed: at each change, at the start, and again before each vote, so
@@ -39,6 +40,8 @@ pub(super) struct Keeper {
 struct Settled {
     trust: Trust,
     has_failed: bool,
+    /// Fingerprint of an authority that was given up, until its key is deleted.
+    abandoned: Option<String>,
 }
 
 /// The authority that is to follow, as members give it to each other.
@@ -90,7 +93,7 @@ impl Keeper {
         if let Some((fabric, _)) = self.users.get() {
             fabric.revoke(trust.revoked.keys().cloned().collect());
         }
-        let result = self.follow(trust);
+        let result = self.follow(trust).and_then(|()| self.forget_abandoned(&mut settled));
         let has_failed = std::mem::replace(&mut settled.has_failed, result.is_err());
         if let Err(why) = &result {
             say!(error: "the authorities of the fabric are not in force here: {why}");
@@ -126,6 +129,24 @@ impl Keeper {
         if next.is_some() {
             self.files.forget_next().map_err(|error| words(&error))?;
         }
+        Ok(())
+    }
+
+    /// Notes an authority that was about to follow and was given up: its key is deleted the next
+    /// time that the files follow the configuration.
+    pub(super) fn abandon(&self, fingerprint: String) {
+        self.lock().abandoned = Some(fingerprint);
+    }
+
+    /// Deletes the key of an authority that was about to follow and was given up, so that no later
+    /// replacement begins with it.
+    fn forget_abandoned(&self, settled: &mut Settled) -> Result<(), String> {
+        let Some(gone) = &settled.abandoned else { return Ok(()) };
+        let kept = self.files.next_authority().map_err(|error| error.to_string())?;
+        if kept.is_some_and(|kept| kept.fingerprint().to_string() == *gone) {
+            self.files.forget_next().map_err(|error| error.to_string())?;
+        }
+        settled.abandoned = None;
         Ok(())
     }
 

@@ -68,6 +68,10 @@ impl Waiting {
 impl Thread {
     /// Takes a question.
     pub(super) fn ask(&mut self, now: Nanos, question: Question, reply: Reply) {
+        if let Some(why) = self.eviction_in_words().filter(|_| question.changes()) {
+            _ = reply.send(self.answer_evicted(&question, why));
+            return;
+        }
         let answer = match question {
             Question::Create { .. } | Question::Join { .. } => Err(format!(
                 "this host is a member of fabric `{}`; `sluice fabric leave` comes first",
@@ -103,18 +107,17 @@ impl Thread {
                 .map(|()| Answer::Done { said: "this host has another key".to_owned() })
                 .map_err(|error| format!("the key stays: {error}")),
             Question::RotateCa { begin } => return self.rotate_ca(begin, reply),
+            Question::AbandonCa => return self.abandon_ca(now, reply),
             Question::Discard => self
                 .disk
                 .put_candidate(None)
                 .map(|()| Answer::Done { said: "the candidate is forgotten".to_owned() })
                 .map_err(|error| format!("{error:#}")),
             Question::Leave { forget: false } => return self.ask_to_leave(now, reply),
-            Question::Leave { forget: true } => {
-                let said = "this host has forgotten its fabric; if it is a member there still, \
-                            evict it (`sluice fabric evict`)";
-                self.leave("its operator had it forget the fabric");
-                Ok(Answer::Done { said: said.to_owned() })
-            }
+            Question::Leave { forget: true } => Ok(self.forget_fabric(
+                "this host has forgotten its fabric; if it is a member there still, evict it \
+                 (`sluice fabric evict`)",
+            )),
             Question::Evict { host } if host == self.own.place.name => {
                 Err("a host leaves by `sluice fabric leave`".to_owned())
             }
@@ -137,7 +140,7 @@ impl Thread {
         self.asked.insert(id, asked);
     }
 
-    fn change(
+    pub(super) fn change(
         &mut self,
         now: Nanos,
         (change, is_candidate): (Vec<Operation>, bool),
@@ -217,8 +220,13 @@ impl Thread {
     /// Takes a host that joins.
     pub(super) fn admit(&mut self, now: Nanos, candidate: Candidate) {
         let Candidate { joiner, answer: reply } = candidate;
+        if self.standing.evicted().is_some() {
+            let why = "this host was evicted itself; ask another member";
+            _ = reply.send(Err(enroll::Refused::unavailable(why)));
+            return;
+        }
         match admission::judge(self.shared(), &joiner, now_ms()) {
-            Ok(Judged::Again(admitted)) => _ = reply.send(Ok(admitted)),
+            Ok(Judged::Again(admitted)) => _ = reply.send(Ok(self.with_next(admitted))),
             Ok(Judged::First(change)) => {
                 let how = How { comment: format!("{} joins", joiner.name), ..How::default() };
                 let proposal = self.proposal(write_change(&change), &how);
@@ -257,14 +265,7 @@ impl Thread {
         let Some(asked) = self.asked.remove(&request) else { return };
         let result = result.map_err(|refused| words::refused(self.shared(), &refused));
         match (asked, result) {
-            (
-                Asked::Change { reply, .. } | Asked::Check { reply, .. } | Asked::Plain(reply),
-                Err(why),
-            )
-            | (Asked::Token { reply, .. }, Err(why)) => _ = reply.send(Err(why)),
-            (Asked::Admit { reply, .. }, Err(why)) => {
-                _ = reply.send(Err(enroll::Refused::unavailable(why)));
-            }
+            (asked, Err(why)) => asked.refuse(why),
             (Asked::Change { reply, changes, confirm_within_s, is_candidate }, Ok(done)) => {
                 if is_candidate && let Err(error) = self.disk.put_candidate(None) {
                     say!(warn: "the candidate is not forgotten: {error:#}");
@@ -284,7 +285,7 @@ impl Thread {
                 _ = reply.send(Ok(Answer::Token { token: text, expires_ms, address }));
             }
             (Asked::Admit { reply, name }, Ok(_)) => {
-                _ = reply.send(Ok(admitted(self.shared(), &name)));
+                _ = reply.send(Ok(self.with_next(admitted(self.shared(), &name))));
             }
         }
     }

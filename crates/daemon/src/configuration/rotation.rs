@@ -7,9 +7,12 @@
 //!   3      the key is given to all members again      do not believe the old one any more
 //! ```
 //!
+//! After the first step the replacement may be abandoned: the new one signs nothing yet.
+//!
 //! The step follows from the configuration, so that a second command, or one at another member,
-//! continues where the first one stopped. The key is given before each step, as a host that joined
-//! meanwhile may lack it; what a member holds already changes nothing.
+//! continues where the first one stopped. A host that joins between two steps gets the key with its
+//! certificate. The key is given before each step all the same, as a join may come in the middle of
+//! one; what a member holds already changes nothing.
 
 use std::sync::Arc;
 
@@ -23,7 +26,7 @@ use super::Configuration;
 use super::authority::{Handed, Keeper, entry};
 use super::requests::Reply;
 use super::thread::Thread;
-use crate::enroll::{Authority, Fingerprint};
+use crate::enroll::{Admitted, Authority, Fingerprint};
 use crate::fabric::Fabric;
 use crate::sys::threads::spawn;
 
@@ -109,6 +112,52 @@ impl Thread {
         if let Err(error) = spawned {
             _ = reply.send(Err(format!("there is no thread for it: {error}")));
         }
+    }
+}
+
+impl Thread {
+    /// Gives the authority up that is to follow.
+    pub(super) fn abandon_ca(&mut self, now: Nanos, reply: Reply) {
+        match abandonment(&self.shared().trust) {
+            Ok(operation) => {
+                let comment = "replacement of the authority abandoned".to_owned();
+                let how = How { comment, ..How::default() };
+                self.change(now, (vec![operation], false), how, reply);
+            }
+            Err(why) => _ = reply.send(Err(why)),
+        }
+    }
+
+    /// Notes the authority that is to follow. One that has gone and is not trusted was given up.
+    pub(super) fn note_next_authority(&mut self) {
+        let trust = &self.shared().trust;
+        let (next, trusted) = (trust.next.clone(), trust.trusted());
+        let before = std::mem::replace(&mut self.next_authority, next);
+        if let Some(gone) = before.filter(|before| !trusted.contains(&before.certificate)) {
+            self.keeper.abandon(gone.fingerprint);
+        }
+    }
+
+    /// Adds the authority that is to follow, with its key, to the answer to a host that joins.
+    pub(super) fn with_next(&self, admitted: Admitted) -> Admitted {
+        let next = self.shared().trust.next.as_ref();
+        let held = next.and_then(|next| self.keeper.held(&next.fingerprint).ok());
+        Admitted { next: held.map(|held| held.pem().clone()), ..admitted }
+    }
+}
+
+/// Returns the operation that ends a replacement after its first step.
+fn abandonment(trust: &Trust) -> Result<Operation, String> {
+    match Step::of(trust)? {
+        Some(Step::Sign(AuthorityEntry { fingerprint, .. })) => {
+            Ok(Operation::AbandonAuthority { fingerprint })
+        }
+        Some(Step::Remove { signs, .. }) => Err(format!(
+            "authority {} signs already, and members have its certificates; `sluice fabric \
+             rotate-ca` finishes the replacement, and then begins another one if need be",
+            short(&signs)
+        )),
+        Some(Step::Trust) | None => Err("no replacement of the authority is under way".to_owned()),
     }
 }
 

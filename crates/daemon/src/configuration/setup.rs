@@ -129,6 +129,9 @@ impl Applying {
         let mut bootstrap = bootstrap(&joined, (name, vtep, seat))?;
         bootstrap.apply(&self.known)?;
         files.install(&joined.credentials)?;
+        if let Some(next) = &joined.next {
+            files.keep_next(next)?;
+        }
         let place = Place {
             fabric: joined.fabric.clone(),
             name: name.to_owned(),

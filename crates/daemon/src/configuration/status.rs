@@ -14,6 +14,7 @@ impl Thread {
             Some(_) => (self.why_not_writable(), self.progress()),
             None => (self.waits_for(), self.before_snapshot()),
         };
+        let why = self.eviction_in_words().unwrap_or(why);
         let (shared, status) = (self.shared(), self.commit.status());
         Answer::Status(Box::new(Status {
             fabric: shared.fabric.clone(),
@@ -27,6 +28,7 @@ impl Thread {
             aside: self.aside(),
             at_restart: self.in_force.at_restart.clone(),
             not_in_force: self.in_force.failed.clone(),
+            evicted: self.standing.evicted().cloned(),
         }))
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use sluice_api::config::HostConfig;
-use sluice_api::fabric_config::{FabricConfig, Operation, read_change};
+use sluice_api::fabric_config::{AuthorityEntry, FabricConfig, Operation, read_change};
 use sluice_api::placement::Stamped;
 use sluice_api::reload::{AtRestart, Reloaded};
 use sluice_base::{HostId, Nanos};
@@ -27,6 +27,7 @@ use super::effect::Effect;
 use super::replica::Document;
 use super::requests::{Asked, Waiting};
 use super::setup::announce_member;
+use super::standing::OwnStanding;
 use super::store::Disk;
 use super::{Configuration, EVENTS_MAX, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
@@ -177,6 +178,8 @@ impl Opened {
             announced: None,
             checker,
             renewal_at: clock::now(),
+            standing: OwnStanding::default(),
+            next_authority: None,
             has_left: false,
         };
         spawn("configuration", move || thread.run(&events))
@@ -266,6 +269,9 @@ pub(super) struct Thread {
     /// thread.
     announced: Option<(String, Option<Announcer>)>,
     renewal_at: Nanos,
+    pub(super) standing: OwnStanding,
+    /// Authority that is to follow, as of the last change.
+    pub(super) next_authority: Option<AuthorityEntry>,
     pub(super) has_left: bool,
 }
 
@@ -275,6 +281,7 @@ impl Thread {
         self.in_force.revision = self.commit.revision();
         self.given = self.in_force.revision;
         self.announce();
+        self.note_next_authority();
         loop {
             self.renew(clock::now());
             self.take_start();
@@ -289,7 +296,10 @@ impl Thread {
             for event in events.try_iter().take(BATCH_MAX) {
                 self.take(event);
             }
-            self.commit.tick(clock::now());
+            self.look_at_standing(clock::now());
+            if self.standing.evicted().is_none() {
+                self.commit.tick(clock::now());
+            }
         }
     }
 
@@ -304,7 +314,8 @@ impl Thread {
 
     fn sleep(&self) -> Duration {
         let now = clock::now();
-        let next = self.commit.deadline().into_iter();
+        // A host that was evicted begins nothing.
+        let next = self.commit.deadline().filter(|_| self.standing.evicted().is_none()).into_iter();
         let next = next.chain(self.waiting.iter().map(Waiting::until)).min();
         let wait = next.map_or(SLEEP_MAX, |at| Duration::from_nanos(at.since(now).0));
         wait.min(SLEEP_MAX)
@@ -316,6 +327,9 @@ impl Thread {
             Event::Ask(question, answer) => self.ask(now, *question, answer),
             Event::Heard(from, bytes) => {
                 self.heard_bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+                if self.standing.evicted().is_some() {
+                    return;
+                }
                 if let Err(error) = self.commit.receive(now, from, &bytes) {
                     let from = words::name(self.shared(), from);
                     say!(debug: "a message of {from} about the configuration is ignored: {error}");
@@ -331,6 +345,8 @@ impl Thread {
             Event::Written(ticket, Ok(())) => self.commit.persisted(now, ticket),
             Event::Written(ticket, Err(why)) => self.commit.write_failed(now, ticket, &why),
             Event::Admit(candidate) => self.admit(now, *candidate),
+            Event::Standing(asker, reply) => self.answer_standing(&asker, &reply),
+            Event::Told(by, answer) => self.told(&by, *answer),
             Event::Effect { number, revision, result } => self.has_effect(number, revision, result),
             Event::Checked(ticket, id, result) => {
                 if result.is_err() {
@@ -419,6 +435,7 @@ impl Thread {
             }
         }
         if has_changed {
+            self.note_next_authority();
             self.put_in_force();
             self.announce();
         }

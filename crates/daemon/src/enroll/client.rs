@@ -12,6 +12,7 @@ use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
 use rustls::{CertificateError, ClientConfig, ClientConnection, Error as TlsError, StreamOwned};
 
+use super::authority::{Authority, AuthorityPem};
 use super::credentials::{Credentials, CredentialsError, JoinKey};
 use super::fingerprint::hex;
 use super::messages::{
@@ -122,6 +123,8 @@ pub struct Joined {
     pub members: Vec<MemberAddress>,
     /// Credentials, to be written by [`super::Files::install`].
     pub credentials: Credentials,
+    /// Authority that is to follow, with its key, to be kept beside them.
+    pub next: Option<AuthorityPem>,
 }
 
 /// Asks the member at `to` to let a host in. The key is that of [`super::Files::join_key`]. It
@@ -196,7 +199,8 @@ pub(super) fn verified(
     Ok(member)
 }
 
-fn tls_error(error: &io::Error) -> Option<&TlsError> {
+/// Returns the error of TLS in an error of its connection.
+pub(super) fn tls_error(error: &io::Error) -> Option<&TlsError> {
     error.get_ref()?.downcast_ref()
 }
 
@@ -214,7 +218,7 @@ fn tls(to: SocketAddr, token: &Token, wall: &Wall) -> Result<ClientConnection, T
 }
 
 /// Connects within [`CONNECT_MAX`].
-fn connect(to: SocketAddr) -> io::Result<TcpStream> {
+pub(super) fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     // Before the first packet: a guard on the way out may want to know whose it is.
@@ -247,6 +251,13 @@ fn joined(
     let credentials =
         Credentials::assemble(name, pair, message.authorities, message.authority, now)
             .map_err(|error| error.to_string())?;
-    let (fabric, id, members) = (message.fabric, message.id, message.members);
-    Ok(Joined { fabric, number, id, members, credentials })
+    if let Some(next) = &message.next {
+        Authority::read(next).map_err(|error| format!("the next authority: {error}"))?;
+        if !credentials.authorities().contains(&next.certificate) {
+            return Err("the next authority is not trusted".to_owned());
+        }
+    }
+    let (fabric, id) = (message.fabric, message.id);
+    let (members, next) = (message.members, message.next);
+    Ok(Joined { fabric, number, id, members, credentials, next })
 }

@@ -48,10 +48,10 @@ pub(super) struct JoinRequest {
 
 /// Beginning that messages of all formats have.
 #[derive(Deserialize)]
-struct Header {
-    format: u32,
+pub(super) struct Header {
+    pub(super) format: u32,
     #[serde(default)]
-    program: String,
+    pub(super) program: String,
 }
 
 /// A host that asks to join. All of its parts are checked by themselves; the token is not judged,
@@ -133,6 +133,9 @@ pub(super) struct JoinedMessage {
     #[serde(default)]
     pub(super) authority: Option<AuthorityPem>,
     pub(super) members: Vec<MemberAddress>,
+    /// Authority that is to follow; absent: none, or the member has no key of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) next: Option<AuthorityPem>,
 }
 
 /// Outcome of a request.
@@ -203,7 +206,7 @@ pub(super) enum AnswerError {
 }
 
 /// Returns a short text that can be shown on a terminal.
-fn plain(text: &str) -> Option<&str> {
+pub(super) fn plain(text: &str) -> Option<&str> {
     let is_plain = !text.is_empty() && text.len() <= TEXT_SIZE_MAX;
     (is_plain && !text.contains(char::is_control)).then_some(text)
 }
@@ -214,8 +217,8 @@ const fn is_usable(address: IpAddr) -> bool {
     !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }
 
-/// Parses a line as a request and as an answer, for the fuzz target of the join, and checks that
-/// what was read can be shown.
+/// Parses a line as each of the requests and answers, for the fuzz target of the join, and checks
+/// that what was read can be shown.
 #[doc(hidden)]
 pub fn fuzz(line: &[u8]) {
     if let Ok(joiner) = Joiner::parse(line) {
@@ -230,6 +233,7 @@ pub fn fuzz(line: &[u8]) {
         Err(AnswerError::Version(version)) => assert!(!version.is_empty()),
         Err(AnswerError::Unreadable) => {}
     }
+    super::standing::fuzz(line);
 }
 
 #[cfg(test)]

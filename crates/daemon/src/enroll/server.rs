@@ -1,13 +1,15 @@
 //! The side of the member: a listener that anybody may reach.
 //!
 //! ```text
-//!   accept ──> slot? ──> TLS ──> request ──> admit ──> sign ──> answer
-//!                └ no: closed  └────┴ 10 s in all, and while nobody else needs the place
+//!   accept ──> slot? ──> TLS ──> request ─┬─> admit ──> sign ──> answer
+//!                └ no: closed  └────┴ 10 s │  in all, and while nobody else needs the place
+//!                                          └─> standing of a member, by its certificate ──> answer
 //! ```
 //!
 //! Each connection has a thread of its own, so that one that is slow keeps nobody waiting, and the
 //! number of connections is bounded ([`super::slots`]). Only what a checked request and a token say
-//! reaches [`Enroll::admit`].
+//! reaches [`Enroll::admit`], and only who has shown a certificate of this fabric
+//! [`Enroll::standing`].
 
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,19 +20,21 @@ use std::time::Duration;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 use sluice_base::Nanos;
 
-use super::authority::Authority;
+use super::authority::{Authority, AuthorityPem};
 use super::credentials::{Credentials, CredentialsError, HOST_DAYS};
 use super::messages::{
     JoinAnswer, JoinedMessage, Joiner, MemberAddress, Outcome, REQUEST_LINE_MAX,
 };
 use super::refusal::Refused;
 use super::slots::{Slots, Ticket};
+use super::standing::{Asker, StandingAnswer, StandingMessage, StandingOutcome};
 use super::timed::{LineError, Timed, read_line};
-use super::{PROTOCOL, Wall};
+use super::{PROTOCOL, STANDING, Wall};
 use crate::sys::log::say;
 use crate::sys::{clock, marked, threads};
 
@@ -51,6 +55,12 @@ pub trait Enroll: Send + Sync {
     /// The refusal to send.
     fn admit(&self, from: SocketAddr, joiner: &Joiner) -> Result<Admitted, Refused>;
 
+    /// Returns how a host stands that has shown a certificate of this fabric for its name.
+    ///
+    /// # Errors
+    /// The refusal to send.
+    fn standing(&self, asker: &Asker) -> Result<StandingAnswer, Refused>;
+
     /// Takes note of a request that was refused, here or by [`Self::admit`].
     fn refused(&self, _from: SocketAddr, _refused: &Refused) {}
 }
@@ -66,6 +76,8 @@ pub struct Admitted {
     pub id: u16,
     /// Members.
     pub members: Vec<MemberAddress>,
+    /// Authority that is to follow, if the fabric's is being replaced.
+    pub next: Option<AuthorityPem>,
 }
 
 /// Listener for hosts that join, until it is dropped.
@@ -180,11 +192,22 @@ impl Present {
         let key = PrivateKeyDer::from_pem_slice(credentials.key().as_bytes())
             .map_err(|_| CredentialsError::Key)?;
         let provider = Arc::new(default_provider());
+        let mut roots = RootCertStore::empty();
+        for authority in &chain[1..] {
+            roots.add(authority.clone())?;
+        }
+        // A host that joins has no certificate; one that asks how it stands shows its own.
+        let shown =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                .allow_unauthenticated()
+                .clear_root_hint_subjects()
+                .build()
+                .map_err(|error| rustls::Error::General(error.to_string()))?;
         let mut tls = ServerConfig::builder_with_details(provider, wall.clone())
             .with_protocol_versions(&[&TLS13])?
-            .with_no_client_auth()
+            .with_client_cert_verifier(shown)
             .with_single_cert(chain, key)?;
-        tls.alpn_protocols = vec![PROTOCOL.to_vec()];
+        tls.alpn_protocols = vec![PROTOCOL.to_vec(), STANDING.to_vec()];
         tls.send_tls13_tickets = 0;
         let authority = credentials.authority()?;
         Ok(Self { tls: Arc::new(tls), authority, credentials: credentials.clone() })
@@ -245,14 +268,24 @@ fn serve(
     if !ticket.keep() {
         return;
     }
-    let outcome = line
-        .and_then(|line| Joiner::parse(&line))
-        .and_then(|joiner| admit(enroll, &present, from, &joiner, shared.now()));
-    let outcome = outcome.unwrap_or_else(|refused| {
-        enroll.refused(from, &refused);
-        Outcome::Refused(refused)
-    });
-    let mut line = serde_json::to_vec(&JoinAnswer::new(outcome)).expect("texts and numbers");
+    let note = |refused: &Refused| enroll.refused(from, refused);
+    let mut line = match peer.conn.alpn_protocol() == Some(STANDING) {
+        true => {
+            let shown = peer.conn.peer_certificates().and_then(<[_]>::first);
+            let asker = line.and_then(|line| Asker::parse(&line, shown));
+            let outcome = asker.and_then(|asker| enroll.standing(&asker)).inspect_err(note);
+            let outcome = outcome.map_or_else(StandingOutcome::Refused, StandingOutcome::Standing);
+            serde_json::to_vec(&StandingMessage::new(outcome))
+        }
+        false => {
+            let outcome = line
+                .and_then(|line| Joiner::parse(&line))
+                .and_then(|joiner| admit(enroll, &present, from, &joiner, shared.now()))
+                .inspect_err(note);
+            serde_json::to_vec(&JoinAnswer::new(outcome.unwrap_or_else(Outcome::Refused)))
+        }
+    }
+    .expect("texts and numbers");
     line.push(b'\n');
     peer.sock.extend(ANSWER_MAX);
     let answered = peer.write_all(&line).and_then(|()| {
@@ -260,7 +293,7 @@ fn serve(
         peer.flush()
     });
     if let Err(error) = answered {
-        say!("an answer to the host that joins from {from} was lost ({error}); it may ask again");
+        say!("an answer to the host at {from} was lost ({error}); it may ask again");
     }
 }
 
@@ -284,5 +317,6 @@ fn admit(
         authorities: present.credentials.authorities().to_vec(),
         authority: present.credentials.authority_pem().cloned(),
         members: admitted.members,
+        next: admitted.next,
     })))
 }

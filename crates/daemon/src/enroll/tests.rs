@@ -33,7 +33,7 @@ impl TimeProvider for At {
     }
 }
 
-fn wall() -> Wall {
+pub(super) fn wall() -> Wall {
     Arc::new(At(NOW))
 }
 
@@ -43,6 +43,7 @@ struct Fabric {
     records: Mutex<Vec<TokenRecord>>,
     members: Mutex<Vec<MemberAddress>>,
     refused: AtomicUsize,
+    next: Mutex<Option<AuthorityPem>>,
 }
 
 impl Fabric {
@@ -87,7 +88,21 @@ impl Enroll for Fabric {
         }
         let own = members.iter().find(|member| member.name == joiner.name).unwrap();
         let (fabric, number) = ("prod".to_owned(), [7; 16]);
-        Ok(Admitted { fabric, number, id: own.id, members: members.clone() })
+        let next = self.next.lock().unwrap().clone();
+        Ok(Admitted { fabric, number, id: own.id, members: members.clone(), next })
+    }
+
+    fn standing(&self, asker: &Asker) -> Result<StandingAnswer, Refused> {
+        let members = self.members.lock().unwrap();
+        let is_one = members.iter().any(|member| member.name == asker.name);
+        let standing = match is_one {
+            true => Standing::Member,
+            false => {
+                let by = Some(asker.serial.clone());
+                Standing::Evicted(Eviction { by, ..Eviction::default() })
+            }
+        };
+        Ok(StandingAnswer { revision: 7, standing })
     }
 
     fn refused(&self, _from: SocketAddr, _refused: &Refused) {
@@ -96,14 +111,14 @@ impl Enroll for Fabric {
 }
 
 /// A member of a fabric that hosts can join.
-struct Member {
+pub(super) struct Member {
     fabric: Arc<Fabric>,
     credentials: Credentials,
     listener: JoinListener,
 }
 
 impl Member {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let credentials = Credentials::create("h1", NOW).unwrap();
         let fabric = Arc::new(Fabric::default());
         let at = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -113,15 +128,31 @@ impl Member {
         Self { fabric, credentials, listener }
     }
 
+    pub(super) fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    pub(super) fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
+    pub(super) fn refused(&self) -> usize {
+        self.fabric.refused()
+    }
+
+    pub(super) fn evict(&self, host: &str) {
+        self.fabric.members.lock().unwrap().retain(|member| member.name != host);
+    }
+
     fn fingerprint(&self) -> Fingerprint {
         self.credentials.authority().unwrap().fingerprint()
     }
 
-    fn token(&self) -> Token {
+    pub(super) fn token(&self) -> Token {
         self.fabric.token(self.fingerprint(), VALID_MS)
     }
 
-    fn join(&self, token: &Token, own: u8) -> Result<Joined, JoinError> {
+    pub(super) fn join(&self, token: &Token, own: u8) -> Result<Joined, JoinError> {
         let key = JoinKey::generate().unwrap();
         join(self.listener.address(), token, &applicant(own), &key, &wall())
     }
@@ -372,6 +403,16 @@ fn join_works_before_during_and_after_new_authority() {
     member.listener.set_credentials(&trusting).unwrap();
     let joined = member.join(&old, 2).unwrap();
     assert_eq!(joined.credentials.authorities().len(), 2);
+    assert!(joined.next.is_none());
+    // The member has its key, and gives it.
+    *member.fabric.next.lock().unwrap() = Some(next.pem().clone());
+    let joined = member.join(&member.token(), 6).unwrap();
+    assert_eq!(joined.next.as_ref(), Some(next.pem()));
+    // One that is not trusted is none.
+    *member.fabric.next.lock().unwrap() = Some(Authority::create(NOW).unwrap().pem().clone());
+    let error = member.join(&member.token(), 7).unwrap_err();
+    assert!(error.to_string().contains("the next authority is not trusted"), "{error}");
+    *member.fabric.next.lock().unwrap() = None;
     let reissued = trusting.reissued_by(next.pem(), NOW).unwrap();
     member.listener.set_credentials(&reissued).unwrap();
     let token = member.fabric.token(next.fingerprint(), VALID_MS);

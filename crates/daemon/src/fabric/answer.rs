@@ -274,6 +274,7 @@ impl<'a> Answers<'a> {
             // Known elsewhere.
             program: None,
             differs: Vec::new(),
+            evicted: None,
         };
         let others = self.plane.hosts().map(|info| {
             let plan = self.plan.hosts.iter().find(|known| known.host == info.host);
@@ -302,6 +303,7 @@ impl<'a> Answers<'a> {
                 // Known elsewhere.
                 program: None,
                 differs: Vec::new(),
+                evicted: None,
             }
         });
         std::iter::once(own).chain(others).collect()

@@ -174,7 +174,9 @@ impl Daemon {
             .iter()
             .all(|member| member["connected"] == true && member["lag"] == 0)
             && configuration["not_in_force"].is_null();
+        let is_evicted = !configuration["evicted"].is_null();
         let expected = match (configuration["writable"] == true, is_well) {
+            _ if is_evicted => 5,
             (false, _) => 4,
             (true, false) => 3,
             (true, true) => 0,

@@ -44,6 +44,23 @@ fn authority_replaced_in_three_steps() {
 }
 
 #[test]
+fn next_authority_abandoned_until_it_signs() {
+    let mut config = config();
+    let abandon = |digit| Operation::AbandonAuthority { fingerprint: entry(digit).fingerprint };
+    config.apply(&[add('b')]).unwrap();
+    let bytes = write_change(&[abandon('b')]);
+    assert_eq!(config.apply(&read_change(&bytes).unwrap()).unwrap(), []);
+    assert_eq!(config.trust.trusted(), [entry('a').certificate]);
+    // Another one may follow.
+    config.apply(&[add('c')]).unwrap();
+    for (before, digit) in [(None, 'b'), (None, 'a'), (Some(sign('c')), 'c')] {
+        config.apply(before.as_slice()).unwrap();
+        let error = config.apply(&[abandon(digit)]).unwrap_err().0;
+        assert!(error.contains("is not about to follow"), "{error}");
+    }
+}
+
+#[test]
 fn revoked_certificates_go_with_their_authority() {
     let mut config = config();
     let revoke = |serial: &str| Operation::Revoke { serial: serial.to_owned(), host: "h3".into() };

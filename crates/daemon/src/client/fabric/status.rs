@@ -17,6 +17,8 @@ use crate::ipc::protocol::{self, Request};
 const LAGS: u8 = 3;
 /// Exit code if the configuration cannot be changed.
 const NOT_WRITABLE: u8 = 4;
+/// Exit code if this host was evicted.
+const EVICTED: u8 = 5;
 
 /// Asks both processes of a host and prints, as tables or as one line of JSON. Returns the exit
 /// code.
@@ -72,6 +74,9 @@ fn grade(configuration: &transaction::Status) -> u8 {
     let is_well = |member: &transaction::Progress| member.connected && member.lag == Some(0);
     let all_well =
         configuration.members.iter().all(is_well) && configuration.not_in_force.is_none();
+    if configuration.evicted.is_some() {
+        return EVICTED;
+    }
     match (configuration.writable, all_well) {
         (false, _) => NOT_WRITABLE,
         (true, false) => LAGS,

@@ -248,6 +248,9 @@ fn members(rows: &[MemberRow]) -> String {
     });
     let mut text = table(&header, cells);
     for row in rows {
+        if let Some(why) = &row.evicted {
+            _ = writeln!(text, "{}: {why}", row.host);
+        }
         for one in &row.differs {
             _ = writeln!(text, "{}: {one}. {}", row.host, one.what.remedy());
         }

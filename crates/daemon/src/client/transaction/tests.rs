@@ -69,6 +69,7 @@ fn status_without_quorum_says_what_is_missing() {
         aside: Vec::new(),
         at_restart: Vec::new(),
         not_in_force: Some("device `up0` is missing".to_owned()),
+        evicted: None,
     })));
     assert!(text.contains("tries again until it is: device `up0` is missing\n"), "{text}");
     assert!(text.contains("no change can be committed: 1 of 3 voters"), "{text}");

@@ -183,3 +183,25 @@ fn authority_replaced_at_once_is_vetoed() {
     let why = host.keeper.check(&before, &after).unwrap_err();
     assert!(why.contains("is still of the authority"), "{why}");
 }
+
+#[test]
+fn key_of_abandoned_authority_is_deleted() {
+    let folder = Folder::new("keeper-abandoned");
+    let (old, new) = (authority(), authority());
+    let host = Host::new(&folder, "h1", &old);
+    let [first, both, ..] = steps(&old, &new);
+    host.keeper.settle(&first).unwrap();
+    host.give(&new).unwrap();
+    host.keeper.settle(&first).unwrap();
+    assert!(host.files.next_authority().unwrap().is_some(), "the first step is about to come");
+    host.keeper.settle(&both).unwrap();
+    host.keeper.check(&both, &first).unwrap();
+    host.keeper.abandon(old.fingerprint().to_string());
+    host.keeper.settle(&first).unwrap();
+    assert!(host.files.next_authority().unwrap().is_some(), "it was not given up");
+    host.keeper.abandon(new.fingerprint().to_string());
+    host.keeper.settle(&first).unwrap();
+    assert!(host.files.next_authority().unwrap().is_none());
+    assert_eq!(host.credentials().authorities(), [old.pem().certificate.clone()]);
+    assert_ne!(host.keeper.next().unwrap().fingerprint(), new.fingerprint());
+}

@@ -50,3 +50,18 @@ fn authority_fits_into_question_to_member() {
     let size = serde_json::to_vec(&Handed::new(&authority)).unwrap().len();
     assert!(size <= sluice_wire::fabric::ASK_SIZE_MAX, "{size} bytes");
 }
+
+#[test]
+fn replacement_abandoned_after_first_step_alone() {
+    let [old, new] = [(); 2].map(|()| Authority::create(NOW).unwrap());
+    let mut config = config(&[&old]);
+    let refused = |config: &FabricConfig| abandonment(&config.trust).unwrap_err();
+    assert!(refused(&config).contains("is under way"));
+    config.apply(&operations(&config, Step::Trust, &new)).unwrap();
+    let mut abandoned = config.clone();
+    abandoned.apply(&[abandonment(&config.trust).unwrap()]).unwrap();
+    assert_eq!(abandoned.trust.trusted(), [old.pem().certificate.clone()]);
+    let step = Step::of(&config.trust).unwrap().unwrap();
+    config.apply(&operations(&config, step, &new)).unwrap();
+    assert!(refused(&config).contains("signs already"));
+}

@@ -24,6 +24,7 @@ fn own() -> MemberRow {
         talk: [].into(),
         program: None,
         differs: vec![],
+        evicted: None,
     }
 }
 
