@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 use libfuzzer_sys::fuzz_target;
 use sluice_base::{Batch, Buf, ByteCount, Priority, PriorityMask};
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{
-    DeviceState as _, FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _,
-};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _};
 use sluice_switch::{Egress, Sink, Window};
 use sluice_testkit::guest::{Descriptor, Guest, GuestConfig, Ring, connect, feature};
 
@@ -100,9 +98,13 @@ impl Rig {
     fn detach(&mut self, mut out: Vec<Out>) {
         self.guest.hang_up();
         let until = Instant::now() + PATIENCE;
-        let is_gone =
-            |port: &VhostUserPort| port.problem().is_some_and(|p| p.contains("front end"));
-        while !is_gone(&self.port) || self.port.is_up() == Some(true) {
+        let is_gone = |port: &VhostUserPort| {
+            let outside = port.outside();
+            let device = &outside.state().device;
+            let says_so = device.problem.as_ref().is_some_and(|p| p.contains("front end"));
+            says_so && device.up != Some(true)
+        };
+        while !is_gone(&self.port) {
             if self.port.handle_events() == PortRequest::Handles(0) {
                 assert!(!out.is_empty(), "handles are wanted that nobody has");
                 self.give_back(out.drain(..));

@@ -21,9 +21,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlag
 use sluice_base::{Batch, Buf, ByteCount, Priority, PriorityMask};
 use sluice_fuzz::Source;
 use sluice_ports::vhost_user::{Role, VhostUserConfig, VhostUserPort};
-use sluice_ports::{
-    DeviceState as _, FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _,
-};
+use sluice_ports::{FrameBuf, Pool, PoolConfig, Port, PortRequest, SharedRings as _};
 use sluice_switch::{Egress, Sink, Window};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -399,13 +397,13 @@ fuzz_target!(|bytes: &[u8]| {
         _ = front_end.stream.shutdown(std::net::Shutdown::Write);
         let until = Instant::now() + PATIENCE;
         // First the conversation ends, then its rings stop.
-        while !front_end.is_over || rig.port.problem().is_none() {
+        while !front_end.is_over || rig.port.outside().state().device.problem.is_none() {
             front_end.listen();
             rig.handle_events();
             assert!(Instant::now() < until, "the conversation does not end");
             std::thread::yield_now();
         }
-        assert!(rig.port.is_up() != Some(true), "nobody is there");
+        assert!(rig.port.outside().state().device.up != Some(true), "nobody is there");
         rig.give_back();
         assert_eq!(rig.pool.used(), 0, "a slot of the pool was lost");
     });
