@@ -6,7 +6,7 @@
 //! | values of a network, such as its MTU | now, if no port is in it |
 //! | weight and strictness of a class | now |
 //! | endpoints behind peers; without a fabric all endpoints | now |
-//! | limits and times of `[fabric]` | now; a `learn_max` above 65,536 at a restart, if it rises |
+//! | limits and times of `[fabric]` | now; the part of a `learn_max` above 65,536 at a restart |
 //! | `host.log` | now |
 //! | anything else | at a restart of the data process |
 //!
@@ -137,9 +137,8 @@ impl Merge<'_> {
         if let (Some(to), Some(from)) = (&mut self.merged.config.fabric, &self.next.fabric) {
             let has = to.learn_max;
             take_limits(to, from);
-            if from.learn_max > has.max(LEARN_MAX_LIVE) {
-                to.learn_max = has;
-            }
+            // As much of a larger one as the table that is there can hold.
+            to.learn_max = from.learn_max.min(has.max(LEARN_MAX_LIVE));
         }
         let after = rest_of(&self.merged.config);
         self.merged.changed.extend(differences(&before, &after));

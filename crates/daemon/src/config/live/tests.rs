@@ -171,9 +171,11 @@ fn learn_max_beyond_table_waits_for_restart() {
     };
     let learn_max = |merged: &Merged| merged.config.fabric.as_ref().unwrap().learn_max;
     let later = merged(1_024, 65_537);
-    assert_eq!((keys(&later), learn_max(&later)), (vec!["fabric.learn_max"], 1_024));
+    assert_eq!((keys(&later), learn_max(&later)), (vec!["fabric.learn_max"], 65_536));
     assert!(later.at_restart[0].why.contains("up to 65536"), "{:?}", later.at_restart);
-    assert_eq!(later.changed, [""; 0]);
+    assert_eq!(later.changed, ["fabric.learn_max"]);
+    let later = merged(100_000, 200_000);
+    assert_eq!((keys(&later), learn_max(&later)), (vec!["fabric.learn_max"], 100_000));
     // Within the table that is there.
     for (from, to) in [(1_024, 65_536), (200_000, 100_000), (200_000, 70_000), (65_536, 1)] {
         let now = merged(from, to);
