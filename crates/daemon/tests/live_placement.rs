@@ -54,23 +54,7 @@ vni = 60
         );
     }
     if let Some(container) = container {
-        let (mac, name) = (format!("02:60:00:00:00:0{id}"), container.name());
-        text += &format!(
-            r#"
-[[port]]
-name = "web"
-kind = "tap"
-vnet = "blue"
-device = "t0"
-netns = "/run/netns/{name}"
-mac = "{mac}"
-[[vport]]
-vnet = "blue"
-mac = "{mac}"
-ip = "10.60.0.{id}"
-port = "web"
-"#
-        );
+        text += &web(&format!("02:60:00:00:00:0{id}"), container, &format!("10.60.0.{id}"));
     }
     text
 }
@@ -269,7 +253,7 @@ fn allow_programs(host: &Netns, bytes: u32) -> bool {
     shell.args(["-c", &line]).stderr(Stdio::null()).status().unwrap().success()
 }
 
-/// What the file of a member of a fabric made by command says of its workers.
+/// File of a member of a fabric made by command, with its workers.
 const WORKERS: &str = r#"
 workers = 2
 worker_cpus = [0, 1]
@@ -282,7 +266,12 @@ device = "up0"
 
 /// Returns the port of a container in the network `blue`, for the file of a host.
 fn port(own: usize, container: &Netns) -> String {
-    let (mac, name, ip) = (format!("02:60:00:00:00:0{}", own + 1), container.name(), ip(own));
+    web(&format!("02:60:00:00:00:0{}", own + 1), container, &ip(own).to_string())
+}
+
+/// Returns the port `web` of a container, bound to its addresses, for a file.
+fn web(mac: &str, container: &Netns, ip: &str) -> String {
+    let name = container.name();
     format!(
         r#"
 [[port]]

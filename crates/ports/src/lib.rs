@@ -58,7 +58,7 @@ pub use pool::{Pool, PoolConfig, SlotMut};
 pub use port::{
     Amount, ArmResult, Counters, DeviceState, FlowControl, Handover, HeldBack, KernelSide, Losses,
     Lossless, Outside, OutsideState, PollFd, Port, PortRequest, Queues, Read, ReadAhead,
-    ReceivingSockets, Ring, RoutedUnderlay, SharedRings,
+    ReceivingSockets, Ring, RoutedUnderlay, SharedRings, UNREADABLE,
 };
 pub use rcvbuf::{HeldSocket, SocketCounts, SocketHolds, SocketsShot};
 pub use tx_backoff::{TxBackoff, Waits};

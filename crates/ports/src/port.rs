@@ -45,7 +45,7 @@ use crate::buckets::Buckets;
 use crate::frame::FrameBuf;
 use crate::pool::Pool;
 
-pub use outside::{Counters, DeviceState, KernelSide, Outside, OutsideState};
+pub use outside::{Counters, DeviceState, KernelSide, Outside, OutsideState, UNREADABLE};
 pub use parts::{FlowControl, Handover, ReadAhead, ReceivingSockets, RoutedUnderlay, SharedRings};
 
 /// A descriptor to wait on, edge-triggered.

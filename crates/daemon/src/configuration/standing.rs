@@ -49,7 +49,7 @@ const ASKED_MAX: usize = 3;
 /// Sender of an answer to a host that asks.
 pub(super) type StandingReply = SyncSender<Result<StandingAnswer, enroll::Refused>>;
 
-/// What this host knows of its standing.
+/// Standing of this host, as far as it knows.
 #[derive(Debug, Default)]
 pub(super) struct OwnStanding {
     look_at: Nanos,

@@ -14,7 +14,7 @@ use sluice_api::show::{
 use sluice_api::trace::{self, Looked, PortLook, TunnelLook};
 use sluice_base::{Nanos, PortId, TunnelId, VnetId};
 use sluice_host::inspect::{self, Source};
-use sluice_ports::{HeldSocket, SocketsShot};
+use sluice_ports::{HeldSocket, SocketsShot, UNREADABLE};
 use sluice_switch::{Destination, QueueGroupKind, TunnelCounters};
 
 use super::guard::Guard;
@@ -467,7 +467,7 @@ fn port_row(shot: PortShot, names: &Port, losses: Vec<LossRow>) -> PortRow {
     // A counter that cannot be read is not zero: it is shown as an unknown loss.
     let kernel = match shot.outside.into_counters() {
         Ok(counters) => counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
-        Err(_) => [("kernel.unreadable".to_owned(), 1)].into(),
+        Err(_) => [(UNREADABLE.0.to_owned(), UNREADABLE.1)].into(),
     };
     PortRow {
         port: names.name.clone(),

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use sluice_api::show::LossRow;
 use sluice_base::{Nanos, PortId};
+use sluice_ports::UNREADABLE;
 
 use super::snapshot::PortShot;
 use super::worker::WorkerRequest;
@@ -64,7 +65,7 @@ impl Ledger {
         match &shot.outside.state().counters {
             Ok(rows) => now.extend(rows),
             // A counter that cannot be read is not zero. A closed port has none.
-            Err(_) => now.extend(shot.gone.is_none().then_some(("kernel.unreadable", 1))),
+            Err(_) => now.extend(shot.gone.is_none().then_some(UNREADABLE)),
         }
         let lost = |(counter, frames): &(&str, u64)| *frames > 0 && !is_no_loss(shot.kind, counter);
         let mut ports = self.ports();

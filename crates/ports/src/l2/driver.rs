@@ -27,7 +27,7 @@ use crate::handed::PortHandover;
 use crate::pool::{Pool, SlotMut};
 use crate::port::{
     Amount, Counters, FlowControl, Handover, Losses, Lossless, Outside, PollFd, Port, Read,
-    ReadAhead, Ring,
+    ReadAhead, Ring, UNREADABLE,
 };
 use crate::staging::ADDRESSES_SIZE;
 
@@ -489,7 +489,7 @@ impl Port for L2Port {
                 rows.insert("ring.drops", self.own.ring_drops.get());
             }
             // A counter that cannot be read is not zero.
-            Err(_) => _ = rows.insert("kernel.unreadable", 1),
+            Err(_) => rows.extend([UNREADABLE]),
         }
         Outside::of_kernel(rows, Arc::clone(&open.kernel) as _)
     }

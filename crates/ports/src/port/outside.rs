@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// Counters by name. Each counts frames lost outside the switch since the port was opened.
 pub type Counters = BTreeMap<&'static str, u64>;
 
+/// Row in place of counters that cannot be read: they are not zero.
+pub const UNREADABLE: (&str, u64) = ("kernel.unreadable", 1);
+
 /// State of a port's device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceState {

@@ -24,7 +24,7 @@ use crate::handed::{PortHandover, SHARERS};
 use crate::pool::{Pool, SlotMut};
 use crate::port::{
     Amount, Counters, Handover, Losses, Lossless, Outside, PollFd, Port, Read, ReadAhead, Ring,
-    RoutedUnderlay,
+    RoutedUnderlay, UNREADABLE,
 };
 use crate::staging::NotStaged;
 
@@ -500,10 +500,12 @@ impl Port for UdpPort {
         let Some(open) = &self.open else { return Outside::default() };
         let mut rows = Counters::from([("ring.truncated", self.truncated)]);
         match open.receiver.memory() {
-            Ok(memory) => rows.insert("socket.drops", memory.drops.wrapping_sub(open.drops).into()),
+            Ok(memory) => {
+                rows.insert("socket.drops", memory.drops.wrapping_sub(open.drops).into());
+            }
             // A counter that cannot be read is not zero.
-            Err(_) => rows.insert("kernel.unreadable", 1),
-        };
+            Err(_) => rows.extend([UNREADABLE]),
+        }
         Outside::of_kernel(rows, Arc::clone(&open.kernel) as _)
     }
 

@@ -9,7 +9,7 @@ use super::pair::Place;
 use super::rings::Xsk;
 use crate::device::{DeviceCounters, DeviceStart};
 use crate::error::OpenError;
-use crate::port::{Counters, DeviceState, KernelSide};
+use crate::port::{Counters, DeviceState, KernelSide, UNREADABLE};
 use crate::sockets::SocketCounters;
 
 /// Counters of the container's end, since this was made.
@@ -57,7 +57,7 @@ impl ContainerCounters {
 #[derive(Debug)]
 pub(super) struct KernelCounters {
     pub(super) container: ContainerCounters,
-    /// Those of the switch's end, which tells of the carrier.
+    /// Counters of the switch's end, which tells of the carrier.
     pub(super) switch_end: DeviceCounters,
 }
 
@@ -81,7 +81,7 @@ impl KernelSide for KernelCounters {
 
 /// Returns the rows of an AF_XDP socket.
 pub(super) fn of_xsk(xsk: &Xsk) -> Counters {
-    let Ok(statistics) = xsk.statistics() else { return [("kernel.unreadable", 1)].into() };
+    let Ok(statistics) = xsk.statistics() else { return [UNREADABLE].into() };
     [
         ("xdp.rx_dropped", statistics.rx_dropped),
         ("xdp.rx_ring_full", statistics.rx_ring_full),
