@@ -54,8 +54,8 @@ impl Named {
 }
 
 impl<B: Buf> Switch<B> {
-    /// Returns the places that can be taken. The call walks all queues and slots once if something
-    /// was removed.
+    /// Returns the places that can be taken. The call walks the queues and slots that were in use at
+    /// a time, once, if something was removed.
     #[must_use]
     pub fn free_places(&self) -> FreePlaces {
         let is_removed = |state: PlaceState| state == PlaceState::Removed;
@@ -83,6 +83,7 @@ impl<B: Buf> Switch<B> {
     /// # Panics
     /// If there is no such place.
     pub fn clear_places(&mut self, vnets: &[VnetId], tunnels: &[TunnelId]) {
+        self.egress.shorten_walks();
         let free = self.free_places();
         for vnet in vnets.iter().filter(|vnet| free.has_vnet(**vnet)) {
             self.vnets[vnet.index()].state = PlaceState::Free;

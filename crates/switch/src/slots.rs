@@ -116,6 +116,8 @@ pub(crate) struct Slots<B> {
     slots: Box<[Slot<B>]>,
     /// The stack of free slots.
     free: u32,
+    /// Upper bound of the slots that were ever in use: those from here on are as they were made.
+    taken_end: u32,
     /// Number of handles and copies that may still come in.
     free_count: u32,
     /// Number of slots that inputs use beyond their own.
@@ -148,7 +150,7 @@ impl<B> Slots<B> {
             })
             .collect();
         let free = if count == 0 { NIL } else { 0 };
-        Self { slots, free, free_count: count, excess: 0, reserved }
+        Self { slots, free, taken_end: 0, free_count: count, excess: 0, reserved }
     }
 
     /// Returns the slot that has the handle of a frame: the body of a copy, or the slot itself.
@@ -228,12 +230,12 @@ impl<B> Slots<B> {
 
     /// Returns the slots that other switches reference.
     pub(crate) fn remote(&self) -> impl Iterator<Item = &Slot<B>> {
-        self.slots.iter().filter(|slot| slot.remote_port != NOT_REMOTE)
+        self.slots[..self.taken_end as usize].iter().filter(|slot| slot.remote_port != NOT_REMOTE)
     }
 
     /// Returns the slots of frames that another switch has.
     pub(crate) fn remote_indices(&self) -> impl Iterator<Item = u32> {
-        let all = (0..).zip(&self.slots);
+        let all = (0..self.taken_end).zip(&self.slots);
         all.filter(|(_, slot)| slot.remote_port != NOT_REMOTE).map(|(index, _)| index)
     }
 
@@ -247,6 +249,7 @@ impl<B> Slots<B> {
         let mut free = self.free;
         let index = self.stack_pop(&mut free).expect("there is a slot for everything that entered");
         self.free = free;
+        self.taken_end = self.taken_end.max(index + 1);
         index
     }
 

@@ -163,6 +163,7 @@ impl<B: Buf> Switch<B> {
 
     /// Ends the queued frames that `goes` selects by slot and queue group.
     pub(crate) fn drop_queued(&mut self, goes: impl Fn(&Self, u32, u32) -> bool) {
+        self.egress.shorten_walks();
         let mut from = 0;
         while let Some(leaf) = self.egress.leaf_from(from) {
             let queue = self.egress.queue(leaf);

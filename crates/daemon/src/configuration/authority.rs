@@ -104,6 +104,19 @@ impl Keeper {
         result
     }
 
+    /// Has the files follow the configuration if it names other certificates than the last time, or
+    /// if the files did not follow then: most changes name the same ones.
+    pub(super) fn settle_changed(&self, trust: &Trust) {
+        let is_settled = {
+            let settled = self.lock();
+            settled.trust == *trust && !settled.has_failed && settled.abandoned.is_none()
+        };
+        if !is_settled {
+            // Its failure is shown, and keeps nothing else from being in force.
+            _ = self.settle(trust);
+        }
+    }
+
     fn follow(&self, trust: &Trust) -> Result<(), String> {
         let now = now_s(&self.wall);
         let Some(signs) = trust.authorities.first() else { return Ok(()) };

@@ -49,8 +49,7 @@ impl Effect {
     ) -> anyhow::Result<Self> {
         let (jobs, waiting) = sync_channel(WAITING_MAX);
         spawn("effect", move || {
-            // Its failure is shown, and keeps nothing else from being in force.
-            let settle = |trust: &Trust| _ = keeper.settle(trust);
+            let settle = |trust: &Trust| keeper.settle_changed(trust);
             run(&waiting, &*force, settle, &events, WAITS);
         })?;
         Ok(Self { jobs, last: 0 })

@@ -235,6 +235,9 @@ impl Node {
 pub(crate) struct Queues {
     nodes: Vec<Node>,
     free: u32,
+    /// Upper bound of the nodes in use: those from here on are free. The node that was freed last
+    /// is bound next, so it stays near the largest number that were in use at a time.
+    bound_end: u32,
     /// Open addressing: key in the high 40 bits, node in the low 24; 0 is a free place.
     index: Vec<u64>,
     mask: usize,
@@ -252,7 +255,8 @@ impl Queues {
             node.next = if at + 1 == count { NIL } else { index_of(at + 1) };
         }
         let size = (count * 2).next_power_of_two().max(2);
-        Self { nodes, free: if count == 0 { NIL } else { 0 }, index: vec![0; size], mask: size - 1 }
+        let free = if count == 0 { NIL } else { 0 };
+        Self { nodes, free, bound_end: 0, index: vec![0; size], mask: size - 1 }
     }
 
     #[inline]
@@ -323,6 +327,7 @@ impl Queues {
         let node = self.free;
         assert!(node != NIL, "there are as many nodes as queues can be in use");
         self.free = self.nodes[node as usize].next;
+        self.bound_end = self.bound_end.max(node + 1);
         self.nodes[node as usize] = Node {
             key,
             deficit: QUANTUM_BYTES,
@@ -528,22 +533,27 @@ impl Queues {
         }
     }
 
-    /// Returns every leaf in use. Linear in the pool; for inspection.
+    /// Returns every leaf in use. Linear in the nodes that were in use at a time.
     pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.nodes.len()).filter_map(move |at| {
-            let node = &self.nodes[at];
-            (node.live && node.group != NIL).then_some(index_of(at))
-        })
+        (0..self.bound_end).filter(|node| self.is_live_leaf(*node))
     }
 
-    /// Returns the number of nodes, in use or not.
-    pub(crate) const fn len(&self) -> usize {
-        self.nodes.len()
+    /// Returns the first leaf in use from a node on.
+    pub(crate) fn leaf_from(&self, from: u32) -> Option<u32> {
+        (from..self.bound_end).find(|node| self.is_live_leaf(*node))
+    }
+
+    /// Lowers the bound of the nodes in use to the last of them. Each step was paid by a bind.
+    pub(crate) fn lower_bound_end(&mut self) {
+        while self.bound_end > 0 && !self.nodes[self.bound_end as usize - 1].live {
+            self.bound_end -= 1;
+        }
     }
 
     /// Returns true if a node is a leaf in use.
-    pub(crate) fn is_live_leaf(&self, at: usize) -> bool {
-        self.nodes[at].live && self.nodes[at].group != NIL
+    fn is_live_leaf(&self, node: u32) -> bool {
+        let node = &self.nodes[node as usize];
+        node.live && node.group != NIL
     }
 }
 

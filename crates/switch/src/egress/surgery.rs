@@ -72,7 +72,7 @@ impl<B> EgressTables<B> {
         self.queues.ring(self.classes[class].ring).flat_map(|node| self.queues.children_of(node))
     }
 
-    /// Returns every queue in use. Linear in the pool of queues; for inspection.
+    /// Returns every queue in use. Linear in the queues that were in use at a time.
     pub(crate) fn leaves(&self) -> impl Iterator<Item = u32> + '_ {
         self.queues.leaves()
     }
@@ -80,8 +80,12 @@ impl<B> EgressTables<B> {
     /// Returns the first queue in use from a place in the pool of queues on, to walk them while
     /// they change.
     pub(crate) fn leaf_from(&self, from: u32) -> Option<u32> {
-        let count = u32::try_from(self.queues.len()).expect("fewer than 2^24 nodes");
-        (from..count).find(|&leaf| self.queues.is_live_leaf(leaf as usize))
+        self.queues.leaf_from(from)
+    }
+
+    /// Makes later walks over the queues as short as the queues that are in use now allow.
+    pub(crate) fn shorten_walks(&mut self) {
+        self.queues.lower_bound_end();
     }
 
     pub(crate) fn is_parked(&self, leaf: u32) -> bool {

@@ -205,3 +205,16 @@ fn key_of_abandoned_authority_is_deleted() {
     assert_eq!(host.credentials().authorities(), [old.pem().certificate.clone()]);
     assert_ne!(host.keeper.next().unwrap().fingerprint(), new.fingerprint());
 }
+
+#[test]
+fn failed_settle_of_unchanged_trust_is_repeated() {
+    let folder = Folder::new("keeper-unchanged");
+    let (old, new) = (authority(), authority());
+    let host = Host::new(&folder, "h1", &old);
+    let [_, _, _, alone] = steps(&old, &new);
+    host.keeper.settle_changed(&alone);
+    assert_eq!(host.signs_by(), old.fingerprint(), "it has no key of the new one");
+    host.give(&new).unwrap();
+    host.keeper.settle_changed(&alone);
+    assert_eq!(host.signs_by(), new.fingerprint());
+}

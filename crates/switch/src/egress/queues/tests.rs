@@ -1,5 +1,5 @@
 use super::*;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use proptest::prelude::*;
 
 #[test]
@@ -22,17 +22,24 @@ fn key_differs_by_queue_group_source_priority_kind() {
 proptest! {
     #[test]
     fn queue_index_finds_exactly_bound_leaves(
-        ops in prop::collection::vec((any::<bool>(), 0u32..60, 0u16..4), 0..300),
+        ops in prop::collection::vec((any::<bool>(), 0u32..60, 0u16..4, 0u8..10), 0..300),
     ) {
         let mut queues = Queues::new(64);
         let mut model: BTreeMap<(u32, u16), u32> = BTreeMap::new();
-        for (bind, group, source) in ops {
+        for (bind, group, source, lower) in ops {
             let key = (group, source);
             if bind && !model.contains_key(&key) && model.len() < 64 {
                 model.insert(key, queues.bind_leaf(group, source, 0));
             } else if !bind && let Some(node) = model.remove(&key) {
                 queues.unbind(node);
             }
+            if lower == 0 {
+                queues.lower_bound_end();
+                let last = model.values().max();
+                prop_assert_eq!(queues.bound_end, last.map_or(0, |node| node + 1));
+            }
+            let bound: BTreeSet<u32> = model.values().copied().collect();
+            prop_assert_eq!(queues.leaves().collect::<BTreeSet<u32>>(), bound);
             for group in 0..60 {
                 for source in 0..4 {
                     let found = queues.find(Key::leaf(group, source, 0));
