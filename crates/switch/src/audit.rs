@@ -9,11 +9,6 @@ use alloc::vec::Vec;
 
 use sluice_base::{InputId, Priority};
 
-use crate::inspect::Counter;
-use crate::ledger::row;
-use crate::slots::List;
-use crate::switch::Switch;
-
 /// All rows that are not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
@@ -75,42 +70,5 @@ impl Audit {
     /// Returns the sum of a term over all rows.
     pub fn total(&self, term: impl Fn(&AuditRow) -> u64) -> u64 {
         self.rows.iter().map(term).sum()
-    }
-}
-
-impl<B> Switch<B> {
-    /// Walks the switch and balances its counters. Allocates; not for the data path.
-    #[must_use]
-    pub fn audit(&self) -> Audit {
-        let mut resident = alloc::vec![Counter::default(); self.ledger.row_count()];
-        for (priority, tag) in self.egress.all_tags() {
-            let row = usize::from(tag.input) * Priority::COUNT + priority;
-            resident[row].add(tag.bytes.into());
-        }
-        let mut count = |list: List| {
-            for index in self.slots.walk(list) {
-                let slot = self.slots.get(index);
-                let row = usize::from(slot.input) * Priority::COUNT + usize::from(slot.priority);
-                resident[row].add(slot.bytes);
-            }
-        };
-        for leaf in self.egress.leaves() {
-            count(self.egress.queue(leaf).list());
-        }
-        for input in self.ingress.inputs() {
-            count(input.awaiting());
-            count(input.deferred());
-        }
-        for slot in self.slots.remote() {
-            resident[row(slot.input, slot.priority)].add(slot.bytes);
-        }
-        let mut rows = Vec::new();
-        for (at, resident) in resident.into_iter().enumerate() {
-            let row = self.ledger.balance(at, resident);
-            if row.frames != Balance::default() {
-                rows.push(row);
-            }
-        }
-        Audit { rows }
     }
 }

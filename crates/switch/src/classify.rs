@@ -67,7 +67,8 @@ pub(crate) struct Marking<'a> {
 }
 
 /// Bytes that [`plain_underlay`] expects in front of a tenant's frame.
-pub(crate) const PLAIN_OUTER_SIZE: usize = crate::tunnel::OUTER_SIZE;
+pub(crate) const PLAIN_OUTER_SIZE: usize =
+    ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE + vxlan::HEADER_SIZE;
 
 /// The UDP and VXLAN headers, which the UDP length counts with the tenant's frame.
 const TUNNEL_SIZE: u32 = 16;

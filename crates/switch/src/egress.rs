@@ -27,16 +27,14 @@ use alloc::boxed::Box;
 
 use sluice_base::{Nanos, PortId, Priority, PriorityMask};
 
-use crate::build::{make_groups, make_ports};
 use crate::config::{
     Hold, Limit, PortConfig, PortRole, RateLimit, Service, SwitchConfig, Tags, Trust,
 };
-use crate::ingress::Input;
 use crate::inspect::{Counter, Marks};
 use crate::pause::{PauseReceiver, PauseSender};
 use crate::place::Held;
 use crate::shaper::Shaper;
-use crate::slots::NIL;
+use crate::slots::{BufferOwner, NIL};
 use crate::surface::QueueGroupKind;
 use crate::tunnel::Outer;
 
@@ -44,8 +42,10 @@ use self::busy::BusyPorts;
 pub(crate) use self::common::{COMMON_FRAMES_MAX, Tag};
 use self::common::{Common, CommonMax};
 pub(crate) use self::group::Room;
+use self::group::make_groups;
 use self::group_lists::GroupLists;
 pub(crate) use self::port::PortEgress;
+use self::port::make_ports;
 use self::queues::Queues;
 pub(crate) use self::queues::{GROUPS_MAX, Key, NODES_MAX, Node, QUANTUM_BYTES};
 use self::services::Services;
@@ -184,9 +184,10 @@ impl<B> Class<B> {
 }
 
 impl<B> EgressTables<B> {
-    /// Makes the tables of a switch, with room for so many queues. The tables that every frame
+    /// Makes the tables of a switch with so many slots and inputs. The tables that every frame
     /// touches are made first and together.
-    pub(crate) fn new(config: &SwitchConfig, nodes: usize) -> Self {
+    pub(crate) fn new(config: &SwitchConfig, slots: u32, inputs: usize) -> Self {
+        let nodes = node_count(config, slots, inputs);
         let ports = make_ports(config);
         let busy = BusyPorts::new(ports.len());
         let classes = (0..ports.len() * Priority::COUNT).map(|_| Class::new()).collect();
@@ -211,12 +212,9 @@ impl<B> EgressTables<B> {
         }
     }
 
-    /// Returns the size of the common queues for these inputs.
-    pub(crate) fn common_max_of<'a>(&self, inputs: impl Iterator<Item = &'a Input<B>>) -> CommonMax
-    where
-        B: 'a,
-    {
-        CommonMax::of(&self.ports, inputs)
+    /// Returns the size of the common queues for inputs with these limits.
+    pub(crate) fn common_max_of(&self, limits: impl Iterator<Item = Limit>) -> CommonMax {
+        CommonMax::of(&self.ports, limits)
     }
 
     /// Sets the size of the common queues after inputs came or went.
@@ -284,9 +282,25 @@ impl<B> EgressTables<B> {
         self.services.set(priority, service);
     }
 
+    /// Returns the memory in which a frame of a priority waits: that of its input, or its output's
+    /// share of it.
+    #[inline]
+    pub(crate) const fn owner_of(&self, priority: Priority) -> BufferOwner {
+        if self.lossless().contains(priority) { BufferOwner::Ring } else { BufferOwner::Output }
+    }
+
     /// Returns the lossless priorities.
     #[inline]
     pub(crate) const fn lossless(&self) -> PriorityMask {
         self.services.lossless()
     }
+}
+
+/// Returns the number of nodes. A queue in use holds a frame, so there are at most as many as
+/// frames, and a bundle per source and priority on each underlay port.
+fn node_count(config: &SwitchConfig, slots: u32, inputs: usize) -> usize {
+    let underlays =
+        config.ports.iter().filter(|p| matches!(p.role, PortRole::Underlay { .. })).count();
+    let sources = inputs + config.tunnel_places();
+    (slots as usize + underlays * sources * Priority::COUNT).min(NODES_MAX)
 }

@@ -11,13 +11,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem;
 
-use sluice_base::{Batch, ByteCount, Full as BatchFull, Priority, PriorityMask};
+use sluice_base::{Batch, ByteCount, Full as BatchFull, PortId, Priority, PriorityMask};
 
-use crate::build::make_inputs;
-use crate::config::{InputFull, Limit, SwitchConfig};
+use crate::config::{InputFull, Limit, PortRole, SwitchConfig};
 use crate::egress::Key;
 use crate::inspect::Marks;
-use crate::place::{Full, Held};
+use crate::place::{Full, Held, NO_PORT, NO_VNET};
+use crate::sizes::{CONTROL_FRAMES, own_slots, priorities_of};
 use crate::slots::{BufferOwner, List, NIL, Slots};
 
 use self::share::PairShare;
@@ -45,7 +45,7 @@ pub(crate) struct Input<B> {
     unreclaimed: u32,
     full: Full,
     port: u16,
-    /// The network of its port; [`NO_VNET`](crate::place::NO_VNET) for the underlay and for
+    /// The network of its port; [`NO_VNET`] for the underlay and for
     /// control.
     vnet: u16,
     from_underlay: bool,
@@ -139,7 +139,7 @@ impl<B> Input<B> {
         self.full
     }
 
-    /// Returns its port; [`NO_PORT`](crate::receive::NO_PORT) for control.
+    /// Returns its port; [`NO_PORT`] for control.
     #[inline]
     pub(crate) const fn port(&self) -> u16 {
         self.port
@@ -186,6 +186,23 @@ impl<B> Input<B> {
     #[inline]
     pub(crate) fn has_over(&self) -> bool {
         !self.over.is_empty()
+    }
+
+    /// Returns true if several senders share it.
+    #[inline]
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.from_underlay || !matches!(self.full, Full::Wait)
+    }
+
+    /// Returns true if a frame of one of the lossless priorities may find it full: it reads on
+    /// without pausing the sender.
+    #[inline]
+    pub(crate) fn may_be_full(&self, lossless: PriorityMask) -> bool {
+        match self.full {
+            Full::Wait => false,
+            Full::Drop => !lossless.is_empty(),
+            Full::Pause(priorities) => !lossless.without(priorities).is_empty(),
+        }
     }
 
     /// Returns the frames that could not be queued, which no frame passes.
@@ -379,10 +396,7 @@ impl<B> Ingress<B> {
     /// them, and the handles beyond its own slots wait in slots of its outputs.
     #[cold]
     fn end_late(&mut self, slots: &mut Slots<B>, input: u16, buf: B) {
-        let index = slots.take();
-        let slot = slots.get_mut(index);
-        slot.buf = Some(buf);
-        slot.input = input;
+        let index = slots.put_ended(input, buf);
         slots.stack_push(&mut self.input_mut(input).ended_slots, index);
     }
 
@@ -477,4 +491,32 @@ impl<B> Ingress<B> {
     pub(crate) fn leave_pool(&mut self, input: u16) {
         self.input_mut(input).pooled_frames -= 1;
     }
+}
+
+/// Returns the inputs of a configuration, that of control last.
+fn make_inputs<B>(config: &SwitchConfig) -> Box<[Input<B>]> {
+    let input = |place, limit: Limit, full, priorities| {
+        Input::new(place, (limit, full), own_slots(limit.frames, full), priorities)
+    };
+    // Allocates all inputs at once, so that their own memory does not lie before or between them.
+    let queues: usize = config.ports.iter().map(|port| usize::from(port.queues)).sum();
+    let mut inputs = Vec::with_capacity(queues + 1);
+    for (at, port) in config.ports.iter().enumerate() {
+        let vnet = match port.role {
+            PortRole::Access { vnet } => vnet.0,
+            PortRole::Underlay { .. } | PortRole::Handoff => NO_VNET,
+        };
+        for queue in 0..port.queues {
+            let (id, priorities) = (PortId::from_index(at).0, priorities_of(port, queue));
+            let input = input((id, vnet), port.input, port.input_full, priorities);
+            inputs.push(match port.role {
+                PortRole::Access { .. } => input,
+                PortRole::Underlay { .. } => input.of_underlay(),
+                PortRole::Handoff => input.of_handoff(),
+            });
+        }
+    }
+    let control = Limit { frames: CONTROL_FRAMES, bytes: ByteCount(u64::MAX) };
+    inputs.push(input((NO_PORT, NO_VNET), control, InputFull::Wait, PriorityMask::ALL));
+    inputs.into()
 }

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::mem;
 
-use sluice_base::{DropClass, DropReason, InputId, Priority};
+use sluice_base::{DropClass, DropReason, InputId, Priority, PriorityMask};
 
 use crate::audit::{AuditRow, Balance};
 use crate::inspect::Counter;
@@ -129,6 +129,18 @@ impl Ledger {
     #[inline]
     pub(crate) fn held(&self, input: usize, priority: usize) -> Held {
         self.rows[input * Priority::COUNT + priority].held
+    }
+
+    /// Returns the frames of an input that pauses some priorities, in all others.
+    #[cold]
+    pub(crate) fn held_unpaused(&self, input: u16, paused: PriorityMask) -> Held {
+        let mut sum = Held::default();
+        for priority in Priority::all().filter(|p| !paused.contains(*p)) {
+            let held = self.held(input.into(), priority.index());
+            sum.frames += held.frames;
+            sum.bytes += held.bytes;
+        }
+        sum
     }
 
     /// Returns the frames that came in.

@@ -29,84 +29,50 @@
 
 extern crate alloc;
 
-mod account;
-mod aside;
-mod attach;
 mod audit;
-mod batch;
-mod build;
-mod changes;
 mod classify;
 mod config;
-mod decap;
-mod detach;
-mod dispose;
 mod dscp;
 mod egress;
 mod fdb;
-mod free_places;
-mod handoff;
-mod hear;
-mod hold;
 mod ingress;
 mod inspect;
-mod isolation;
 mod ledger;
 mod mac_table;
-mod migrate;
-mod migrate_buffers;
+mod networks;
 mod numbers;
 mod pause;
 mod place;
 mod pool;
-mod punt;
-mod receive;
-mod reclaim;
-mod replicate;
-mod run;
 mod shaper;
 mod shard;
-mod shared_buffer;
+mod sizes;
 mod slots;
-mod sources;
-mod storm;
 mod surface;
 mod switch;
-mod too_big;
-mod transmit;
 mod tunnel;
-mod tunnel_changes;
-mod underlay;
-mod unresolved;
 mod validate;
-mod vnet_changes;
-mod window;
 
-pub use attach::{AttachError, PortState};
 pub use audit::{Audit, AuditRow, Balance};
-pub use changes::{ChangeError, PlaceState};
 pub use config::{
     Binding, ClassConfig, ConfigError, ControlConfig, FdbConfig, HandoffConfig, Hold, InputFull,
     IsolationConfig, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service,
     Sources, SpareConfig, SparePlaces, SwitchConfig, Tags, Trust, TunnelConfig, UnresolvedConfig,
     VnetConfig,
 };
-pub use decap::DecapFlow;
-pub use free_places::FreePlaces;
-pub use handoff::{Handoff, HandoffSink, RemoteRef};
-pub use hear::Classifier;
-pub use hold::HOLD_LEASE;
 pub use inspect::{Counter, FdbState, IsolatedState, Marks, PauseState, TunnelCounters};
 pub use mac_table::Used;
-pub use migrate::MigratedPort;
+pub use networks::{DecapFlow, PlaceState};
 pub use pause::{PauseReceiver, PauseSender};
-pub use punt::PuntCounters;
 pub use sluice_base::{Command, Destination, PuntCause, ReceiverState};
 pub use surface::{
     ALLOWED_MAX, BOUND_IPS_MAX, BOUND_MACS_MAX, BoundIps, CommandError, Detached, Egress, Head,
     Notice, QueueGroupKind, QueueState, Sink, Taken, Target, Window,
 };
-pub use switch::Switch;
+pub use switch::{
+    AttachError, ChangeError, Classifier, FreePlaces, HOLD_LEASE, Handoff, HandoffSink,
+    MigratedPort, PortState, PuntCounters, RemoteRef, Switch,
+};
 pub use tunnel::resize_outer;
 
 #[cfg(test)]

@@ -6,12 +6,14 @@
 //! wherever they are: there is a slot for each of them, should it need one. Lists are threaded
 //! through the slots by index, so that moving a frame costs two stores and no memory.
 
+mod slot;
+
 use alloc::boxed::Box;
 
-use sluice_base::{Batch, Full};
+use sluice_base::{Batch, Buf, Full};
 
-/// Value of [`Slot::remote_port`] for a frame without a remote reference.
-pub(crate) const NOT_REMOTE: u16 = u16::MAX;
+use self::slot::NOT_REMOTE;
+pub(crate) use self::slot::{Arrival, Slot};
 
 /// No slot, no node.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -29,84 +31,45 @@ pub(crate) enum BufferOwner {
     Copy,
 }
 
-/// One frame. `bytes` is its size as received, which the audit counts. Aligned so that it lies in
-/// one cache line (with a handle of up to 24 bytes).
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Slot<B> {
-    pub(crate) buf: Option<B>,
-    pub(crate) next: u32,
-    pub(crate) bytes: u32,
-    /// A second number, by the role of the slot: the body of a copy, the number of copies of a
-    /// body, or the number of a handed-off frame in the switch that it belongs to.
-    link: u32,
-    pub(crate) input: u16,
-    pub(crate) source: u16,
-    pub(crate) vnet: u16,
-    /// Bytes in front of the tenant's frame (the outer headers it came in).
-    pub(crate) strip: u16,
-    pub(crate) priority: u8,
-    pub(crate) owner: BufferOwner,
-    /// New value of the inner ECN field, if it must change (RFC 6040 section 4.2).
-    pub(crate) ecn: Option<u8>,
-    /// Number of frames that it is on the wire.
-    pub(crate) segments: u16,
-    /// Number of segments that a driver took already, and their bytes.
-    pub(crate) sent: u16,
-    pub(crate) sent_bytes: u32,
-    /// [`BufferOwner::Pool`]: the partition that it is counted in.
-    pub(crate) part: u8,
-    /// The port of another switch that references it remotely, or [`NOT_REMOTE`].
-    pub(crate) remote_port: u16,
-}
-
-impl<B> Slot<B> {
-    /// Returns true if it is more than one frame on the wire.
-    #[inline]
-    pub(crate) const fn is_super(&self) -> bool {
-        self.segments > 1
-    }
-
-    /// Returns the bytes that are still to be sent, without the header that the switch adds.
-    #[inline]
-    pub(crate) const fn bytes_left(&self) -> u32 {
-        self.bytes - self.sent_bytes - self.strip as u32
-    }
-
-    /// Returns the segments that are still to be sent.
-    #[inline]
-    pub(crate) const fn segments_left(&self) -> u16 {
-        self.segments - self.sent
-    }
-
-    /// Makes the slot a copy, which has no handle of its own.
-    const fn become_copy_of(&mut self, body: u32) {
-        (self.owner, self.link) = (BufferOwner::Copy, body);
-    }
-
-    /// Returns the number of a handed-off frame in the switch that it belongs to.
-    pub(crate) const fn remote_number(&self) -> u32 {
-        self.link
-    }
-
-    /// Sets the number of a handed-off frame in the switch that it belongs to.
-    pub(crate) const fn set_remote_number(&mut self, number: u32) {
-        self.link = number;
-    }
-}
-
 /// A first-in first-out list of slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
-    pub(crate) head: u32,
-    pub(crate) tail: u32,
+    head: u32,
+    tail: u32,
 }
 
 impl List {
     pub(crate) const EMPTY: Self = Self { head: NIL, tail: NIL };
 
+    #[inline]
     pub(crate) const fn is_empty(self) -> bool {
         self.head == NIL
+    }
+
+    /// Returns its first slot; [`NIL`] if it is empty.
+    #[inline]
+    pub(crate) const fn head(self) -> u32 {
+        self.head
+    }
+
+    /// Returns true if it has this slot and no other.
+    pub(crate) const fn is_only(self, slot: u32) -> bool {
+        self.head == slot && self.tail == slot
+    }
+
+    /// Takes out all slots in front of `next`, which stands behind them; all with [`NIL`]. After
+    /// the last of these steps comes [`Self::close`].
+    #[inline]
+    pub(crate) const fn advance_to(&mut self, next: u32) {
+        self.head = next;
+    }
+
+    /// Ends a walk by [`Self::advance_to`].
+    #[inline]
+    pub(crate) const fn close(&mut self) {
+        if self.head == NIL {
+            self.tail = NIL;
+        }
     }
 }
 
@@ -129,26 +92,8 @@ pub(crate) struct Slots<B> {
 impl<B> Slots<B> {
     /// Creates so many free slots, of which `reserved` are not for lossy frames in buffers.
     pub(crate) fn new(count: u32, reserved: u32) -> Self {
-        let slots = (0..count)
-            .map(|at| Slot {
-                buf: None,
-                next: if at + 1 == count { NIL } else { at + 1 },
-                bytes: 0,
-                link: NIL,
-                input: 0,
-                source: 0,
-                vnet: 0,
-                strip: 0,
-                priority: 0,
-                owner: BufferOwner::Ring,
-                ecn: None,
-                segments: 1,
-                sent: 0,
-                sent_bytes: 0,
-                part: 0,
-                remote_port: NOT_REMOTE,
-            })
-            .collect();
+        let next = |at| if at + 1 == count { NIL } else { at + 1 };
+        let slots = (0..count).map(|at| Slot::free(next(at))).collect();
         let free = if count == 0 { NIL } else { 0 };
         Self { slots, free, taken_end: 0, free_count: count, excess: 0, reserved }
     }
@@ -156,33 +101,55 @@ impl<B> Slots<B> {
     /// Returns the slot that has the handle of a frame: the body of a copy, or the slot itself.
     #[inline]
     pub(crate) fn body_of<'a>(&'a self, slot: &'a Slot<B>) -> &'a Slot<B> {
-        if slot.owner == BufferOwner::Copy { self.get(slot.link) } else { slot }
+        if slot.owner() == BufferOwner::Copy { self.get(slot.body()) } else { slot }
     }
 
     /// Begins to count the copies of a body.
     pub(crate) fn begin_copies(&mut self, body: u32) {
-        self.get_mut(body).link = 0;
+        self.get_mut(body).begin_copies();
     }
 
-    /// Makes a slot a copy of a body.
-    pub(crate) fn add_copy(&mut self, index: u32, body: u32) {
-        self.get_mut(index).become_copy_of(body);
-        self.get_mut(body).link += 1;
+    /// Puts a copy of a body into a slot, which enters the switch.
+    pub(crate) fn copy_of(&mut self, body: u32) -> u32 {
+        self.enter(1);
+        let index = self.take();
+        let (metadata, segments) = (self.get(body).metadata(), self.get(body).segments());
+        self.get_mut(index).become_copy_of(body, metadata, segments);
+        self.get_mut(body).add_copy();
+        index
     }
 
     /// Returns true if a body has copies.
     pub(crate) fn has_copies(&self, body: u32) -> bool {
-        self.get(body).link > 0
+        self.get(body).has_copies()
     }
 
     /// Gives a copy back. Returns its body.
     pub(crate) fn end_copy(&mut self, index: u32) -> u32 {
-        debug_assert!(self.get(index).owner == BufferOwner::Copy, "only copies have a body");
-        let body = self.get(index).link;
+        debug_assert!(self.get(index).owner() == BufferOwner::Copy, "only copies have a body");
+        let body = self.get(index).body();
         self.leave(1);
         self.give_back(index);
-        self.get_mut(body).link -= 1;
+        self.get_mut(body).sub_copy();
         body
+    }
+
+    /// Puts a frame that entered the switch into a slot, charged to nothing yet.
+    #[inline]
+    pub(crate) fn put(&mut self, input: u16, arrival: &Arrival, owner: BufferOwner, buf: B) -> u32
+    where
+        B: Buf,
+    {
+        let index = self.take();
+        self.get_mut(index).fill(input, arrival, owner, buf);
+        index
+    }
+
+    /// Puts a handle whose frame has ended at an input into a slot.
+    pub(crate) fn put_ended(&mut self, input: u16, buf: B) -> u32 {
+        let index = self.take();
+        self.get_mut(index).keep_ended(input, buf);
+        index
     }
 
     /// Changes the number of slots that an input uses beyond its own.
@@ -230,13 +197,13 @@ impl<B> Slots<B> {
 
     /// Returns the slots that other switches reference.
     pub(crate) fn remote(&self) -> impl Iterator<Item = &Slot<B>> {
-        self.slots[..self.taken_end as usize].iter().filter(|slot| slot.remote_port != NOT_REMOTE)
+        self.slots[..self.taken_end as usize].iter().filter(|slot| slot.remote_port() != NOT_REMOTE)
     }
 
     /// Returns the slots of frames that another switch has.
     pub(crate) fn remote_indices(&self) -> impl Iterator<Item = u32> {
         let all = (0..self.taken_end).zip(&self.slots);
-        all.filter(|(_, slot)| slot.remote_port != NOT_REMOTE).map(|(index, _)| index)
+        all.filter(|(_, slot)| slot.remote_port() != NOT_REMOTE).map(|(index, _)| index)
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -256,7 +223,7 @@ impl<B> Slots<B> {
     /// Gives a slot back. Its handle must have been taken out.
     #[inline]
     pub(crate) fn give_back(&mut self, index: u32) {
-        debug_assert!(self.slots[index as usize].buf.is_none(), "a handle would be lost");
+        debug_assert!(self.slots[index as usize].buf().is_none(), "a handle would be lost");
         let mut free = self.free;
         self.stack_push(&mut free, index);
         self.free = free;
@@ -267,15 +234,15 @@ impl<B> Slots<B> {
     #[inline]
     pub(crate) fn end(&mut self, index: u32, ended: &mut Batch<B>, late: &mut u32) {
         let slot = &mut self.slots[index as usize];
-        let buf = slot.buf.take().expect("a frame that waited has its handle");
+        let buf = slot.take_buf().expect("a frame that waited has its handle");
         match ended.push(buf) {
             Ok(()) => {
-                slot.next = self.free;
+                slot.set_next(self.free);
                 self.free = index;
             }
             Err(Full(buf)) => {
-                slot.buf = Some(buf);
-                slot.next = *late;
+                slot.put_buf(buf);
+                slot.set_next(*late);
                 *late = index;
             }
         }
@@ -294,11 +261,11 @@ impl<B> Slots<B> {
     /// Adds `index` at the end of `list`.
     #[inline]
     pub(crate) fn push(&mut self, list: &mut List, index: u32) {
-        self.slots[index as usize].next = NIL;
+        self.slots[index as usize].set_next(NIL);
         if list.head == NIL {
             list.head = index;
         } else {
-            self.slots[list.tail as usize].next = index;
+            self.slots[list.tail as usize].set_next(index);
         }
         list.tail = index;
     }
@@ -306,13 +273,13 @@ impl<B> Slots<B> {
     /// Returns a list of one slot.
     #[inline]
     pub(crate) fn single(&mut self, index: u32) -> List {
-        self.slots[index as usize].next = NIL;
+        self.slots[index as usize].set_next(NIL);
         List { head: index, tail: index }
     }
 
     /// Adds `index` in front of `list`.
     pub(crate) fn push_front(&mut self, list: &mut List, index: u32) {
-        self.slots[index as usize].next = list.head;
+        self.slots[index as usize].set_next(list.head);
         list.head = index;
         if list.tail == NIL {
             list.tail = index;
@@ -326,7 +293,7 @@ impl<B> Slots<B> {
         if index == NIL {
             return None;
         }
-        list.head = self.slots[index as usize].next;
+        list.head = self.slots[index as usize].next();
         if list.head == NIL {
             list.tail = NIL;
         }
@@ -336,7 +303,7 @@ impl<B> Slots<B> {
     /// Puts a slot on a stack. Writes nothing but the slot itself.
     #[inline]
     pub(crate) fn stack_push(&mut self, top: &mut u32, index: u32) {
-        self.slots[index as usize].next = *top;
+        self.slots[index as usize].set_next(*top);
         *top = index;
     }
 
@@ -347,7 +314,7 @@ impl<B> Slots<B> {
         if index == NIL {
             return None;
         }
-        *top = self.slots[index as usize].next;
+        *top = self.slots[index as usize].next();
         Some(index)
     }
 
@@ -359,7 +326,7 @@ impl<B> Slots<B> {
         if list.head == NIL {
             list.head = from.head;
         } else {
-            self.slots[list.tail as usize].next = from.head;
+            self.slots[list.tail as usize].set_next(from.head);
         }
         list.tail = from.tail;
     }
@@ -373,7 +340,7 @@ impl<B> Slots<B> {
             if index == NIL {
                 return None;
             }
-            at = self.slots[index as usize].next;
+            at = self.slots[index as usize].next();
             Some(index)
         });
         walk.take(self.slots.len())

@@ -1,42 +1,75 @@
 //! The switch: its tables, its construction, and the parts of its interface other than ingress and
 //! egress.
 
-use alloc::boxed::Box;
+mod account;
+mod aside;
+mod attach;
+mod audit;
+mod batch;
+mod changes;
+mod detach;
+mod dispose;
+mod free_places;
+mod handoff;
+mod hear;
+mod hold;
+mod inspect;
+mod isolation;
+mod migrate;
+mod migrate_buffers;
+mod punt;
+mod receive;
+mod reclaim;
+mod replicate;
+mod run;
+mod shared_buffer;
+mod sources;
+mod storm;
+mod too_big;
+mod transmit;
+mod tunnel_changes;
+mod underlay;
+mod unresolved;
+mod vnet_changes;
+mod window;
 
 use sluice_base::{Buf, Command, Destination, InputId, Nanos, PortId, Priority, VnetId};
 
-use crate::attach::SparePorts;
-use crate::build::{buffer_count, make_tunnels, make_vnets, node_count, slot_count};
-use crate::changes::Places;
 use crate::config::{ConfigError, PortRole, SwitchConfig};
 use crate::dscp::Dscp;
 use crate::egress::EgressTables;
 use crate::fdb::Fdb;
-use crate::handoff::RemoteRefs;
-use crate::hold::Holds;
 use crate::ingress::Ingress;
 use crate::inspect::Counter;
-use crate::isolation::Isolation;
 use crate::ledger::Ledger;
 use crate::mac_table;
-use crate::place::{Tunnel, Vnet};
+use crate::networks::Networks;
+use crate::place::NO_PORT;
 use crate::pool::Pool;
-use crate::punt::{CONTROL_PRIORITY, Control};
-use crate::receive::NO_PORT;
+use crate::sizes::{CONTROL_FRAMES, buffer_count, slot_count};
 use crate::slots::Slots;
-use crate::sources::SourceChecks;
-use crate::storm::Storms;
 use crate::surface::{CommandError, Notice, Target};
-use crate::too_big::TooBig;
-use crate::underlay::Paths;
-use crate::unresolved::Unresolved;
 use crate::validate;
 
-/// Frames that a driver may have received beyond the limit of an input, because they end at once:
-/// the largest batch.
-pub(crate) const BATCH_MAX: u32 = 64;
-/// Frames that control may have in the switch.
-pub(crate) const CONTROL_FRAMES: u32 = 64;
+use self::attach::SparePorts;
+use self::handoff::RemoteRefs;
+use self::hold::Holds;
+use self::isolation::Isolation;
+use self::punt::{CONTROL_PRIORITY, Control};
+use self::sources::SourceChecks;
+use self::storm::Storms;
+use self::too_big::TooBig;
+use self::underlay::Paths;
+use self::unresolved::Unresolved;
+
+pub use self::attach::{AttachError, PortState};
+pub use self::changes::ChangeError;
+pub use self::free_places::FreePlaces;
+pub use self::handoff::{Handoff, HandoffSink, RemoteRef};
+pub use self::hear::Classifier;
+pub use self::hold::HOLD_LEASE;
+pub use self::migrate::MigratedPort;
+pub use self::punt::PuntCounters;
 
 /// A virtual or physical switch. See the crate's documentation. The order of its fields keeps those
 /// together that every frame touches. Tables that never grow are slices, which take two words and
@@ -44,28 +77,26 @@ pub(crate) const CONTROL_FRAMES: u32 = 64;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Switch<B> {
-    pub(crate) ingress: Ingress<B>,
-    pub(crate) egress: EgressTables<B>,
-    pub(crate) ledger: Ledger,
-    pub(crate) tunnels: Box<[Tunnel]>,
-    pub(crate) vnets: Box<[Vnet]>,
-    pub(crate) slots: Slots<B>,
-    pub(crate) control: Control,
-    pub(crate) dscp: Dscp,
+    ingress: Ingress<B>,
+    egress: EgressTables<B>,
+    ledger: Ledger,
+    slots: Slots<B>,
+    networks: Networks,
+    control: Control,
+    dscp: Dscp,
     /// Last of the fields that every frame touches: first the part that a lookup reads, then the
     /// rest.
-    pub(crate) fdb: Fdb,
-    pub(crate) pool: Pool,
-    pub(crate) unresolved: Unresolved,
-    pub(crate) sources: SourceChecks,
-    pub(crate) spare_ports: SparePorts,
-    pub(crate) remote_refs: RemoteRefs,
-    pub(crate) isolation: Isolation,
-    pub(crate) holds: Holds,
-    pub(crate) storms: Storms,
-    pub(crate) too_big: TooBig,
-    pub(crate) paths: Paths,
-    pub(crate) places: Places,
+    fdb: Fdb,
+    pool: Pool,
+    unresolved: Unresolved,
+    sources: SourceChecks,
+    spare_ports: SparePorts,
+    remote_refs: RemoteRefs,
+    isolation: Isolation,
+    holds: Holds,
+    storms: Storms,
+    too_big: TooBig,
+    paths: Paths,
 }
 
 impl<B: Buf> Switch<B> {
@@ -81,17 +112,16 @@ impl<B: Buf> Switch<B> {
         let ingress = Ingress::new(config);
         let inputs = ingress.count();
         let slots = u32::try_from(slot_count(config)).expect("checked by `validate`");
-        let egress = EgressTables::new(config, node_count(config, slots, inputs));
+        let egress = EgressTables::new(config, slots, inputs);
         // The last input stands for ports that are gone.
         let ledger = Ledger::new(inputs + 1);
-        let vnets = make_vnets(config, inputs);
+        let networks = Networks::new(config, inputs);
         let fdb = Fdb::new(config, seed);
         let reserved = slots - u32::try_from(buffer_count(config)).expect("a part of them");
         let mut switch = Self {
             slots: Slots::new(slots, reserved),
             ledger,
-            vnets,
-            tunnels: make_tunnels(config, inputs),
+            networks,
             fdb,
             control: Control::new(
                 config.control.punts,
@@ -109,7 +139,6 @@ impl<B: Buf> Switch<B> {
             storms: Storms::new(config),
             too_big: TooBig::new(config.ports.len()),
             paths: Paths::new(config.tunnel_places()),
-            places: Places::default(),
             ingress,
             egress,
         };
@@ -179,14 +208,14 @@ impl<B: Buf> Switch<B> {
                 self.inject_to_group(0, priority, buf, group);
                 Ok(())
             }
-            Target::Tunnel(vnet, tunnel) if self.check_vnet(vnet).is_ok() => {
+            Target::Tunnel(vnet, tunnel) if self.networks.check(vnet).is_ok() => {
                 let Ok(group) = self.group_of(vnet, Destination::Tunnel(tunnel)) else {
                     return Err(buf);
                 };
                 self.inject_to_group(vnet.0, priority, buf, group);
                 Ok(())
             }
-            Target::Address(vnet, mac) if self.check_vnet(vnet).is_ok() => {
+            Target::Address(vnet, mac) if self.networks.check(vnet).is_ok() => {
                 // Its destination may differ from its header, so the frame cannot be deferred and
                 // read again.
                 let key = mac_table::key(vnet.0, mac);
@@ -218,7 +247,7 @@ impl<B: Buf> Switch<B> {
     pub fn command(&mut self, now: Nanos, command: Command) -> Result<(), CommandError> {
         match command {
             Command::Install { vnet, mac, to } => {
-                self.check_vnet(vnet)?;
+                self.networks.check(vnet)?;
                 if mac.is_group() {
                     return Err(CommandError::GroupAddress(mac));
                 }
@@ -232,35 +261,27 @@ impl<B: Buf> Switch<B> {
                 self.resolve(now, vnet, mac, group);
             }
             Command::Remove { vnet, mac } => {
-                self.check_vnet(vnet)?;
+                self.networks.check(vnet)?;
                 self.uninstall(mac_table::key(vnet.0, mac));
             }
             Command::Reject { vnet, mac } => {
-                self.check_vnet(vnet)?;
+                self.networks.check(vnet)?;
                 self.reject(now, vnet, mac);
             }
             Command::Unbind { port, mac, ip } => self.unbind(port, mac, ip)?,
             Command::Hold { vnet, mac, tunnel, held, stuck } => {
-                self.check_vnet(vnet)?;
+                self.networks.check(vnet)?;
                 self.hold(now, (vnet, mac, tunnel), held, stuck)?;
             }
             Command::ForgetDecap { vnet, tunnel } => {
-                self.check_vnet(vnet)?;
-                self.forget_decap(vnet, tunnel)?;
+                self.networks.check(vnet)?;
+                self.networks.forget_decap(vnet, tunnel)?;
             }
             Command::Refuse { port, reason, frames, bytes } => {
                 self.refuse_taken(port, reason, Counter { frames, bytes })?;
             }
         }
         Ok(())
-    }
-
-    /// Refuses the number of a network that is not there.
-    pub(crate) fn check_vnet(&self, vnet: VnetId) -> Result<(), CommandError> {
-        match self.vnets.get(vnet.index()) {
-            Some(there) if there.is_in_use() => Ok(()),
-            _ => Err(CommandError::NoSuchVnet(vnet)),
-        }
     }
 
     pub(crate) fn group_of(&self, vnet: VnetId, to: Destination) -> Result<u32, CommandError> {
@@ -274,13 +295,13 @@ impl<B: Buf> Switch<B> {
                 Ok(p.group())
             }
             Destination::Tunnel(tunnel) => {
-                let t = self.tunnels.get(tunnel.index()).filter(|t| t.is_in_use());
+                let t = self.networks.tunnels().get(tunnel.index()).filter(|t| t.is_in_use());
                 let t = t.ok_or(CommandError::NoSuchTunnel(tunnel))?;
                 // Frames from this tunnel would be refused, so frames are not sent into it either.
-                if !self.vnets[vnet.index()].tunnels.contains(&tunnel.0) {
+                if !self.networks.vnet(vnet.0).tunnels().contains(&tunnel.0) {
                     return Err(CommandError::NotInNetwork(tunnel));
                 }
-                Ok(t.group)
+                Ok(t.group())
             }
         }
     }
@@ -371,6 +392,6 @@ impl<B: Buf> Switch<B> {
     #[inline]
     pub(crate) fn tunnel_from(&self, remote: u32, port: u16) -> Option<u16> {
         let tunnel = self.fdb.vtep(remote)?;
-        (self.tunnels[usize::from(tunnel)].port == port).then_some(tunnel)
+        (self.networks.tunnel(tunnel).port() == port).then_some(tunnel)
     }
 }

@@ -15,8 +15,7 @@ use sluice_wire::{EtherType, checksum, ethernet, flow, ipv4, udp, vxlan};
 use crate::classify;
 
 /// The size of the outer headers.
-pub(crate) const OUTER_SIZE: usize =
-    ethernet::HEADER_SIZE + ipv4::HEADER_SIZE_MIN + udp::HEADER_SIZE + vxlan::HEADER_SIZE;
+pub(crate) const OUTER_SIZE: usize = classify::PLAIN_OUTER_SIZE;
 
 /// The size of the outer headers, in the type of frame sizes.
 pub(crate) const OUTER_BYTES: u32 = 50;

@@ -1,14 +1,16 @@
 //! Validation of a configuration before a switch is made from it.
 
+use alloc::vec;
+
 use sluice_base::{ByteCount, PortId, Priority, TunnelId, VnetId};
 
-use crate::build;
 use crate::config::{
-    ConfigError, InputFull, Limit, PortConfig, PortRole, Service, SparePlaces, SwitchConfig,
-    VnetConfig,
+    ConfigError, InputFull, Limit, PortConfig, PortRole, Service, Sources, SparePlaces,
+    SwitchConfig, VnetConfig,
 };
 use crate::egress::{GROUPS_MAX, NODES_MAX};
-use crate::{sources, tunnel};
+use crate::surface::{ALLOWED_MAX, BOUND_MACS_MAX};
+use crate::{sizes, tunnel};
 
 /// Returns the first fault of a configuration.
 pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
@@ -40,14 +42,14 @@ pub(crate) fn check(config: &SwitchConfig) -> Result<(), ConfigError> {
     }
     elsewhere(config)?;
     tunnels(config)?;
-    sources::check_bindings(config)?;
+    bindings(config)?;
     vnets(config)
 }
 
 fn counts(config: &SwitchConfig) -> Result<(), ConfigError> {
     let inputs: usize = config.ports.iter().map(|p| usize::from(p.queues)).sum();
-    let groups = build::first_hold_group(config) + build::holds_max(config);
-    let frames = build::slot_count(config);
+    let groups = sizes::first_hold_group(config) + sizes::holds_max(config);
+    let frames = sizes::slot_count(config);
     // One number is reserved for "no port"; sources are inputs, control and tunnels together.
     let limits = [
         ("ports", config.ports.len(), usize::from(u16::MAX) - 1),
@@ -156,6 +158,35 @@ fn tunnels(config: &SwitchConfig) -> Result<(), ConfigError> {
         }
         if config.tunnels[..at].iter().any(|t| t.remote == tunnel.remote) {
             return Err(ConfigError::TunnelTwice { remote: tunnel.remote });
+        }
+    }
+    Ok(())
+}
+
+/// Checks the bindings and the allowed prefixes of bound ports.
+fn bindings(config: &SwitchConfig) -> Result<(), ConfigError> {
+    let mut counts = vec![0; config.ports.len()];
+    for binding in &config.control.bindings {
+        let index = binding.port.index();
+        let is_bound = config.ports.get(index).is_some_and(|port| port.sources == Sources::Bound);
+        if !is_bound || binding.mac.is_group() {
+            return Err(ConfigError::NoSuch { what: "bound port", index, by: "a binding" });
+        }
+        counts[index] += 1;
+        if counts[index] > BOUND_MACS_MAX {
+            return Err(ConfigError::TooMany { what: "bindings of a port", limit: BOUND_MACS_MAX });
+        }
+    }
+    let mut counts = vec![0; config.ports.len()];
+    for (port, _) in &config.control.allowed {
+        let index = port.index();
+        let is_bound = config.ports.get(index).is_some_and(|port| port.sources == Sources::Bound);
+        if !is_bound {
+            return Err(ConfigError::NoSuch { what: "bound port", index, by: "an allowed prefix" });
+        }
+        counts[index] += 1;
+        if counts[index] > ALLOWED_MAX {
+            return Err(ConfigError::TooMany { what: "prefixes of a port", limit: ALLOWED_MAX });
         }
     }
     Ok(())

@@ -15,7 +15,6 @@
 //! the queue group.
 
 use crate::config::{Limit, PortRole};
-use crate::ingress::Input;
 use crate::slots::BufferOwner;
 
 use super::Port;
@@ -40,18 +39,15 @@ impl CommonMax {
         self.0
     }
 
-    /// Returns the number for these ports and inputs. A frame in a common queue cannot be copied to
+    /// Returns the number for these ports and limits of inputs. A frame in a common queue cannot be copied to
     /// the shared buffer, so that it is at most a quarter of the limit of the smallest input, in
     /// frames and in bytes.
-    pub(crate) fn of<'a, B: 'a>(
-        ports: &[Port],
-        inputs: impl Iterator<Item = &'a Input<B>>,
-    ) -> Self {
+    pub(super) fn of(ports: &[Port], limits: impl Iterator<Item = Limit>) -> Self {
         let is_access = |p: &&Port| !p.detached && matches!(p.role, PortRole::Access { .. });
         let sizes = ports.iter().filter(is_access).map(|port| u64::from(port.frame_size_max));
         let size_max = sizes.max().unwrap_or(1);
         let least = |limit: Limit| u64::from(limit.frames).min(limit.bytes.0 / size_max) / 4;
-        let least = inputs.map(|i| least(i.limit())).min().unwrap_or(0);
+        let least = limits.map(least).min().unwrap_or(0);
         Self(u32::try_from(least).unwrap_or(u32::MAX).min(COMMON_FRAMES_MAX))
     }
 }
@@ -60,15 +56,57 @@ impl CommonMax {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tag {
     /// Size of the frame as received.
-    pub(crate) bytes: u16,
-    pub(crate) input: u16,
+    bytes: u16,
+    input: u16,
     /// In the queue of a local port, the source of the frame (its queue group is the port's); in
     /// that of an underlay port, its queue group (its source is its input).
-    pub(crate) source_or_group: u16,
+    source_or_group: u16,
     /// Bytes in front of the tenant's frame (the outer headers it came in).
-    pub(crate) strip: u8,
+    strip: u8,
     /// [`BufferOwner::Ring`] or [`BufferOwner::Output`].
-    pub(crate) owner: BufferOwner,
+    owner: BufferOwner,
+}
+
+impl Tag {
+    /// Returns the metadata of a frame of `bytes` bytes. The buffer is its driver's.
+    #[inline]
+    pub(crate) const fn new(
+        bytes: u16,
+        input: u16,
+        source_or_group: u16,
+        strip: u8,
+        owner: BufferOwner,
+    ) -> Self {
+        Self { bytes, input, source_or_group, strip, owner }
+    }
+
+    /// Returns the size of the frame as received.
+    #[inline]
+    pub(crate) const fn bytes(self) -> u16 {
+        self.bytes
+    }
+
+    #[inline]
+    pub(crate) const fn input(self) -> u16 {
+        self.input
+    }
+
+    /// Returns the source of a frame for a local port, or the queue group of a frame for a tunnel.
+    #[inline]
+    pub(crate) const fn source_or_group(self) -> u16 {
+        self.source_or_group
+    }
+
+    /// Returns the number of bytes in front of the tenant's frame.
+    #[inline]
+    pub(crate) const fn strip(self) -> u8 {
+        self.strip
+    }
+
+    #[inline]
+    pub(crate) const fn owner(self) -> BufferOwner {
+        self.owner
+    }
 }
 
 /// A place in a common queue. It is free if it has no handle, so that removing a frame is one
@@ -91,8 +129,7 @@ pub(crate) struct Common<B> {
 
 impl<B> Common<B> {
     pub(super) fn new() -> Self {
-        let tag =
-            Tag { bytes: 0, input: 0, source_or_group: 0, strip: 0, owner: BufferOwner::Ring };
+        let tag = Tag::new(0, 0, 0, 0, BufferOwner::Ring);
         let entries = core::array::from_fn(|_| Entry { buf: None, tag });
         Self { first: 0, count: 0, entries }
     }

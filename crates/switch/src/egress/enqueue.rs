@@ -11,12 +11,12 @@ impl<B> EgressTables<B> {
     #[inline]
     pub(crate) fn group_of_tag(&self, port: usize, tag: Tag) -> u32 {
         let port = &self.ports[port];
-        if port.has_bundles { tag.source_or_group.into() } else { port.group }
+        if port.has_bundles { tag.source_or_group().into() } else { port.group }
     }
 
     /// Returns the source of a frame in a common queue of this port.
     pub(crate) fn source_of_tag(&self, port: usize, tag: Tag) -> u16 {
-        if self.ports[port].has_bundles { tag.input } else { tag.source_or_group }
+        if self.ports[port].has_bundles { tag.input() } else { tag.source_or_group() }
     }
 
     /// Returns the number of frames that the common queue of a class takes now.
@@ -36,7 +36,7 @@ impl<B> EgressTables<B> {
         buf: B,
         tag: Tag,
     ) {
-        self.charge(group, Held { frames: 1, bytes: tag.bytes.into() }, tag.owner);
+        self.charge(group, Held { frames: 1, bytes: tag.bytes().into() }, tag.owner());
         let common = &mut self.classes[class].common;
         let first = common.is_empty();
         common.push(buf, tag);
@@ -57,19 +57,16 @@ impl<B> EgressTables<B> {
     ) -> bool {
         let l = &self.groups[group as usize];
         let slot = slots.get_mut(index);
-        if !l.plain
-            || slot.ecn.is_some()
-            || slot.is_super()
-            || !matches!(slot.owner, BufferOwner::Ring | BufferOwner::Output)
-        {
+        if !l.plain || slot.ecn().is_some() || slot.is_super() || !slot.is_with_driver() {
             return false;
         }
-        let (port, priority) = (usize::from(l.port), usize::from(slot.priority));
-        let (Ok(bytes), Ok(strip)) = (u16::try_from(slot.bytes), u8::try_from(slot.strip)) else {
+        let (port, priority) = (usize::from(l.port), usize::from(slot.priority()));
+        let (Ok(bytes), Ok(strip)) = (u16::try_from(slot.bytes()), u8::try_from(slot.strip()))
+        else {
             return false;
         };
         // The network of a frame that control sends to an address does not follow from its input.
-        if matches!(l.kind, QueueGroupKind::Tunnel(_)) && slot.vnet != vnet {
+        if matches!(l.kind, QueueGroupKind::Tunnel(_)) && slot.vnet() != vnet {
             return false;
         }
         let size = bytes - u16::from(strip);
@@ -79,9 +76,9 @@ impl<B> EgressTables<B> {
         }
         #[expect(clippy::cast_possible_truncation, reason = "a plain group has such a number")]
         let source_or_group =
-            if matches!(l.kind, QueueGroupKind::Tunnel(_)) { group as u16 } else { slot.source };
-        let tag = Tag { bytes, input: slot.input, source_or_group, strip, owner: slot.owner };
-        let buf = slot.buf.take().expect("a frame that is not a copy has its handle");
+            if matches!(l.kind, QueueGroupKind::Tunnel(_)) { group as u16 } else { slot.source() };
+        let tag = Tag::new(bytes, slot.input(), source_or_group, strip, slot.owner());
+        let buf = slot.take_buf().expect("a frame that is not a copy has its handle");
         self.push_common(class, (port, priority), group, buf, tag);
         slots.give_back(index);
         true
@@ -108,7 +105,7 @@ impl<B> EgressTables<B> {
     /// priority) queue. Returns the queue.
     pub(crate) fn put_first(&mut self, slots: &mut Slots<B>, slot: u32, group: u32) -> u32 {
         let s = slots.get(slot);
-        let leaf = self.queue_of(group, s.source, s.priority);
+        let leaf = self.queue_of(group, s.source(), s.priority());
         self.queues.get_mut(leaf).push_first(slots, slot);
         leaf
     }

@@ -6,20 +6,21 @@
 //!   FREE ── a destination is not known, or held ──> CLOSED ── resolved, rejected, let go ──> FREE
 //! ```
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::mem;
 
 use sluice_base::{ByteCount, Mac, Nanos, PortId, TunnelId, VnetId};
 
-use crate::build::plain_size_max;
-use crate::config::{Limit, PortConfig, PortRole};
+use crate::config::{Limit, PortConfig, PortRole, SwitchConfig};
 use crate::inspect::{Counter, Marks};
-use crate::place::Held;
-use crate::receive::NO_PORT;
+use crate::place::{Held, NO_PORT};
 use crate::shaper::Shaper;
+use crate::sizes::{first_hold_group, holds_max, plain_size_max};
 use crate::slots::{BufferOwner, NIL};
 use crate::surface::QueueGroupKind;
 
-use super::{EgressTables, Gate, QueueGroup};
+use super::{EgressTables, GROUPS_MAX, Gate, QueueGroup};
 
 /// Room of an output.
 #[derive(Clone, Copy, Debug)]
@@ -479,4 +480,27 @@ impl<B> EgressTables<B> {
             _ => unreachable!("waiting queue groups are unresolved"),
         }
     }
+}
+
+/// Returns the queue groups of a configuration: of ports, of tunnels, and of unresolved and held
+/// destinations.
+pub(super) fn make_groups(config: &SwitchConfig) -> Box<[QueueGroup]> {
+    let unresolved = usize::from(config.unresolved.destinations);
+    let count = first_hold_group(config) + holds_max(config);
+    let mut groups = Vec::with_capacity(count);
+    for (at, port) in config.ports.iter().enumerate() {
+        groups.push(QueueGroup::of_port(PortId::from_index(at), port));
+    }
+    let vnet_mtu_min = config.vnets.iter().map(|vnet| vnet.mtu).min().unwrap_or(0);
+    assert!(count <= GROUPS_MAX, "checked by `validate`");
+    groups.resize_with(config.ports.len() + config.tunnel_places(), QueueGroup::free);
+    for (at, tunnel) in config.numbered_tunnels() {
+        let port = &config.ports[tunnel.port.index()];
+        let mtu = port.mtu.saturating_sub(50).min(vnet_mtu_min);
+        groups[config.ports.len() + at] =
+            QueueGroup::of_tunnel(TunnelId::from_index(at), tunnel.port, port, mtu);
+    }
+    debug_assert_eq!(groups.len() + unresolved + holds_max(config), count);
+    groups.resize_with(count, QueueGroup::free);
+    groups.into()
 }

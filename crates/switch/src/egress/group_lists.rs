@@ -3,8 +3,8 @@
 
 use alloc::vec::Vec;
 
-use crate::build::unresolved_groups;
 use crate::config::SwitchConfig;
+use crate::sizes::holds_max;
 
 /// Queue groups by the event that they wait for. Every turn reads whether the first three lists are
 /// empty.
@@ -98,4 +98,12 @@ impl GroupLists {
     pub(crate) fn remove_closed(&mut self, group: u32) {
         self.closed.retain(|&closed| closed != group);
     }
+}
+
+/// Returns the queue groups for unresolved destinations, the first one on top.
+fn unresolved_groups(config: &SwitchConfig, groups: usize) -> Vec<u32> {
+    let first = config.ports.len() + config.tunnel_places();
+    let groups = groups - holds_max(config);
+    let index_of = |at: usize| u32::try_from(at).expect("fewer than 2^20 queue groups");
+    (first..groups).rev().map(index_of).collect()
 }

@@ -1,23 +1,21 @@
 //! Ports: their settings, their flow control and rate, and how they come and go.
 
+use alloc::boxed::Box;
 use core::mem;
 use core::ops::Range;
 
 use sluice_base::{Mac, Nanos, PortId, Priority, PriorityMask};
 use sluice_wire::mac_control;
 
-use crate::config::{Hold, InputFull, PortConfig, PortRole, Tags, Trust};
+use crate::config::{Hold, InputFull, PortConfig, PortRole, SwitchConfig, Tags, Trust};
 use crate::inspect::{Counter, Marks};
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
-use crate::place::Held;
+use crate::place::{ETHERNET_BYTES, Held};
 use crate::shaper::Shaper;
 use crate::slots::NIL;
 use crate::tunnel::Outer;
 
 use super::{EgressTables, Port, QueueGroup};
-
-/// Size of the Ethernet header in front of a layer-3 packet.
-const ETHERNET_BYTES: u32 = 14;
 
 /// State of the egress of a port that migrates: its rate, its counters and high-water marks.
 #[derive(Debug)]
@@ -251,6 +249,11 @@ impl<B> EgressTables<B> {
         &self.ports[at]
     }
 
+    /// Returns the side of a port's flow control that pauses its sender.
+    pub(crate) fn pause_of(&self, port: u16) -> Option<&PauseSender> {
+        self.ports.get(usize::from(port))?.pause_out()
+    }
+
     /// Takes a pause from the neighbour of a port.
     pub(crate) fn hear_pause(&mut self, port: u16, now: Nanos, message: &mac_control::Message) {
         self.ports[usize::from(port)].pause_in.receive(now, message);
@@ -426,4 +429,16 @@ impl PortEgress {
     pub(crate) const fn sent(&self) -> &[Counter; Priority::COUNT] {
         &self.sent
     }
+}
+
+/// Returns the ports of a configuration.
+pub(super) fn make_ports(config: &SwitchConfig) -> Box<[Port]> {
+    let mut first_input = 0;
+    let ports = config.ports.iter().enumerate().map(|(at, port)| {
+        let first = first_input;
+        first_input += u16::from(port.queues);
+        let group = u32::try_from(at).expect("fewer than 2^16 ports");
+        Port::new(port, group, first, config.handoff.is_elsewhere(at))
+    });
+    ports.collect()
 }

@@ -176,7 +176,7 @@ impl Node {
     /// Adds a frame in front of this leaf.
     pub(super) fn push_first<B>(&mut self, slots: &mut Slots<B>, slot: u32) {
         let s = slots.get(slot);
-        self.add(1, s.bytes.into(), s.owner);
+        self.add(1, s.bytes().into(), s.owner());
         self.shared_cursor = NIL;
         slots.push_front(&mut self.list, slot);
     }
@@ -190,9 +190,9 @@ impl Node {
             self.shared_cursor = NIL;
         }
         self.frames -= 1;
-        self.bytes -= u64::from(s.bytes);
-        if s.owner == BufferOwner::Ring {
-            self.ring_sub(1, s.bytes.into());
+        self.bytes -= u64::from(s.bytes());
+        if s.owner() == BufferOwner::Ring {
+            self.ring_sub(1, s.bytes().into());
         }
         slot
     }

@@ -56,7 +56,7 @@ impl<B> EgressTables<B> {
             let is_bundle = self.queues.is_bundle(head);
             let leaf = if is_bundle { self.queues.child_head(head) } else { head };
             let leaf = self.queues.get(leaf);
-            let slot = slots.get(leaf.list().head);
+            let slot = slots.get(leaf.list().head());
             let mut size = slot.bytes_left();
             if is_bundle && self.groups[leaf.group() as usize].tunnel().is_some() {
                 size += OUTER_BYTES * u32::from(slot.segments_left());

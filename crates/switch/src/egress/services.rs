@@ -2,8 +2,8 @@
 
 use sluice_base::{Priority, PriorityMask};
 
-use crate::build::mask_of;
 use crate::config::{Service, SwitchConfig};
+use crate::sizes::mask_of;
 
 /// Lossless priorities, strict priorities, and the weights of the others.
 #[derive(Debug)]

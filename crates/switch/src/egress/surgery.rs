@@ -147,12 +147,12 @@ impl<B> EgressTables<B> {
     pub(crate) fn move_leaf(&mut self, slots: &mut Slots<B>, leaf: u32, to: u32) -> u32 {
         let node = *self.queues.get(leaf);
         let frames: List = node.list();
-        let mut at = frames.head;
+        let mut at = frames.head();
         while at != NIL {
             let s = slots.get(at);
-            self.uncharge(node.group(), s.bytes, s.owner);
-            self.charge(to, Held { frames: 1, bytes: s.bytes.into() }, s.owner);
-            at = s.next;
+            self.uncharge(node.group(), s.bytes(), s.owner());
+            self.charge(to, Held { frames: 1, bytes: s.bytes().into() }, s.owner());
+            at = s.next();
         }
         match self.queues.find(Key::leaf(to, node.source(), node.priority())) {
             None => {
@@ -172,8 +172,8 @@ impl<B> EgressTables<B> {
     pub(crate) fn first_unpooled(&self, slots: &Slots<B>, leaf: u32) -> u32 {
         let queue = self.queues.get(leaf);
         match queue.shared_cursor() {
-            NIL => queue.list().head,
-            last => slots.get(last).next,
+            NIL => queue.list().head(),
+            last => slots.get(last).next(),
         }
     }
 

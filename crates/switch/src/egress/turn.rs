@@ -162,7 +162,7 @@ impl<B> EgressTables<B> {
     pub(crate) fn turn_of(&self, port: usize, priority: usize, node: u32) -> Turn {
         let leaf = if self.queues.is_bundle(node) { self.queues.child_head(node) } else { node };
         let queue = self.queues.get(leaf);
-        Turn { port, priority, node, leaf, group: queue.group(), slot: queue.list().head }
+        Turn { port, priority, node, leaf, group: queue.group(), slot: queue.list().head() }
     }
 
     /// Returns the frame at the head of a class's ring.
@@ -207,7 +207,7 @@ impl<B> EgressTables<B> {
         let slot = leaf.pop(slots);
         let is_empty = leaf.frames() == 0;
         let s = slots.get(slot);
-        self.uncharge(turn.group, s.bytes, s.owner);
+        self.uncharge(turn.group, s.bytes(), s.owner());
         if is_empty {
             let class = self.class_of(turn.port, turn.priority);
             let ring = &mut self.classes[class].ring;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 fn tag(number: u16) -> Tag {
-    Tag { bytes: 60, input: number, source_or_group: number, strip: 0, owner: BufferOwner::Ring }
+    Tag::new(60, number, number, 0, BufferOwner::Ring)
 }
 
 proptest! {
@@ -25,7 +25,7 @@ proptest! {
             }
             prop_assert_eq!(class.common.len() as usize, model.len());
             prop_assert_eq!(class.is_idle(), model.is_empty());
-            let all: Vec<u16> = class.common.tags().map(|tag| tag.input).collect();
+            let all: Vec<u16> = class.common.tags().map(|tag| tag.input()).collect();
             prop_assert_eq!(all, Vec::from(model.clone()));
         }
     }
