@@ -28,6 +28,9 @@
 //!   does not fit any more is recorded as refused, alike on every member.
 //! - The log is Raft (Ongaro and Ousterhout 2014) with pre-vote and check-quorum; its term is the
 //!   attempt number of E3PC (Keidar and Dolev 1998).
+//! - An entry takes effect when it is durable here and known to be committed; a [`Mark`] of that is
+//!   kept first, and answers wait until the disk knows it too. So a start never begins with less
+//!   than was in force (a killed process) or answered (a machine without power).
 //! - The membership in the replicated state is the authority; the leader brings the voters of the
 //!   log in line with it, one change at a time (`voters`).
 //! - An *epoch* names a line of quorums. A host that is told to go on without a quorum begins a new
@@ -43,6 +46,7 @@ mod drive;
 mod epoch;
 mod lead;
 mod log;
+mod mark;
 mod message;
 mod node;
 mod origin;
@@ -63,6 +67,7 @@ use alloc::vec::Vec;
 use sluice_base::{HostId, Nanos, Prng};
 
 pub use bytes::Malformed;
+pub use mark::Mark;
 pub use message::check_message;
 pub use receive::Unwelcome;
 pub use record::{Conf, Kind, LogEntry, Record, Store};
@@ -174,6 +179,13 @@ impl<R: Replica> Commit<R> {
     #[must_use]
     pub fn replica(&self) -> Option<&R> {
         self.state.as_ref().map(|state| &state.replica)
+    }
+
+    /// Returns true if a restart of the process begins with the document of now, so that it may
+    /// take effect. Else [`Output::Installed`] or [`Output::Applied`] follows.
+    #[must_use]
+    pub fn may_take_effect(&self) -> bool {
+        !self.pending.delays() && !self.writing.delays()
     }
 
     /// Returns the last applied revision.
@@ -368,6 +380,16 @@ impl<R: Replica> Commit<R> {
 
     fn answer(&mut self, request: RequestId, result: Result<Done, Refused>) {
         self.out.push_back(Output::Answer { request, result });
+    }
+
+    /// Answers a request that the log has decided, once a start of this host would know it as well.
+    /// A disk that fails keeps no answer: the change is committed, whatever this disk does.
+    fn answer_decided(&mut self, request: RequestId, result: Result<Done, Refused>) {
+        if self.disk.is_some() {
+            return self.answer(request, result);
+        }
+        self.pending.answers.push((request, result));
+        self.pending.hurry();
     }
 }
 

@@ -20,6 +20,7 @@
 //! | `standing` | a member that nobody speaks to asks whether it still is one |
 //! | `checker` | what this host has against a configuration |
 //! | `effect` | the configuration in force at this host |
+//! | `marker` | the mark that outlives a process that is killed |
 //! | `replica` | the configuration as the protocol's document |
 //! | `store` | the file |
 
@@ -27,6 +28,7 @@ mod admission;
 mod authority;
 mod checker;
 mod effect;
+mod marker;
 mod replica;
 mod requests;
 mod rotation;
@@ -96,6 +98,9 @@ pub(crate) trait InForce: Send + Sync {
 
     /// Returns the highest version of a placement policy that was known here, without waiting.
     fn placement_version(&self) -> u64;
+
+    /// Lets another data process begin with the whole configuration that was applied last.
+    fn begin_anew(&self);
 
     /// This host is no member any more.
     fn left(&self, why: &str);

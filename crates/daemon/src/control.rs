@@ -27,6 +27,7 @@ mod pulse;
 mod reload;
 pub(crate) mod show;
 mod source;
+mod unfit;
 mod upgrade;
 mod waiting;
 
@@ -165,6 +166,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         events,
         starts: 0,
         fabric: fabric.clone(),
+        wanted: None,
         ports: Arc::clone(&ports),
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
@@ -278,6 +280,8 @@ struct Control<'a> {
     events: Receiver<Event>,
     starts: u64,
     fabric: Option<Fabric>,
+    /// Whole configuration of the fabric for this host, if part of it needs a restart of data.
+    wanted: Option<Plan>,
     ports: Arc<AddedPorts>,
 }
 
@@ -470,7 +474,7 @@ impl Control<'_> {
                 Some(plan) => Ok(plan),
                 None => Ok(config::load(path, &KernelDevices)?),
             },
-            Source::Fabric(..) => Ok(self.plan.clone()),
+            Source::Fabric(..) => Ok(self.wanted.as_ref().unwrap_or(&self.plan).clone()),
         }
     }
 

@@ -127,6 +127,9 @@ impl<R: Replica> Commit<R> {
         let own = node_of(config.host, seat);
         let node = Node::new(own, log, ticks, &mut prng).map_err(unreadable)?;
         let held = disk.reservations.into_iter();
+        let (term, vote, commit) = disk.hard;
+        // A mark does not outlive the machine.
+        let marked = disk.is_marked.then_some(Record::HardState { term, vote, commit }).into_iter();
         let mut commit = Self {
             own: config.host,
             seat,
@@ -148,7 +151,7 @@ impl<R: Replica> Commit<R> {
             origin: Origin::default(),
             leading: Leading::default(),
             durable_vote: if records.is_empty() { (disk.hard.0, disk.hard.1) } else { (0, 0) },
-            pending: Batch::first(records, (disk.hard.0, disk.hard.1)),
+            pending: Batch::first(marked.chain(records).collect(), (disk.hard.0, disk.hard.1)),
             writing: Writing::default(),
             aside: disk.aside,
             disk: None,

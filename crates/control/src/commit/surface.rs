@@ -6,6 +6,7 @@ use core::fmt;
 
 use sluice_base::{HostId, Nanos};
 
+use super::mark::Mark;
 use super::record::Record;
 
 /// Index of the last applied entry of the log: the version of the configuration.
@@ -344,6 +345,10 @@ pub enum Output {
         /// The records in order.
         records: Vec<Record>,
     },
+    /// Keep this mark in place of the one before, where it outlives the process, before the next
+    /// output is carried out; then go on without a flush. A start is given it
+    /// ([`super::Recovered::with_mark`]).
+    Keep(Mark),
     /// Check a change against what only this host knows, then call `checked`.
     Check {
         /// Number of the check.
@@ -364,7 +369,7 @@ pub enum Output {
     Applied(Transaction),
     /// The waiting transaction was confirmed.
     Confirmed(TxnId),
-    /// The state was replaced as a whole.
+    /// The state was replaced as a whole, and is durable.
     Installed(Revision),
     /// A request has ended.
     Answer {

@@ -344,6 +344,7 @@ fn lost_disk_is_stranger_until_joined_anew() {
     world.crash(2);
     let host = world.hosts.get_mut(&2).unwrap();
     host.disk.clear();
+    world.checker.forgets(2);
     host.starts = 0;
     host.seat = 9_999;
     world.start(2);
@@ -429,6 +430,7 @@ fn new_member_catches_up_after_compaction() {
     world.crash(3);
     let host = world.hosts.get_mut(&3).unwrap();
     host.disk.clear();
+    world.checker.forgets(3);
     host.seat = 9_999;
     world.start(3);
     world.look(true);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Output, Record, Recovered, Refused, Request, RequestId, Seat,
+    CheckTicket, Commit, Config, Mark, Output, Record, Recovered, Refused, Request, RequestId, Seat,
     Start, Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
 };
 
@@ -77,6 +77,10 @@ impl Machine {
 
     pub(crate) fn status(&self) -> Status {
         each!(self, commit => commit.status())
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        each!(self, commit => commit.revision())
     }
 
     pub(crate) fn history(&self) -> Vec<Transaction> {
@@ -163,6 +167,9 @@ pub(crate) struct Host {
     pub(crate) starts: u64,
     pub(crate) machine: Option<Machine>,
     pub(crate) disk: Disk,
+    /// The mark, as the process wrote it, and as it has reached the disk some time.
+    pub(crate) mark: Option<Mark>,
+    pub(crate) old_mark: Option<Mark>,
     /// The write on its way.
     pub(crate) writing: Option<(WriteTicket, Vec<Record>)>,
     /// Document with which the host creates the fabric, if its disk is empty.
@@ -179,7 +186,7 @@ impl Host {
     pub(crate) fn start(&mut self, now: Nanos, seed: u64) {
         self.incarnation += 1;
         self.starts += 1;
-        let disk = self.disk.read();
+        let disk = self.disk.read().with_mark(self.mark);
         let (id, seat) = (self.id, Seat::new(self.seat).expect("not zero"));
         let (incarnation, timing) = (self.starts, Timing::default());
         let seed = seed ^ u64::from(id.0) << 32;

@@ -21,6 +21,8 @@ pub(crate) struct Faults {
     pub(crate) late: u64,
     /// Crash before or after a write is durable.
     pub(crate) crash_at_write: u64,
+    /// Crash right after a change has taken effect.
+    pub(crate) crash_at_effect: u64,
     pub(crate) veto: u64,
 }
 
@@ -105,6 +107,8 @@ impl World {
                 starts: 0,
                 machine: None,
                 disk,
+                mark: None,
+                old_mark: None,
                 writing: None,
                 create: (host == 1).then(|| doc.clone()),
                 full_until: Nanos::ZERO,
@@ -139,14 +143,23 @@ impl World {
         let this = self.hosts.get_mut(&host).expect("a host");
         if this.machine.is_none() {
             this.start(now, seed);
+            if let Some(machine) = this.machine.as_ref().filter(|m| !m.status().is_removed) {
+                self.checker.started(host, machine.revision());
+            }
             self.drain(host);
         }
     }
 
+    /// Kills a host's process, or takes the power off its machine.
     pub(crate) fn crash(&mut self, host: u16) {
-        self.say(|| format!("{host} crashes"));
+        let has_power = self.prng.chance(1, 2);
+        self.say(|| format!("{host} crashes, and has power: {has_power}"));
         let this = self.hosts.get_mut(&host).expect("a host");
         this.machine = None;
+        if !has_power {
+            this.mark = this.old_mark;
+            self.checker.lost_power(host);
+        }
         // A write on its way is durable, or it is not: as a whole.
         if let Some((_, records)) = this.writing.take()
             && self.prng.chance(1, 2)
@@ -383,6 +396,13 @@ impl World {
                     };
                     self.schedule(span, Event::Written { host, incarnation, ticket });
                 }
+                Output::Keep(mark) => {
+                    this.mark = Some(mark);
+                    if self.prng.chance(1, 8) {
+                        this.old_mark = Some(mark);
+                    }
+                }
+                Output::Installed(revision) => self.checker.installed(host, revision),
                 Output::Check { ticket, id, dry, .. } => {
                     if id.host.0 == host {
                         self.checker.begun(self.now, id);
@@ -392,7 +412,9 @@ impl World {
                 }
                 Output::Answer { request, result } => {
                     self.say(|| format!("{host} answers {request:?}: {result:?}"));
-                    self.checker.answered(&result);
+                    let machine = self.hosts[&host].machine.as_ref();
+                    let has_disk = machine.is_some_and(|machine| machine.status().disk.is_none());
+                    self.checker.answered(host, has_disk, &result);
                     if let Some(asked) = self.asked.get_mut(&(host, incarnation, request)) {
                         assert!(asked.result.is_none(), "two answers");
                         asked.result = Some(result);
@@ -404,8 +426,13 @@ impl World {
                         let (revision, outcome) = (record.revision, &record.outcome);
                         format!("{host} applies {revision}: {} {change}: {outcome:?}", record.id)
                     });
+                    self.checker.in_force(host, record.revision);
                     if !self.keep_sent {
                         self.checker.applied(&record);
+                    }
+                    if self.prng.chance(self.faults.crash_at_effect, 1_000) {
+                        let span = self.micros(10_000, 3_000_000);
+                        return self.crash_for(host, span);
                     }
                 }
                 Output::Removed { by } => {

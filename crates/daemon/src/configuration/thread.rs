@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluice_api::config::HostConfig;
+use sluice_api::config::{Fabric as FabricTable, HostConfig, LocalConfig};
 use sluice_api::fabric_config::{AuthorityEntry, FabricConfig, Operation, read_change};
 use sluice_api::placement::Stamped;
 use sluice_api::reload::{AtRestart, Reloaded};
@@ -24,6 +25,7 @@ use super::admission::Admission;
 use super::authority::Keeper;
 use super::checker::{Checker, Wanted};
 use super::effect::Effect;
+use super::marker::Marker;
 use super::replica::Document;
 use super::requests::{Asked, Waiting};
 use super::setup::announce_member;
@@ -31,6 +33,7 @@ use super::standing::OwnStanding;
 use super::store::Disk;
 use super::{Configuration, EVENTS_MAX, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
+use crate::config::run_dir;
 use crate::discovery::Announcer;
 use crate::enroll::{Files, Fingerprint, JoinListener, join_port};
 use crate::fabric::{Fabric, Wall, wall};
@@ -59,6 +62,9 @@ pub(crate) struct Opened {
     bootstrap: FabricConfig,
     handle: Configuration,
     events: Receiver<Event>,
+    marker: Marker,
+    /// Reason why the host's file is not in force yet.
+    unfit: Option<String>,
 }
 
 /// What the thread works with.
@@ -82,8 +88,10 @@ impl Opened {
             anyhow::anyhow!("the state in {}: {error}", own.state_dir.display())
         };
         let records = disk.records()?;
+        let marker = Marker::open(&run_dir(&own.local.host));
         let recovered = Recovered::from_records(records.iter().map(Vec::as_slice))
-            .map_err(|error| unusable(&error))?;
+            .map_err(|error| unusable(&error))?
+            .with_mark(marker.read());
         let bootstrap = disk.bootstrap()?.context("the fabric that was joined is not known")?;
         let incarnation = disk.next_start()?;
         let seat = Seat::new(own.place.seat).context("the identity of the disk is zero")?;
@@ -103,7 +111,7 @@ impl Opened {
         let (sender, events) = sync_channel(EVENTS_MAX);
         let keeper = Arc::new(Keeper::new(Files::of(&own.state_dir), wall()));
         let handle = Configuration { events: sender, heard_bytes: Arc::default(), keeper };
-        Ok(Self { own, disk, commit, bootstrap, handle, events })
+        Ok(Self { own, disk, commit, bootstrap, handle, events, marker, unfit: None })
     }
 
     /// Returns the handle of other threads. What they say waits until the thread is started.
@@ -119,13 +127,56 @@ impl Opened {
         compose_own(&self.own, self.shared()).map_err(anyhow::Error::msg)
     }
 
+    /// Returns the configuration of this host with another content of its file.
+    ///
+    /// # Errors
+    /// If this host is no member any more.
+    pub(crate) fn config_with(&self, local: &LocalConfig) -> Result<HostConfig, String> {
+        compose_own(&Own { local: local.clone(), ..self.own.clone() }, self.shared())
+    }
+
+    /// Returns true if the configuration has this host as a member.
+    pub(crate) fn is_member(&self) -> bool {
+        self.shared().members.contains_key(&self.own.place.name)
+    }
+
+    /// Returns true if a table is of this host in this fabric.
+    pub(crate) fn is_in(&self, table: &FabricTable) -> bool {
+        (table.name.as_str(), table.id) == (self.own.place.fabric.as_str(), self.own.place.id)
+    }
+
+    /// Returns the revision that this host begins with.
+    pub(crate) fn revision(&self) -> u64 {
+        self.commit.revision()
+    }
+
+    /// Returns the content of the host's file.
+    pub(crate) const fn local(&self) -> &LocalConfig {
+        &self.own.local
+    }
+
+    /// Returns the directory of the run.
+    pub(crate) fn run_dir(&self) -> PathBuf {
+        run_dir(&self.own.local.host)
+    }
+
+    /// Returns the directory of the state.
+    pub(crate) fn state_dir(&self) -> &Path {
+        &self.own.state_dir
+    }
+
+    /// Notes that the host begins without its file, and why.
+    pub(crate) fn begins_without(&mut self, why: String) {
+        self.unfit = Some(why);
+    }
+
     /// Returns the placement policy that the configuration has.
     pub(crate) fn placement(&self) -> Option<&Stamped> {
         self.shared().placement.as_ref()
     }
 
     /// Returns the fabric as far as it is known.
-    fn shared(&self) -> &FabricConfig {
+    pub(crate) fn shared(&self) -> &FabricConfig {
         self.commit.replica().map_or(&self.bootstrap, Document::config)
     }
 
@@ -181,6 +232,8 @@ impl Opened {
             standing: OwnStanding::default(),
             next_authority: None,
             has_left: false,
+            marker: self.marker,
+            unfit: self.unfit,
         };
         spawn("configuration", move || thread.run(&events))
     }
@@ -273,6 +326,9 @@ pub(super) struct Thread {
     /// Authority that is to follow, as of the last change.
     pub(super) next_authority: Option<AuthorityEntry>,
     pub(super) has_left: bool,
+    marker: Marker,
+    /// Reason why the host's file was not in force at the start, until it is.
+    unfit: Option<String>,
 }
 
 impl Thread {
@@ -280,6 +336,10 @@ impl Thread {
         // Control has started with this configuration.
         self.in_force.revision = self.commit.revision();
         self.given = self.in_force.revision;
+        self.in_force.failed.clone_from(&self.unfit);
+        if self.unfit.is_some() {
+            self.put_in_force();
+        }
         self.announce();
         self.note_next_authority();
         loop {
@@ -371,6 +431,13 @@ impl Thread {
             Ok(done) => (done.at_restart.iter().map(line).collect(), None),
             Err(why) => (Vec::new(), Some(why.clone())),
         };
+        // The host's file fits now, and all of it counts, as at a start.
+        if failed.is_none() && self.unfit.take().is_some() {
+            say!("the file of this host fits the fabric's configuration");
+            if !at_restart.is_empty() {
+                self.force.begin_anew();
+            }
+        }
         // An earlier one may be tried again while a later one could not even be given.
         if revision >= self.in_force.revision {
             self.in_force = InEffect { revision, at_restart, failed };
@@ -391,6 +458,7 @@ impl Thread {
             match output {
                 Output::Send { to, bytes } => self.fabric.send_config(to, bytes),
                 Output::Write { ticket, records } => _ = self.writes.send((ticket, records)),
+                Output::Keep(mark) => self.marker.keep(&mark),
                 Output::Check { ticket, id, change, dry } => self.check(ticket, id, &change, dry),
                 Output::Released { id } => _ = self.deleting.remove(&id),
                 Output::Applied(transaction) => {
@@ -539,6 +607,12 @@ impl Thread {
             Ok((compose_own(&next, self.shared())?, next))
         });
         match next {
+            // A restart of this process would not begin with the configuration of now: it is about
+            // to be put in force, with this file.
+            Ok((_, next)) if !self.commit.may_take_effect() => {
+                self.own = next;
+                self.rereads.push((self.effect.next_number(), reply));
+            }
             Ok((config, next)) => {
                 let shared = self.shared().clone();
                 self.own = next;
