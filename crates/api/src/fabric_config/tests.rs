@@ -332,3 +332,28 @@ fn format_changes_only_with_its_version() {
     known.sort_unstable();
     assert_eq!(names, known, "the file has every operation");
 }
+
+#[test]
+fn text_names_network_of_placement_policy() {
+    let text = |high: &str| {
+        format!(
+            "[settings]\n\n[vnet.blue]\nvni = 100\n\n[vnet.red]\nvni = 7\n\n[placement]\n\
+             high = [{high}]\n"
+        )
+    };
+    let read = |high: &str| Editable::read(&text(high)).map_err(|error| error.to_string());
+    let named = read("\"vnet=blue\", \"ip=10.0.0.1,vnet=red\"").unwrap();
+    assert_eq!(named, read("\"vni=100\", \"ip=10.0.0.1,vni=7\"").unwrap());
+    // What is shown has numbers, and reads the same.
+    assert!(!named.text().contains("vnet="), "{}", named.text());
+    assert_eq!(Editable::read(&named.text()).unwrap(), named);
+    let why = read("\"vnet=green\"").unwrap_err();
+    assert!(why.contains("`vnet=green`") && why.contains("add `[vnet.green]`"), "{why}");
+    // An error of form keeps its line.
+    let why = read("\"vni=blue\"").unwrap_err();
+    assert!(why.contains("line 10"), "{why}");
+    // A network that the same text makes is known.
+    let before = Editable::read("[settings]\n").unwrap();
+    let change = before.difference(&named);
+    assert!(change.iter().any(|one| matches!(one, Operation::SetPlacement { .. })), "{change:?}");
+}
