@@ -340,7 +340,6 @@ impl Thread {
         if self.unfit.is_some() {
             self.put_in_force();
         }
-        self.announce();
         self.note_next_authority();
         loop {
             self.renew(clock::now());
@@ -531,7 +530,12 @@ impl Thread {
     }
 
     /// Announces this host at its underlay, by the authority that signs now.
-    fn announce(&mut self) {
+    pub(super) fn announce(&mut self) {
+        if !self.standing.may_announce() {
+            // Who listens would take this host for a member.
+            self.announced = None;
+            return;
+        }
         let known = self.shared();
         let signs = known.trust.authorities.first().and_then(|pem| Fingerprint::of_pem(pem));
         let signs = signs.map(|fingerprint| fingerprint.to_string()).unwrap_or_default();
