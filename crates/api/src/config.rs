@@ -97,6 +97,17 @@ impl Policy {
         matches!(self, Self::LZ | Self::ZZ)
     }
 
+    /// Returns the policy that differs as little as an underlay asks for: without pause frames the
+    /// physical network is lossy.
+    #[must_use]
+    pub const fn on(self, underlay: UnderlayKind) -> Self {
+        match self {
+            Self::LZ if !underlay.has_pauses() => Self::LL,
+            Self::ZZ if !underlay.has_pauses() => Self::ZL,
+            fitting => fitting,
+        }
+    }
+
     /// Returns the name of the policy.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -274,6 +285,14 @@ pub enum UnderlayKind {
     /// A vhost-user port, for a machine that owns the network cards: rings in shared memory.
     #[serde(rename = "vhost-user")]
     VhostUser,
+}
+
+impl UnderlayKind {
+    /// Returns true if pause frames (PFC) can be sent and heard there.
+    #[must_use]
+    pub const fn has_pauses(self) -> bool {
+        !matches!(self, Self::Udp)
+    }
 }
 
 /// The underlay of a host.

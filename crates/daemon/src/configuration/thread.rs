@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluice_api::config::{Fabric as FabricTable, HostConfig, LocalConfig};
+use sluice_api::config::{Fabric as FabricTable, HostConfig, LocalConfig, UnderlayKind};
 use sluice_api::fabric_config::{AuthorityEntry, FabricConfig, Operation, read_change};
 use sluice_api::placement::Stamped;
 use sluice_api::reload::{AtRestart, Reloaded};
@@ -127,12 +127,21 @@ impl Opened {
         compose_own(&self.own, self.shared()).map_err(anyhow::Error::msg)
     }
 
-    /// Returns the configuration of this host with another content of its file.
+    /// Returns the configuration of this host with another content of its file, in a fabric.
     ///
     /// # Errors
     /// If this host is no member any more.
-    pub(crate) fn config_with(&self, local: &LocalConfig) -> Result<HostConfig, String> {
-        compose_own(&Own { local: local.clone(), ..self.own.clone() }, self.shared())
+    pub(crate) fn config_with(
+        &self,
+        local: &LocalConfig,
+        shared: &FabricConfig,
+    ) -> Result<HostConfig, String> {
+        compose_own(&Own { local: local.clone(), ..self.own.clone() }, shared)
+    }
+
+    /// Returns the kind of the underlay that was named when this host became a member.
+    pub(crate) const fn underlay_kind(&self) -> UnderlayKind {
+        self.own.place.underlay.kind
     }
 
     /// Returns true if the configuration has this host as a member.

@@ -11,8 +11,10 @@
 //! only while control runs. So control runs: it says what does not fit, and the thread of the
 //! configuration applies the file once it does.
 
-use sluice_api::config::LocalConfig;
-use sluice_api::fabric_config::FabricConfig;
+use std::collections::BTreeMap;
+
+use sluice_api::config::{LocalConfig, Policy, UnderlayKind};
+use sluice_api::fabric_config::{FabricConfig, Settings};
 
 use super::kept::DescriptorStore;
 use super::{child, reload};
@@ -53,14 +55,16 @@ fn running(opened: &Opened) -> Option<Plan> {
 
 /// Returns a plan with less of the file, and what it lacks.
 fn reduced(opened: &Opened) -> Option<(Plan, &'static str)> {
-    let local = opened.local();
+    let (local, shared) = (opened.local(), opened.shared());
+    let lonely = members_alone(shared, opened.underlay_kind());
     let candidates = [
-        (without_networks(local, opened.shared()), "its ports in networks that are not there wait"),
-        (without_ports(local), "the ports of the file wait"),
-        (names_alone(local), "all that the file says beside names and directories waits"),
+        (without_networks(local, shared), shared, "its ports in networks that are not there wait"),
+        (without_ports(local), shared, "the ports of the file wait"),
+        (names_alone(local), shared, "all that the file says beside names and directories waits"),
+        (names_alone(local), &lonely, "it is in no network, and hears what the members say"),
     ];
-    candidates.into_iter().find_map(|(local, without)| {
-        let config = opened.config_with(&local).ok()?;
+    candidates.into_iter().find_map(|(local, shared, without)| {
+        let config = opened.config_with(&local, shared).ok()?;
         let plan = config::plan_of(&config, None, &KernelDevices).ok()?;
         Some((plan, without))
     })
@@ -92,6 +96,14 @@ fn names_alone(local: &LocalConfig) -> LocalConfig {
     bare.host.user.clone_from(&local.host.user);
     bare.host.group.clone_from(&local.host.group);
     bare
+}
+
+/// Returns a fabric of its members: no network has an MTU too large for the underlay, and the
+/// policy is one that the underlay can keep.
+fn members_alone(shared: &FabricConfig, underlay: UnderlayKind) -> FabricConfig {
+    let policy = Some(Policy::default().on(underlay));
+    let settings = Settings { policy, ..Settings::default() };
+    FabricConfig { vnets: BTreeMap::new(), settings, ..shared.clone() }
 }
 
 /// Ends the membership of a host that was taken out before it was stopped: its data process is
