@@ -58,14 +58,12 @@ impl Mark {
     /// # Errors
     /// They are no mark: cut off, torn, or of another version.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (body, sum) = bytes.split_last_chunk().ok_or(Malformed("it ends early"))?;
+        let (body, sum) = bytes.split_last_chunk().ok_or(Malformed::of("it ends early"))?;
         if chain::checksum(body) != u64::from_be_bytes(*sum) {
-            return Err(Malformed("the checksum of a mark differs"));
+            return Err(Malformed::of("the checksum of a mark differs"));
         }
         let mut from = Reader::new(body);
-        if from.u8()? != VERSION {
-            return Err(Malformed("the mark is of another version"));
-        }
+        Malformed::unless_known("a mark", from.u8()?, VERSION)?;
         let (seat, epoch) = (seat(&mut from)?, epoch(&mut from)?);
         let (index, term) = (from.u64()?, from.u64()?);
         from.end()?;

@@ -10,6 +10,7 @@ use sluice_base::{HostId, Nanos, Prng};
 
 use super::Commit;
 use super::drive::{Batch, Writing};
+use super::format::Formats;
 use super::lead::Leading;
 use super::log::Log;
 use super::node::{Node, Ticks, node_of};
@@ -48,6 +49,8 @@ pub struct Config<R> {
     pub timing: Timing,
     /// Beginning, if the disk is empty.
     pub start: Start<R>,
+    /// Formats of its messages: [`Formats::OWN`], or those of another version of the program.
+    pub formats: Formats,
 }
 
 /// A host that cannot start.
@@ -134,6 +137,7 @@ impl<R: Replica> Commit<R> {
             own: config.host,
             seat,
             incarnation: config.incarnation,
+            formats: config.formats,
             has_joined,
             timing,
             prng,

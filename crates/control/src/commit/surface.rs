@@ -6,6 +6,7 @@ use core::fmt;
 
 use sluice_base::{HostId, Nanos};
 
+use super::format::Formats;
 use super::mark::Mark;
 use super::record::Record;
 
@@ -391,6 +392,16 @@ pub enum Output {
         host: HostId,
         /// The revision.
         revision: Revision,
+    },
+    /// A member and this host have no format of messages in common: the one with the older program
+    /// takes part in no change until it is upgraded.
+    OtherFormats {
+        /// The member.
+        host: HostId,
+        /// Its formats.
+        theirs: Formats,
+        /// This host's.
+        ours: Formats,
     },
     /// Entries of an older epoch were kept aside; they are not part of the configuration.
     KeptAside {

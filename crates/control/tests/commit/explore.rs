@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use proptest::test_runner::Config as Cases;
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    Commit, Config, Done, Mark, Output, Recovered, Refused, Request, Seat, Start, Timing, WriteTicket,
+    Commit, Config, Done, Formats, Mark, Output, Recovered, Refused, Request, Seat, Start, Timing, WriteTicket,
 };
 
 use super::doc::Doc;
@@ -48,6 +48,7 @@ fn machine(host: usize, incarnation: u64, disk: Recovered, now: Nanos) -> Commit
         seed: u64::from(id),
         timing: Timing::default(),
         start: if host == 0 { Start::Create(doc) } else { Start::Join },
+        formats: Formats::OWN,
     };
     Commit::new(config, disk, now).expect("it starts")
 }

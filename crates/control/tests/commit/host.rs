@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Mark, Output, Record, Recovered, Refused, Request, RequestId, Seat,
+    CheckTicket, Commit, Config, Formats, Mark, Output, Record, Recovered, Refused, Request, RequestId, Seat,
     Start, Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
 };
 
@@ -161,6 +161,8 @@ pub(crate) struct Host {
     pub(crate) id: HostId,
     pub(crate) seat: u64,
     pub(crate) version: u8,
+    /// Formats of its messages, in version 2.
+    pub(crate) formats: Formats,
     /// Counts its starts, for the simulation.
     pub(crate) incarnation: u64,
     /// Number of the last start, on its disk.
@@ -196,11 +198,13 @@ impl Host {
                 let (names, members) = (doc.names.clone(), doc.members.clone());
                 Start::Create(Doc { names, members, gone: doc.gone.clone() })
             });
-            let config = Config { host: id, seat, incarnation, seed, timing, start };
+            let formats = Formats::new(1, 1).expect("the first");
+            let config = Config { host: id, seat, incarnation, seed, timing, start, formats };
             Machine::Old(Box::new(Commit::new(config, disk, now).expect("it starts")))
         } else {
             let start = self.create.clone().map_or(Start::Join, Start::Create);
-            let config = Config { host: id, seat, incarnation, seed, timing, start };
+            let formats = self.formats;
+            let config = Config { host: id, seat, incarnation, seed, timing, start, formats };
             Machine::New(Box::new(Commit::new(config, disk, now).expect("it starts")))
         };
         self.machine = Some(machine);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_base::{HostId, Nanos, Prng};
 use sluice_control::commit::{
-    CheckTicket, Done, Output, Policy, Proposal, Refused, Request, RequestId, TxnId, Unwelcome,
+    CheckTicket, Done, Formats, Output, Policy, Proposal, Refused, Request, RequestId, TxnId, Unwelcome,
     WriteTicket,
 };
 
@@ -67,6 +67,8 @@ pub(crate) struct World {
     /// Keeps the messages that were sent.
     pub(crate) keep_sent: bool,
     pub(crate) kept: Vec<(u16, u16, Vec<u8>)>,
+    /// Words of hosts about formats.
+    pub(crate) said: Vec<(u16, Output)>,
     trace: bool,
 }
 
@@ -93,6 +95,7 @@ impl World {
             write_failures: 0,
             keep_sent: false,
             kept: Vec::new(),
+            said: Vec::new(),
             trace: TRACE,
             prng: prng.clone(),
         };
@@ -103,6 +106,7 @@ impl World {
                 id: HostId(host),
                 seat,
                 version: 2,
+                formats: Formats::OWN,
                 incarnation: 0,
                 starts: 0,
                 machine: None,
@@ -308,7 +312,10 @@ impl World {
         let received = machine.map_or(Ok(()), |machine| machine.receive(now, HostId(from), bytes));
         // A host that lost its disk is another member, and not everybody knows it yet.
         let is_stranger = matches!(received, Err(Unwelcome::Stranger(_)));
-        if let Some(id) = veto.filter(|_| !is_stranger) {
+        // Nor is a message read that its sender wrote for the program of the start before.
+        let is_unread =
+            matches!(received, Err(Unwelcome::Malformed(_) | Unwelcome::OtherFormats { .. }));
+        if let Some(id) = veto.filter(|_| !is_stranger && !is_unread) {
             self.checker.veto_arrived(self.now, from, id);
         }
         if let Some(id) = behind(bytes) {
@@ -442,6 +449,7 @@ impl World {
                 Output::Diverged { host: other, revision } if !self.keep_sent => {
                     panic!("{host} and {other} differ at revision {revision}");
                 }
+                said @ Output::OtherFormats { .. } => self.said.push((host, said)),
                 other => self.say(|| format!("{host}: {other:?}")),
             }
         }

@@ -17,7 +17,7 @@ use sluice_api::placement::Stamped;
 use sluice_api::reload::{AtRestart, Reloaded};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Output, Record, Recovered, Replica as _, RequestId, Seat, Start,
+    CheckTicket, Commit, Config, Formats, Output, Record, Recovered, Replica as _, RequestId, Seat, Start,
     Timing, TxnId, WriteTicket,
 };
 
@@ -105,6 +105,7 @@ impl Opened {
                 true => Start::Create(Document::new(bootstrap.clone())),
                 false => Start::Join,
             },
+            formats: Formats::OWN,
         };
         let commit = Commit::new(config, recovered, clock::now());
         let commit = commit.map_err(|error| unusable(&error))?;
@@ -484,6 +485,14 @@ impl Thread {
                     say!(
                         error: "{host} has another configuration at revision {revision} than this \
                                 host; evict it, and let it join again"
+                    );
+                }
+                Output::OtherFormats { host, theirs, ours } => {
+                    let host = words::name(self.shared(), host);
+                    say!(
+                        error: "{host} takes part in no change: its program has {theirs} of the \
+                                members' messages, and this host's has {ours}; upgrade the older \
+                                one (`sluice upgrade`)"
                     );
                 }
                 Output::KeptAside { epoch, entries } => {
