@@ -7,6 +7,7 @@
 mod buffers;
 mod fabric;
 mod local;
+mod pauses;
 mod spare;
 mod vnet;
 
@@ -95,17 +96,6 @@ impl Policy {
     #[must_use]
     pub const fn physical_lossless(self) -> bool {
         matches!(self, Self::LZ | Self::ZZ)
-    }
-
-    /// Returns the policy that differs as little as an underlay asks for: without pause frames the
-    /// physical network is lossy.
-    #[must_use]
-    pub const fn on(self, underlay: UnderlayKind) -> Self {
-        match self {
-            Self::LZ if !underlay.has_pauses() => Self::LL,
-            Self::ZZ if !underlay.has_pauses() => Self::ZL,
-            fitting => fitting,
-        }
     }
 
     /// Returns the name of the policy.
@@ -285,14 +275,6 @@ pub enum UnderlayKind {
     /// A vhost-user port, for a machine that owns the network cards: rings in shared memory.
     #[serde(rename = "vhost-user")]
     VhostUser,
-}
-
-impl UnderlayKind {
-    /// Returns true if pause frames (PFC) can be sent and heard there.
-    #[must_use]
-    pub const fn has_pauses(self) -> bool {
-        !matches!(self, Self::Udp)
-    }
 }
 
 /// The underlay of a host.

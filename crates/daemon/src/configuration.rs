@@ -9,6 +9,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `opened` | a member whose state was read |
 //! | `thread` | the thread: the commit protocol with a clock, a disk and members |
 //! | `requests` | questions of people, and their answers |
 //! | `status` | the state of the configuration at this host |
@@ -29,6 +30,7 @@ mod authority;
 mod checker;
 mod effect;
 mod marker;
+mod opened;
 mod replica;
 mod requests;
 mod rotation;
@@ -57,8 +59,9 @@ use sluice_control::session::SendError;
 use crate::enroll::{Asker, InquiryError, StandingAnswer};
 use crate::fabric::ConfigPort;
 
+pub(crate) use self::opened::Opened;
 pub(crate) use self::store::Place;
-pub(crate) use self::thread::{Opened, Parts};
+pub(crate) use self::thread::Parts;
 
 /// Events that may wait; the thread waits for nobody, so few ever do.
 const EVENTS_MAX: usize = 16_384;

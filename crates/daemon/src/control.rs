@@ -145,8 +145,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     };
     let (plan, membership, became) = beginning.parts();
-    report(&plan);
-    let plan = reload::adopt(plan);
+    let plan = reload::adopt(report(plan));
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
     let held = Arc::new(held_by(&plan, membership.as_ref()));
@@ -242,7 +241,7 @@ fn held_by(plan: &Plan, membership: Option<&Opened>) -> Held {
 }
 
 /// Says what is to be known about a plan, and whether this process may have its descriptors.
-fn report(plan: &Plan) {
+fn report(plan: Plan) -> Plan {
     for note in &plan.notes {
         say!("{note}");
     }
@@ -254,6 +253,7 @@ fn report(plan: &Plan) {
                    limit (`LimitNOFILE`)"
         );
     }
+    plan
 }
 
 /// Starts the fabric's thread, if the host is a member of one.

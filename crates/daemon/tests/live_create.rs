@@ -398,7 +398,8 @@ fn udp_underlay_makes_fabric_by_command() {
         reaches(&bridge, from, to);
         bridge.containers[from].ping(ip(to), 10);
     }
-    bridge.daemons[2].refuses(&["config", "set", "policy=ZZ"], &["UDP socket", "`policy = \"ZL\"`"]);
+    bridge.daemons[2]
+        .refuses(&["config", "set", "policy=ZZ"], &["UDP socket", "`policy = \"ZL\"`"]);
     // A fabric that pauses takes no host that cannot.
     bridge.daemons[3].says(&["fabric", "create", "other", "--underlay", "up0"]);
     bridge.daemons[1].says(&["fabric", "leave"]);

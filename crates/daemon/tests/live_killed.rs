@@ -61,8 +61,7 @@ fn file_ahead_of_configuration_applied_once_it_fits() {
             true => ("green", "g2", "300"),
             false => ("grey", "y2", "301"),
         };
-        let table =
-            format!("\n[[port]]\nname = \"{port}\"\nkind = \"tap\"\nvnet = \"{vnet}\"\n");
+        let table = format!("\n[[port]]\nname = \"{port}\"\nkind = \"tap\"\nvnet = \"{vnet}\"\n");
         let pings = is_forwarding.then(|| Pings::start(&bridge.containers[0], ip(1)));
         let h2 = &mut bridge.daemons[1];
         h2.rewrite("host.toml", |text| format!("{text}{table}device = \"{port}\"\n"));

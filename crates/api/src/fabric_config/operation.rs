@@ -373,7 +373,9 @@ fn add_member(to: &mut FabricConfig, name: &str, member: &Member) -> Result<(), 
         return Err(NotApplicable::of(format!("number {} is not within 1 to {ID_MAX}", member.id)));
     }
     if member.seat == 0 || member.seat >= 1 << 48 {
-        return Err(NotApplicable::of("the identity of its disk does not fit into 48 bits".to_owned()));
+        return Err(NotApplicable::of(
+            "the identity of its disk does not fit into 48 bits".to_owned(),
+        ));
     }
     if to.members.contains_key(name) {
         return Err(NotApplicable::of(format!(

@@ -160,7 +160,9 @@ impl Trust {
     pub(super) fn revoke(&mut self, serial: &str, host: &str) -> Result<(), NotApplicable> {
         let is_hex = serial.bytes().all(|digit| digit.is_ascii_hexdigit());
         if !is_hex || serial.is_empty() || serial.len() > SERIAL_SIZE_MAX {
-            return Err(NotApplicable::of("the serial number of the certificate is none".to_owned()));
+            return Err(NotApplicable::of(
+                "the serial number of the certificate is none".to_owned(),
+            ));
         }
         self.revoked.insert(serial.to_ascii_lowercase(), host.to_owned());
         Ok(())

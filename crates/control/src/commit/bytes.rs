@@ -149,7 +149,8 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn text(&mut self) -> Result<String, Malformed> {
-        let text = core::str::from_utf8(self.bytes()?).map_err(|_| Malformed::of("text not UTF-8"))?;
+        let text =
+            core::str::from_utf8(self.bytes()?).map_err(|_| Malformed::of("text not UTF-8"))?;
         Ok(text.into())
     }
 

@@ -13,12 +13,12 @@ use raft::eraftpb::{self, MessageType, Snapshot};
 use sluice_base::Nanos;
 
 use super::Commit;
+use super::mark::Mark;
 use super::message::{Body, from_raft_entry, raft_snapshot};
 use super::node::{self, Step, host_of, node_of};
 use super::record::{Kind, LogEntry, Record};
 use super::reserve::RecordNumber;
 use super::state::{Effect, State};
-use super::mark::Mark;
 use super::surface::{
     Done, Output, Refused, Replica, RequestId, Revision, Seat, TxnId, WriteTicket,
 };

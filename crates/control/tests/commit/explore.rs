@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use proptest::test_runner::Config as Cases;
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    Commit, Config, Done, Formats, Mark, Output, Recovered, Refused, Request, Seat, Start, Timing, WriteTicket,
+    Commit, Config, Done, Formats, Mark, Output, Recovered, Refused, Request, Seat, Start, Timing,
+    WriteTicket,
 };
 
 use super::doc::Doc;

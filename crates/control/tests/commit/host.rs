@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Formats, Mark, Output, Record, Recovered, Refused, Request, RequestId, Seat,
-    Start, Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
+    CheckTicket, Commit, Config, Formats, Mark, Output, Record, Recovered, Refused, Request,
+    RequestId, Seat, Start, Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
 };
 
 use super::doc::Doc;

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_base::{HostId, Nanos, Prng};
 use sluice_control::commit::{
-    CheckTicket, Done, Formats, Output, Policy, Proposal, Refused, Request, RequestId, TxnId, Unwelcome,
-    WriteTicket,
+    CheckTicket, Done, Formats, Output, Policy, Proposal, Refused, Request, RequestId, TxnId,
+    Unwelcome, WriteTicket,
 };
 
 use super::check::Checker;
@@ -403,13 +403,6 @@ impl World {
                     };
                     self.schedule(span, Event::Written { host, incarnation, ticket });
                 }
-                Output::Keep(mark) => {
-                    this.mark = Some(mark);
-                    if self.prng.chance(1, 8) {
-                        this.old_mark = Some(mark);
-                    }
-                }
-                Output::Installed(revision) => self.checker.installed(host, revision),
                 Output::Check { ticket, id, dry, .. } => {
                     if id.host.0 == host {
                         self.checker.begun(self.now, id);
@@ -427,34 +420,49 @@ impl World {
                         asked.result = Some(result);
                     }
                 }
-                Output::Applied(record) => {
-                    self.say(|| {
-                        let change = String::from_utf8_lossy(&record.change).replace('\n', "; ");
-                        let (revision, outcome) = (record.revision, &record.outcome);
-                        format!("{host} applies {revision}: {} {change}: {outcome:?}", record.id)
-                    });
-                    self.checker.in_force(host, record.revision);
-                    if !self.keep_sent {
-                        self.checker.applied(&record);
-                    }
-                    if self.prng.chance(self.faults.crash_at_effect, 1_000) {
-                        let span = self.micros(10_000, 3_000_000);
-                        return self.crash_for(host, span);
-                    }
-                }
-                Output::Removed { by } => {
-                    this.is_removed = true;
-                    self.say(|| format!("{host} is removed, says {by}"));
-                }
-                Output::Diverged { host: other, revision } if !self.keep_sent => {
-                    panic!("{host} and {other} differ at revision {revision}");
-                }
-                said @ Output::OtherFormats { .. } => self.said.push((host, said)),
-                other => self.say(|| format!("{host}: {other:?}")),
+                other => self.note(host, other),
             }
         }
         if let Some(machine) = self.hosts[&host].machine.as_ref().filter(|_| !self.keep_sent) {
             self.checker.look(host, &machine.status());
+        }
+    }
+
+    /// Takes an output that tells what a host knows, and has in force.
+    fn note(&mut self, host: u16, output: Output) {
+        let this = self.hosts.get_mut(&host).expect("a host");
+        match output {
+            Output::Keep(mark) => {
+                this.mark = Some(mark);
+                if self.prng.chance(1, 8) {
+                    this.old_mark = Some(mark);
+                }
+            }
+            Output::Installed(revision) => self.checker.installed(host, revision),
+            Output::Applied(record) => {
+                self.say(|| {
+                    let change = String::from_utf8_lossy(&record.change).replace('\n', "; ");
+                    let (revision, outcome) = (record.revision, &record.outcome);
+                    format!("{host} applies {revision}: {} {change}: {outcome:?}", record.id)
+                });
+                self.checker.in_force(host, record.revision);
+                if !self.keep_sent {
+                    self.checker.applied(&record);
+                }
+                if self.prng.chance(self.faults.crash_at_effect, 1_000) {
+                    let span = self.micros(10_000, 3_000_000);
+                    self.crash_for(host, span);
+                }
+            }
+            Output::Removed { by } => {
+                this.is_removed = true;
+                self.say(|| format!("{host} is removed, says {by}"));
+            }
+            Output::Diverged { host: other, revision } if !self.keep_sent => {
+                panic!("{host} and {other} differ at revision {revision}");
+            }
+            said @ Output::OtherFormats { .. } => self.said.push((host, said)),
+            other => self.say(|| format!("{host}: {other:?}")),
         }
     }
 

@@ -4,21 +4,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluice_api::config::{Fabric as FabricTable, HostConfig, LocalConfig, UnderlayKind};
+use sluice_api::config::HostConfig;
 use sluice_api::fabric_config::{AuthorityEntry, FabricConfig, Operation, read_change};
-use sluice_api::placement::Stamped;
 use sluice_api::reload::{AtRestart, Reloaded};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Formats, Output, Record, Recovered, Replica as _, RequestId, Seat, Start,
-    Timing, TxnId, WriteTicket,
+    CheckTicket, Commit, Output, Record, Replica as _, RequestId, TxnId, WriteTicket,
 };
 
 use super::admission::Admission;
@@ -26,14 +23,14 @@ use super::authority::Keeper;
 use super::checker::{Checker, Wanted};
 use super::effect::Effect;
 use super::marker::Marker;
+use super::opened::Opened;
 use super::replica::Document;
 use super::requests::{Asked, Waiting};
 use super::setup::announce_member;
 use super::standing::OwnStanding;
 use super::store::Disk;
-use super::{Configuration, EVENTS_MAX, Event, InForce, Own, words};
+use super::{Configuration, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
-use crate::config::run_dir;
 use crate::discovery::Announcer;
 use crate::enroll::{Files, Fingerprint, JoinListener, join_port};
 use crate::fabric::{Fabric, Wall, wall};
@@ -52,21 +49,6 @@ const DISK_RETRY: Duration = Duration::from_millis(500);
 /// Writes that may wait for the disk.
 const WRITES_MAX: usize = 64;
 
-/// A member whose state was read, before it speaks to others.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    own: Own,
-    disk: Disk,
-    commit: Commit<Document>,
-    /// The fabric as it was known when this host became a member.
-    bootstrap: FabricConfig,
-    handle: Configuration,
-    events: Receiver<Event>,
-    marker: Marker,
-    /// Reason why the host's file is not in force yet.
-    unfit: Option<String>,
-}
-
 /// What the thread works with.
 pub(crate) struct Parts {
     /// Control.
@@ -78,118 +60,6 @@ pub(crate) struct Parts {
 }
 
 impl Opened {
-    /// Reads the state of a member.
-    ///
-    /// # Errors
-    /// If it is damaged or cannot be read, with the remedy.
-    pub(crate) fn open(own: Own) -> anyhow::Result<Self> {
-        let disk = Disk::open(&own.state_dir)?.context("this host is no member of a fabric")?;
-        let unusable = |error: &dyn std::fmt::Display| {
-            anyhow::anyhow!("the state in {}: {error}", own.state_dir.display())
-        };
-        let records = disk.records()?;
-        let marker = Marker::open(&run_dir(&own.local.host));
-        let recovered = Recovered::from_records(records.iter().map(Vec::as_slice))
-            .map_err(|error| unusable(&error))?
-            .with_mark(marker.read());
-        let bootstrap = disk.bootstrap()?.context("the fabric that was joined is not known")?;
-        let incarnation = disk.next_start()?;
-        let seat = Seat::new(own.place.seat).context("the identity of the disk is zero")?;
-        let config = Config {
-            host: HostId(own.place.id),
-            seat: recovered.seat().unwrap_or(seat),
-            incarnation,
-            seed: u64::from(own.place.id) << 48 ^ own.place.seat ^ incarnation,
-            timing: Timing::default(),
-            start: match own.place.is_founder {
-                true => Start::Create(Document::new(bootstrap.clone())),
-                false => Start::Join,
-            },
-            formats: Formats::OWN,
-        };
-        let commit = Commit::new(config, recovered, clock::now());
-        let commit = commit.map_err(|error| unusable(&error))?;
-        let (sender, events) = sync_channel(EVENTS_MAX);
-        let keeper = Arc::new(Keeper::new(Files::of(&own.state_dir), wall()));
-        let handle = Configuration { events: sender, heard_bytes: Arc::default(), keeper };
-        Ok(Self { own, disk, commit, bootstrap, handle, events, marker, unfit: None })
-    }
-
-    /// Returns the handle of other threads. What they say waits until the thread is started.
-    pub(crate) fn handle(&self) -> Configuration {
-        self.handle.clone()
-    }
-
-    /// Returns the configuration of this host.
-    ///
-    /// # Errors
-    /// If this host is no member any more.
-    pub(crate) fn config(&self) -> anyhow::Result<HostConfig> {
-        compose_own(&self.own, self.shared()).map_err(anyhow::Error::msg)
-    }
-
-    /// Returns the configuration of this host with another content of its file, in a fabric.
-    ///
-    /// # Errors
-    /// If this host is no member any more.
-    pub(crate) fn config_with(
-        &self,
-        local: &LocalConfig,
-        shared: &FabricConfig,
-    ) -> Result<HostConfig, String> {
-        compose_own(&Own { local: local.clone(), ..self.own.clone() }, shared)
-    }
-
-    /// Returns the kind of the underlay that was named when this host became a member.
-    pub(crate) const fn underlay_kind(&self) -> UnderlayKind {
-        self.own.place.underlay.kind
-    }
-
-    /// Returns true if the configuration has this host as a member.
-    pub(crate) fn is_member(&self) -> bool {
-        self.shared().members.contains_key(&self.own.place.name)
-    }
-
-    /// Returns true if a table is of this host in this fabric.
-    pub(crate) fn is_in(&self, table: &FabricTable) -> bool {
-        (table.name.as_str(), table.id) == (self.own.place.fabric.as_str(), self.own.place.id)
-    }
-
-    /// Returns the revision that this host begins with.
-    pub(crate) fn revision(&self) -> u64 {
-        self.commit.revision()
-    }
-
-    /// Returns the content of the host's file.
-    pub(crate) const fn local(&self) -> &LocalConfig {
-        &self.own.local
-    }
-
-    /// Returns the directory of the run.
-    pub(crate) fn run_dir(&self) -> PathBuf {
-        run_dir(&self.own.local.host)
-    }
-
-    /// Returns the directory of the state.
-    pub(crate) fn state_dir(&self) -> &Path {
-        &self.own.state_dir
-    }
-
-    /// Notes that the host begins without its file, and why.
-    pub(crate) fn begins_without(&mut self, why: String) {
-        self.unfit = Some(why);
-    }
-
-    /// Returns the placement policy that the configuration has.
-    pub(crate) fn placement(&self) -> Option<&Stamped> {
-        self.shared().placement.as_ref()
-    }
-
-    /// Returns the fabric as far as it is known.
-    pub(crate) fn shared(&self) -> &FabricConfig {
-        self.commit.replica().map_or(&self.bootstrap, Document::config)
-    }
-
     /// Starts the thread.
     ///
     /// # Errors

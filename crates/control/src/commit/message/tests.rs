@@ -99,7 +99,7 @@ fn count_beyond_input_allocates_nothing() {
 }
 
 #[test]
-fn message_of_each_format_read_by_those_that_have_it() {
+fn message_read_by_programs_of_its_format() {
     let of = |oldest, newest| Formats::new(oldest, newest).unwrap();
     for body in bodies() {
         let message = message(body);

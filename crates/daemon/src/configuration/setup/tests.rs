@@ -133,7 +133,10 @@ fn policy_of_created_fabric_fits_underlay() {
     let udp = LocalUnderlay { kind: UnderlayKind::Udp, ..LocalUnderlay::new("lo") };
     applying.local.underlay = Some(udp);
     let said = notes(&applying, Policy::ZL);
-    assert!(said[0].contains("policy ZL, not ZZ") && said[0].contains("no pause frames"), "{said:?}");
+    assert!(
+        said[0].contains("policy ZL, not ZZ") && said[0].contains("no pause frames"),
+        "{said:?}"
+    );
     // What was said before holds.
     let value = Some("LL".into());
     applying.known = vec![Operation::Set { key: "policy".to_owned(), value }];
