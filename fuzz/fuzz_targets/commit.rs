@@ -9,8 +9,8 @@
 use libfuzzer_sys::fuzz_target;
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    Commit, Config, MESSAGE_BYTES_MAX, Output, Policy, Proposal, Record, Recovered, Request, Seat,
-    Start, Timing, WriteTicket, check_message,
+    Commit, Config, Formats, MESSAGE_BYTES_MAX, Mark, Output, Policy, Proposal, Record, Recovered,
+    Request, Seat, Start, Timing, WriteTicket, check_message,
 };
 use sluice_fuzz::Source;
 
@@ -128,13 +128,17 @@ fn log_message(source: &mut Source<'_>, from: u16, out: &mut Vec<u8>) {
 }
 
 fn message(source: &mut Source<'_>, from: u16) -> Vec<u8> {
-    let mut out = vec![1];
+    let mut out = match source.byte() % 8 {
+        0..=3 => vec![1],
+        4..=6 => vec![2, 1, 2],
+        _ => vec![2 + source.byte() % 3, source.byte() % 4, source.byte() % 6],
+    };
     out.extend(if source.one_in(16) { u32::from(source.byte() % 4) } else { 1 }.to_be_bytes());
     out.extend([0, 1]);
     out.extend([0; 8]);
     out.extend((1_000 + u64::from(from)).to_be_bytes());
     out.extend(if source.one_in(4) { 0_u64 } else { 1_001 }.to_be_bytes());
-    let kind = source.byte() % 10;
+    let kind = source.byte() % 11;
     out.push(kind);
     match kind {
         1 => log_message(source, from, &mut out),
@@ -162,6 +166,7 @@ fn message(source: &mut Source<'_>, from: u16) -> Vec<u8> {
         6 => (0..3).for_each(|_| number(source, &mut out)),
         7 => number(source, &mut out),
         8 => {}
+        9 => out.extend([source.byte() % 4, source.byte() % 6]),
         _ => out.extend_from_slice(source.bytes()),
     }
     if source.one_in(32) {
@@ -188,7 +193,7 @@ fn request(source: &mut Source<'_>) -> Request {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = (check_message(bytes), Record::parse(bytes));
+    let _ = (check_message(bytes), Record::parse(bytes), Mark::parse(bytes));
     let mut source = Source::new(bytes);
     let doc = Doc::<2>::new(&MEMBERS);
     let start = if source.one_in(4) { Start::Join } else { Start::Create(doc) };
@@ -199,6 +204,7 @@ fuzz_target!(|bytes: &[u8]| {
         seed: 7,
         timing: Timing::default(),
         start,
+        formats: Formats::OWN,
     };
     let mut now = Nanos::from_millis(1_000);
     let mut commit = Commit::new(config, Recovered::default(), now).expect("an empty disk");
@@ -238,6 +244,7 @@ fuzz_target!(|bytes: &[u8]| {
                     assert!(bytes.len() <= MESSAGE_BYTES_MAX);
                     check_message(&bytes).expect("a message of its own");
                 }
+                Output::Keep(mark) => assert_eq!(Mark::parse(&mark.to_bytes()), Ok(mark)),
                 Output::Write { ticket, records } => {
                     assert!(writing.replace(ticket).is_none(), "two writes at a time");
                     for record in records {

@@ -7,6 +7,7 @@
 mod buffers;
 mod fabric;
 mod local;
+mod pauses;
 mod spare;
 mod vnet;
 

@@ -49,8 +49,32 @@ pub const MTU_MIN: u16 = 576;
 
 /// Reason why a change does not apply, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct NotApplicable(pub String);
+#[error("{why}")]
+pub struct NotApplicable {
+    why: String,
+    /// Key or value that this program does not know; a later one may.
+    unknown: Option<String>,
+}
+
+impl NotApplicable {
+    /// Makes a reason.
+    pub(crate) const fn of(why: String) -> Self {
+        Self { why, unknown: None }
+    }
+
+    /// Makes a reason that may be one for this version of the program alone.
+    const fn unknown(why: String, what: String) -> Self {
+        Self { why, unknown: Some(what) }
+    }
+
+    /// Returns the key that this program does not know, or with a value that it does not know. A
+    /// host that refused such a change would go on with another configuration than a host of a
+    /// later version.
+    #[must_use]
+    pub fn of_other_version(&self) -> Option<&str> {
+        self.unknown.as_deref()
+    }
+}
 
 /// The shared configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -255,7 +279,7 @@ impl FabricConfig {
             ("revoked certificates", self.trust.revoked.len(), REVOKED_MAX),
         ] {
             if count > max {
-                return Err(NotApplicable(format!(
+                return Err(NotApplicable::of(format!(
                     "a fabric has at most {max} {what}, and this would make it {count}; delete \
                      some first"
                 )));
@@ -272,7 +296,7 @@ fn check_name(what: &str, name: &str) -> Result<(), NotApplicable> {
     if first && name.len() <= NAME_SIZE_MAX && name.chars().all(good) {
         return Ok(());
     }
-    Err(NotApplicable(format!(
+    Err(NotApplicable::of(format!(
         "`{}` cannot be the name of a {what}: use 1 to {NAME_SIZE_MAX} letters, digits, `-`, `_` \
          and `.`, and begin with a letter or digit",
         name.escape_debug()
@@ -283,23 +307,23 @@ fn check_name(what: &str, name: &str) -> Result<(), NotApplicable> {
 fn check_vnet(name: &str, vnet: &VnetSettings) -> Result<(), NotApplicable> {
     check_name("network", name)?;
     if Vni::new(vnet.vni).is_none() {
-        return Err(NotApplicable(format!(
+        return Err(NotApplicable::of(format!(
             "VNI {} of network `{name}` does not fit into 24 bits; use 0 to 16777215",
             vnet.vni
         )));
     }
     if let Some(mtu) = vnet.mtu.filter(|mtu| *mtu < MTU_MIN) {
-        return Err(NotApplicable(format!(
+        return Err(NotApplicable::of(format!(
             "the MTU of network `{name}`, {mtu}, is below {MTU_MIN}, which IPv4 requires"
         )));
     }
     if let Some(priority) = vnet.priority.filter(|priority| *priority > 7) {
-        return Err(NotApplicable(format!(
+        return Err(NotApplicable::of(format!(
             "the priority of network `{name}`, {priority}, is above 7"
         )));
     }
     if vnet.service_mbps == Some(0) {
-        return Err(NotApplicable(format!(
+        return Err(NotApplicable::of(format!(
             "a rate of 0 Mbit/s would serve no port of network `{name}`; leave the key out for no \
              limit"
         )));

@@ -28,6 +28,9 @@
 //!   does not fit any more is recorded as refused, alike on every member.
 //! - The log is Raft (Ongaro and Ousterhout 2014) with pre-vote and check-quorum; its term is the
 //!   attempt number of E3PC (Keidar and Dolev 1998).
+//! - An entry takes effect when it is durable here and known to be committed; a [`Mark`] of that is
+//!   kept first, and answers wait until the disk knows it too. So a start never begins with less
+//!   than was in force (a killed process) or answered (a machine without power).
 //! - The membership in the replicated state is the authority; the leader brings the voters of the
 //!   log in line with it, one change at a time (`voters`).
 //! - An *epoch* names a line of quorums. A host that is told to go on without a quorum begins a new
@@ -41,8 +44,10 @@ mod chain;
 mod command;
 mod drive;
 mod epoch;
+mod format;
 mod lead;
 mod log;
+mod mark;
 mod message;
 mod node;
 mod origin;
@@ -63,6 +68,8 @@ use alloc::vec::Vec;
 use sluice_base::{HostId, Nanos, Prng};
 
 pub use bytes::Malformed;
+pub use format::Formats;
+pub use mark::Mark;
 pub use message::check_message;
 pub use receive::Unwelcome;
 pub use record::{Conf, Kind, LogEntry, Record, Store};
@@ -90,6 +97,10 @@ struct Peer {
     is_connected: bool,
     /// The host has another disk than the member.
     is_stranger: bool,
+    /// Formats of its messages.
+    formats: Formats,
+    /// It has been named as one that this host does not understand.
+    is_named: bool,
     /// Time of the last change of the connection.
     since: Nanos,
     progress: Option<Progress>,
@@ -101,6 +112,7 @@ pub struct Commit<R: Replica> {
     own: HostId,
     seat: Seat,
     incarnation: u64,
+    formats: Formats,
     /// Joined a fabric that others have: an earlier member may have had its number.
     has_joined: bool,
     timing: Timing,
@@ -174,6 +186,13 @@ impl<R: Replica> Commit<R> {
     #[must_use]
     pub fn replica(&self) -> Option<&R> {
         self.state.as_ref().map(|state| &state.replica)
+    }
+
+    /// Returns true if a restart of the process begins with the document of now, so that it may
+    /// take effect. Else [`Output::Installed`] or [`Output::Applied`] follows.
+    #[must_use]
+    pub fn may_take_effect(&self) -> bool {
+        !self.pending.delays() && !self.writing.delays()
     }
 
     /// Returns the last applied revision.
@@ -302,9 +321,11 @@ impl<R: Replica> Commit<R> {
         if peer.is_connected == is_connected {
             return;
         }
-        (peer.is_connected, peer.is_stranger, peer.since) = (is_connected, false, since);
+        let progress = peer.progress;
+        *peer = Peer { is_connected, since, progress, ..Peer::default() };
         if is_connected {
             self.tell_progress(host);
+            self.tell_formats(host);
         } else if let Some(member) = self.member(host) {
             self.node.unreachable(node_of(host, member.seat));
         }
@@ -332,8 +353,10 @@ impl<R: Replica> Commit<R> {
     }
 
     fn is_live(&self, host: HostId) -> bool {
-        host == self.own
-            || self.peers.get(&host).is_some_and(|peer| peer.is_connected && !peer.is_stranger)
+        let is_heard = |peer: &Peer| {
+            peer.is_connected && !peer.is_stranger && self.formats.common(peer.formats).is_some()
+        };
+        host == self.own || self.peers.get(&host).is_some_and(is_heard)
     }
 
     fn voters(&self) -> Vec<HostId> {
@@ -362,12 +385,50 @@ impl<R: Replica> Commit<R> {
     }
 
     fn send_to_seat(&mut self, to: HostId, seat: Option<Seat>, body: Body) {
+        let formats = self.peers.get(&to).map(|peer| peer.formats).unwrap_or_default();
+        let Some(format) = self.formats.common(formats) else { return };
         let message = message::Message { epoch: self.epoch, from: self.seat, to: seat, body };
-        self.out.push_back(Output::Send { to, bytes: message.to_bytes() });
+        self.out.push_back(Output::Send { to, bytes: message.to_bytes(format, self.formats) });
+    }
+
+    /// Announces the formats of this host. A program that knows the first one alone would not
+    /// understand it, and so has nothing to announce.
+    fn tell_formats(&mut self, to: HostId) {
+        if self.formats.newest() > 1 {
+            let (epoch, from, body) = (self.epoch, self.seat, Body::Formats(self.formats));
+            let message = message::Message { epoch, from, to: None, body };
+            self.out.push_back(Output::Send { to, bytes: message.to_bytes(1, self.formats) });
+        }
+    }
+
+    /// Notes the formats of a host.
+    fn note_formats(&mut self, from: HostId, theirs: Formats) {
+        let is_common = self.formats.common(theirs).is_some();
+        let peer = self.peers.entry(from).or_default();
+        let had_common = self.formats.common(core::mem::replace(&mut peer.formats, theirs));
+        if is_common {
+            peer.is_named = false;
+        } else if !core::mem::replace(&mut peer.is_named, true) {
+            let ours = self.formats;
+            self.out.push_back(Output::OtherFormats { host: from, theirs, ours });
+        }
+        if had_common.is_some() && !is_common {
+            self.origin_connected(from, false);
+        }
     }
 
     fn answer(&mut self, request: RequestId, result: Result<Done, Refused>) {
         self.out.push_back(Output::Answer { request, result });
+    }
+
+    /// Answers a request that the log has decided, once a start of this host would know it as well.
+    /// A disk that fails keeps no answer: the change is committed, whatever this disk does.
+    fn answer_decided(&mut self, request: RequestId, result: Result<Done, Refused>) {
+        if self.disk.is_some() {
+            return self.answer(request, result);
+        }
+        self.pending.answers.push((request, result));
+        self.pending.hurry();
     }
 }
 

@@ -67,7 +67,7 @@ mod talk;
 mod tunnels;
 mod words;
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use sluice_base::{HostId, IpPrefix, Nanos, PortId, Vni, mix};
@@ -215,17 +215,24 @@ impl Plane {
     /// Removes a network of this host: its ports there claim nothing, and the forwarding table has
     /// nothing of it. Claims of other hosts in the network stay in the table.
     pub fn remove_vnet(&mut self, now: Nanos, vni: Vni) {
+        self.remove_vnets(now, &BTreeSet::from([vni]));
+    }
+
+    /// Removes networks as [`Self::remove_vnet`], by one walk of each table for all of them.
+    pub fn remove_vnets(&mut self, now: Nanos, vnis: &BTreeSet<Vni>) {
         let now = self.clock.at(now);
-        self.nets.remove(vni);
-        self.report_again(|there, _| there == vni);
-        self.hold_responder.end_vni(vni);
-        self.withdraw_own(now, |claim| claim.key.vni == vni);
-        let installed = self.fdb.iter().filter(|(key, ..)| key.vni == vni);
+        for vni in vnis {
+            self.nets.remove(*vni);
+        }
+        self.report_again(|there, _| vnis.contains(&there));
+        self.hold_responder.end_vnis(vnis);
+        self.withdraw_own(now, |claim| vnis.contains(&claim.key.vni));
+        let installed = self.fdb.iter().filter(|(key, ..)| vnis.contains(&key.vni));
         let keys: Vec<_> = installed.map(|(key, ..)| key).collect();
         for key in keys {
             self.uninstall(now, key, End::Removed);
         }
-        let flows: Vec<_> = self.tunnels.decaps().filter(|flow| flow.0 == vni).collect();
+        let flows: Vec<_> = self.tunnels.decaps().filter(|flow| vnis.contains(&flow.0)).collect();
         for (vni, host, _) in flows {
             self.end_decap(now, vni, host, End::Removed);
         }

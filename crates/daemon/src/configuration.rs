@@ -9,6 +9,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `opened` | a member whose state was read |
 //! | `thread` | the thread: the commit protocol with a clock, a disk and members |
 //! | `requests` | questions of people, and their answers |
 //! | `status` | the state of the configuration at this host |
@@ -20,6 +21,7 @@
 //! | `standing` | a member that nobody speaks to asks whether it still is one |
 //! | `checker` | what this host has against a configuration |
 //! | `effect` | the configuration in force at this host |
+//! | `marker` | the mark that outlives a process that is killed |
 //! | `replica` | the configuration as the protocol's document |
 //! | `store` | the file |
 
@@ -27,6 +29,8 @@ mod admission;
 mod authority;
 mod checker;
 mod effect;
+mod marker;
+mod opened;
 mod replica;
 mod requests;
 mod rotation;
@@ -55,8 +59,9 @@ use sluice_control::session::SendError;
 use crate::enroll::{Asker, InquiryError, StandingAnswer};
 use crate::fabric::ConfigPort;
 
+pub(crate) use self::opened::Opened;
 pub(crate) use self::store::Place;
-pub(crate) use self::thread::{Opened, Parts};
+pub(crate) use self::thread::Parts;
 
 /// Events that may wait; the thread waits for nobody, so few ever do.
 const EVENTS_MAX: usize = 16_384;
@@ -96,6 +101,9 @@ pub(crate) trait InForce: Send + Sync {
 
     /// Returns the highest version of a placement policy that was known here, without waiting.
     fn placement_version(&self) -> u64;
+
+    /// Lets another data process begin with the whole configuration that was applied last.
+    fn begin_anew(&self);
 
     /// This host is no member any more.
     fn left(&self, why: &str);

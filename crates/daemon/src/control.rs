@@ -27,6 +27,7 @@ mod pulse;
 mod reload;
 pub(crate) mod show;
 mod source;
+mod unfit;
 mod upgrade;
 mod waiting;
 
@@ -144,8 +145,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     };
     let (plan, membership, became) = beginning.parts();
-    report(&plan);
-    let plan = reload::adopt(plan);
+    let plan = reload::adopt(report(plan));
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
     let held = Arc::new(held_by(&plan, membership.as_ref()));
@@ -165,6 +165,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         events,
         starts: 0,
         fabric: fabric.clone(),
+        wanted: None,
         ports: Arc::clone(&ports),
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
@@ -240,7 +241,7 @@ fn held_by(plan: &Plan, membership: Option<&Opened>) -> Held {
 }
 
 /// Says what is to be known about a plan, and whether this process may have its descriptors.
-fn report(plan: &Plan) {
+fn report(plan: Plan) -> Plan {
     for note in &plan.notes {
         say!("{note}");
     }
@@ -252,6 +253,7 @@ fn report(plan: &Plan) {
                    limit (`LimitNOFILE`)"
         );
     }
+    plan
 }
 
 /// Starts the fabric's thread, if the host is a member of one.
@@ -278,6 +280,8 @@ struct Control<'a> {
     events: Receiver<Event>,
     starts: u64,
     fabric: Option<Fabric>,
+    /// Whole configuration of the fabric for this host, if part of it needs a restart of data.
+    wanted: Option<Plan>,
     ports: Arc<AddedPorts>,
 }
 
@@ -470,7 +474,7 @@ impl Control<'_> {
                 Some(plan) => Ok(plan),
                 None => Ok(config::load(path, &KernelDevices)?),
             },
-            Source::Fabric(..) => Ok(self.plan.clone()),
+            Source::Fabric(..) => Ok(self.wanted.as_ref().unwrap_or(&self.plan).clone()),
         }
     }
 

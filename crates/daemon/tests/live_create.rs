@@ -375,3 +375,38 @@ fn joined_host_names_connection_that_it_lacks() {
     });
     bridge.all_have_caught_up();
 }
+
+#[test]
+#[ignore = "live: needs root"]
+fn udp_underlay_makes_fabric_by_command() {
+    if skip("udp_underlay_makes_fabric_by_command", &[]) {
+        return;
+    }
+    let udp = "[underlay]\nkind = \"udp\"\ndevice = \"up0\"\n";
+    let file = |_: &_, own| if own < 2 { udp.to_owned() } else { String::new() };
+    let bridge = Bridge::waiting("udp", 4, file);
+    let said = bridge.daemons[0].says(&["fabric", "create", "prod"]);
+    assert!(said.contains("policy ZL, not ZZ") && said.contains("no pause frames"), "{said}");
+    assert!(bridge.daemons[0].says(&["config", "show"]).contains("policy = \"ZL\""));
+    // A host whose underlay could pause keeps to what all can.
+    (1..3).for_each(|own| bridge.join(own, 0));
+    bridge.have_caught_up(&[0, 1, 2]);
+    bridge.daemons[2].says(&["vnet", "create", "blue", "--vni", "100"]);
+    bridge.have_caught_up(&[0, 1, 2]);
+    (0..3).for_each(|own| _ = bridge.add(own));
+    for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+        reaches(&bridge, from, to);
+        bridge.containers[from].ping(ip(to), 10);
+    }
+    bridge.daemons[2]
+        .refuses(&["config", "set", "policy=ZZ"], &["UDP socket", "`policy = \"ZL\"`"]);
+    // A fabric that pauses takes no host that cannot.
+    bridge.daemons[3].says(&["fabric", "create", "other", "--underlay", "up0"]);
+    bridge.daemons[1].says(&["fabric", "leave"]);
+    wait_for("it is in no fabric", || bridge.daemons[1].is_waiting());
+    let token = bridge.daemons[3].says(&["fabric", "token"]);
+    let join = ["fabric", "join", "192.0.2.4", "--token", token.trim()];
+    bridge.daemons[1].refuses(&join, &["policy is ZZ", "config set policy=ZL"]);
+    bridge.daemons[3].says(&["config", "set", "policy=ZL"]);
+    bridge.daemons[1].says(&join);
+}

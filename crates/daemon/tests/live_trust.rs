@@ -253,6 +253,14 @@ fn evicted_host_that_was_away_is_told() {
         let marked = rows.iter().filter(|row| !row["evicted"].is_null());
         assert_eq!(marked.map(|row| &row["host"]).collect::<Vec<_>>(), [name.as_str()]);
         assert_eq!(own.log().matches(&cause).count(), 1, "one warning: {}", own.log());
+        // Nor does it say to those who listen that it is a member.
+        let heard = bridge.daemons[by].run_here(&["fabric", "discover", "--json", "--for", "3s"]);
+        let heard: serde_json::Value = serde_json::from_str(&heard.unwrap()).unwrap();
+        let heard = heard["hosts"].as_array().unwrap().iter().map(|row| row["host"].clone());
+        let mut heard: Vec<_> = heard.map(|host| host.as_str().unwrap().to_owned()).collect();
+        heard.sort();
+        let members: Vec<String> = others.iter().map(|own| format!("h{}", own + 1)).collect();
+        assert_eq!(heard, members, "all but {name} announce themselves");
         // It forwards between its ports, and takes part in nothing.
         let mut pinger = Pinger::new(&beside, ip(away));
         wait_for("its ports forward", || pinger.ping(84));

@@ -107,10 +107,10 @@ impl Fdb {
         });
     }
 
-    /// Removes every destination of a network.
-    pub(crate) fn remove_vnet(&mut self, vnet: VnetId) {
-        if self.by_vnet[vnet.index()] > 0 {
-            self.remove_where(|key, _| vnet_of(key) == vnet.index());
+    /// Removes every destination of networks, which `goes` selects.
+    pub(crate) fn remove_vnets(&mut self, vnets: &[VnetId], goes: impl Fn(VnetId) -> bool) {
+        if vnets.iter().any(|vnet| self.by_vnet[vnet.index()] > 0) {
+            self.remove_where(|key, _| goes(mac_table::unkey(key).0));
         }
     }
 

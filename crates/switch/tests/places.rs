@@ -180,6 +180,38 @@ fn network_removed_ends_its_frames_under_reason() {
 }
 
 #[test]
+fn networks_removed_together_end_frames_of_all() {
+    let mut world = world();
+    add_vnet(&mut world, SPARE, &red(&[NEAR]));
+    let green = VnetConfig { vni: Vni::new(300), mtu: 1_500, tunnels: vec![NEAR] };
+    add_vnet(&mut world, GREEN, &green);
+    for (vnet, vni) in [(SPARE, 200), (GREEN, 300)] {
+        let mac = address(vnet.0, 1);
+        world.command(Command::Install { vnet, mac, to: Destination::Tunnel(NEAR) });
+        from_peer(&mut world, 2, NEAR, (vni, vnet.0), address(vnet.0, 7));
+        from_peer(&mut world, 2, NEAR, (vni, vnet.0), Mac::BROADCAST);
+    }
+    // All or none: one has a port, or is there twice.
+    let refused = |world: &mut World, vnets: &[VnetId]| {
+        let refused = world.switch.remove_vnets(world.now, vnets).unwrap_err();
+        assert_eq!(dropped(world, UNDERLAY, DropReason::Removed), 0);
+        refused
+    };
+    let has_port = ChangeError::HasPort(BLUE, PortId(0));
+    assert_eq!(refused(&mut world, &[SPARE, BLUE]), (1, has_port));
+    assert_eq!(refused(&mut world, &[SPARE, SPARE]), (1, ChangeError::NoSuchVnet(SPARE)));
+    let ended = world.switch.remove_vnets(world.now, &[SPARE, GREEN]).unwrap();
+    for vnet in [SPARE, GREEN] {
+        world.vnets[vnet.index()] = false;
+        assert_eq!(world.switch.mac(vnet, address(vnet.0, 1)), None);
+    }
+    assert_eq!((ended, dropped(&world, UNDERLAY, DropReason::Removed)), (4, 4));
+    world.check();
+    assert_eq!(world.switch.remove_vnets(world.now, &[]), Ok(0));
+    world.drain(|_| {});
+}
+
+#[test]
 fn tunnel_removed_ends_queued_frames_only_its_own() {
     for lossless in [true, false] {
         let mut world = world();

@@ -12,6 +12,8 @@ use super::{
 };
 use crate::placement::{Policy, Stamped, VERSION_MAX};
 
+/// Longest part of an unknown operation that is repeated, in characters.
+const UNKNOWN_SIZE_MAX: usize = 96;
 /// Largest change in bytes.
 pub(super) const CHANGE_SIZE_MAX: usize = 1 << 20;
 
@@ -207,12 +209,27 @@ pub fn read_change(bytes: &[u8]) -> Result<Vec<Operation>, Unreadable> {
     }
 }
 
-/// Returns the first operation that this program does not know.
+/// Returns the first operation that this program does not know, or of which it does not know a
+/// part. A host that took either for one that does not fit would go on with another configuration
+/// than all others.
 fn unknown(bytes: &[u8]) -> Option<Unreadable> {
     let all: Vec<Value> = serde_json::from_slice(bytes).ok()?;
-    let mut names = all.iter().filter_map(|operation| operation.as_object()?.keys().next());
-    let unknown = names.find(|name| !NAMES.contains(&name.as_str()))?;
-    Some(Unreadable::UnknownOperation(unknown.chars().take(64).collect()))
+    let name = all.iter().find_map(unknown_part)?;
+    Some(Unreadable::UnknownOperation(name.chars().take(UNKNOWN_SIZE_MAX).collect()))
+}
+
+/// Returns the name of an operation that this program does not know, or that with its unknown part.
+fn unknown_part(operation: &Value) -> Option<String> {
+    let name = match operation {
+        Value::String(name) => name,
+        operation => operation.as_object()?.keys().next()?,
+    };
+    if !NAMES.contains(&name.as_str()) {
+        return Some(name.clone());
+    }
+    let why = Operation::deserialize(operation).err()?.to_string();
+    let what = why.split(", ").next().filter(|what| what.starts_with("unknown "))?;
+    Some(format!("{name} ({what})"))
 }
 
 impl Operation {
@@ -239,7 +256,7 @@ impl Operation {
             }
             Self::SetPlacement { placement } => set_placement(to, placement.as_ref()).map(Some),
             Self::AddToken { id, token } => match to.tokens.contains_key(id) {
-                true => Err(NotApplicable(format!("there is a token `{id}` already"))),
+                true => Err(NotApplicable::of(format!("there is a token `{id}` already"))),
                 false => {
                     to.tokens.insert(id.clone(), token.clone());
                     Ok(None)
@@ -248,7 +265,7 @@ impl Operation {
             Self::SpendToken { id, by } => spend(to, id, by).map(|()| None),
             Self::RemoveToken { id } => match to.tokens.remove(id) {
                 Some(_) => Ok(None),
-                None => Err(NotApplicable(format!("there is no token `{id}`"))),
+                None => Err(NotApplicable::of(format!("there is no token `{id}`"))),
             },
             Self::SetAuthorities { authorities } => {
                 to.trust.set_authorities(authorities).map(|()| None)
@@ -353,13 +370,15 @@ impl fmt::Display for Operation {
 fn add_member(to: &mut FabricConfig, name: &str, member: &Member) -> Result<(), NotApplicable> {
     check_name("host", name)?;
     if member.id == 0 || member.id > ID_MAX {
-        return Err(NotApplicable(format!("number {} is not within 1 to {ID_MAX}", member.id)));
+        return Err(NotApplicable::of(format!("number {} is not within 1 to {ID_MAX}", member.id)));
     }
     if member.seat == 0 || member.seat >= 1 << 48 {
-        return Err(NotApplicable("the identity of its disk does not fit into 48 bits".to_owned()));
+        return Err(NotApplicable::of(
+            "the identity of its disk does not fit into 48 bits".to_owned(),
+        ));
     }
     if to.members.contains_key(name) {
-        return Err(NotApplicable(format!(
+        return Err(NotApplicable::of(format!(
             "there is a member `{name}` already; give the host another name, or evict that member \
              first (`sluice fabric evict {name}`)"
         )));
@@ -373,16 +392,16 @@ fn add_member(to: &mut FabricConfig, name: &str, member: &Member) -> Result<(), 
 fn check_unique(all: &FabricConfig, name: &str, member: &Member) -> Result<(), NotApplicable> {
     let others = || all.members.iter().filter(|(other, _)| *other != name);
     if let Some((other, _)) = others().find(|(_, other)| other.id == member.id) {
-        return Err(NotApplicable(format!("member `{other}` has the number {}", member.id)));
+        return Err(NotApplicable::of(format!("member `{other}` has the number {}", member.id)));
     }
     if let Some((other, _)) = others().find(|(_, other)| other.vtep == member.vtep) {
-        return Err(NotApplicable(format!(
+        return Err(NotApplicable::of(format!(
             "member `{other}` has the VTEP {}; evict it first if that host is gone",
             member.vtep
         )));
     }
     if let Some((other, _)) = others().find(|(_, other)| other.listen() == member.listen()) {
-        return Err(NotApplicable(format!(
+        return Err(NotApplicable::of(format!(
             "member `{other}` listens on {}; evict it first if that host is gone",
             member.listen()
         )));
@@ -398,7 +417,7 @@ fn set_member(
 ) -> Result<(), NotApplicable> {
     let Some(member) = to.members.get(name) else { return Err(no_member(to, name)) };
     if ["id", "seat"].contains(&key) {
-        return Err(NotApplicable(format!("`{key}` of a member does not change")));
+        return Err(NotApplicable::of(format!("`{key}` of a member does not change")));
     }
     let mut next = member.clone();
     set(&mut next, key, value)?;
@@ -414,7 +433,7 @@ fn create_vnet(
 ) -> Result<Operation, NotApplicable> {
     check_vnet(name, vnet)?;
     if let Some(known) = to.vnets.get(name) {
-        return Err(NotApplicable(format!(
+        return Err(NotApplicable::of(format!(
             "there is a network `{name}` already, with VNI {}",
             known.vni
         )));
@@ -426,7 +445,7 @@ fn create_vnet(
 
 fn check_vni(all: &FabricConfig, name: &str, vni: u32) -> Result<(), NotApplicable> {
     match all.vnets.iter().find(|(other, known)| *other != name && known.vni == vni) {
-        Some((other, _)) => Err(NotApplicable(format!("network `{other}` has VNI {vni}"))),
+        Some((other, _)) => Err(NotApplicable::of(format!("network `{other}` has VNI {vni}"))),
         None => Ok(()),
     }
 }
@@ -451,9 +470,9 @@ fn set_placement(
     placement: Option<&Stamped>,
 ) -> Result<Operation, NotApplicable> {
     if let Some(Stamped { stamp, policy }) = placement {
-        policy.check().map_err(NotApplicable)?;
+        policy.check().map_err(NotApplicable::of)?;
         if stamp.version > VERSION_MAX {
-            return Err(NotApplicable(format!(
+            return Err(NotApplicable::of(format!(
                 "a placement policy has a version up to {VERSION_MAX}, and this one {}",
                 stamp.version
             )));
@@ -479,10 +498,10 @@ fn write_placement(f: &mut fmt::Formatter<'_>, placement: Option<&Stamped>) -> f
 fn spend(to: &mut FabricConfig, id: &str, by: &TokenUse) -> Result<(), NotApplicable> {
     let Some(token) = to.tokens.get_mut(id) else {
         let why = format!("there is no token `{id}`; make one with `sluice fabric token`");
-        return Err(NotApplicable(why));
+        return Err(NotApplicable::of(why));
     };
     if let Some(other) = &token.used {
-        return Err(NotApplicable(format!(
+        return Err(NotApplicable::of(format!(
             "`{}` has joined with this token; make another one with `sluice fabric token`",
             other.host
         )));
@@ -493,7 +512,7 @@ fn spend(to: &mut FabricConfig, id: &str, by: &TokenUse) -> Result<(), NotApplic
 
 fn no_member(all: &FabricConfig, name: &str) -> NotApplicable {
     let names: Vec<&str> = all.members.keys().map(String::as_str).collect();
-    NotApplicable(format!("there is no member `{name}`; there is {}", names.join(", ")))
+    NotApplicable::of(format!("there is no member `{name}`; there is {}", names.join(", ")))
 }
 
 fn no_vnet(all: &FabricConfig, name: &str) -> NotApplicable {
@@ -504,5 +523,5 @@ fn no_vnet(all: &FabricConfig, name: &str) -> NotApplicable {
         (false, 0) => format!("there is {}", names.join(", ")),
         (false, more) => format!("there is {} and {more} more", names.join(", ")),
     };
-    NotApplicable(format!("there is no network `{name}`; {known}"))
+    NotApplicable::of(format!("there is no network `{name}`; {known}"))
 }

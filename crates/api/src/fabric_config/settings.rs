@@ -94,11 +94,11 @@ impl Settings {
     ) -> Result<Option<Value>, NotApplicable> {
         let before = set(self, key, value)?;
         if let Some(priority) = self.classes.keys().find(|priority| **priority > 7) {
-            return Err(NotApplicable(format!("there is no priority {priority}; use 0 to 7")));
+            return Err(NotApplicable::of(format!("there is no priority {priority}; use 0 to 7")));
         }
         let is_zero = |class: &ClassSettings| class.weight == Some(0);
         if let Some((priority, _)) = self.classes.iter().find(|(_, class)| is_zero(class)) {
-            return Err(NotApplicable(format!(
+            return Err(NotApplicable::of(format!(
                 "a weight of 0 would never serve priority {priority}; use 1 to 255"
             )));
         }
@@ -128,7 +128,11 @@ pub(super) fn set<T: Serialize + for<'de> Deserialize<'de>>(
     let before = tree.as_object_mut().and_then(|map| replace(map, &path, value));
     *object = serde_json::from_value(tree).map_err(|error| {
         let value = value.map_or_else(|| "its default".to_owned(), Value::to_string);
-        NotApplicable(format!("`{key}` cannot be {value}: {error}"))
+        let why = format!("`{key}` cannot be {value}: {error}");
+        match error.to_string().starts_with("unknown ") {
+            true => NotApplicable::unknown(why, key.to_owned()),
+            false => NotApplicable::of(why),
+        }
     })?;
     if let Some(value) = value {
         // A key whose parent ignores it would be lost without a word.
@@ -137,7 +141,8 @@ pub(super) fn set<T: Serialize + for<'de> Deserialize<'de>>(
         leaves("", &tree, &mut all);
         let is_default = value.is_null() || *value == Value::Bool(false);
         if !is_default && !all.contains_key(key) {
-            return Err(NotApplicable(format!("there is no setting `{key}`")));
+            let why = format!("there is no setting `{key}`");
+            return Err(NotApplicable::unknown(why, key.to_owned()));
         }
     }
     Ok(before)

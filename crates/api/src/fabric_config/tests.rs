@@ -87,7 +87,7 @@ fn inapplicable_change_names_reason_and_remedy() {
         let before = config.clone();
         // The first operation is good: nothing of a change may stay.
         let error = config.apply(&[vnet("fine", 999), operation.clone()]).unwrap_err();
-        assert!(error.0.contains(expected), "{operation:?}: {error}");
+        assert!(error.to_string().contains(expected), "{operation:?}: {error}");
         assert_eq!(config, before, "{operation:?}");
     }
 }
@@ -140,7 +140,9 @@ fn change_survives_bytes_and_unknown_operation_is_named() {
     assert_eq!(error, Unreadable::UnknownOperation("paint_vnet".to_owned()));
     assert!(error.to_string().contains("upgrade this host first"));
     assert!(matches!(read_change(b"[{"), Err(Unreadable::NoChange(_))));
-    assert!(matches!(read_change(br#"[{"set":{"kee":1}}]"#), Err(Unreadable::NoChange(_))));
+    assert!(matches!(read_change(br#"[{"set":{"key":1}}]"#), Err(Unreadable::NoChange(_))));
+    let error = read_change(br#"["paint_all"]"#).unwrap_err();
+    assert_eq!(error, Unreadable::UnknownOperation("paint_all".to_owned()));
     let large = vec![b' '; operation::CHANGE_SIZE_MAX + 1];
     assert_eq!(read_change(&large), Err(Unreadable::TooLarge(large.len())));
 }
@@ -165,12 +167,15 @@ fn known_operations_are_all_named() {
         Operation::Revoke { serial: id, host: name },
     ];
     for operation in all {
-        // An unknown field makes it unreadable, though its name is known.
+        // What a later program adds is no mistake, and is named with its operation.
         let mut value = serde_json::to_value(&operation).unwrap();
         let inner = value.as_object_mut().unwrap().values_mut().next().unwrap();
         inner.as_object_mut().unwrap().insert("extra".to_owned(), json!(1));
         let bytes = serde_json::to_vec(&[value]).unwrap();
-        assert!(matches!(read_change(&bytes), Err(Unreadable::NoChange(_))), "{operation:?}");
+        let Err(Unreadable::UnknownOperation(what)) = read_change(&bytes) else {
+            panic!("{operation:?}");
+        };
+        assert!(what.ends_with("(unknown field `extra`)"), "{what}");
         assert!(!operation.keys().is_empty() && !operation.to_string().is_empty());
     }
 }
@@ -273,7 +278,7 @@ fn placement_policy_out_of_bounds_is_refused() {
         (placement(VERSION_MAX + 1, ""), "a placement policy has a version up to"),
     ] {
         let error = config.clone().apply(&[set_placement(Some(&wrong))]).unwrap_err();
-        assert!(error.0.contains(expected), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
     let bytes = br#"[{"set_placement":{"placement":{"stamp":{},"policy":{}}}}]"#;
     assert!(matches!(read_change(bytes), Err(Unreadable::NoChange(_))));
@@ -331,4 +336,51 @@ fn format_changes_only_with_its_version() {
     names.sort_unstable();
     known.sort_unstable();
     assert_eq!(names, known, "the file has every operation");
+}
+
+#[test]
+fn text_names_network_of_placement_policy() {
+    let text = |high: &str| {
+        format!(
+            "[settings]\n\n[vnet.blue]\nvni = 100\n\n[vnet.red]\nvni = 7\n\n[placement]\n\
+             high = [{high}]\n"
+        )
+    };
+    let read = |high: &str| Editable::read(&text(high)).map_err(|error| error.to_string());
+    let named = read("\"vnet=blue\", \"ip=10.0.0.1,vnet=red\"").unwrap();
+    assert_eq!(named, read("\"vni=100\", \"ip=10.0.0.1,vni=7\"").unwrap());
+    // What is shown has numbers, and reads the same.
+    assert!(!named.text().contains("vnet="), "{}", named.text());
+    assert_eq!(Editable::read(&named.text()).unwrap(), named);
+    let why = read("\"vnet=green\"").unwrap_err();
+    assert!(why.contains("`vnet=green`") && why.contains("add `[vnet.green]`"), "{why}");
+    // An error of form keeps its line.
+    let why = read("\"vni=blue\"").unwrap_err();
+    assert!(why.contains("line 10"), "{why}");
+    // A network that the same text makes is known.
+    let before = Editable::read("[settings]\n").unwrap();
+    let change = before.difference(&named);
+    assert!(change.iter().any(|one| matches!(one, Operation::SetPlacement { .. })), "{change:?}");
+}
+
+#[test]
+fn key_or_value_of_later_program_told_apart() {
+    let other = |operation: Operation| {
+        let error = fabric().apply(&[operation]).unwrap_err();
+        error.of_other_version().map(str::to_owned)
+    };
+    let vnet = |key: &str, value: Value| Operation::SetVnet {
+        name: "blue".to_owned(),
+        key: key.to_owned(),
+        value: Some(value),
+    };
+    assert_eq!(other(set("paint", json!("red"))).as_deref(), Some("paint"));
+    assert_eq!(other(set("policy", json!("CR"))).as_deref(), Some("policy"));
+    assert_eq!(other(set("class.5.colour", json!(1))).as_deref(), Some("class.5.colour"));
+    assert_eq!(other(vnet("colour", json!(1))).as_deref(), Some("colour"));
+    for wrong in
+        [set("learn_max", json!("many")), set("class.9.weight", json!(1)), vnet("vni", json!(0))]
+    {
+        assert_eq!(other(wrong.clone()), None, "{wrong}");
+    }
 }

@@ -53,12 +53,17 @@ impl Editable {
         Self { settings: config.settings.clone(), vnet: config.vnets.clone(), placement }
     }
 
-    /// Reads a text.
+    /// Reads a text. A match of the placement policy may name a network of the text
+    /// (`vnet=blue`); it means the VNI that the network has there.
     ///
     /// # Errors
     /// With the line, and what is wrong there.
     pub fn read(text: &str) -> Result<Self, NotText> {
-        toml::from_str(text).map_err(|error| NotText(error.to_string()))
+        let not_text = |error: toml::de::Error| NotText(error.to_string());
+        match with_numbers(text)? {
+            Some(tree) => tree.try_into().map_err(not_text),
+            None => toml::from_str(text).map_err(not_text),
+        }
     }
 
     /// Returns the text.
@@ -98,6 +103,38 @@ impl Editable {
         }
         all
     }
+}
+
+/// Returns a text whose matches name networks by their VNIs; `None` if none names one otherwise.
+fn with_numbers(text: &str) -> Result<Option<toml::Table>, NotText> {
+    // The reader of the whole text says what is wrong with its form, and where.
+    let Ok(mut tree) = toml::from_str::<toml::Table>(text) else { return Ok(None) };
+    let vnets = tree.get("vnet").cloned();
+    let high = tree.get_mut("placement").and_then(|placement| placement.get_mut("high"));
+    let mut has_names = false;
+    for one in high.and_then(toml::Value::as_array_mut).into_iter().flatten() {
+        let toml::Value::String(one) = one else { continue };
+        let number = |part: &str| match part.split_once('=') {
+            Some(("vnet", name)) => vni_of(vnets.as_ref(), name).map(|vni| format!("vni={vni}")),
+            _ => Ok(part.to_owned()),
+        };
+        let parts: Vec<String> = one.split(',').map(number).collect::<Result<_, _>>()?;
+        let next = parts.join(",");
+        has_names |= next != *one;
+        *one = next;
+    }
+    Ok(has_names.then_some(tree))
+}
+
+/// Returns the VNI of a network of a text.
+fn vni_of(vnets: Option<&toml::Value>, name: &str) -> Result<i64, NotText> {
+    let vnet = vnets.and_then(|vnets| vnets.get(name));
+    vnet.and_then(|vnet| vnet.get("vni")?.as_integer()).ok_or_else(|| {
+        NotText(format!(
+            "`placement.high` names `vnet={name}`, and the text has no network `{name}` with a \
+             `vni`: add `[vnet.{name}]`, or name the network by `vni=`"
+        ))
+    })
 }
 
 fn values(vnet: &VnetSettings) -> BTreeMap<String, Value> {

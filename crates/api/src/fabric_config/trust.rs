@@ -76,7 +76,7 @@ impl Trust {
     pub(super) fn set_authorities(&mut self, all: &[String]) -> Result<(), NotApplicable> {
         if all.is_empty() {
             let why = "without an authority no member would believe another";
-            return Err(NotApplicable(why.to_owned()));
+            return Err(NotApplicable::of(why.to_owned()));
         }
         self.authorities = all.to_vec();
         Ok(())
@@ -86,21 +86,21 @@ impl Trust {
         let digits = authority.fingerprint.bytes();
         let is_hex = digits.clone().all(|digit| digit.is_ascii_hexdigit());
         if !is_hex || digits.len() != FINGERPRINT_SIZE {
-            return Err(NotApplicable("the authority's fingerprint is none".to_owned()));
+            return Err(NotApplicable::of("the authority's fingerprint is none".to_owned()));
         }
         if authority.certificate.len() > CERTIFICATE_SIZE_MAX {
-            return Err(NotApplicable(format!(
+            return Err(NotApplicable::of(format!(
                 "the authority's certificate is larger than {CERTIFICATE_SIZE_MAX} bytes"
             )));
         }
         if self.next.is_some() || self.authorities.len() > 1 {
-            return Err(NotApplicable(
+            return Err(NotApplicable::of(
                 "the authority is being replaced already; `sluice fabric rotate-ca` continues that"
                     .to_owned(),
             ));
         }
         if self.authorities.contains(&authority.certificate) {
-            return Err(NotApplicable("this authority is trusted already".to_owned()));
+            return Err(NotApplicable::of("this authority is trusted already".to_owned()));
         }
         self.next = Some(authority.clone());
         Ok(())
@@ -114,7 +114,7 @@ impl Trust {
                 self.outgoing = self.revoked.keys().cloned().collect();
                 Ok(())
             }
-            None => Err(NotApplicable(format!(
+            None => Err(NotApplicable::of(format!(
                 "authority {} is not the next one; `sluice fabric rotate-ca` begins with trust in \
                  it",
                 short(fingerprint)
@@ -126,7 +126,7 @@ impl Trust {
         let is_it = |next: &mut AuthorityEntry| next.fingerprint == fingerprint;
         match self.next.take_if(is_it) {
             Some(_) => Ok(()),
-            None => Err(NotApplicable(format!(
+            None => Err(NotApplicable::of(format!(
                 "authority {} is not about to follow, so it cannot be given up",
                 short(fingerprint)
             ))),
@@ -136,11 +136,11 @@ impl Trust {
     pub(super) fn remove(&mut self, authority: &AuthorityEntry) -> Result<(), NotApplicable> {
         let is_it = |known: &String| *known == authority.certificate;
         match self.authorities.iter().position(is_it) {
-            None => Err(NotApplicable(format!(
+            None => Err(NotApplicable::of(format!(
                 "authority {} is not trusted, so it cannot be removed",
                 authority.short()
             ))),
-            Some(0) => Err(NotApplicable(format!(
+            Some(0) => Err(NotApplicable::of(format!(
                 "authority {} signs; another one has to follow it first (`sluice fabric \
                  rotate-ca`)",
                 authority.short()
@@ -160,7 +160,9 @@ impl Trust {
     pub(super) fn revoke(&mut self, serial: &str, host: &str) -> Result<(), NotApplicable> {
         let is_hex = serial.bytes().all(|digit| digit.is_ascii_hexdigit());
         if !is_hex || serial.is_empty() || serial.len() > SERIAL_SIZE_MAX {
-            return Err(NotApplicable("the serial number of the certificate is none".to_owned()));
+            return Err(NotApplicable::of(
+                "the serial number of the certificate is none".to_owned(),
+            ));
         }
         self.revoked.insert(serial.to_ascii_lowercase(), host.to_owned());
         Ok(())

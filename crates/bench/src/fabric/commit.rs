@@ -297,12 +297,12 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Measures a large transaction, and joins of a fabric that has many networks.
-fn large(fabric: &Fabric) -> anyhow::Result<[Row; 2]> {
-    let (mut large, mut joins) = (Vec::new(), Vec::new());
+/// Measures large transactions, and joins of a fabric that has many networks.
+fn large(fabric: &Fabric) -> anyhow::Result<[Row; 3]> {
+    let [mut large, mut removals, mut joins] = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS_LARGE {
         large.push(fabric.hosts[0].change(create(VNETS))?.as_secs_f64());
-        fabric.hosts[1].change(delete(VNETS))?;
+        removals.push(fabric.hosts[1].change(delete(VNETS))?.as_secs_f64());
     }
     fabric.hosts[0].change(create(VNETS))?;
     fabric.fill()?;
@@ -310,7 +310,8 @@ fn large(fabric: &Fabric) -> anyhow::Result<[Row; 2]> {
         joins.push(fabric.join_and_forward()?.as_secs_f64());
     }
     let join = row("join", "sluice", 50, VNETS, joins).with("vports", learn::COUNT);
-    Ok([row("commit", "sluice", 50, VNETS, large), join])
+    let removal = row("commit.removal", "sluice", 50, VNETS, removals);
+    Ok([row("commit", "sluice", 50, VNETS, large), removal, join])
 }
 
 fn row(measure: &str, subject: &str, percentile: u32, entries: u32, values: Vec<f64>) -> Row {

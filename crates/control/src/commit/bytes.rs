@@ -8,11 +8,42 @@ use core::fmt;
 
 /// Bytes that are not a valid encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed(pub(super) &'static str);
+pub struct Malformed {
+    what: &'static str,
+    /// Version of the bytes, and the newest one that is read.
+    versions: Option<(u8, u8)>,
+}
+
+impl Malformed {
+    pub(super) const fn of(what: &'static str) -> Self {
+        Self { what, versions: None }
+    }
+
+    /// Checks the version of an encoding of which this program knows those up to `newest`.
+    pub(super) const fn unless_known(
+        what: &'static str,
+        version: u8,
+        newest: u8,
+    ) -> Result<(), Self> {
+        if 1 <= version && version <= newest {
+            Ok(())
+        } else {
+            Err(Self { what, versions: Some((version, newest)) })
+        }
+    }
+}
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "malformed: {}", self.0)
+        match self.versions {
+            None => write!(f, "malformed: {}", self.what),
+            Some((version, newest)) => write!(
+                f,
+                "{} of version {version}, and this program reads those up to {newest}: upgrade \
+                 this host",
+                self.what
+            ),
+        }
     }
 }
 
@@ -73,7 +104,7 @@ impl<'a> Reader<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(Malformed("it ends early"))?;
+        let (head, rest) = self.0.split_first_chunk().ok_or(Malformed::of("it ends early"))?;
         self.0 = rest;
         Ok(*head)
     }
@@ -86,7 +117,7 @@ impl<'a> Reader<'a> {
         match self.u8()? {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Malformed("a flag is 0 or 1")),
+            _ => Err(Malformed::of("a flag is 0 or 1")),
         }
     }
 
@@ -107,7 +138,7 @@ impl<'a> Reader<'a> {
     pub(super) fn count(&mut self, size_min: usize) -> Result<usize, Malformed> {
         let count = self.u32()? as usize;
         let fits = count.checked_mul(size_min).is_some_and(|size| size <= self.0.len());
-        if fits { Ok(count) } else { Err(Malformed("more items than bytes")) }
+        if fits { Ok(count) } else { Err(Malformed::of("more items than bytes")) }
     }
 
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
@@ -118,7 +149,8 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn text(&mut self) -> Result<String, Malformed> {
-        let text = core::str::from_utf8(self.bytes()?).map_err(|_| Malformed("text not UTF-8"))?;
+        let text =
+            core::str::from_utf8(self.bytes()?).map_err(|_| Malformed::of("text not UTF-8"))?;
         Ok(text.into())
     }
 
@@ -133,6 +165,6 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) const fn end(&self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed("bytes after its end")) }
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed::of("bytes after its end")) }
     }
 }

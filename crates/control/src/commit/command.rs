@@ -70,15 +70,13 @@ impl Command {
 
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(bytes);
-        if from.u8()? != VERSION {
-            return Err(Malformed("the command is of another version"));
-        }
+        Malformed::unless_known("a command", from.u8()?, VERSION)?;
         let command = match from.u8()? {
             1 => Self::Transaction(transaction(&mut from)?),
             2 => Self::Abort(id(&mut from)?),
             3 => Self::Confirm(id(&mut from)?),
             4 => Self::Revert(id(&mut from)?),
-            _ => return Err(Malformed("the command is unknown")),
+            _ => return Err(Malformed::of("the command is unknown")),
         };
         from.end()?;
         Ok(command)
@@ -104,5 +102,5 @@ fn transaction(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
     let fits = entry.change.len() <= CHANGE_BYTES_MAX
         && entry.author.len() <= TEXT_BYTES_MAX
         && entry.comment.len() <= TEXT_BYTES_MAX;
-    if fits { Ok(entry) } else { Err(Malformed("the transaction is too large")) }
+    if fits { Ok(entry) } else { Err(Malformed::of("the transaction is too large")) }
 }

@@ -13,12 +13,15 @@ use raft::eraftpb::{self, MessageType, Snapshot};
 use sluice_base::Nanos;
 
 use super::Commit;
+use super::mark::Mark;
 use super::message::{Body, from_raft_entry, raft_snapshot};
 use super::node::{self, Step, host_of, node_of};
 use super::record::{Kind, LogEntry, Record};
 use super::reserve::RecordNumber;
 use super::state::{Effect, State};
-use super::surface::{Done, Output, Refused, Replica, RequestId, Seat, TxnId, WriteTicket};
+use super::surface::{
+    Done, Output, Refused, Replica, RequestId, Revision, Seat, TxnId, WriteTicket,
+};
 
 /// Applied entries that are kept for members that are a little behind.
 const KEPT_ENTRIES: usize = 64;
@@ -40,6 +43,10 @@ pub(super) struct Batch {
     /// Reservations of which this has a record.
     pub(super) votes: Vec<(TxnId, RecordNumber)>,
     pub(super) answers: Vec<(RequestId, Result<Done, Refused>)>,
+    /// Revision of a state that came as a whole.
+    installed: Option<Revision>,
+    /// Effects of entries that nothing but these records makes part of the log.
+    pub(super) effects: Vec<Effect>,
 }
 
 impl Batch {
@@ -83,6 +90,12 @@ impl Batch {
             && self.messages.is_empty()
             && self.votes.is_empty()
             && self.answers.is_empty()
+            && !self.delays()
+    }
+
+    /// Returns true if the state has changed by what only these records make durable.
+    pub(super) const fn delays(&self) -> bool {
+        self.installed.is_some() || !self.effects.is_empty()
     }
 }
 
@@ -101,6 +114,10 @@ impl Writing {
 
     pub(super) fn forget_engine(&mut self) {
         self.batch.forget_engine();
+    }
+
+    pub(super) const fn delays(&self) -> bool {
+        self.batch.delays()
     }
 }
 
@@ -133,8 +150,23 @@ impl<R: Replica> Commit<R> {
         for (id, _) in votes {
             self.refuse_for_disk(id, why);
         }
+        self.answer_without_disk();
         self.hand_over();
         self.pump();
+    }
+
+    /// Answers what the log has decided, whatever this disk does. A new epoch is none until its
+    /// records are durable.
+    fn answer_without_disk(&mut self) {
+        let is_decided = |answer: &mut (RequestId, Result<Done, Refused>)| {
+            !matches!(answer.1, Ok(Done::Recovered(_)))
+        };
+        let written = self.writing.batch.answers.extract_if(.., is_decided);
+        let waiting = self.pending.answers.extract_if(.., is_decided);
+        let decided: Vec<_> = written.chain(waiting).collect();
+        for (request, result) in decided {
+            self.answer(request, result);
+        }
     }
 
     /// Hands leadership to another voter, if this host leads.
@@ -200,6 +232,12 @@ impl<R: Replica> Commit<R> {
         for (id, number) in batch.votes {
             self.reservation_is_durable(id, number);
         }
+        if let Some(revision) = batch.installed {
+            self.out.push_back(Output::Installed(revision));
+        }
+        for effect in batch.effects {
+            self.take_effect(effect, false);
+        }
         for (request, result) in batch.answers {
             self.answer(request, result);
         }
@@ -252,6 +290,9 @@ impl<R: Replica> Commit<R> {
         let committed = ready.take_committed_entries();
         self.pending.ready = Some(ready.number());
         self.node.taken(ready);
+        if let Some(last) = committed.last() {
+            self.keep_mark(last.index, last.term);
+        }
         for entry in &committed {
             self.apply(&from_raft_entry(entry));
         }
@@ -259,6 +300,16 @@ impl<R: Replica> Commit<R> {
         self.compact();
         self.leave_if_removed();
         true
+    }
+
+    /// Marks an entry that is about to take effect as committed, and lets the record of it be
+    /// written beside its effect.
+    fn keep_mark(&mut self, index: u64, term: u64) {
+        if index > self.replay_to {
+            let (seat, epoch) = (self.seat, self.epoch);
+            self.out.push_back(Output::Keep(Mark { seat, epoch, index, term }));
+            self.pending.hurry();
+        }
     }
 
     /// Puts a snapshot of the leader, which `receive` has checked, in place of the state.
@@ -275,7 +326,7 @@ impl<R: Replica> Commit<R> {
                 self.state = Some(state);
                 self.is_stale = false;
                 self.halted = None;
-                self.out.push_back(Output::Installed(index));
+                self.pending.installed = Some(index);
                 // Others count this host as behind until they hear of it.
                 self.next_progress = self.now;
                 self.release_ended();

@@ -57,9 +57,8 @@ impl<R: Replica> Commit<R> {
             Epoch { number: self.epoch.number + 1, founder: self.own, base: self.revision() };
         self.found(epoch, &members)?;
         self.pending.answers.push((request, Ok(Done::Recovered(epoch))));
-        for effect in effects {
-            self.take_effect(effect, false);
-        }
+        // Until the epoch is durable, a start would not know that they are part of the log.
+        self.pending.effects = effects;
         Ok(())
     }
 

@@ -1,11 +1,11 @@
 //! Messages between members, and their encoding.
 //!
 //! ```text
-//!   ┌─────────┬───────┬──────────────────┬────────────────────┬──────┐
-//!   │ version │ epoch │ sender's seat    │ receiver's seat, 0 │ body │
-//!   │         │       │                  │ if any             │      │
-//!   └─────────┴───────┴──────────────────┴────────────────────┴──────┘
-//!        1       14            8                   8             n
+//!   ┌────────┬──────────────────┬───────┬───────────────┬────────────────────┬──────┐
+//!   │ format │ sender's formats │ epoch │ sender's seat │ receiver's seat, 0 │ body │
+//!   │        │ (from 2 on)      │       │               │ if any             │      │
+//!   └────────┴──────────────────┴───────┴───────────────┴────────────────────┴──────┘
+//!       1             2            14           8                 8              n
 //! ```
 //!
 //! The transport has authenticated the sending host. A parser sees bytes of a peer, so it is total:
@@ -20,13 +20,12 @@ use raft::eraftpb;
 
 use super::bytes::{Malformed, Reader, Writer};
 use super::command::Command;
+use super::format::Formats;
 use super::record::{epoch, id, put_epoch, put_id, seat};
 use super::surface::{
     CHANGE_BYTES_MAX, Epoch, MESSAGE_BYTES_MAX, Progress, Revision, Seat, TEXT_BYTES_MAX, TxnId,
 };
 pub(super) use raft_message::{conf_state, from_raft_entry, raft_snapshot, to_raft_entry};
-
-const VERSION: u8 = 1;
 
 /// A vote of RESERVE.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +62,39 @@ pub(super) enum Body {
     Removed(Revision),
     /// The receiver's host is a member, with another seat.
     Stranger,
+    /// Formats that the sender reads and writes. Always written in format 1.
+    Formats(Formats),
+}
+
+/// Beginning of a message, which every version of the program reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) format: u8,
+    /// Formats of the sender, if it says so.
+    pub(super) formats: Option<Formats>,
+}
+
+impl Head {
+    /// Returns the beginning of a message.
+    ///
+    /// # Errors
+    /// The bytes are no message.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        Self::read(&mut Reader::new(bytes))
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let format = from.u8()?;
+        let formats = if format < 2 { None } else { Some(formats(from)?) };
+        match formats.unwrap_or_default().has(format) {
+            true => Ok(Self { format, formats }),
+            false => Err(Malformed::of("its format is none of its sender's")),
+        }
+    }
+}
+
+fn formats(from: &mut Reader<'_>) -> Result<Formats, Malformed> {
+    Formats::new(from.u8()?, from.u8()?).ok_or(Malformed::of("formats that are none"))
 }
 
 /// A message with its head.
@@ -75,9 +107,13 @@ pub(super) struct Message {
 }
 
 impl Message {
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    /// Returns the message in a format, from a sender that has these.
+    pub(super) fn to_bytes(&self, format: u8, own: Formats) -> Vec<u8> {
         let mut out = Writer::default();
-        out.u8(VERSION);
+        out.u8(format);
+        if format > 1 {
+            out.u8(own.oldest()).u8(own.newest());
+        }
         put_epoch(&mut out, self.epoch);
         out.u64(self.from.get()).u64(self.to.map_or(0, Seat::get));
         match &self.body {
@@ -97,29 +133,36 @@ impl Message {
             }
             Body::Removed(revision) => _ = out.u8(7).u64(*revision),
             Body::Stranger => _ = out.u8(8),
+            Body::Formats(formats) => _ = out.u8(9).u8(formats.oldest()).u8(formats.newest()),
         }
         out.take()
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// Reads a message, by a receiver that has these formats.
+    pub(super) fn parse(bytes: &[u8], own: Formats) -> Result<Self, Malformed> {
         if bytes.len() > MESSAGE_BYTES_MAX {
-            return Err(Malformed("the message is too large"));
+            return Err(Malformed::of("the message is too large"));
         }
         let mut from = Reader::new(bytes);
-        if from.u8()? != VERSION {
-            return Err(Malformed("the message is of another version"));
-        }
+        let head = Head::read(&mut from)?;
         let (epoch, sender) = (epoch(&mut from)?, seat(&mut from)?);
         let to = match from.u64()? {
             0 => None,
             bits => Some(
                 Seat::new(bits)
                     .filter(|seat| seat.get() == bits)
-                    .ok_or(Malformed("a seat is out of range"))?,
+                    .ok_or(Malformed::of("a seat is out of range"))?,
             ),
         };
         let body = body(&mut from)?;
         from.end()?;
+        let is_announced = matches!(body, Body::Formats(_));
+        if is_announced && (own.newest() < 2 || head.format > 1) {
+            return Err(Malformed::of("the message is unknown"));
+        }
+        if !is_announced && !own.has(head.format) {
+            return Err(Malformed::of("the message is of another format"));
+        }
         Ok(Self { epoch, from: sender, to, body })
     }
 }
@@ -131,7 +174,7 @@ fn body(from: &mut Reader<'_>) -> Result<Body, Malformed> {
             let (id, base, dry) = (id(from)?, from.u64()?, from.flag()?);
             let change = from.bytes()?;
             if change.len() > CHANGE_BYTES_MAX {
-                return Err(Malformed("the change is too large"));
+                return Err(Malformed::of("the change is too large"));
             }
             Body::Reserve { id, base, dry, change: change.to_vec() }
         }
@@ -145,7 +188,8 @@ fn body(from: &mut Reader<'_>) -> Result<Body, Malformed> {
         }),
         7 => Body::Removed(from.u64()?),
         8 => Body::Stranger,
-        _ => return Err(Malformed("the message is unknown")),
+        9 => Body::Formats(formats(from)?),
+        _ => return Err(Malformed::of("the message is unknown")),
     })
 }
 
@@ -167,7 +211,7 @@ fn vote(from: &mut Reader<'_>) -> Result<Vote, Malformed> {
         1 => Vote::No(from.text()?),
         2 => Vote::Conflict(id(from)?),
         3 => Vote::Behind,
-        _ => return Err(Malformed("the vote is unknown")),
+        _ => return Err(Malformed::of("the vote is unknown")),
     })
 }
 
@@ -176,7 +220,7 @@ fn vote(from: &mut Reader<'_>) -> Result<Vote, Malformed> {
 /// # Errors
 /// The reason.
 pub fn check_message(bytes: &[u8]) -> Result<(), Malformed> {
-    Message::parse(bytes).map(|_| ())
+    Message::parse(bytes, Formats::OWN).map(|_| ())
 }
 
 #[cfg(test)]

@@ -57,17 +57,15 @@ impl Step {
 
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut from = Reader::new(bytes);
-        if from.u8()? != 1 {
-            return Err(Malformed("the change of voters is of another version"));
-        }
+        Malformed::unless_known("a change of voters", from.u8()?, 1)?;
         let (tag, node) = (from.u8()?, from.u64()?);
         from.end()?;
         match tag {
-            _ if node == INVALID_ID => Err(Malformed("a node is zero")),
+            _ if node == INVALID_ID => Err(Malformed::of("a node is zero")),
             0 => Ok(Self::Voter(node)),
             1 => Ok(Self::Learner(node)),
             2 => Ok(Self::Remove(node)),
-            _ => Err(Malformed("the change of voters is unknown")),
+            _ => Err(Malformed::of("the change of voters is unknown")),
         }
     }
 

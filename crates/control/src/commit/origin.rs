@@ -363,7 +363,7 @@ impl<R: Replica> Commit<R> {
         };
         let request = self.origin.round.take().and_then(|round| round.request);
         if let Some(request) = request {
-            self.answer(request, result);
+            self.answer_decided(request, result);
         }
         self.begin_next();
     }

@@ -7,7 +7,8 @@ use sluice_base::{HostId, Nanos};
 
 use super::Commit;
 use super::bytes::Malformed;
-use super::message::{Body, Message};
+use super::format::Formats;
+use super::message::{Body, Head, Message};
 use super::node::node_of;
 use super::record::Record;
 use super::state::State;
@@ -38,6 +39,13 @@ pub enum Unwelcome {
     OtherSeat,
     /// A host may speak of its own transactions only.
     OtherOriginator(HostId),
+    /// The sender and this host have no format of messages in common.
+    OtherFormats {
+        /// The sender's.
+        theirs: Formats,
+        /// This host's.
+        ours: Formats,
+    },
     /// This host has left the fabric.
     Removed,
 }
@@ -61,6 +69,11 @@ impl fmt::Display for Unwelcome {
             Self::OtherOriginator(host) => {
                 write!(f, "it speaks of a transaction of host {}", host.0)
             }
+            Self::OtherFormats { theirs, ours } => write!(
+                f,
+                "its program writes {theirs} of these messages, and this host's reads {ours}: \
+                 upgrade the older one (`sluice upgrade`)"
+            ),
             Self::Removed => f.write_str("this host has left the fabric"),
         }
     }
@@ -84,7 +97,25 @@ impl<R: Replica> Commit<R> {
         if self.removed.is_some() {
             return Err(Unwelcome::Removed);
         }
-        let message = Message::parse(bytes)?;
+        let head = Head::parse(bytes)?;
+        if let Some(theirs) = head.formats.filter(|_| self.formats.newest() > 1) {
+            self.note_formats(from, theirs);
+        }
+        if !self.formats.has(head.format) && head.formats.is_some() {
+            self.pump();
+            let (theirs, ours) = (head.formats.unwrap_or_default(), self.formats);
+            return Err(Unwelcome::OtherFormats { theirs, ours });
+        }
+        let message = Message::parse(bytes, self.formats)?;
+        if let Body::Formats(theirs) = message.body {
+            self.note_formats(from, theirs);
+            self.pump();
+            return Ok(());
+        }
+        if head.format == 1 {
+            // It may have been restarted with an older program.
+            self.note_formats(from, Formats::FIRST);
+        }
         let result = self.take(from, message);
         self.pump();
         result
@@ -129,7 +160,7 @@ impl<R: Replica> Commit<R> {
                 self.take_progress(from, progress);
                 Ok(())
             }
-            Body::Removed(_) | Body::Stranger => Ok(()),
+            Body::Removed(_) | Body::Stranger | Body::Formats(_) => Ok(()),
         }
     }
 
@@ -204,7 +235,7 @@ impl<R: Replica> Commit<R> {
     ) -> Result<(), Unwelcome> {
         let own = node_of(self.own, self.seat);
         if raft.from != node_of(from, seat) || raft.to != own {
-            return Err(Malformed("a message of the log for or of another node").into());
+            return Err(Malformed::of("a message of the log for or of another node").into());
         }
         if raft.msg_type == MessageType::MsgSnapshot {
             self.check_snapshot(&raft)?;
@@ -222,12 +253,12 @@ impl<R: Replica> Commit<R> {
         let snapshot = raft.get_snapshot();
         match State::<R>::parse(&snapshot.data) {
             Ok(state) if state.revision == snapshot.get_metadata().index => Ok(()),
-            Ok(_) => Err(Malformed("a snapshot of another entry than it says").into()),
+            Ok(_) => Err(Malformed::of("a snapshot of another entry than it says").into()),
             Err(why) => {
                 if self.halted.is_none() {
                     self.halt(why);
                 }
-                Err(Malformed("a snapshot that this version does not understand").into())
+                Err(Malformed::of("a snapshot that this version does not understand").into())
             }
         }
     }

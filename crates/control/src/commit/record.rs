@@ -237,14 +237,12 @@ impl Record {
     /// # Errors
     /// They are no record: cut off, rotten, or of another version.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (body, sum) = bytes.split_last_chunk().ok_or(Malformed("it ends early"))?;
+        let (body, sum) = bytes.split_last_chunk().ok_or(Malformed::of("it ends early"))?;
         if chain::checksum(body) != u64::from_be_bytes(*sum) {
-            return Err(Malformed("the checksum of a record differs"));
+            return Err(Malformed::of("the checksum of a record differs"));
         }
         let mut from = Reader::new(body);
-        if from.u8()? != VERSION {
-            return Err(Malformed("the record is of another version"));
-        }
+        Malformed::unless_known("a record", from.u8()?, VERSION)?;
         let record = match from.u8()? {
             IDENTITY => Self::Identity { seat: seat(&mut from)?, epoch: epoch(&mut from)? },
             HARD_STATE => {
@@ -268,7 +266,7 @@ impl Record {
             ASIDE => Self::Aside { epoch: epoch(&mut from)?, entries: entries(&mut from)? },
             KEPT => Self::Kept { state: from.bytes()?.to_vec() },
             REMOVED => Self::Removed { by: HostId(from.u16()?) },
-            _ => return Err(Malformed("the tag of a record is unknown")),
+            _ => return Err(Malformed::of("the tag of a record is unknown")),
         };
         from.end()?;
         Ok(record)
@@ -285,7 +283,7 @@ pub(super) const NUMBER_MAX: u64 = 1 << 56;
 
 fn number(from: &mut Reader<'_>) -> Result<u64, Malformed> {
     let number = from.u64()?;
-    if number <= NUMBER_MAX { Ok(number) } else { Err(Malformed("a number is out of range")) }
+    if number <= NUMBER_MAX { Ok(number) } else { Err(Malformed::of("a number is out of range")) }
 }
 
 pub(super) fn id(from: &mut Reader<'_>) -> Result<TxnId, Malformed> {
@@ -304,7 +302,7 @@ pub(super) fn epoch(from: &mut Reader<'_>) -> Result<Epoch, Malformed> {
 
 pub(super) fn seat(from: &mut Reader<'_>) -> Result<Seat, Malformed> {
     let bits = from.u64()?;
-    Seat::new(bits).filter(|seat| seat.get() == bits).ok_or(Malformed("a seat is out of range"))
+    Seat::new(bits).filter(|seat| seat.get() == bits).ok_or(Malformed::of("a seat is out of range"))
 }
 
 pub(super) fn put_conf(out: &mut Writer, conf: &Conf) {
@@ -333,7 +331,7 @@ fn entry(from: &mut Reader<'_>) -> Result<LogEntry, Malformed> {
     let kind = match from.u8()? {
         0 => Kind::Command,
         1 => Kind::Voters,
-        _ => return Err(Malformed("the kind of an entry is unknown")),
+        _ => return Err(Malformed::of("the kind of an entry is unknown")),
     };
     Ok(LogEntry { index, term, kind, data: from.bytes()?.to_vec() })
 }

@@ -8,6 +8,7 @@ use core::fmt;
 
 use sluice_base::HostId;
 
+use super::mark::Mark;
 use super::record::{Conf, LogEntry, Record};
 use super::surface::{Epoch, Key, Seat, TxnId};
 
@@ -39,6 +40,8 @@ pub struct Recovered {
     pub(super) aside: Vec<(Epoch, Vec<LogEntry>)>,
     pub(super) kept: Option<Vec<u8>>,
     pub(super) removed: Option<HostId>,
+    /// A mark knew more than the record of the term.
+    pub(super) is_marked: bool,
 }
 
 impl Recovered {
@@ -82,6 +85,19 @@ impl Recovered {
         out.entries = entries.into_values().collect();
         out.check()?;
         Ok(out)
+    }
+
+    /// Takes the entries up to a mark as committed, if it is of this disk, its epoch and its log.
+    #[must_use]
+    pub fn with_mark(mut self, mark: Option<Mark>) -> Self {
+        let is_of_disk = |mark: &Mark| self.identity == Some((mark.seat, mark.epoch));
+        let Some(mark) = mark.filter(is_of_disk) else { return self };
+        let is_it = |entry: &LogEntry| (entry.index, entry.term) == (mark.index, mark.term);
+        if mark.index > self.hard.2 && self.entries.iter().any(is_it) {
+            self.hard.2 = mark.index;
+            self.is_marked = true;
+        }
+        self
     }
 
     /// Returns true if nothing was ever written.

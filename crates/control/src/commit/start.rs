@@ -10,6 +10,7 @@ use sluice_base::{HostId, Nanos, Prng};
 
 use super::Commit;
 use super::drive::{Batch, Writing};
+use super::format::Formats;
 use super::lead::Leading;
 use super::log::Log;
 use super::node::{Node, Ticks, node_of};
@@ -48,6 +49,8 @@ pub struct Config<R> {
     pub timing: Timing,
     /// Beginning, if the disk is empty.
     pub start: Start<R>,
+    /// Formats of its messages: [`Formats::OWN`], or those of another version of the program.
+    pub formats: Formats,
 }
 
 /// A host that cannot start.
@@ -127,10 +130,14 @@ impl<R: Replica> Commit<R> {
         let own = node_of(config.host, seat);
         let node = Node::new(own, log, ticks, &mut prng).map_err(unreadable)?;
         let held = disk.reservations.into_iter();
+        let (term, vote, commit) = disk.hard;
+        // A mark does not outlive the machine.
+        let marked = disk.is_marked.then_some(Record::HardState { term, vote, commit }).into_iter();
         let mut commit = Self {
             own: config.host,
             seat,
             incarnation: config.incarnation,
+            formats: config.formats,
             has_joined,
             timing,
             prng,
@@ -148,7 +155,7 @@ impl<R: Replica> Commit<R> {
             origin: Origin::default(),
             leading: Leading::default(),
             durable_vote: if records.is_empty() { (disk.hard.0, disk.hard.1) } else { (0, 0) },
-            pending: Batch::first(records, (disk.hard.0, disk.hard.1)),
+            pending: Batch::first(marked.chain(records).collect(), (disk.hard.0, disk.hard.1)),
             writing: Writing::default(),
             aside: disk.aside,
             disk: None,

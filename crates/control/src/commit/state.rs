@@ -109,7 +109,7 @@ impl<R: Replica> State<R> {
         let is_command = entry.kind == super::record::Kind::Command && !entry.data.is_empty();
         let effect = if is_command {
             let command = Command::parse(&entry.data)
-                .map_err(|why| format!("entry {}: {why}: upgrade this host", entry.index))?;
+                .map_err(|why| format!("entry {} is {why}", entry.index))?;
             self.command(entry.index, command)?
         } else {
             Effect::Nothing

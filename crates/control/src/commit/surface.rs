@@ -6,6 +6,8 @@ use core::fmt;
 
 use sluice_base::{HostId, Nanos};
 
+use super::format::Formats;
+use super::mark::Mark;
 use super::record::Record;
 
 /// Index of the last applied entry of the log: the version of the configuration.
@@ -344,6 +346,10 @@ pub enum Output {
         /// The records in order.
         records: Vec<Record>,
     },
+    /// Keep this mark in place of the one before, where it outlives the process, before the next
+    /// output is carried out; then go on without a flush. A start is given it
+    /// ([`super::Recovered::with_mark`]).
+    Keep(Mark),
     /// Check a change against what only this host knows, then call `checked`.
     Check {
         /// Number of the check.
@@ -364,7 +370,7 @@ pub enum Output {
     Applied(Transaction),
     /// The waiting transaction was confirmed.
     Confirmed(TxnId),
-    /// The state was replaced as a whole.
+    /// The state was replaced as a whole, and is durable.
     Installed(Revision),
     /// A request has ended.
     Answer {
@@ -386,6 +392,16 @@ pub enum Output {
         host: HostId,
         /// The revision.
         revision: Revision,
+    },
+    /// A member and this host have no format of messages in common: the one with the older program
+    /// takes part in no change until it is upgraded.
+    OtherFormats {
+        /// The member.
+        host: HostId,
+        /// Its formats.
+        theirs: Formats,
+        /// This host's.
+        ours: Formats,
     },
     /// Entries of an older epoch were kept aside; they are not part of the configuration.
     KeptAside {

@@ -16,15 +16,16 @@ use raft::eraftpb::MessageType;
 use sluice_base::{HostId, Nanos};
 
 use super::command::{Command, Entry};
+use super::format::Formats;
 use super::message::{Body, Message, Vote, raft_snapshot, to_raft_entry};
 use super::record::{Conf, Kind, LogEntry, Record};
 use super::state::State;
 use super::surface::{Epoch, Key, Member, Progress, Refusal, Replica, Role, Seat, TxnId};
 
 /// Bytes of the current version.
-const CURRENT: &str = include_str!("tests/format-1.txt");
+const CURRENT: &str = include_str!("tests/format-2.txt");
 /// Bytes of every version.
-const ALL: [&str; 1] = [CURRENT];
+const ALL: [&str; 2] = [include_str!("tests/format-1.txt"), CURRENT];
 
 /// A document of lines. A change is a line more; the line `?` never fits.
 #[derive(Clone, Debug)]
@@ -175,6 +176,11 @@ fn messages() -> Vec<Message> {
     bodies.into_iter().map(message).collect()
 }
 
+fn announcement() -> Message {
+    let body = Body::Formats(Formats::new(1, 2).unwrap());
+    Message { epoch: epoch(), from: seat(7), to: None, body }
+}
+
 /// Returns every value in bytes, with a name.
 fn written() -> Vec<(String, Vec<u8>)> {
     let mut all = vec![("state".to_string(), state().to_bytes())];
@@ -184,7 +190,9 @@ fn written() -> Vec<(String, Vec<u8>)> {
     };
     add("command", commands().iter().map(Command::to_bytes).collect());
     add("record", records().iter().map(Record::to_bytes).collect());
-    add("message", messages().iter().map(Message::to_bytes).collect());
+    add("message", messages().iter().map(|one| one.to_bytes(2, Formats::OWN)).collect());
+    add("first", messages().iter().map(|one| one.to_bytes(1, Formats::OWN)).collect());
+    add("announced", vec![announcement().to_bytes(1, Formats::OWN)]);
     all
 }
 
@@ -231,7 +239,13 @@ fn bytes_of_every_version_are_read() {
             }
             "command" => assert_eq!(Command::parse(&bytes).unwrap(), commands[number], "{name}"),
             "record" => assert_eq!(Record::parse(&bytes).unwrap(), records[number], "{name}"),
-            "message" => assert_eq!(Message::parse(&bytes).unwrap(), messages[number], "{name}"),
+            "message" | "first" => {
+                let read = Message::parse(&bytes, Formats::OWN);
+                assert_eq!(read.as_ref(), Ok(&messages[number]), "{name}");
+            }
+            "announced" => {
+                assert_eq!(Message::parse(&bytes, Formats::OWN), Ok(announcement()), "{name}");
+            }
             other => panic!("{other}: an unknown kind of value"),
         }
     }

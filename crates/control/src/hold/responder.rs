@@ -12,7 +12,7 @@
 //! No frame is sent to an endpoint that is not in the forwarding table (FDB), so that only
 //! installed endpoints take one of the places that a switch has.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use sluice_base::{HostId, Nanos, PriorityMask, Vni};
@@ -222,8 +222,8 @@ impl HoldResponder {
     }
 
     /// Releases all endpoints of a network that this host has no more.
-    pub fn end_vni(&mut self, vni: Vni) {
-        self.let_go(|key, _| key.vni == vni);
+    pub fn end_vnis(&mut self, vnis: &BTreeSet<Vni>) {
+        self.let_go(|key, _| vnis.contains(&key.vni));
     }
 
     /// Notes that an endpoint was put into the forwarding table, as behind this host.

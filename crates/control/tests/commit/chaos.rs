@@ -64,6 +64,7 @@ impl Chaos {
             duplicate: world.prng.below(100),
             late: world.prng.below(150),
             crash_at_write: world.prng.below(8),
+            crash_at_effect: world.prng.below(20),
             veto: world.prng.below(80),
         };
         Self { world, wanted: Vec::new(), next_name: 0, next_seat: 5_000 }
@@ -123,6 +124,8 @@ impl Chaos {
                 host.version = 3 - host.version;
                 let span = self.span(300);
                 self.world.crash_for(a, span);
+                // An older version stops before an operation that it does not know.
+                self.world.checker.forgets(a);
             }
             _ => {}
         }
@@ -168,6 +171,7 @@ impl Chaos {
         this.writing = None;
         this.disk.clear();
         this.starts = 0;
+        self.world.checker.forgets(host);
         self.next_seat
     }
 

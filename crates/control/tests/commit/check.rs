@@ -35,6 +35,9 @@ pub(crate) struct Checker {
     vetoed: BTreeSet<TxnId>,
     /// Hosts that an originator has lost sight of since the transaction began.
     unseen: BTreeSet<(TxnId, u16)>,
+    /// Revision that each host had in force last, and the last that it has answered for.
+    in_force: BTreeMap<u16, Revision>,
+    answered: BTreeMap<u16, Revision>,
     pub(crate) counts: Counts,
 }
 
@@ -48,6 +51,8 @@ impl Checker {
             begun: BTreeMap::new(),
             vetoed: BTreeSet::new(),
             unseen: BTreeSet::new(),
+            in_force: BTreeMap::new(),
+            answered: BTreeMap::new(),
             counts: Counts::default(),
         }
     }
@@ -110,9 +115,42 @@ impl Checker {
         self.counts.undone += u64::from(record.undoes);
     }
 
-    pub(crate) fn answered(&mut self, result: &Result<Done, Refused>) {
+    /// A host has put a revision in force.
+    pub(crate) fn in_force(&mut self, host: u16, revision: Revision) {
+        self.in_force.insert(host, revision);
+    }
+
+    /// A host has put another state in force. That of a newer epoch may be of an earlier revision.
+    pub(crate) fn installed(&mut self, host: u16, revision: Revision) {
+        self.in_force.insert(host, revision);
+        self.answered.entry(host).and_modify(|answered| *answered = revision.min(*answered));
+    }
+
+    /// A machine lost its power: nothing is in force there, and its answers count.
+    pub(crate) fn lost_power(&mut self, host: u16) {
+        let answered = self.answered.get(&host).copied();
+        self.in_force.insert(host, answered.unwrap_or_default());
+    }
+
+    /// A host has another disk.
+    pub(crate) fn forgets(&mut self, host: u16) {
+        self.in_force.remove(&host);
+        self.answered.remove(&host);
+    }
+
+    /// A host starts: never with less than it had in force, or has answered for.
+    pub(crate) fn started(&mut self, host: u16, revision: Revision) {
+        let before = self.in_force.get(&host).copied().unwrap_or_default();
+        assert!(before <= revision, "host {host} had revision {before}, and starts at {revision}");
+        self.in_force.insert(host, revision);
+    }
+
+    pub(crate) fn answered(&mut self, host: u16, has_disk: bool, result: &Result<Done, Refused>) {
         let count = match result {
             Ok(Done::Committed { revision, id }) => {
+                if has_disk {
+                    self.answered.insert(host, *revision);
+                }
                 self.promised.insert(*revision, *id);
                 &mut self.counts.committed
             }

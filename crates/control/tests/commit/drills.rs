@@ -1,7 +1,7 @@
 //! Drills: one story each, without chance.
 
 use sluice_base::{HostId, Nanos};
-use sluice_control::commit::{Done, Policy, Record, Refused, Request};
+use sluice_control::commit::{Done, Formats, Output, Policy, Record, Refused, Request};
 
 use super::world::{Ticket, World, proposal};
 
@@ -344,6 +344,7 @@ fn lost_disk_is_stranger_until_joined_anew() {
     world.crash(2);
     let host = world.hosts.get_mut(&2).unwrap();
     host.disk.clear();
+    world.checker.forgets(2);
     host.starts = 0;
     host.seat = 9_999;
     world.start(2);
@@ -429,6 +430,7 @@ fn new_member_catches_up_after_compaction() {
     world.crash(3);
     let host = world.hosts.get_mut(&3).unwrap();
     host.disk.clear();
+    world.checker.forgets(3);
     host.seat = 9_999;
     world.start(3);
     world.look(true);
@@ -465,4 +467,58 @@ fn reservation_outlives_silent_originator_without_leader() {
     let asked = world.commit(2, "add green 1");
     world.run_for(SECOND);
     assert!(is_committed(&world, asked), "{:?}", world.result(asked));
+}
+
+/// Every member that is connected speaks the newest format that both know.
+#[test]
+fn programs_without_common_format_are_both_named() {
+    let mut world = fabric(3);
+    let newer = Formats::new(3, 4).expect("formats");
+    world.hosts.get_mut(&3).unwrap().formats = newer;
+    world.crash(3);
+    world.look(true);
+    world.start(3);
+    world.look(true);
+    world.run_for(SECOND);
+    let named = Output::OtherFormats { host: HostId(3), theirs: newer, ours: Formats::OWN };
+    assert!(world.said.contains(&(1, named)), "{:?}", world.said);
+    let named = Output::OtherFormats { host: HostId(1), theirs: Formats::OWN, ours: newer };
+    assert!(world.said.contains(&(3, named)), "{:?}", world.said);
+    // It counts as one that is away, and keeps nobody from changing anything.
+    let mut wanted = proposal("add blue 1");
+    wanted.policy = Policy::RequireAll;
+    let asked = world.submit(1, Request::Commit(wanted));
+    world.run_for(SECOND);
+    assert_eq!(world.result(asked), Some(&Err(Refused::Away(vec![HostId(3)]))));
+    let asked = world.commit(1, "add blue 1");
+    world.run_for(Nanos::from_millis(100));
+    assert!(is_committed(&world, asked), "{:?}", world.result(asked));
+    // With a program that knows one more format it catches up.
+    world.hosts.get_mut(&3).unwrap().formats = Formats::new(2, 3).expect("formats");
+    world.crash(3);
+    world.look(true);
+    world.start(3);
+    world.look(true);
+    world.run_for(Nanos::from_millis(2_000));
+    assert_eq!(names(&world, 3), ["blue"]);
+}
+
+#[test]
+fn older_and_newer_program_commit_together() {
+    for old in 1..=3 {
+        let mut world = fabric(3);
+        world.hosts.get_mut(&old).unwrap().version = 1;
+        world.crash(old);
+        world.look(true);
+        world.start(old);
+        world.look(true);
+        world.run_for(Nanos::from_millis(3_000));
+        for host in 1..=3 {
+            let asked = world.commit(host, &format!("add net{host} {host}"));
+            world.run_for(SECOND);
+            assert!(is_committed(&world, asked), "{old}, {host}: {:?}", world.result(asked));
+        }
+        let said = world.said.iter().any(|(_, said)| matches!(said, Output::OtherFormats { .. }));
+        assert!(!said, "{:?}", world.said);
+    }
 }

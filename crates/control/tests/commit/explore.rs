@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 use proptest::test_runner::Config as Cases;
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    Commit, Config, Done, Output, Recovered, Refused, Request, Seat, Start, Timing, WriteTicket,
+    Commit, Config, Done, Formats, Mark, Output, Recovered, Refused, Request, Seat, Start, Timing,
+    WriteTicket,
 };
 
 use super::doc::Doc;
@@ -30,6 +31,7 @@ struct Small {
     now: Nanos,
     machines: Vec<Commit<Doc<2>>>,
     disks: Vec<Disk>,
+    marks: Vec<Option<Mark>>,
     incarnations: Vec<u64>,
     links: BTreeMap<(usize, usize), VecDeque<Vec<u8>>>,
     writes: BTreeMap<usize, (WriteTicket, Vec<sluice_control::commit::Record>)>,
@@ -47,6 +49,7 @@ fn machine(host: usize, incarnation: u64, disk: Recovered, now: Nanos) -> Commit
         seed: u64::from(id),
         timing: Timing::default(),
         start: if host == 0 { Start::Create(doc) } else { Start::Join },
+        formats: Formats::OWN,
     };
     Commit::new(config, disk, now).expect("it starts")
 }
@@ -60,6 +63,7 @@ impl Small {
             now,
             machines: (0..3).map(start).collect(),
             disks: vec![Disk::Keys(BTreeMap::new()); 3],
+            marks: vec![None; 3],
             incarnations: vec![1; 3],
             links: BTreeMap::new(),
             writes: BTreeMap::new(),
@@ -96,6 +100,7 @@ impl Small {
                 Output::Write { ticket, records } => {
                     assert!(self.writes.insert(host, (ticket, records)).is_none());
                 }
+                Output::Keep(mark) => self.marks[host] = Some(mark),
                 Output::Check { ticket, .. } => {
                     self.machines[host].checked(self.now, ticket, Ok(()));
                 }
@@ -132,8 +137,10 @@ impl Small {
                 self.may_crash = false;
                 self.writes.remove(&host);
                 self.incarnations[host] += 1;
-                let disk = self.disks[host].read();
+                let before = self.machines[host].revision();
+                let disk = self.disks[host].read().with_mark(self.marks[host]);
                 self.machines[host] = machine(host, self.incarnations[host], disk, self.now);
+                assert!(self.machines[host].revision() >= before, "an older start");
                 self.connect(host);
             }
         }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Output, Record, Recovered, Refused, Request, RequestId, Seat,
-    Start, Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
+    CheckTicket, Commit, Config, Formats, Mark, Output, Record, Recovered, Refused, Request,
+    RequestId, Seat, Start, Status, Store, Timing, Transaction, Unwelcome, WriteTicket,
 };
 
 use super::doc::Doc;
@@ -77,6 +77,10 @@ impl Machine {
 
     pub(crate) fn status(&self) -> Status {
         each!(self, commit => commit.status())
+    }
+
+    pub(crate) fn revision(&self) -> u64 {
+        each!(self, commit => commit.revision())
     }
 
     pub(crate) fn history(&self) -> Vec<Transaction> {
@@ -157,12 +161,17 @@ pub(crate) struct Host {
     pub(crate) id: HostId,
     pub(crate) seat: u64,
     pub(crate) version: u8,
+    /// Formats of its messages, in version 2.
+    pub(crate) formats: Formats,
     /// Counts its starts, for the simulation.
     pub(crate) incarnation: u64,
     /// Number of the last start, on its disk.
     pub(crate) starts: u64,
     pub(crate) machine: Option<Machine>,
     pub(crate) disk: Disk,
+    /// The mark, as the process wrote it, and as it has reached the disk some time.
+    pub(crate) mark: Option<Mark>,
+    pub(crate) old_mark: Option<Mark>,
     /// The write on its way.
     pub(crate) writing: Option<(WriteTicket, Vec<Record>)>,
     /// Document with which the host creates the fabric, if its disk is empty.
@@ -179,7 +188,7 @@ impl Host {
     pub(crate) fn start(&mut self, now: Nanos, seed: u64) {
         self.incarnation += 1;
         self.starts += 1;
-        let disk = self.disk.read();
+        let disk = self.disk.read().with_mark(self.mark);
         let (id, seat) = (self.id, Seat::new(self.seat).expect("not zero"));
         let (incarnation, timing) = (self.starts, Timing::default());
         let seed = seed ^ u64::from(id.0) << 32;
@@ -189,11 +198,13 @@ impl Host {
                 let (names, members) = (doc.names.clone(), doc.members.clone());
                 Start::Create(Doc { names, members, gone: doc.gone.clone() })
             });
-            let config = Config { host: id, seat, incarnation, seed, timing, start };
+            let formats = Formats::new(1, 1).expect("the first");
+            let config = Config { host: id, seat, incarnation, seed, timing, start, formats };
             Machine::Old(Box::new(Commit::new(config, disk, now).expect("it starts")))
         } else {
             let start = self.create.clone().map_or(Start::Join, Start::Create);
-            let config = Config { host: id, seat, incarnation, seed, timing, start };
+            let formats = self.formats;
+            let config = Config { host: id, seat, incarnation, seed, timing, start, formats };
             Machine::New(Box::new(Commit::new(config, disk, now).expect("it starts")))
         };
         self.machine = Some(machine);

@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use proptest::test_runner::Config;
 use sluice_base::{HostId, Nanos, Prng};
-use sluice_control::commit::{Commit, Config as Settings, Record, Recovered, Seat, Start, Timing};
+use sluice_control::commit::{
+    Commit, Config as Settings, Formats, Record, Recovered, Seat, Start, Timing,
+};
 
 use super::doc::Doc;
 use super::host::Disk;
@@ -90,6 +92,7 @@ fn start(disk: Recovered, seat: u64) -> bool {
         seed: 1,
         timing: Timing::default(),
         start: Start::<Doc<2>>::Join,
+        formats: Formats::OWN,
     };
     Commit::new(settings, disk, Nanos::ZERO).is_ok()
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sluice_base::{HostId, Nanos, Prng};
 use sluice_control::commit::{
-    CheckTicket, Done, Output, Policy, Proposal, Refused, Request, RequestId, TxnId, Unwelcome,
-    WriteTicket,
+    CheckTicket, Done, Formats, Output, Policy, Proposal, Refused, Request, RequestId, TxnId,
+    Unwelcome, WriteTicket,
 };
 
 use super::check::Checker;
@@ -21,6 +21,8 @@ pub(crate) struct Faults {
     pub(crate) late: u64,
     /// Crash before or after a write is durable.
     pub(crate) crash_at_write: u64,
+    /// Crash right after a change has taken effect.
+    pub(crate) crash_at_effect: u64,
     pub(crate) veto: u64,
 }
 
@@ -65,6 +67,8 @@ pub(crate) struct World {
     /// Keeps the messages that were sent.
     pub(crate) keep_sent: bool,
     pub(crate) kept: Vec<(u16, u16, Vec<u8>)>,
+    /// Words of hosts about formats.
+    pub(crate) said: Vec<(u16, Output)>,
     trace: bool,
 }
 
@@ -91,6 +95,7 @@ impl World {
             write_failures: 0,
             keep_sent: false,
             kept: Vec::new(),
+            said: Vec::new(),
             trace: TRACE,
             prng: prng.clone(),
         };
@@ -101,10 +106,13 @@ impl World {
                 id: HostId(host),
                 seat,
                 version: 2,
+                formats: Formats::OWN,
                 incarnation: 0,
                 starts: 0,
                 machine: None,
                 disk,
+                mark: None,
+                old_mark: None,
                 writing: None,
                 create: (host == 1).then(|| doc.clone()),
                 full_until: Nanos::ZERO,
@@ -139,14 +147,23 @@ impl World {
         let this = self.hosts.get_mut(&host).expect("a host");
         if this.machine.is_none() {
             this.start(now, seed);
+            if let Some(machine) = this.machine.as_ref().filter(|m| !m.status().is_removed) {
+                self.checker.started(host, machine.revision());
+            }
             self.drain(host);
         }
     }
 
+    /// Kills a host's process, or takes the power off its machine.
     pub(crate) fn crash(&mut self, host: u16) {
-        self.say(|| format!("{host} crashes"));
+        let has_power = self.prng.chance(1, 2);
+        self.say(|| format!("{host} crashes, and has power: {has_power}"));
         let this = self.hosts.get_mut(&host).expect("a host");
         this.machine = None;
+        if !has_power {
+            this.mark = this.old_mark;
+            self.checker.lost_power(host);
+        }
         // A write on its way is durable, or it is not: as a whole.
         if let Some((_, records)) = this.writing.take()
             && self.prng.chance(1, 2)
@@ -295,7 +312,10 @@ impl World {
         let received = machine.map_or(Ok(()), |machine| machine.receive(now, HostId(from), bytes));
         // A host that lost its disk is another member, and not everybody knows it yet.
         let is_stranger = matches!(received, Err(Unwelcome::Stranger(_)));
-        if let Some(id) = veto.filter(|_| !is_stranger) {
+        // Nor is a message read that its sender wrote for the program of the start before.
+        let is_unread =
+            matches!(received, Err(Unwelcome::Malformed(_) | Unwelcome::OtherFormats { .. }));
+        if let Some(id) = veto.filter(|_| !is_stranger && !is_unread) {
             self.checker.veto_arrived(self.now, from, id);
         }
         if let Some(id) = behind(bytes) {
@@ -392,34 +412,57 @@ impl World {
                 }
                 Output::Answer { request, result } => {
                     self.say(|| format!("{host} answers {request:?}: {result:?}"));
-                    self.checker.answered(&result);
+                    let machine = self.hosts[&host].machine.as_ref();
+                    let has_disk = machine.is_some_and(|machine| machine.status().disk.is_none());
+                    self.checker.answered(host, has_disk, &result);
                     if let Some(asked) = self.asked.get_mut(&(host, incarnation, request)) {
                         assert!(asked.result.is_none(), "two answers");
                         asked.result = Some(result);
                     }
                 }
-                Output::Applied(record) => {
-                    self.say(|| {
-                        let change = String::from_utf8_lossy(&record.change).replace('\n', "; ");
-                        let (revision, outcome) = (record.revision, &record.outcome);
-                        format!("{host} applies {revision}: {} {change}: {outcome:?}", record.id)
-                    });
-                    if !self.keep_sent {
-                        self.checker.applied(&record);
-                    }
-                }
-                Output::Removed { by } => {
-                    this.is_removed = true;
-                    self.say(|| format!("{host} is removed, says {by}"));
-                }
-                Output::Diverged { host: other, revision } if !self.keep_sent => {
-                    panic!("{host} and {other} differ at revision {revision}");
-                }
-                other => self.say(|| format!("{host}: {other:?}")),
+                other => self.note(host, other),
             }
         }
         if let Some(machine) = self.hosts[&host].machine.as_ref().filter(|_| !self.keep_sent) {
             self.checker.look(host, &machine.status());
+        }
+    }
+
+    /// Takes an output that tells what a host knows, and has in force.
+    fn note(&mut self, host: u16, output: Output) {
+        let this = self.hosts.get_mut(&host).expect("a host");
+        match output {
+            Output::Keep(mark) => {
+                this.mark = Some(mark);
+                if self.prng.chance(1, 8) {
+                    this.old_mark = Some(mark);
+                }
+            }
+            Output::Installed(revision) => self.checker.installed(host, revision),
+            Output::Applied(record) => {
+                self.say(|| {
+                    let change = String::from_utf8_lossy(&record.change).replace('\n', "; ");
+                    let (revision, outcome) = (record.revision, &record.outcome);
+                    format!("{host} applies {revision}: {} {change}: {outcome:?}", record.id)
+                });
+                self.checker.in_force(host, record.revision);
+                if !self.keep_sent {
+                    self.checker.applied(&record);
+                }
+                if self.prng.chance(self.faults.crash_at_effect, 1_000) {
+                    let span = self.micros(10_000, 3_000_000);
+                    self.crash_for(host, span);
+                }
+            }
+            Output::Removed { by } => {
+                this.is_removed = true;
+                self.say(|| format!("{host} is removed, says {by}"));
+            }
+            Output::Diverged { host: other, revision } if !self.keep_sent => {
+                panic!("{host} and {other} differ at revision {revision}");
+            }
+            said @ Output::OtherFormats { .. } => self.said.push((host, said)),
+            other => self.say(|| format!("{host}: {other:?}")),
         }
     }
 

@@ -163,9 +163,9 @@ impl<'a> Check<'a> {
 
     fn policy(&mut self) {
         let host = &self.config.host;
-        let udp = self.config.underlay.as_ref().is_some_and(|u| u.kind == UnderlayKind::Udp);
-        if udp && host.policy.physical_lossless() {
-            let lossy = if host.policy.virtual_lossless() { "ZL" } else { "LL" };
+        let kind = self.config.underlay.as_ref().map(|underlay| underlay.kind);
+        if let Some(lossy) = kind.map(|kind| host.policy.on(kind)).filter(|on| *on != host.policy) {
+            let lossy = lossy.name();
             self.problem(
                 &[Key("underlay"), Key("kind")],
                 format!(

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
+use sluice_api::config::UnderlayKind;
 use sluice_api::fabric_config::{self as shared, FabricConfig, Member, Operation, Role};
 
 use super::Event;
@@ -106,6 +107,11 @@ pub(super) fn judge(
         if member.listen() == address {
             return Err(Refused::address_taken(joiner.address, name));
         }
+    }
+    let policy = config.settings.policy.unwrap_or_default();
+    if policy.physical_lossless() && !joiner.has_pauses {
+        let fitting = policy.on(UnderlayKind::Udp);
+        return Err(Refused::underlay(policy.name(), fitting.name()));
     }
     let Some(number) = config.free_id() else {
         return Err(Refused::unavailable("the fabric has no number left"));

@@ -55,6 +55,11 @@ impl Effect {
         Ok(Self { jobs, last: 0 })
     }
 
+    /// Returns the number of the next job.
+    pub(super) const fn next_number(&self) -> u64 {
+        self.last + 1
+    }
+
     /// Puts a configuration in force, when the earlier ones are. Returns the number of the job: the
     /// result of it, or of a later one, has at least this number.
     pub(super) fn put(&mut self, revision: u64, config: HostConfig, shared: &FabricConfig) -> u64 {

@@ -72,7 +72,10 @@ fn read(change: &[u8]) -> Result<Vec<Operation>, Refusal> {
 }
 
 fn unfit(error: NotApplicable) -> Refusal {
-    Refusal::Unfit(error.0)
+    match error.of_other_version() {
+        Some(key) => Refusal::Unknown(format!("set {key}")),
+        None => Refusal::Unfit(error.to_string()),
+    }
 }
 
 #[cfg(test)]

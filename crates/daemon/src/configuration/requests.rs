@@ -380,7 +380,7 @@ impl Thread {
     /// each other.
     fn change_back_to(&self, to: u64) -> Result<Vec<Operation>, String> {
         let inverse = self.inverse_to(to)?;
-        self.shared().net_change(&inverse).map_err(|error| error.0)
+        self.shared().net_change(&inverse).map_err(|error| error.to_string())
     }
 
     fn log(&self, last: u32) -> Answer {
@@ -423,7 +423,7 @@ impl Thread {
         if revision > self.commit.revision() {
             return Err(format!("the newest revision is {}", self.commit.revision()));
         }
-        config.apply(&self.inverse_to(revision)?).map_err(|error| error.0)?;
+        config.apply(&self.inverse_to(revision)?).map_err(|error| error.to_string())?;
         Ok(config)
     }
 

@@ -9,8 +9,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
-use sluice_api::config::{HostConfig, LocalConfig, LocalUnderlay};
-use sluice_api::fabric_config::{FabricConfig, Member, Operation, Role};
+use sluice_api::config::{HostConfig, LocalConfig, LocalUnderlay, Policy};
+use sluice_api::fabric_config::{FabricConfig, Member, NotApplicable, Operation, Role};
 use sluice_api::transaction as api;
 use sluice_control::commit::Seat;
 
@@ -79,8 +79,10 @@ impl Applying {
             Operation::SetAuthorities { authorities: credentials.authorities().to_vec() },
         ])?;
         shared.apply(&self.known)?;
+        let fitting = fit_policy(&mut shared, &underlay)?;
         let config = compose(&self.local, Some(&underlay), &shared, (name, &self.state_dir));
         let notes = check(&config.map_err(anyhow::Error::msg)?).map_err(anyhow::Error::msg)?;
+        let notes = fitting.into_iter().chain(notes).collect();
         files.install(&credentials)?;
         let answer = api::Answer::Member {
             fabric: fabric.to_owned(),
@@ -121,13 +123,18 @@ impl Applying {
         check_free(&files)?;
         let key = files.join_key()?;
         let listen = SocketAddr::new(IpAddr::V4(vtep), FABRIC_PORT);
-        let applicant =
-            Applicant { name: name.to_owned(), vtep: IpAddr::V4(vtep), address: listen };
+        let applicant = Applicant {
+            name: name.to_owned(),
+            vtep: IpAddr::V4(vtep),
+            address: listen,
+            underlay: underlay.kind,
+        };
         let notes = self.check_alone((&underlay, vtep), check)?;
         let joined = enroll::join(to, &token, &applicant, &key, &wall())?;
         let seat = seat_of(&joined.credentials)?;
         let mut bootstrap = bootstrap(&joined, (name, vtep, seat))?;
         bootstrap.apply(&self.known)?;
+        fit_policy(&mut bootstrap, &underlay)?;
         files.install(&joined.credentials)?;
         if let Some(next) = &joined.next {
             files.keep_next(next)?;
@@ -164,6 +171,7 @@ impl Applying {
         let member = Member { id: 1, seat: 1, vtep, address: None, role: Role::default() };
         alone.apply(&[Operation::AddMember { name: name.to_owned(), member }])?;
         alone.apply(&self.known)?;
+        fit_policy(&mut alone, underlay)?;
         let config = compose(&self.local, Some(underlay), &alone, (name, &self.state_dir));
         check(&config.map_err(anyhow::Error::msg)?).map_err(anyhow::Error::msg)
     }
@@ -206,6 +214,29 @@ impl Applying {
         underlay.link.rate_mbps = place.rate_mbps.or_else(own);
         Ok(underlay)
     }
+}
+
+/// Gives a fabric of which no policy is said the one that fits an underlay. Returns a note if that
+/// is not the default.
+fn fit_policy(
+    shared: &mut FabricConfig,
+    underlay: &LocalUnderlay,
+) -> Result<Option<String>, NotApplicable> {
+    let default = Policy::default();
+    let fitting = default.on(underlay.kind);
+    if shared.settings.policy.is_some() || fitting == default {
+        return Ok(None);
+    }
+    shared.apply(&[Operation::Set {
+        key: "policy".to_owned(),
+        value: Some(fitting.name().into()),
+    }])?;
+    Ok(Some(format!(
+        "policy {}, not {}: the UDP sockets of this underlay see no pause frames (PFC), so the \
+         physical network may drop; `sluice config set policy=…` changes it",
+        fitting.name(),
+        default.name()
+    )))
 }
 
 /// Checks that a host has no certificate of another fabric.

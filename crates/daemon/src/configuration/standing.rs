@@ -39,6 +39,9 @@ use crate::sys::threads::spawn;
 
 /// Time without a majority of the voters after which members are asked.
 const ALONE_MIN: Nanos = Nanos::from_millis(5_000);
+/// Time without a majority after a start, after which the host announces itself all the same: by
+/// then members were asked, and one that is there has answered.
+const UNANNOUNCED_MAX: Nanos = Nanos::from_millis(15_000);
 /// Time between two rounds of questions.
 const AGAIN: Nanos = Nanos::from_millis(30_000);
 /// Time between two looks at the connections.
@@ -65,12 +68,27 @@ pub(super) struct OwnStanding {
     revision: u64,
     /// Eviction of this host, in words.
     evicted: Option<Evicted>,
+    /// The host has been connected to a majority since its start, or nobody denies that it is a
+    /// member.
+    is_known: bool,
 }
 
 impl OwnStanding {
     /// Returns the eviction of this host, if it was told of one.
     pub(super) fn evicted(&self) -> Option<&Evicted> {
         self.evicted.as_ref()
+    }
+
+    /// Returns true if this host may announce itself as a member.
+    pub(super) const fn may_announce(&self) -> bool {
+        self.is_known && self.evicted.is_none()
+    }
+
+    /// Returns true once: when it may announce itself as a member for the first time.
+    fn becomes_known(&mut self, now: Nanos) -> bool {
+        let is_late = |since: Nanos| now.since(since) >= UNANNOUNCED_MAX;
+        let is_known = self.alone_since.is_none_or(is_late);
+        is_known && !std::mem::replace(&mut self.is_known, true)
     }
 
     /// Returns true if it is time to look at the connections.
@@ -215,9 +233,13 @@ impl Thread {
         if !is_alone && self.standing.evicted.take().is_some() {
             say!("this host is connected to members of its fabric again, and takes part in it");
             self.fabric.show_eviction(None);
+            self.announce();
         }
         if self.standing.tick(now, is_alone) {
             self.ask_how_it_stands();
+        }
+        if self.standing.becomes_known(now) {
+            self.announce();
         }
     }
 
@@ -296,10 +318,12 @@ impl Thread {
         let Some(why) = self.eviction_in_words() else {
             say!("{by} says that this host is a member after all");
             self.fabric.show_eviction(None);
+            self.announce();
             return;
         };
         say!(warn: "{why}");
         self.fabric.show_eviction(Some(why.clone()));
+        self.announce();
         for (_, asked) in std::mem::take(&mut self.asked) {
             asked.refuse(why.clone());
         }

@@ -12,24 +12,24 @@ use std::time::Duration;
 use anyhow::Context as _;
 use sluice_api::config::HostConfig;
 use sluice_api::fabric_config::{AuthorityEntry, FabricConfig, Operation, read_change};
-use sluice_api::placement::Stamped;
 use sluice_api::reload::{AtRestart, Reloaded};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Config, Output, Record, Recovered, Replica as _, RequestId, Seat, Start,
-    Timing, TxnId, WriteTicket,
+    CheckTicket, Commit, Output, Record, Replica as _, RequestId, TxnId, WriteTicket,
 };
 
 use super::admission::Admission;
 use super::authority::Keeper;
 use super::checker::{Checker, Wanted};
 use super::effect::Effect;
+use super::marker::Marker;
+use super::opened::Opened;
 use super::replica::Document;
 use super::requests::{Asked, Waiting};
 use super::setup::announce_member;
 use super::standing::OwnStanding;
 use super::store::Disk;
-use super::{Configuration, EVENTS_MAX, Event, InForce, Own, words};
+use super::{Configuration, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
 use crate::discovery::Announcer;
 use crate::enroll::{Files, Fingerprint, JoinListener, join_port};
@@ -49,18 +49,6 @@ const DISK_RETRY: Duration = Duration::from_millis(500);
 /// Writes that may wait for the disk.
 const WRITES_MAX: usize = 64;
 
-/// A member whose state was read, before it speaks to others.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    own: Own,
-    disk: Disk,
-    commit: Commit<Document>,
-    /// The fabric as it was known when this host became a member.
-    bootstrap: FabricConfig,
-    handle: Configuration,
-    events: Receiver<Event>,
-}
-
 /// What the thread works with.
 pub(crate) struct Parts {
     /// Control.
@@ -72,63 +60,6 @@ pub(crate) struct Parts {
 }
 
 impl Opened {
-    /// Reads the state of a member.
-    ///
-    /// # Errors
-    /// If it is damaged or cannot be read, with the remedy.
-    pub(crate) fn open(own: Own) -> anyhow::Result<Self> {
-        let disk = Disk::open(&own.state_dir)?.context("this host is no member of a fabric")?;
-        let unusable = |error: &dyn std::fmt::Display| {
-            anyhow::anyhow!("the state in {}: {error}", own.state_dir.display())
-        };
-        let records = disk.records()?;
-        let recovered = Recovered::from_records(records.iter().map(Vec::as_slice))
-            .map_err(|error| unusable(&error))?;
-        let bootstrap = disk.bootstrap()?.context("the fabric that was joined is not known")?;
-        let incarnation = disk.next_start()?;
-        let seat = Seat::new(own.place.seat).context("the identity of the disk is zero")?;
-        let config = Config {
-            host: HostId(own.place.id),
-            seat: recovered.seat().unwrap_or(seat),
-            incarnation,
-            seed: u64::from(own.place.id) << 48 ^ own.place.seat ^ incarnation,
-            timing: Timing::default(),
-            start: match own.place.is_founder {
-                true => Start::Create(Document::new(bootstrap.clone())),
-                false => Start::Join,
-            },
-        };
-        let commit = Commit::new(config, recovered, clock::now());
-        let commit = commit.map_err(|error| unusable(&error))?;
-        let (sender, events) = sync_channel(EVENTS_MAX);
-        let keeper = Arc::new(Keeper::new(Files::of(&own.state_dir), wall()));
-        let handle = Configuration { events: sender, heard_bytes: Arc::default(), keeper };
-        Ok(Self { own, disk, commit, bootstrap, handle, events })
-    }
-
-    /// Returns the handle of other threads. What they say waits until the thread is started.
-    pub(crate) fn handle(&self) -> Configuration {
-        self.handle.clone()
-    }
-
-    /// Returns the configuration of this host.
-    ///
-    /// # Errors
-    /// If this host is no member any more.
-    pub(crate) fn config(&self) -> anyhow::Result<HostConfig> {
-        compose_own(&self.own, self.shared()).map_err(anyhow::Error::msg)
-    }
-
-    /// Returns the placement policy that the configuration has.
-    pub(crate) fn placement(&self) -> Option<&Stamped> {
-        self.shared().placement.as_ref()
-    }
-
-    /// Returns the fabric as far as it is known.
-    fn shared(&self) -> &FabricConfig {
-        self.commit.replica().map_or(&self.bootstrap, Document::config)
-    }
-
     /// Starts the thread.
     ///
     /// # Errors
@@ -181,6 +112,8 @@ impl Opened {
             standing: OwnStanding::default(),
             next_authority: None,
             has_left: false,
+            marker: self.marker,
+            unfit: self.unfit,
         };
         spawn("configuration", move || thread.run(&events))
     }
@@ -273,6 +206,9 @@ pub(super) struct Thread {
     /// Authority that is to follow, as of the last change.
     pub(super) next_authority: Option<AuthorityEntry>,
     pub(super) has_left: bool,
+    marker: Marker,
+    /// Reason why the host's file was not in force at the start, until it is.
+    unfit: Option<String>,
 }
 
 impl Thread {
@@ -280,7 +216,10 @@ impl Thread {
         // Control has started with this configuration.
         self.in_force.revision = self.commit.revision();
         self.given = self.in_force.revision;
-        self.announce();
+        self.in_force.failed.clone_from(&self.unfit);
+        if self.unfit.is_some() {
+            self.put_in_force();
+        }
         self.note_next_authority();
         loop {
             self.renew(clock::now());
@@ -371,6 +310,13 @@ impl Thread {
             Ok(done) => (done.at_restart.iter().map(line).collect(), None),
             Err(why) => (Vec::new(), Some(why.clone())),
         };
+        // The host's file fits now, and all of it counts, as at a start.
+        if failed.is_none() && self.unfit.take().is_some() {
+            say!("the file of this host fits the fabric's configuration");
+            if !at_restart.is_empty() {
+                self.force.begin_anew();
+            }
+        }
         // An earlier one may be tried again while a later one could not even be given.
         if revision >= self.in_force.revision {
             self.in_force = InEffect { revision, at_restart, failed };
@@ -391,6 +337,7 @@ impl Thread {
             match output {
                 Output::Send { to, bytes } => self.fabric.send_config(to, bytes),
                 Output::Write { ticket, records } => _ = self.writes.send((ticket, records)),
+                Output::Keep(mark) => self.marker.keep(&mark),
                 Output::Check { ticket, id, change, dry } => self.check(ticket, id, &change, dry),
                 Output::Released { id } => _ = self.deleting.remove(&id),
                 Output::Applied(transaction) => {
@@ -408,6 +355,14 @@ impl Thread {
                     say!(
                         error: "{host} has another configuration at revision {revision} than this \
                                 host; evict it, and let it join again"
+                    );
+                }
+                Output::OtherFormats { host, theirs, ours } => {
+                    let host = words::name(self.shared(), host);
+                    say!(
+                        error: "{host} takes part in no change: its program has {theirs} of the \
+                                members' messages, and this host's has {ours}; upgrade the older \
+                                one (`sluice upgrade`)"
                     );
                 }
                 Output::KeptAside { epoch, entries } => {
@@ -463,7 +418,12 @@ impl Thread {
     }
 
     /// Announces this host at its underlay, by the authority that signs now.
-    fn announce(&mut self) {
+    pub(super) fn announce(&mut self) {
+        if !self.standing.may_announce() {
+            // Who listens would take this host for a member.
+            self.announced = None;
+            return;
+        }
         let known = self.shared();
         let signs = known.trust.authorities.first().and_then(|pem| Fingerprint::of_pem(pem));
         let signs = signs.map(|fingerprint| fingerprint.to_string()).unwrap_or_default();
@@ -539,6 +499,12 @@ impl Thread {
             Ok((compose_own(&next, self.shared())?, next))
         });
         match next {
+            // A restart of this process would not begin with the configuration of now: it is about
+            // to be put in force, with this file.
+            Ok((_, next)) if !self.commit.may_take_effect() => {
+                self.own = next;
+                self.rereads.push((self.effect.next_number(), reply));
+            }
             Ok((config, next)) => {
                 let shared = self.shared().clone();
                 self.own = next;

@@ -63,6 +63,10 @@ impl InForce for Force {
         self.held.version()
     }
 
+    fn begin_anew(&self) {
+        _ = self.events.send(Event::Upgrade(None));
+    }
+
     fn left(&self, why: &str) {
         _ = self.events.send(Event::Left(why.to_owned()));
     }

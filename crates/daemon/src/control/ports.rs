@@ -60,6 +60,14 @@ struct Listed {
     is_open: bool,
     /// True if the port was added before the machine was started, and its namespace may still come.
     waits: bool,
+    /// True if this host does not know the port's network yet.
+    waits_for_network: bool,
+}
+
+impl Listed {
+    const fn of(new: NewPort) -> Self {
+        Self { new, is_open: false, waits: false, waits_for_network: false }
+    }
 }
 
 /// Contents of the file.
@@ -100,7 +108,7 @@ impl AddedPorts {
             say!(warn: "port {name} is forgotten: its process ended with the machine");
         }
         let list = kept.ports.into_iter().filter(|new| !is_lost(new));
-        let list = list.map(|new| Listed { new, is_open: false, waits }).collect();
+        let list = list.map(|new| Listed { waits, ..Listed::of(new) }).collect();
         let plan = Mutex::new(Arc::new(plan.clone()));
         let places = Mutex::default();
         Ok(Self { plan, places, fabric, configuration, files, list: Mutex::new(list) })
@@ -128,7 +136,9 @@ impl AddedPorts {
     pub(super) fn check(&self, config: &HostConfig) -> Result<(), String> {
         let stays = |name: &str| config.vnets.iter().any(|vnet| vnet.name == name);
         let list = self.list();
-        let in_way = list.iter().filter(|listed| !stays(&listed.new.vnet));
+        // A port that waits for its network keeps nothing from changing.
+        let in_way =
+            list.iter().filter(|listed| !listed.waits_for_network && !stays(&listed.new.vnet));
         let names: Vec<String> = in_way
             .map(|listed| {
                 let port = listed.new.name.as_deref().unwrap_or("?");
@@ -166,6 +176,10 @@ impl AddedPorts {
             if listed.is_open || !listed.waits || !config::place_is_there(&listed.new) {
                 continue;
             }
+            if !self.knows(&listed.new.vnet) {
+                (list[at].waits, list[at].waits_for_network) = (false, true);
+                continue;
+            }
             let done = self.open(&others(list, at), &list[at].new);
             let name = list[at].new.name.clone().unwrap_or_default();
             list[at].is_open = done.is_ok();
@@ -191,6 +205,11 @@ impl AddedPorts {
                 say!("port {name} waits for its namespace");
                 continue;
             }
+            list[at].waits_for_network = !self.knows(&list[at].new.vnet);
+            if list[at].waits_for_network {
+                say!(warn: "port {name} waits for its network `{}`", list[at].new.vnet);
+                continue;
+            }
             let done = self.open(&others(&list, at), &list[at].new);
             list[at].is_open = done.is_ok();
             list[at].waits = false;
@@ -206,6 +225,29 @@ impl AddedPorts {
             say!(warn: "devices of ports that are gone may be left: {}", error.words());
         }
         self.files.borrow(&[]);
+    }
+
+    fn knows(&self, vnet: &str) -> bool {
+        self.plan().config.vnets.iter().any(|known| known.name == vnet)
+    }
+
+    /// Opens the ports that have waited for networks which this host knows now.
+    pub(super) fn open_those_of_new_networks(&self) {
+        let mut list = self.list();
+        for at in 0..list.len() {
+            let listed = &list[at];
+            if listed.is_open || !listed.waits_for_network || !self.knows(&listed.new.vnet) {
+                continue;
+            }
+            let done = self.open(&others(&list, at), &list[at].new);
+            let name = list[at].new.name.clone().unwrap_or_default();
+            (list[at].is_open, list[at].waits_for_network) = (done.is_ok(), false);
+            match done {
+                Ok(_) => say!("port {name} is there again, as its network is"),
+                Err(error) => say!(warn: "port {name} does not come back: {}", error.words()),
+            }
+            self.files.borrow(&[name]);
+        }
     }
 
     /// Adds a port. A port that is there as requested is reported again, so that a client that got
@@ -239,7 +281,7 @@ impl AddedPorts {
         if let (Some(fabric), Some(bound)) = (&self.fabric, &planned.bound) {
             new.taken = fabric.may_bind(bound, new.moves)?;
         }
-        list.push(Listed { new: new.clone(), is_open: true, waits: false });
+        list.push(Listed { is_open: true, ..Listed::of(new.clone()) });
         if let Err(error) = self.keep(&list) {
             list.pop();
             return Err(format!("nothing was added: {error}"));

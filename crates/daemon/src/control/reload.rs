@@ -11,6 +11,7 @@
 //! Data goes first: a network or peer has its place in the switch before the fabric names it. What
 //! data runs is in force from then on: a data process that is started again begins with it.
 
+use std::path::Path;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -173,6 +174,8 @@ impl Control<'_> {
         }
         self.ports.set_plan(&plan);
         self.plan = plan;
+        self.wanted = (!reloaded.at_restart.is_empty()).then(|| wanted.clone());
+        self.ports.open_those_of_new_networks();
         Ok(reloaded)
     }
 }
@@ -203,16 +206,24 @@ fn with_numbers(plan: Plan, running: &Running) -> Result<Plan, String> {
     config::renumber(plan, numbers, &KernelDevices)
 }
 
+/// Asks the data process for what it runs, if there is one.
+fn ask_running(run_dir: &Path) -> Option<Running> {
+    let data = protocol::connect(run_dir).ok()?;
+    data.set_read_timeout(Some(ANSWER_MAX)).ok()?;
+    let line = protocol::ask(data, &Request::Running).ok()?;
+    protocol::expect::<Running>(&line).ok()
+}
+
+/// Returns the plan that the data process of a directory runs, if there is one.
+pub(super) fn running(run_dir: &Path) -> Option<Plan> {
+    plan_of_running(&ask_running(run_dir)?).ok()
+}
+
 /// Returns the plan with which control begins, for the plan of its file: with the numbers of a data
 /// process that runs it already, or that can take it over while it runs. The data process may have
 /// been asked for this very file before, and run all of it but what takes effect at a restart.
 pub(super) fn adopt(plan: Plan) -> Plan {
-    let running = protocol::connect(&plan.run_dir).ok().and_then(|data| {
-        data.set_read_timeout(Some(ANSWER_MAX)).ok()?;
-        let line = protocol::ask(data, &Request::Running).ok()?;
-        protocol::expect::<Running>(&line).ok()
-    });
-    let Some(running) = running else { return plan };
+    let Some(running) = ask_running(&plan.run_dir) else { return plan };
     let own = plan.fingerprint.to_string();
     let running = if own == running.fingerprint || own == running.wanted {
         running

@@ -10,6 +10,7 @@ use sluice_api::transaction::{Answer, Question};
 
 use super::Event;
 use super::source::Source;
+use super::unfit;
 use crate::config::member::HostFile;
 use crate::config::{self, KernelDevices};
 use crate::configuration::setup::{self, Applying, announce_waiting};
@@ -113,8 +114,12 @@ impl Beginning {
         };
         let place = setup::place(&state_dir)?.context("the host became a member")?;
         let own = Own { local: applying.local, file: file.clone(), place, state_dir };
-        let opened = Opened::open(own)?;
-        let plan = config::plan_of(&opened.config()?, None, &KernelDevices)?;
+        let mut opened = Opened::open(own)?;
+        if !opened.is_member() {
+            unfit::end_membership(opened)?;
+            return Err(super::run_self());
+        }
+        let plan = unfit::plan_of(&mut opened)?;
         Ok(Some(Self { plan: Box::new(plan), opened: Some(Box::new(opened)), became }))
     }
 

@@ -37,6 +37,8 @@ const LEFT_WITHIN: Duration = Duration::from_secs(1);
 const LEFT_EVERY: Nanos = Nanos::from_millis(5);
 /// Changes of one turn of a worker.
 const ALIKE_MAX: usize = 32;
+/// Networks that a worker removes in one turn: it walks its queues once for all of them.
+const REMOVED_MAX: usize = 1_024;
 
 impl Server {
     /// Returns the configuration that this process runs.
@@ -205,7 +207,10 @@ impl Server {
 /// do not build on each other, and not so many that frames would wait.
 fn alike(changes: &[Undoable]) -> impl Iterator<Item = &[Undoable]> {
     let kind = |one: &Undoable| std::mem::discriminant(&one.change);
-    changes.chunk_by(move |a, b| kind(a) == kind(b)).flat_map(|group| group.chunks(ALIKE_MAX))
+    changes.chunk_by(move |a, b| kind(a) == kind(b)).flat_map(|group| {
+        let is_removal = matches!(group[0].change, PlaceChange::RemoveVnet(_));
+        group.chunks(if is_removal { REMOVED_MAX } else { ALIKE_MAX })
+    })
 }
 
 /// Returns true if a configuration has networks or peers that another one does not have.

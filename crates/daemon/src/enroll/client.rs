@@ -11,6 +11,7 @@ use rustls::crypto::ring::default_provider;
 use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
 use rustls::{CertificateError, ClientConfig, ClientConnection, Error as TlsError, StreamOwned};
+use sluice_api::config::UnderlayKind;
 
 use super::authority::{Authority, AuthorityPem};
 use super::credentials::{Credentials, CredentialsError, JoinKey};
@@ -108,6 +109,8 @@ pub struct Applicant {
     pub vtep: IpAddr,
     /// Address and port at which it will listen.
     pub address: SocketAddr,
+    /// Kind of its underlay.
+    pub underlay: UnderlayKind,
 }
 
 /// Membership of a host, as a member granted it.
@@ -147,6 +150,7 @@ pub fn join(
         address: applicant.address,
         token: token.secret().digits(),
         request: key.request(&applicant.name)?,
+        has_pauses: applicant.underlay.has_pauses(),
     };
     let mut line = serde_json::to_vec(&request).expect("texts and numbers");
     line.push(b'\n');

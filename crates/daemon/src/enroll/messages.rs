@@ -44,6 +44,18 @@ pub(super) struct JoinRequest {
     pub(super) address: SocketAddr,
     pub(super) token: String,
     pub(super) request: String,
+    /// False if its underlay sees no pause frames. Earlier programs do not say it.
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub(super) has_pauses: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_true(value: &bool) -> bool {
+    *value
 }
 
 /// Beginning that messages of all formats have.
@@ -70,6 +82,8 @@ pub struct Joiner {
     pub token: TokenSecret,
     /// Request for its certificate: for its own name.
     pub request: SigningRequest,
+    /// False if its underlay sees no pause frames.
+    pub has_pauses: bool,
 }
 
 impl Joiner {
@@ -104,7 +118,7 @@ impl Joiner {
         }
         let program = program.to_owned();
         let (name, vtep, address) = (asked.name, asked.vtep, asked.address);
-        Ok(Self { program, name, vtep, address, token, request })
+        Ok(Self { program, name, vtep, address, token, request, has_pauses: asked.has_pauses })
     }
 }
 

@@ -23,6 +23,8 @@ pub enum RefusedKind {
     VtepTaken,
     /// A member listens at this address.
     AddressTaken,
+    /// The policy of the fabric pauses the underlay, and that of the new host sees no pauses.
+    Underlay,
     /// One of the two programs is too old for the other.
     Version,
     /// The request cannot be read, or its parts contradict each other.
@@ -88,6 +90,22 @@ impl Refused {
             RefusedKind::AddressTaken,
             format!("the member `{of}` listens at {address}"),
             "set `fabric.address` of this host to an address of its own",
+        )
+    }
+
+    /// The fabric's policy pauses the underlay, and that of the new host sees no pauses.
+    #[must_use]
+    pub fn underlay(policy: &str, fitting: &str) -> Self {
+        Self::new(
+            RefusedKind::Underlay,
+            format!(
+                "the fabric's policy is {policy}, which pauses the physical network, and the UDP \
+                 sockets of the new host see no pause frames (PFC)"
+            ),
+            format!(
+                "use `kind = \"l2\"` in `[underlay]` of its file, or `sluice config set \
+                 policy={fitting}` on a member"
+            ),
         )
     }
 

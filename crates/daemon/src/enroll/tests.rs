@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rcgen::KeyPair;
 use rustls::pki_types::UnixTime;
+use sluice_api::config::UnderlayKind;
 
 use super::client::verified;
 use super::messages::{
@@ -175,7 +176,8 @@ impl Member {
 
 fn applicant(own: u8) -> Applicant {
     let vtep = IpAddr::from(Ipv4Addr::new(10, 0, 0, own));
-    Applicant { name: format!("h{own}"), vtep, address: SocketAddr::new(vtep, 7474) }
+    let (name, address) = (format!("h{own}"), SocketAddr::new(vtep, 7474));
+    Applicant { name, vtep, address, underlay: UnderlayKind::L2 }
 }
 
 #[test]
@@ -316,6 +318,7 @@ fn request(own: u8, token: &Token, key: &KeyPair) -> JoinRequest {
         vtep: applicant.vtep,
         address: applicant.address,
         token: token.secret().digits(),
+        has_pauses: true,
     }
 }
 

@@ -106,9 +106,10 @@ impl Member {
             self.expel(now, host);
         }
         let stay: BTreeSet<_> = plan.vnets.iter().map(|vnet| vnet.0).collect();
-        let vnets: Vec<_> = self.plan.vnets.iter().map(|vnet| vnet.0).collect();
-        for vni in vnets.into_iter().filter(|vni| !stay.contains(vni)) {
-            self.plane.remove_vnet(now, vni);
+        let vnets = self.plan.vnets.iter().map(|vnet| vnet.0);
+        let leave: BTreeSet<_> = vnets.filter(|vni| !stay.contains(vni)).collect();
+        if !leave.is_empty() {
+            self.plane.remove_vnets(now, &leave);
         }
         // Names and numbers of what is gone are those of the old plan.
         self.apply_outputs();

@@ -1,5 +1,8 @@
 //! Networks that come, go and change ([`crate::switch::changes`]).
 
+use alloc::vec;
+use alloc::vec::Vec;
+
 use sluice_base::{Buf, DropReason, Nanos, PortId, TunnelId, VnetId};
 
 use crate::config::{ConfigError, VnetConfig};
@@ -101,42 +104,72 @@ impl<B: Buf> Switch<B> {
     /// # Errors
     /// There is no such network, or a local port is in it; nothing was changed.
     pub fn remove_vnet(&mut self, now: Nanos, vnet: VnetId) -> Result<u32, ChangeError> {
-        self.networks.check(vnet).map_err(|_| ChangeError::NoSuchVnet(vnet))?;
-        if let Some(port) = self.networks.vnet(vnet.0).members().first() {
-            return Err(ChangeError::HasPort(vnet, PortId(*port)));
+        self.remove_vnets(now, &[vnet]).map_err(|(_, error)| error)
+    }
+
+    /// Removes networks, by one walk of queues and tables for all of them. Returns the number of
+    /// frames that ended with them.
+    ///
+    /// # Errors
+    /// There is no such network, one stands there twice, or a local port is in it: its position,
+    /// and the reason; nothing was changed.
+    pub fn remove_vnets(
+        &mut self,
+        now: Nanos,
+        vnets: &[VnetId],
+    ) -> Result<u32, (usize, ChangeError)> {
+        let mut set = VnetSet::new(self.networks.vnets().len());
+        for (at, vnet) in vnets.iter().enumerate() {
+            self.may_remove(*vnet).map_err(|error| (at, error))?;
+            if !set.insert(*vnet) {
+                return Err((at, ChangeError::NoSuchVnet(*vnet)));
+            }
         }
-        let before = self.ledger.dropped_as(DropReason::Removed);
-        if let Some(vni) = self.networks.vnet(vnet.0).vni() {
-            self.fdb.remove_vni(vni.get());
+        let (before, set) = (self.ledger.dropped_as(DropReason::Removed), &set);
+        for vnet in vnets {
+            // Its number on the wire stays for frames that another switch has handed off already.
+            if let Some(vni) = self.networks.vnet(vnet.0).vni() {
+                self.fdb.remove_vni(vni.get());
+            }
+            self.networks.close_decaps(vnet.index());
         }
-        self.fdb.remove_vnet(vnet);
-        self.end_holds_of(|key, _| mac_table::unkey(key).0 == vnet);
-        self.networks.close_decaps(vnet.index());
-        self.end_unresolved_of(vnet);
-        let is_of = |switch: &Self, slot: u32| switch.slots.get(slot).vnet() == vnet.0;
+        self.fdb.remove_vnets(vnets, |vnet| set.has(vnet));
+        self.end_holds_of(|key, _| set.has(mac_table::unkey(key).0));
+        self.end_unresolved_of(set);
+        let is_of = |switch: &Self, slot: u32| set.has(VnetId(switch.slots.get(slot).vnet()));
         self.drop_queued(|switch, slot, to| {
             is_of(switch, slot) && switch.egress.group(to).is_behind_tunnel()
         });
         for tunnel in 0..self.tunnel_places() {
             let group = self.networks.tunnels()[tunnel].group();
             self.drop_common_of(group, |switch, input| {
-                switch.ingress.input(input).vnet() == vnet.0
+                set.has(VnetId(switch.ingress.input(input).vnet()))
             });
         }
         self.drop_waiting_at_inputs(is_of);
-        self.forget_notices_that(|notice| vnet_of(notice) == Some(vnet));
-        self.networks.remove_vnet(vnet);
+        self.forget_notices_that(|notice| vnet_of(notice).is_some_and(|vnet| set.has(vnet)));
+        for vnet in vnets {
+            self.networks.remove_vnet(*vnet);
+        }
         self.places_changed();
         self.retry_deferred(now);
         Ok(dropped_since(before, self.ledger.dropped_as(DropReason::Removed)))
     }
 
-    fn end_unresolved_of(&mut self, vnet: VnetId) {
+    fn may_remove(&self, vnet: VnetId) -> Result<(), ChangeError> {
+        self.networks.check(vnet).map_err(|_| ChangeError::NoSuchVnet(vnet))?;
+        match self.networks.vnet(vnet.0).members().first() {
+            Some(port) => Err(ChangeError::HasPort(vnet, PortId(*port))),
+            None => Ok(()),
+        }
+    }
+
+    fn end_unresolved_of(&mut self, vnets: &VnetSet) {
         let mut at = 0;
         while let Some((group, of, mac)) = self.egress.unresolved_at(at) {
-            if of == vnet {
+            if vnets.has(of) {
                 // The queue group leaves the list, so `at` is the next one.
-                self.fdb.take_pending(mac_table::key(vnet.0, mac));
+                self.fdb.take_pending(mac_table::key(of.0, mac));
                 self.drop_parked(group, DropReason::Removed);
                 self.free_group(group);
             } else {
@@ -218,6 +251,24 @@ impl<B: Buf> Switch<B> {
         let networks = &self.networks;
         self.control.forget_that(&goes, |tunnel| networks.tunnel(tunnel.0).port().into());
         self.too_big.retain(|notice| !goes(notice));
+    }
+}
+
+/// Set of networks, by their places.
+struct VnetSet(Vec<bool>);
+
+impl VnetSet {
+    fn new(places: usize) -> Self {
+        Self(vec![false; places])
+    }
+
+    /// Adds a network; false if it is there.
+    fn insert(&mut self, vnet: VnetId) -> bool {
+        !core::mem::replace(&mut self.0[vnet.index()], true)
+    }
+
+    fn has(&self, vnet: VnetId) -> bool {
+        self.0.get(vnet.index()).is_some_and(|is_there| *is_there)
     }
 }
 

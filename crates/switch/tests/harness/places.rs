@@ -56,23 +56,34 @@ fn add_vnet(world: &mut World, rng: &mut Prng) {
 }
 
 fn remove_vnet(world: &mut World, rng: &mut Prng) {
-    let id = any_vnet(world, rng);
-    if world.vnets.iter().filter(|is_there| **is_there).count() == 1 {
-        return;
-    }
+    let first = any_vnet(world, rng);
+    let there = (0..world.vnets.len()).filter(|at| world.vnets[*at]);
+    let others = there.map(VnetId::from_index).filter(|id| *id != first && rng.chance(1, 3));
+    let mut ids: Vec<VnetId> = [first].into_iter().chain(others).collect();
+    let count = world.vnets.iter().filter(|is_there| **is_there).count();
+    ids.truncate(count - 1);
     let dropped = removed_frames(world);
-    let is_in =
-        |port: &PortId| world.config.ports[port.index()].role == PortRole::Access { vnet: id };
-    let member = world.ports().find(is_in);
-    match world.switch.remove_vnet(world.now, id) {
+    let member_of = |world: &World, id: VnetId| {
+        let role = PortRole::Access { vnet: id };
+        world.ports().find(|port| world.config.ports[port.index()].role == role)
+    };
+    let members: Vec<_> = ids.iter().map(|id| member_of(world, *id)).collect();
+    let in_way = members.iter().position(Option::is_some);
+    match world.switch.remove_vnets(world.now, &ids) {
         Ok(count) => {
-            assert_eq!(member, None, "{id} has a port");
+            assert_eq!(in_way, None, "one of {ids:?} has a port");
             assert_eq!(removed_frames(world), dropped + u64::from(count));
-            world.vnets[id.index()] = false;
-            world.misses.retain(|(vnet, _)| *vnet != id);
-            world.flows.retain(|(vnet, _)| *vnet != id);
+            for id in &ids {
+                world.vnets[id.index()] = false;
+                world.misses.retain(|(vnet, _)| vnet != id);
+                world.flows.retain(|(vnet, _)| vnet != id);
+            }
         }
-        Err(error) => assert_eq!(Some(error), member.map(|port| ChangeError::HasPort(id, port))),
+        Err((at, error)) => {
+            assert_eq!(in_way, Some(at), "{error:?}");
+            assert_eq!(members[at].map(|port| ChangeError::HasPort(ids[at], port)), Some(error));
+            assert_eq!(removed_frames(world), dropped, "nothing was changed");
+        }
     }
 }
 

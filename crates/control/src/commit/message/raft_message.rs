@@ -72,11 +72,11 @@ pub(super) fn put(out: &mut Writer, message: &Message) {
 
 fn number(from: &mut Reader<'_>) -> Result<u64, Malformed> {
     let number = from.u64()?;
-    if number <= NUMBER_MAX { Ok(number) } else { Err(Malformed("a number is out of range")) }
+    if number <= NUMBER_MAX { Ok(number) } else { Err(Malformed::of("a number is out of range")) }
 }
 
 pub(super) fn parse(from: &mut Reader<'_>) -> Result<Message, Malformed> {
-    let kind = *TYPES.get(usize::from(from.u8()?)).ok_or(Malformed("a type is unknown"))?;
+    let kind = *TYPES.get(usize::from(from.u8()?)).ok_or(Malformed::of("a type is unknown"))?;
     let mut message = Message { msg_type: kind, to: from.u64()?, ..Message::default() };
     message.from = from.u64()?;
     message.term = number(from)?;

@@ -57,14 +57,14 @@ pub(super) fn log(log: &Log) -> Result<(), String> {
 pub(super) fn message(message: &Message, raft: &Raft<Log>) -> Result<(), Malformed> {
     let last = raft.raft_log.last_index();
     if message.term == 0 {
-        return Err(Malformed("a message of term 0"));
+        return Err(Malformed::of("a message of term 0"));
     }
     if message.term > raft.term + TERM_LEAP_MAX {
-        return Err(Malformed("its term is too far ahead"));
+        return Err(Malformed::of("its term is too far ahead"));
     }
     let has_snapshot = message.get_snapshot().get_metadata().index > 0;
     if has_snapshot != (message.msg_type == MessageType::MsgSnapshot) {
-        return Err(Malformed("a snapshot in a message of another type, or none"));
+        return Err(Malformed::of("a snapshot in a message of another type, or none"));
     }
     if message.term < raft.term {
         return Ok(());
@@ -73,10 +73,10 @@ pub(super) fn message(message: &Message, raft: &Raft<Log>) -> Result<(), Malform
         MessageType::MsgAppend => append(message, raft),
         MessageType::MsgSnapshot => snapshot(message),
         MessageType::MsgHeartbeat if message.commit > last => {
-            Err(Malformed("it commits entries that this host does not have"))
+            Err(Malformed::of("it commits entries that this host does not have"))
         }
         MessageType::MsgAppendResponse if message.index > last || message.reject_hint > last => {
-            Err(Malformed("it acknowledges entries that were not sent"))
+            Err(Malformed::of("it acknowledges entries that were not sent"))
         }
         _ => Ok(()),
     }
@@ -86,12 +86,12 @@ fn append(message: &Message, raft: &Raft<Log>) -> Result<(), Malformed> {
     let log = &raft.raft_log;
     if (message.log_term == 0) != (message.index == 0) {
         // The engine takes an entry that it does not have for one of term 0.
-        return Err(Malformed("entries after one without a term"));
+        return Err(Malformed::of("entries after one without a term"));
     }
     let mut before = (message.index, message.log_term);
     for entry in &message.entries {
         if entry.index != before.0 + 1 || entry.term < before.1 || entry.term > message.term {
-            return Err(Malformed("entries that do not follow each other"));
+            return Err(Malformed::of("entries that do not follow each other"));
         }
         before = (entry.index, entry.term);
     }
@@ -100,7 +100,7 @@ fn append(message: &Message, raft: &Raft<Log>) -> Result<(), Malformed> {
         return Ok(());
     }
     if log.term(committed).is_ok_and(|term| message.log_term < term) {
-        return Err(Malformed("its log contradicts committed entries"));
+        return Err(Malformed::of("its log contradicts committed entries"));
     }
     Ok(())
 }
@@ -109,10 +109,10 @@ fn snapshot(message: &Message) -> Result<(), Malformed> {
     let meta = message.get_snapshot().get_metadata();
     let state = meta.get_conf_state();
     if !is_plain(state) || !is_valid(&conf(state)) || state.voters.is_empty() {
-        return Err(Malformed("the voters of a snapshot contradict each other"));
+        return Err(Malformed::of("the voters of a snapshot contradict each other"));
     }
     if meta.term == 0 || meta.term > message.term {
-        return Err(Malformed("the term of a snapshot is out of range"));
+        return Err(Malformed::of("the term of a snapshot is out of range"));
     }
     Ok(())
 }

@@ -141,7 +141,7 @@ impl<R: Replica> Commit<R> {
             .collect();
         self.origin.confirmations = left;
         for (request, result) in answers {
-            self.answer(request, result);
+            self.answer_decided(request, result);
         }
     }
 

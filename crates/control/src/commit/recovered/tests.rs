@@ -97,3 +97,26 @@ fn every_record_is_read_as_written() {
         assert!((0..bytes.len()).all(|len| Record::parse(&bytes[..len]).is_err()));
     }
 }
+
+#[test]
+fn mark_of_own_entry_commits_up_to_it() {
+    let epoch = Epoch { number: 1, founder: HostId(1), base: 0 };
+    let good = Mark { seat: Seat::new(5).unwrap(), epoch, index: 5, term: 1 };
+    let committed = |mark: Option<Mark>| {
+        let marked = read(&records()).unwrap().with_mark(mark);
+        assert_eq!(marked.is_marked, marked.hard.2 > 4);
+        marked.hard.2
+    };
+    assert_eq!(committed(Some(good)), 5);
+    let others = [
+        None,
+        Some(Mark { seat: Seat::new(6).unwrap(), ..good }),
+        Some(Mark { epoch: Epoch { number: 2, ..epoch }, ..good }),
+        Some(Mark { index: 6, ..good }),
+        Some(Mark { index: 4, ..good }),
+        Some(Mark { term: 2, ..good }),
+    ];
+    for mark in others {
+        assert_eq!(committed(mark), 4, "{mark:?}");
+    }
+}

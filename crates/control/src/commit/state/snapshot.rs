@@ -52,9 +52,7 @@ impl<R: Replica> State<R> {
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Result<Self, String>, Malformed> {
-        if from.u8()? != VERSION {
-            return Err(Malformed("it is of another version"));
-        }
+        Malformed::unless_known("one", from.u8()?, VERSION)?;
         let document = from.bytes()?;
         let (revision, hash) = (from.u64()?, from.u64()?);
         let (transactions, forgotten) = (from.u64()?, from.u64()?);
@@ -118,7 +116,7 @@ fn transaction(from: &mut Reader<'_>) -> Result<Transaction, Malformed> {
         outcome: match from.u8()? {
             0 => Outcome::Applied,
             1 => Outcome::Refused(from.text()?),
-            _ => return Err(Malformed("the outcome is unknown")),
+            _ => return Err(Malformed::of("the outcome is unknown")),
         },
     })
 }

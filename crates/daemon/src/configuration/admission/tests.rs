@@ -40,6 +40,7 @@ impl Case {
             address: (address, 7474).into(),
             token: self.token.secret().clone(),
             request: SigningRequest::parse(&self.key.request(name).unwrap()).unwrap(),
+            has_pauses: true,
         }
     }
 
@@ -77,4 +78,19 @@ fn host_is_refused_by_its_fault() {
     let mut wrong = case.joiner("h2", 2);
     wrong.token = Case::new().token.secret().clone();
     assert_eq!(case.refused(&wrong, NOW_MS), RefusedKind::TokenWrong);
+}
+
+#[test]
+fn underlay_without_pauses_refused_by_pausing_policy() {
+    let mut case = Case::new();
+    let joiner = Joiner { has_pauses: false, ..case.joiner("h2", 2) };
+    let refused = judge(&case.config, &joiner, NOW_MS).unwrap_err();
+    assert_eq!(refused.kind, RefusedKind::Underlay);
+    let said = refused.to_string();
+    for part in ["policy is ZZ", "no pause frames", "kind = \"l2\"", "config set policy=ZL"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let value = Some("ZL".into());
+    case.config.apply(&[Operation::Set { key: "policy".to_owned(), value }]).unwrap();
+    assert!(matches!(judge(&case.config, &joiner, NOW_MS), Ok(Judged::First(_))));
 }

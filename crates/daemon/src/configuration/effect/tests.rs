@@ -50,6 +50,8 @@ impl InForce for Refuses {
         0
     }
 
+    fn begin_anew(&self) {}
+
     fn left(&self, _: &str) {}
 }
 

@@ -1,5 +1,7 @@
 //! Tests of how a host becomes a member.
 
+use sluice_api::config::UnderlayKind;
+
 use super::*;
 use crate::config::member::local_default;
 
@@ -110,5 +112,34 @@ fn named_underlay_beside_another_of_file_is_refused() {
     });
     created.unwrap();
     assert_eq!(place(&dir).unwrap().unwrap().underlay.mtu, Some(1_400));
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn policy_of_created_fabric_fits_underlay() {
+    let (mut applying, dir) = applying("policy");
+    let notes = |applying: &Applying, policy: Policy| {
+        let joined = applying.create("prod", &loopback(), |config| {
+            assert_eq!(config.host.policy, policy);
+            Ok(vec!["a note".to_owned()])
+        });
+        forget(&dir).unwrap();
+        match joined.unwrap().answer {
+            api::Answer::Member { notes, .. } => notes,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(notes(&applying, Policy::ZZ), ["a note"]);
+    let udp = LocalUnderlay { kind: UnderlayKind::Udp, ..LocalUnderlay::new("lo") };
+    applying.local.underlay = Some(udp);
+    let said = notes(&applying, Policy::ZL);
+    assert!(
+        said[0].contains("policy ZL, not ZZ") && said[0].contains("no pause frames"),
+        "{said:?}"
+    );
+    // What was said before holds.
+    let value = Some("LL".into());
+    applying.known = vec![Operation::Set { key: "policy".to_owned(), value }];
+    assert_eq!(notes(&applying, Policy::LL), ["a note"]);
     std::fs::remove_dir_all(dir).unwrap();
 }

@@ -196,3 +196,22 @@ fn eviction_words_name_cause_and_remedy() {
     let text = eviction_in_words("prod", "h1", &evicted);
     assert!(text.starts_with("this host has left fabric prod at "), "{text}");
 }
+
+#[test]
+fn host_announced_once_known_never_while_evicted() {
+    let mut own = OwnStanding::default();
+    let at = |ms: u64| Nanos::from_millis(1_000_000 + ms);
+    assert!(!own.may_announce());
+    // Alone from its start on: not before a member that is there would have denied it.
+    own.tick(at(0), true);
+    assert!(!own.becomes_known(at(14_999)) && !own.may_announce());
+    assert!(own.becomes_known(at(15_000)) && own.may_announce());
+    assert!(!own.becomes_known(at(15_001)), "once");
+    // Connected: at once.
+    let mut own = OwnStanding::default();
+    own.tick(at(0), false);
+    assert!(own.becomes_known(at(0)) && own.may_announce());
+    let (told_by, by, at_ms, revision) = ("h1".to_owned(), None, None, None);
+    own.evicted = Some(Evicted { told_by, by, at_ms, revision });
+    assert!(!own.may_announce());
+}

@@ -68,9 +68,22 @@ impl Worker {
             // All workers had no frame for them after two turns of each.
             self.host.switch_mut().clear_places(&vnets, &tunnels);
         }
-        let mut ended = 0;
-        for (at, change) in changes.iter().enumerate() {
-            ended += u64::from(self.change_place(now, change).map_err(|error| (at, error))?);
+        let (mut ended, mut at) = (0, 0);
+        while let Some(change) = changes.get(at) {
+            let removed = changes[at..].iter().map_while(|change| match change {
+                PlaceChange::RemoveVnet(id) => Some(*id),
+                _ => None,
+            });
+            let removed: Vec<VnetId> = removed.collect();
+            let (frames, count) = match removed.len() {
+                0 => (self.change_place(now, change).map_err(|error| (at, error))?, 1),
+                count => {
+                    let removed = self.host.switch_mut().remove_vnets(now, &removed);
+                    (removed.map_err(|(of, error)| (at + of, error))?, count)
+                }
+            };
+            ended += u64::from(frames);
+            at += count;
         }
         Ok(ended)
     }
