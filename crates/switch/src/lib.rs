@@ -59,6 +59,7 @@ mod numbers;
 mod pause;
 mod place;
 mod pool;
+mod port_changes;
 mod punt;
 mod receive;
 mod reclaim;
@@ -100,6 +101,7 @@ pub use inspect::{Counter, FdbState, IsolatedState, Marks, PauseState, TunnelCou
 pub use mac_table::Used;
 pub use migrate::MigratedPort;
 pub use pause::{PauseReceiver, PauseSender};
+pub use port_changes::PortValues;
 pub use punt::PuntCounters;
 pub use sluice_base::{Command, Destination, PuntCause, ReceiverState};
 pub use surface::{
