@@ -8,6 +8,7 @@ mod buffers;
 mod fabric;
 mod local;
 mod pauses;
+mod policy;
 mod spare;
 mod vnet;
 
@@ -18,7 +19,8 @@ use crate::port::AllowedIp;
 
 pub use self::buffers::{Buffers, Size};
 pub use self::fabric::{Fabric, MobilityPolicy};
-pub use self::local::{Foreign, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE};
+pub use self::local::{Foreign, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE, Trunk};
+pub use self::policy::{ALLOWED_MAX, PortPolicies, PortPolicy, RATE_MBPS_MAX};
 pub use self::vnet::Vnet;
 pub use crate::hold::HoldTime;
 
@@ -52,6 +54,9 @@ pub struct HostConfig {
     /// Endpoints: the place of each address.
     #[serde(default, rename = "vport", skip_serializing_if = "Vec::is_empty")]
     pub vports: Vec<Vport>,
+    /// Policies of single vports, above what their ports say: the fabric's, by network and port.
+    #[serde(default, rename = "vport_policy", skip_serializing_if = "PortPolicies::is_empty")]
+    pub vport_policies: PortPolicies,
 }
 
 /// Role of the program.

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::port::AllowedIp;
+
 pub use self::certificates::{CertificateKind, CertificateRow, CertificateState, Certificates};
 
 mod certificates;
@@ -149,6 +151,12 @@ pub struct VportPolicy {
     /// Rate at which it is served, in Mbit/s; absent: as fast as it takes frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_mbps: Option<u64>,
+    /// Addresses that its endpoint may use beside its own.
+    #[serde(rename = "allow_ip", default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed: Vec<AllowedIp>,
+    /// Keys of the values that the fabric's configuration has for this vport.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub of_fabric: Vec<String>,
     /// Most endpoints that the port may learn; absent: only bound ones are accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learn_max: Option<u32>,

@@ -8,6 +8,8 @@
 //! |---|---|
 //! | `operation` | the operations, and their inverses |
 //! | `settings` | the settings, each by its key |
+//! | `vport` | policies of single vports |
+//! | `vlan` | VLANs of trunks, and the networks behind them |
 //! | `trust` | authorities that are trusted, and their replacement |
 //! | `text` | the part that people edit, and the operations between two such texts |
 
@@ -15,6 +17,8 @@ mod operation;
 mod settings;
 mod text;
 mod trust;
+mod vlan;
+mod vport;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -22,6 +26,7 @@ use std::net::Ipv4Addr;
 use serde::{Deserialize, Serialize};
 use sluice_base::Vni;
 
+use crate::config::PortPolicies;
 use crate::hold::HoldTime;
 use crate::placement::Stamped;
 
@@ -29,6 +34,7 @@ pub use self::operation::{Operation, Unreadable, read_change, write_change};
 pub use self::settings::{ClassSettings, Settings};
 pub use self::text::{Editable, NotText};
 pub use self::trust::{AuthorityEntry, Trust, short};
+pub use self::vlan::{VLANS_MAX, Vlan, Vlans};
 
 /// Version of this format. It rises when an older program would misunderstand a newer one.
 pub const FORMAT: u16 = 1;
@@ -36,6 +42,8 @@ pub const FORMAT: u16 = 1;
 pub const MEMBERS_MAX: usize = 1_024;
 /// Most networks of a fabric.
 pub const VNETS_MAX: usize = 4_096;
+/// Most vports with a policy of their own.
+pub const VPORTS_MAX: usize = 16_384;
 /// Most tokens that may be outstanding.
 pub const TOKENS_MAX: usize = 64;
 /// Most certificates that are revoked before the authority is replaced.
@@ -93,6 +101,12 @@ pub struct FabricConfig {
     /// Networks by name.
     #[serde(default)]
     pub vnets: BTreeMap<String, VnetSettings>,
+    /// Policies of single vports, by network and name of the port; none of them is empty.
+    #[serde(default, skip_serializing_if = "PortPolicies::is_empty")]
+    pub vports: PortPolicies,
+    /// VLANs of trunks, and the networks behind them; no trunk is empty.
+    #[serde(default, skip_serializing_if = "Vlans::is_empty")]
+    pub vlans: Vlans,
     /// Placement policy of all hosts; absent: the one that members hold among themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<Stamped>,
@@ -215,6 +229,8 @@ impl FabricConfig {
             settings: Settings::default(),
             members: BTreeMap::new(),
             vnets: BTreeMap::new(),
+            vports: PortPolicies::new(),
+            vlans: Vlans::new(),
             placement: None,
             tokens: BTreeMap::new(),
             trust: Trust::default(),
@@ -275,6 +291,12 @@ impl FabricConfig {
         for (what, count, max) in [
             ("members", self.members.len(), MEMBERS_MAX),
             ("networks", self.vnets.len(), VNETS_MAX),
+            (
+                "policies of vports",
+                self.vports.values().map(BTreeMap::len).sum::<usize>(),
+                VPORTS_MAX,
+            ),
+            ("VLANs", self.vlans.values().map(BTreeMap::len).sum(), VLANS_MAX),
             ("tokens", self.tokens.len(), TOKENS_MAX),
             ("revoked certificates", self.trust.revoked.len(), REVOKED_MAX),
         ] {

@@ -278,20 +278,29 @@ impl Plane {
             self.withdraw_own(now, |claim| claim.port == port && claim.origin != Origin::Bound);
             self.learner.port_down(port);
         }
+        // Shared addresses are learned, and go.
+        self.publish_bound(now, port);
+    }
+
+    /// Publishes the claims of the endpoints that are bound to a port anew, with the addresses that
+    /// they may have now.
+    fn publish_bound(&mut self, now: Nanos, port: PortId) {
         let claims = self.table.claims_of(self.own);
         let bound = claims.filter(|claim| claim.port == port && claim.origin == Origin::Bound);
         for claim in bound.collect::<Vec<_>>() {
-            // Shared addresses are learned, and go.
             let ips = self.bound_ips(port, claim.key, &claim.ips_of(Precedence::Bound));
             self.publish(now, &Claim { ips, ..claim });
         }
     }
 
     /// Sets the addresses that endpoints bound to a port may share as well: these are learned from
-    /// such an endpoint, and move among the ports that allow them. Nothing happens if the port is
-    /// not there.
-    pub fn allow(&mut self, port: PortId, allowed: &[IpPrefix]) {
-        self.nets.allow(port, allowed);
+    /// such an endpoint, and move among the ports that allow them. Those that it may share no more
+    /// are withdrawn. Nothing happens if the port is not there.
+    pub fn allow(&mut self, now: Nanos, port: PortId, allowed: &[IpPrefix]) {
+        let now = self.clock.at(now);
+        if self.nets.allow(port, allowed) {
+            self.publish_bound(now, port);
+        }
     }
 
     /// Withdraws own claims, and forgets the learned endpoints.

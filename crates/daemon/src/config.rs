@@ -22,6 +22,7 @@ mod numbers;
 mod plan;
 mod policy;
 mod report;
+pub(crate) mod trunks;
 mod workers;
 
 use std::cell::RefCell;
@@ -33,7 +34,7 @@ use sluice_api::port::NewPort;
 use sluice_base::Mac;
 
 pub(crate) use added::{
-    BoundTo, answer as added_answer, complete, place_is_there, plan as plan_port,
+    BoundTo, answer as added_answer, complete, completed, place_is_there, plan as plan_port,
 };
 pub(crate) use build::{run_dir, state_dir};
 pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
@@ -45,6 +46,7 @@ pub(crate) use numbers::EXTENSION as NUMBERS;
 pub use numbers::Numbers;
 pub(crate) use numbers::{is_same_peer, vnet_key};
 pub use plan::{Attachment, Fingerprint, Plan, PortPlan};
+pub(crate) use policy::{check as check_policies, check_added as check_added_policy};
 pub use report::{Problem, Report};
 pub use workers::{Placed, Why, Workers};
 

@@ -255,7 +255,7 @@ fn evicted_host_that_was_away_is_told() {
         assert_eq!(own.log().matches(&cause).count(), 1, "one warning: {}", own.log());
         // Nor does it say to those who listen that it is a member.
         let heard = bridge.daemons[by].run_here(&["fabric", "discover", "--json", "--for", "3s"]);
-        let heard: serde_json::Value = serde_json::from_str(&heard.unwrap()).unwrap();
+        let heard: Value = serde_json::from_str(&heard.unwrap()).unwrap();
         let heard = heard["hosts"].as_array().unwrap().iter().map(|row| row["host"].clone());
         let mut heard: Vec<_> = heard.map(|host| host.as_str().unwrap().to_owned()).collect();
         heard.sort();

@@ -37,7 +37,15 @@ pub(crate) fn file(plan: &Plan, config: HostConfig) -> anyhow::Result<String> {
     let state_dir = plan.run_dir().join(&host.name).join(STATE_DIR);
     host.state_dir = Some(state_dir.to_string_lossy().into_owned());
     let (ports, vports, foreign) = (Vec::new(), Vec::new(), Vec::new());
-    let local = LocalConfig { host, underlay, buffers: config.buffers, ports, vports, foreign };
+    let local = LocalConfig {
+        host,
+        underlay,
+        buffers: config.buffers,
+        ports,
+        vports,
+        trunks: Vec::new(),
+        foreign,
+    };
     let mut table = toml::Table::try_from(local)?;
     if let Some(host) = table.get_mut("host").and_then(toml::Value::as_table_mut) {
         KEYS_OF_FABRIC.iter().for_each(|key| _ = host.remove(*key));

@@ -359,6 +359,7 @@ impl Plan {
                 .collect(),
             // The other hosts announce their own endpoints.
             vports: local.iter().filter(|_| !self.learned).map(|c| vport(c)).collect(),
+            vport_policies: Default::default(),
         }
     }
 
@@ -424,6 +425,7 @@ impl Plan {
                     port: Some(cable.device.clone()),
                 })
                 .collect(),
+            vport_policies: Default::default(),
         }
     }
 }

@@ -22,11 +22,15 @@ use import::ImportArguments;
 use port::PortCommand;
 use transaction::{ConfigCommand, EvictArguments, JoinArguments, PlaceArguments, RecoverArguments};
 use transaction::{TokenArguments, VnetCommand};
+use vlan::VlanCommand;
+use vport::VportCommand;
 
 mod import;
 mod placement;
 mod port;
 mod transaction;
+mod vlan;
+mod vport;
 
 /// A lossless overlay network for virtual machines and containers
 #[derive(Debug, Parser)]
@@ -73,6 +77,9 @@ enum Command {
     /// Networks
     #[command(subcommand)]
     Vnet(VnetCommand),
+    /// VLANs of physical networks, and the networks that they are
+    #[command(subcommand)]
+    Vlan(VlanCommand),
     /// The configuration that all members of a fabric share: settings and networks
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -165,40 +172,6 @@ impl Asked {
             (None, None, None) => HostSelector::TheOnlyOne,
         }
     }
-}
-
-#[derive(Debug, Subcommand)]
-enum VportCommand {
-    /// All endpoints that this host knows
-    List {
-        /// Only those of this network
-        #[arg(long, value_name = "NAME")]
-        vnet: Option<String>,
-        #[command(flatten)]
-        asked: Asked,
-    },
-    /// One endpoint, with the claims of all hosts
-    Show(Endpoint),
-    /// The moves of an endpoint
-    History(Endpoint),
-    /// Let an endpoint that moved too often move again, at all hosts
-    Thaw(Endpoint),
-    /// Events, until interrupted
-    Watch {
-        #[command(flatten)]
-        asked: Asked,
-    },
-}
-
-#[derive(Args, Debug)]
-struct Endpoint {
-    /// Its MAC or IP address
-    endpoint: String,
-    /// The network that it is in
-    #[arg(long, value_name = "NAME")]
-    vnet: Option<String>,
-    #[command(flatten)]
-    asked: Asked,
 }
 
 #[derive(Args, Debug)]
@@ -390,7 +363,8 @@ fn main() -> ExitCode {
         Command::Upgrade { asked } => upgrade(&asked),
         Command::Reload { asked } => reload(&asked),
         Command::Port(command) => port::run(command),
-        Command::Vport(command) => vport(command),
+        Command::Vport(command) => vport::run(command),
+        Command::Vlan(command) => vlan::run(command),
         Command::Vnet(command) => transaction::vnet(command),
         Command::Config(command) => transaction::config(command),
         Command::Fabric(command) => fabric_command(&command),
@@ -475,28 +449,6 @@ fn trace(arguments: TraceArguments) -> anyhow::Result<ExitCode> {
     let question = Question { vnet, from, to, port, limit_ms };
     let grade = client::fabric::trace(&asked.whom(), question, asked.json)?;
     Ok(ExitCode::from(grade.exit_code()))
-}
-
-fn vport(command: VportCommand) -> anyhow::Result<ExitCode> {
-    let of = |one: &Endpoint| fabric::Question::Vport {
-        vnet: one.vnet.clone(),
-        endpoint: one.endpoint.clone(),
-    };
-    match command {
-        VportCommand::List { vnet, asked } => ask(&asked, fabric::Question::Vports { vnet }),
-        VportCommand::Show(one) => ask(&one.asked, of(&one)),
-        VportCommand::History(one) => {
-            client::fabric::history(&one.asked.whom(), of(&one), one.asked.json)?;
-            Ok(ExitCode::SUCCESS)
-        }
-        VportCommand::Thaw(Endpoint { vnet, endpoint, asked }) => {
-            ask(&asked, fabric::Question::Thaw { vnet, endpoint })
-        }
-        VportCommand::Watch { asked } => {
-            client::fabric::watch(&asked.whom(), asked.json)?;
-            Ok(ExitCode::SUCCESS)
-        }
-    }
 }
 
 fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {

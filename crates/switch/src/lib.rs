@@ -71,7 +71,7 @@ pub use surface::{
 };
 pub use switch::{
     AttachError, ChangeError, Classifier, FreePlaces, HOLD_LEASE, Handoff, HandoffSink,
-    MigratedPort, PortState, PuntCounters, RemoteRef, Switch,
+    MigratedPort, PortState, PortValues, PuntCounters, RemoteRef, Switch,
 };
 pub use tunnel::resize_outer;
 

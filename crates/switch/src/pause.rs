@@ -231,6 +231,11 @@ impl PauseReceiver {
         }
     }
 
+    /// Returns true if it obeys the neighbour's pauses.
+    pub(crate) const fn obeys(&self) -> bool {
+        self.rx_pause
+    }
+
     /// Returns the priorities that may not be sent; exact after [`Self::expire`].
     #[inline]
     #[must_use]

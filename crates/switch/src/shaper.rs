@@ -41,6 +41,13 @@ impl Shaper {
         }
     }
 
+    /// Sets another limit. What was sent stays paid at the price of before, so that a change gives
+    /// no burst. Without a limit no frame waits.
+    pub(crate) fn set_limit(&mut self, limit: Option<RateLimit>) {
+        let next = if limit.is_some() { self.next } else { Nanos::ZERO };
+        *self = Self { next, ..Self::new(limit) };
+    }
+
     /// Returns true if there is a limit at all.
     #[inline]
     pub(crate) const fn is_limited(&self) -> bool {

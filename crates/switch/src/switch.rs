@@ -17,6 +17,7 @@ mod inspect;
 mod isolation;
 mod migrate;
 mod migrate_buffers;
+mod port_changes;
 mod punt;
 mod receive;
 mod reclaim;
@@ -69,6 +70,7 @@ pub use self::handoff::{Handoff, HandoffSink, RemoteRef};
 pub use self::hear::Classifier;
 pub use self::hold::HOLD_LEASE;
 pub use self::migrate::MigratedPort;
+pub use self::port_changes::PortValues;
 pub use self::punt::PuntCounters;
 
 /// A virtual or physical switch. See the crate's documentation. The order of its fields keeps those

@@ -24,9 +24,29 @@ pub struct LocalConfig {
     /// Endpoints of these ports; each names its port.
     #[serde(default, rename = "vport", skip_serializing_if = "Vec::is_empty")]
     pub vports: Vec<Vport>,
+    /// Devices that lead to physical networks, whose VLANs are networks of the fabric.
+    #[serde(default, rename = "trunk", skip_serializing_if = "Vec::is_empty")]
+    pub trunks: Vec<Trunk>,
     /// Hosts that are no members, or not yet.
     #[serde(default, rename = "foreign", skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<Foreign>,
+}
+
+/// A device that leads to a physical network. The configuration of the fabric says which of its
+/// VLANs are which networks; each of these is a port of this host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trunk {
+    /// Name of the physical network, which hosts have in common.
+    pub name: String,
+    /// Device of this host.
+    pub device: String,
+    /// Worker that serves its ports, from 0; absent: the host chooses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u16>,
+    /// The link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
 }
 
 /// A host that does not speak the fabric's protocol: its endpoints are learned from its frames. The

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::settings::set;
 use super::{
-    AuthorityEntry, FabricConfig, ID_MAX, Member, NotApplicable, Token, TokenUse, VnetSettings,
-    check_name, check_vnet, short,
+    AuthorityEntry, FabricConfig, ID_MAX, Member, NotApplicable, Token, TokenUse, Vlan,
+    VnetSettings, check_name, check_vnet, short,
 };
 use crate::placement::{Policy, Stamped, VERSION_MAX};
 
@@ -64,6 +64,28 @@ pub enum Operation {
         /// The value; absent: its default.
         #[serde(default)]
         value: Option<Value>,
+    },
+    /// Changes one value of a vport's policy.
+    SetVport {
+        /// Network of the vport.
+        vnet: String,
+        /// Name of its port, at whichever host it is.
+        port: String,
+        /// The value's key.
+        key: String,
+        /// The value; absent: that of its host and its network.
+        #[serde(default)]
+        value: Option<Value>,
+    },
+    /// Makes a network of a VLAN of a trunk, or leaves the VLAN alone again.
+    SetVlan {
+        /// Name of the trunk.
+        trunk: String,
+        /// The VLAN.
+        number: u16,
+        /// The network behind it; absent: none.
+        #[serde(default)]
+        vlan: Option<Vlan>,
     },
     /// Changes a setting.
     Set {
@@ -164,13 +186,15 @@ impl fmt::Display for Unreadable {
 }
 
 /// Names of the operations, as they are written.
-pub(super) const NAMES: [&str; 17] = [
+pub(super) const NAMES: [&str; 19] = [
     "add_member",
     "remove_member",
     "set_member",
     "create_vnet",
     "delete_vnet",
     "set_vnet",
+    "set_vport",
+    "set_vlan",
     "set",
     "set_placement",
     "add_token",
@@ -245,11 +269,15 @@ impl Operation {
                 set_member(to, name, key, value.as_ref()).map(|()| None)
             }
             Self::CreateVnet { name, vnet } => create_vnet(to, name, vnet).map(Some),
-            Self::DeleteVnet { name } => match to.vnets.remove(name) {
-                Some(vnet) => Ok(Some(Self::CreateVnet { name: name.clone(), vnet })),
-                None => Err(no_vnet(to, name)),
-            },
+            Self::DeleteVnet { name } => delete_vnet(to, name).map(Some),
             Self::SetVnet { name, key, value } => set_vnet(to, name, key, value.as_ref()).map(Some),
+            Self::SetVport { vnet, port, key, value } => {
+                super::vport::set_policy(to, (vnet, port), key, value.as_ref()).map(Some)
+            }
+            Self::SetVlan { trunk, number, vlan } => {
+                let before = super::vlan::set(to, trunk, *number, vlan.as_ref())?;
+                Ok(Some(Self::SetVlan { trunk: trunk.clone(), number: *number, vlan: before }))
+            }
             Self::Set { key, value } => {
                 let before = to.settings.set(key, value.as_ref())?;
                 Ok(Some(Self::Set { key: key.clone(), value: before }))
@@ -300,6 +328,9 @@ impl Operation {
                 let vni = vni.map(|vni| format!("VNI {vni}"));
                 vni.into_iter().chain([format!("network {name}")]).collect()
             }
+            Self::SetVport { vnet, port, .. } => vec![format!("vport {vnet}/{port}")],
+            // The VLANs of a trunk exclude each other's networks.
+            Self::SetVlan { trunk, .. } => vec![format!("trunk {trunk}")],
             Self::Set { key, .. } => {
                 let table = key.split('.').take(2).collect::<Vec<_>>().join(".");
                 vec![format!("setting {table}")]
@@ -339,6 +370,12 @@ impl fmt::Display for Operation {
             Self::DeleteVnet { name } => write!(f, "network {name} is deleted"),
             Self::SetVnet { name, key, value } => {
                 write!(f, "network {name}: {key} = {}", shown(value))
+            }
+            Self::SetVport { vnet, port, key, value } => {
+                write!(f, "vport {vnet}/{port}: {key} = {}", shown(value))
+            }
+            Self::SetVlan { trunk, number, vlan } => {
+                super::vlan::write(f, trunk, *number, vlan.as_ref())
             }
             Self::Set { key, value } => write!(f, "{key} = {}", shown(value)),
             Self::SetPlacement { placement } => write_placement(f, placement.as_ref()),
@@ -443,6 +480,32 @@ fn create_vnet(
     Ok(Operation::DeleteVnet { name: name.to_owned() })
 }
 
+fn delete_vnet(to: &mut FabricConfig, name: &str) -> Result<Operation, NotApplicable> {
+    if let Some(vports) = to.vports.get(name) {
+        // A network may have thousands.
+        let some: Vec<&str> = vports.keys().take(8).map(String::as_str).collect();
+        let more = match vports.len() - some.len() {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        return Err(NotApplicable::of(format!(
+            "network `{name}` has vports with a policy: {}{more}; take these out first, by `sluice \
+             vport clear` or in the same `sluice config edit`",
+            some.join(", ")
+        )));
+    }
+    if let Some(trunks) = super::vlan::behind(&to.vlans, name) {
+        return Err(NotApplicable::of(format!(
+            "network `{name}` is {trunks}; take that out first, by `sluice vlan unmap` or in the \
+             same `sluice config edit`"
+        )));
+    }
+    match to.vnets.remove(name) {
+        Some(vnet) => Ok(Operation::CreateVnet { name: name.to_owned(), vnet }),
+        None => Err(no_vnet(to, name)),
+    }
+}
+
 fn check_vni(all: &FabricConfig, name: &str, vni: u32) -> Result<(), NotApplicable> {
     match all.vnets.iter().find(|(other, known)| *other != name && known.vni == vni) {
         Some((other, _)) => Err(NotApplicable::of(format!("network `{other}` has VNI {vni}"))),
@@ -515,7 +578,7 @@ fn no_member(all: &FabricConfig, name: &str) -> NotApplicable {
     NotApplicable::of(format!("there is no member `{name}`; there is {}", names.join(", ")))
 }
 
-fn no_vnet(all: &FabricConfig, name: &str) -> NotApplicable {
+pub(super) fn no_vnet(all: &FabricConfig, name: &str) -> NotApplicable {
     // A fabric may have thousands.
     let names: Vec<&str> = all.vnets.keys().take(8).map(String::as_str).collect();
     let known = match (names.is_empty(), all.vnets.len() - names.len()) {

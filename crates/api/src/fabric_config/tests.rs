@@ -309,6 +309,168 @@ fn text_with_placement_policy_makes_unstamped_operation() {
     assert!(error.contains("line 2"), "{error}");
 }
 
+fn delete_vnet(name: &str) -> Operation {
+    Operation::DeleteVnet { name: name.to_owned() }
+}
+
+fn set_vport(vport: &str, key: &str, value: Value) -> Operation {
+    let (vnet, port) = vport.split_once('/').unwrap();
+    let (vnet, port, key) = (vnet.to_owned(), port.to_owned(), key.to_owned());
+    Operation::SetVport { vnet, port, key, value: Some(value).filter(|value| !value.is_null()) }
+}
+
+#[test]
+fn inverse_restores_policy_of_vport() {
+    let mut config = fabric();
+    let none = config.clone();
+    let first = [
+        set_vport("blue/web", "service_mbps", json!(50)),
+        set_vport("blue/web", "allow_ip", json!([])),
+    ];
+    let to_none = config.apply(&first).unwrap();
+    let before = config.clone();
+    let inverse = config
+        .apply(&[
+            set_vport("blue/web", "service_mbps", json!(70)),
+            set_vport("blue/web", "allow_ip", json!(["10.0.0.7"])),
+            set_vport("blue/db", "priority", json!(5)),
+        ])
+        .unwrap();
+    assert_eq!(config.vports["blue"]["web"].service_mbps, Some(70));
+    config.apply(&config.net_change(&inverse).unwrap()).unwrap();
+    assert_eq!(config, before);
+    config.apply(&to_none).unwrap();
+    assert_eq!(config, none, "a policy that says nothing is none");
+}
+
+#[test]
+fn wrong_policy_of_vport_is_refused() {
+    let mut config = fabric();
+    for (wrong, expected) in [
+        (set_vport("pink/web", "priority", json!(1)), "there is no network `pink`"),
+        (set_vport("blue/web", "priority", json!(8)), "blue/web, 8, is above 7"),
+        (set_vport("blue/web", "service_mbps", json!(0)), "not within 1 to"),
+        (set_vport("blue/web", "service_mbps", json!(2_000_000)), "not within 1 to"),
+        (set_vport("blue/a b", "priority", json!(1)), "cannot be the name of a port"),
+        (set_vport("blue/web", "rate", json!(1)), "rate"),
+        (set_vport("blue/web", "allow_ip", json!(["10.0.0.1/24"])), "10.0.0.0/24"),
+    ] {
+        let error = config.clone().apply(&[wrong]).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    config.apply(&[set_vport("blue/web", "priority", json!(1))]).unwrap();
+    let error = config.clone().apply(&[delete_vnet("blue")]).unwrap_err();
+    assert!(error.to_string().contains("vports with a policy: web; take these out first"), "{error}");
+    config.apply(&[set_vport("blue/web", "priority", Value::Null), delete_vnet("blue")]).unwrap();
+    let (web, db) = ("blue/web", "blue/db");
+    let keys = |vport| set_vport(vport, "priority", json!(1)).keys();
+    assert_eq!((keys(web), keys(web) == keys(db)), (vec!["vport blue/web".to_owned()], false));
+}
+
+#[test]
+fn text_with_policies_of_vports_makes_operations() {
+    let mut config = fabric();
+    let text = "[vnet.blue]\nvni = 100\n[vport.blue.web]\nservice_mbps = 50\npriority = 5\n\
+                allow_ip = [\"10.0.0.7\"]\n[vport.blue.\"a.b\"]\npriority = 2\n";
+    let wanted = Editable::read(text).unwrap();
+    config.apply(&Editable::of(&config).difference(&wanted)).unwrap();
+    assert_eq!(Editable::of(&config), wanted);
+    assert_eq!(Editable::read(&wanted.text()).unwrap(), wanted);
+    let other = "[vnet.red]\nvni = 100\n[vport.red.web]\npriority = 5\n";
+    let other = Editable::read(other).unwrap();
+    let change = wanted.difference(&other);
+    config.apply(&change).unwrap_or_else(|error| panic!("{error}: {change:?}"));
+    assert_eq!(Editable::of(&config), other, "policies go before their network, and come after it");
+    let error = Editable::read("[vport.blue.web]\nrate = 5\n").unwrap_err().to_string();
+    assert!(error.contains("line 2"), "{error}");
+    let shown = set_vport("blue/web", "service_mbps", json!(50)).to_string();
+    assert_eq!(shown, "vport blue/web: service_mbps = 50");
+}
+
+fn set_vlan(trunk: &str, number: u16, vnet: Option<(&str, bool)>) -> Operation {
+    let vlan = vnet.map(|(vnet, native)| Vlan { vnet: vnet.to_owned(), native });
+    Operation::SetVlan { trunk: trunk.to_owned(), number, vlan }
+}
+
+#[test]
+fn inverse_restores_vlans_of_trunks() {
+    let mut config = fabric();
+    let none = config.clone();
+    let change =
+        [set_vlan("rack", 10, Some(("blue", false))), set_vlan("rack", 20, Some(("red", true)))];
+    let to_none = config.apply(&change).unwrap();
+    let before = config.clone();
+    // Two networks change places: each VLAN is freed before.
+    let swap = [
+        set_vlan("rack", 10, None),
+        set_vlan("rack", 20, None),
+        set_vlan("rack", 10, Some(("red", true))),
+        set_vlan("rack", 20, Some(("blue", false))),
+    ];
+    let inverse = config.apply(&swap).unwrap();
+    assert_eq!(config.vlans["rack"][&20].vnet, "blue");
+    config.apply(&config.net_change(&inverse).unwrap()).unwrap();
+    assert_eq!(config, before);
+    config.apply(&to_none).unwrap();
+    assert_eq!(config, none, "a trunk without a VLAN is none");
+}
+
+#[test]
+fn clash_of_vlans_is_refused() {
+    let mut config = fabric();
+    config
+        .apply(&[
+            set_vlan("rack", 10, Some(("blue", true))),
+            set_vlan("desk", 10, Some(("red", false))),
+        ])
+        .unwrap();
+    for (wrong, expected) in [
+        (set_vlan("rack", 10, Some(("red", false))), "VLAN 10 of trunk `rack` is network `blue`"),
+        (set_vlan("rack", 11, Some(("blue", false))), "is VLAN 10 of trunk `rack` already"),
+        (set_vlan("rack", 20, Some(("red", true))), "VLAN 10 of trunk `rack` has its untagged"),
+        (set_vlan("rack", 20, Some(("pink", false))), "there is no network `pink`"),
+        (set_vlan("rack", 0, Some(("red", false))), "VLAN 0 is not within 1 to 4094"),
+        (set_vlan("rack", 4_095, Some(("red", false))), "VLAN 4095 is not within"),
+        (set_vlan("a b", 20, Some(("red", false))), "cannot be the name of a trunk"),
+        (set_vlan("rack", 20, None), "VLAN 20 of trunk `rack` is no network"),
+        (delete_vnet("blue"), "network `blue` is VLAN 10 of trunk `rack`; take that out first"),
+    ] {
+        let before = config.clone();
+        let error = config.apply(std::slice::from_ref(&wrong)).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(config, before, "{wrong:?}");
+    }
+    // The same network at another trunk, and the same VLAN with its untagged frames or without.
+    config.apply(&[set_vlan("desk", 20, Some(("blue", false)))]).unwrap();
+    config.apply(&[set_vlan("rack", 10, Some(("blue", false)))]).unwrap();
+    let (rack, desk) = (set_vlan("rack", 1, None), set_vlan("desk", 1, None));
+    assert_eq!(
+        rack.keys(),
+        set_vlan("rack", 9, None).keys(),
+        "those of a trunk exclude each other"
+    );
+    assert_ne!(rack.keys(), desk.keys());
+}
+
+#[test]
+fn text_with_vlans_makes_operations() {
+    let mut config = fabric();
+    let text = "[vnet.blue]\nvni = 100\n[vnet.red]\nvni = 200\n[vlan.rack.10]\nvnet = \"blue\"\n\
+                [vlan.rack.20]\nvnet = \"red\"\nnative = true\n";
+    let wanted = Editable::read(text).unwrap();
+    config.apply(&Editable::of(&config).difference(&wanted)).unwrap();
+    assert_eq!(Editable::of(&config), wanted);
+    assert_eq!(Editable::read(&wanted.text()).unwrap(), wanted);
+    // The networks change places, and another one comes with its VLAN.
+    let other = "[vnet.green]\nvni = 100\n[vnet.red]\nvni = 200\n[vlan.rack.20]\nvnet = \"green\"\n\
+                 [vlan.rack.10]\nvnet = \"red\"\n";
+    let other = Editable::read(other).unwrap();
+    config.apply(&wanted.difference(&other)).unwrap();
+    assert_eq!(Editable::of(&config), other);
+    let shown = set_vlan("rack", 20, Some(("red", true))).to_string();
+    assert_eq!(shown, "VLAN 20 of trunk rack is network red, and has its untagged frames");
+}
+
 /// A configuration and a change as format 1 has them. A value that is there never changes; a new
 /// operation is added.
 const FORMAT_1: &str = include_str!("tests/format-1.json");

@@ -10,18 +10,25 @@
 //! [vnet.blue]
 //! vni = 100
 //!
+//! [vport.blue.web]
+//! service_mbps = 100
+//!
+//! [vlan.rack.10]
+//! vnet = "blue"
+//!
 //! [placement]
 //! mode = "adaptive"
 //! ```
 //!
 //! Members, tokens and certificates are not in it: commands of their own change those.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{FabricConfig, Operation, Settings, VnetSettings};
+use super::{FabricConfig, Operation, Settings, Vlan, Vlans, VnetSettings};
+use crate::config::{PortPolicies, PortPolicy};
 use crate::placement::{Policy, PolicyVersion, Stamped};
 
 /// The part that people edit.
@@ -34,6 +41,12 @@ pub struct Editable {
     /// The networks by name.
     #[serde(default)]
     pub vnet: BTreeMap<String, VnetSettings>,
+    /// The policies of single vports by network and port.
+    #[serde(default, skip_serializing_if = "PortPolicies::is_empty")]
+    pub vport: PortPolicies,
+    /// The VLANs by trunk and number.
+    #[serde(default, skip_serializing_if = "Vlans::is_empty")]
+    pub vlan: Vlans,
     /// The placement policy; empty: each host's own configuration holds; absent: the policy that
     /// members hold among themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,7 +63,9 @@ impl Editable {
     #[must_use]
     pub fn of(config: &FabricConfig) -> Self {
         let placement = config.placement.as_ref().map(|stamped| stamped.policy.clone());
-        Self { settings: config.settings.clone(), vnet: config.vnets.clone(), placement }
+        let (settings, vnet) = (config.settings.clone(), config.vnets.clone());
+        let (vport, vlan) = (config.vports.clone(), config.vlans.clone());
+        Self { settings, vnet, vport, vlan, placement }
     }
 
     /// Reads a text. A match of the placement policy may name a network of the text
@@ -80,6 +95,13 @@ impl Editable {
     #[must_use]
     pub fn difference(&self, wanted: &Self) -> Vec<Operation> {
         let mut all = Vec::new();
+        let (unset, set): (Vec<_>, Vec<_>) =
+            self.vport_changes(wanted).into_iter().partition(is_default);
+        // No network is deleted before the policies of its vports, and none of these are set before
+        // their network is there.
+        all.extend(unset);
+        let (unmapped, mapped) = self.vlan_changes(wanted);
+        all.extend(unmapped);
         let gone = self.vnet.keys().filter(|name| !wanted.vnet.contains_key(*name));
         all.extend(gone.map(|name| Operation::DeleteVnet { name: name.clone() }));
         for (name, vnet) in &wanted.vnet {
@@ -94,12 +116,31 @@ impl Editable {
                 }
             }
         }
+        all.extend(set);
+        all.extend(mapped);
         let settings = changes(&self.settings.entries(), &wanted.settings.entries());
         all.extend(settings.into_iter().map(|(key, value)| Operation::Set { key, value }));
         if self.placement != wanted.placement {
             let stamp = PolicyVersion::default();
             let placement = wanted.placement.clone().map(|policy| Stamped { stamp, policy });
             all.push(Operation::SetPlacement { placement });
+        }
+        all
+    }
+
+    /// Returns the operations that make the wanted policies of vports.
+    fn vport_changes(&self, wanted: &Self) -> Vec<Operation> {
+        let (before, after) = (by_vport(&self.vport), by_vport(&wanted.vport));
+        let (none, mut all) = (PortPolicy::default(), Vec::new());
+        let vports: BTreeSet<_> = before.keys().chain(after.keys()).copied().collect();
+        for vport in vports {
+            let of = |side: &BTreeMap<_, &PortPolicy>| {
+                side.get(&vport).map_or_else(|| values(&none), |policy| values(*policy))
+            };
+            let (vnet, port) = (vport.0.to_owned(), vport.1.to_owned());
+            all.extend(changes(&of(&before), &of(&after)).into_iter().map(|(key, value)| {
+                Operation::SetVport { vnet: vnet.clone(), port: port.clone(), key, value }
+            }));
         }
         all
     }
@@ -137,8 +178,44 @@ fn vni_of(vnets: Option<&toml::Value>, name: &str) -> Result<i64, NotText> {
     })
 }
 
-fn values(vnet: &VnetSettings) -> BTreeMap<String, Value> {
-    match serde_json::to_value(vnet).expect("plain data") {
+impl Editable {
+    /// Returns the operations that make the wanted VLANs: those that free VLANs and networks of
+    /// trunks, and those that take them.
+    fn vlan_changes(&self, wanted: &Self) -> (Vec<Operation>, Vec<Operation>) {
+        let (before, after) = (by_number(&self.vlan), by_number(&wanted.vlan));
+        let set = |(trunk, number): &(&str, u16), vlan: Option<&Vlan>| {
+            let (trunk, number) = ((*trunk).to_owned(), *number);
+            Operation::SetVlan { trunk, number, vlan: vlan.cloned() }
+        };
+        let gone = before.iter().filter(|(key, vlan)| after.get(*key) != Some(*vlan));
+        let come = after.iter().filter(|(key, vlan)| before.get(*key) != Some(*vlan));
+        (
+            gone.map(|(key, _)| set(key, None)).collect(),
+            come.map(|(key, vlan)| set(key, Some(vlan))).collect(),
+        )
+    }
+}
+
+fn by_number(all: &Vlans) -> BTreeMap<(&str, u16), &Vlan> {
+    let all = all.iter().flat_map(|(trunk, vlans)| {
+        vlans.iter().map(move |(number, vlan)| ((trunk.as_str(), *number), vlan))
+    });
+    all.collect()
+}
+
+const fn is_default(operation: &Operation) -> bool {
+    matches!(operation, Operation::SetVport { value: None, .. })
+}
+
+fn by_vport(all: &PortPolicies) -> BTreeMap<(&str, &str), &PortPolicy> {
+    let all = all.iter().flat_map(|(vnet, vports)| {
+        vports.iter().map(move |(port, policy)| ((vnet.as_str(), port.as_str()), policy))
+    });
+    all.collect()
+}
+
+fn values(of: &impl Serialize) -> BTreeMap<String, Value> {
+    match serde_json::to_value(of).expect("plain data") {
         Value::Object(map) => map.into_iter().collect(),
         _ => BTreeMap::new(),
     }

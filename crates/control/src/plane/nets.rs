@@ -73,11 +73,12 @@ impl Nets {
         insert(&mut self.nets.entry(vni).or_default().ports, port);
     }
 
-    /// Sets the addresses that the bound endpoints of a port may share.
-    pub(super) fn allow(&mut self, port: PortId, allowed: &[IpPrefix]) {
-        if let Some(port) = self.ports.get_mut(&port) {
-            port.allowed = allowed.to_vec();
-        }
+    /// Sets the addresses that the bound endpoints of a port may share. False if they are those of
+    /// before, or there is no such port.
+    pub(super) fn allow(&mut self, port: PortId, allowed: &[IpPrefix]) -> bool {
+        let Some(port) = self.ports.get_mut(&port) else { return false };
+        let before = core::mem::replace(&mut port.allowed, allowed.to_vec());
+        before != allowed
     }
 
     /// Sets the link of a port up or down. False if it is so already, or there is no such port.

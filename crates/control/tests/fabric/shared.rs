@@ -20,12 +20,18 @@ fn rig() -> World {
         world.add_vm(HostId(host), vni(10), bound);
     }
     for at in 0..3 {
-        let vm = world.vms[at];
-        let list = IpPrefix::new(Ipv4Addr::new(10, 7, 7, 0).into(), 24).unwrap();
-        world.host(vm.host).plane.allow(vm.port, &[list]);
+        allow(&mut world, at, true);
     }
     world.run_for(millis(1_500));
     world
+}
+
+/// Lets an endpoint share addresses, or no more.
+fn allow(world: &mut World, at: usize, may: bool) {
+    let vm = world.vms[at];
+    let list = IpPrefix::new(Ipv4Addr::new(10, 7, 7, 0).into(), 24).unwrap();
+    let host = world.host(vm.host);
+    host.plane.allow(host.clock, vm.port, if may { std::slice::from_ref(&list) } else { &[] });
 }
 
 fn announce(world: &mut World, at: usize) {
@@ -93,6 +99,29 @@ fn shared_address_taken_only_by_allowed_ports() {
     world.run_for(millis(300));
     announce(&mut world, 1);
     assert!(world.until(millis(300), |world| has_it(world, 1)));
+}
+
+#[test]
+fn shared_address_ends_with_its_permission() {
+    let mut world = rig();
+    announce(&mut world, 0);
+    assert!(world.until(millis(300), |world| has_it(world, 0)));
+    // The same list again changes nothing.
+    allow(&mut world, 0, true);
+    world.run_for(millis(300));
+    assert!(has_it(&world, 0));
+    allow(&mut world, 0, false);
+    assert!(world.until(millis(300), |world| is_nowhere(world)), "it is withdrawn at all hosts");
+    assert!(bindings_stand(&world));
+    announce(&mut world, 0);
+    world.run_for(millis(1_500));
+    assert!(is_nowhere(&world), "it may not take it again");
+    announce(&mut world, 1);
+    assert!(world.until(millis(300), |world| has_it(world, 1)), "others still may");
+    allow(&mut world, 0, true);
+    announce(&mut world, 0);
+    assert!(world.until(millis(300), |world| has_it(world, 0)));
+    assert!(bindings_stand(&world));
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use serde_json::Value;
 use sluice_api::envelope::rfc3339;
 use sluice_api::fabric_config::{Editable, FabricConfig, Operation};
 use sluice_api::transaction::{Answer, Committed, How, LogRow, Question, Rotation, Status};
@@ -41,6 +42,36 @@ pub fn change(
     json: bool,
 ) -> anyhow::Result<Answer> {
     ask(whom, Question::Change { change, how }, json)
+}
+
+/// Returns the operations that set values of a vport's policy; the vport by network and port.
+#[must_use]
+pub fn of_vport(
+    (vnet, port): (&str, &str),
+    values: Vec<(String, Option<Value>)>,
+) -> Vec<Operation> {
+    let set = |(key, value)| Operation::SetVport {
+        vnet: vnet.to_owned(),
+        port: port.to_owned(),
+        key,
+        value,
+    };
+    values.into_iter().map(set).collect()
+}
+
+/// Returns the operations that take the whole policy of a vport out.
+///
+/// # Errors
+/// See [`ask`]; or it has none.
+pub fn cleared(whom: &HostSelector, vport: (&str, &str)) -> anyhow::Result<Vec<Operation>> {
+    let (answer, _) = ask_line(whom, Question::Show { at: None })?;
+    let Answer::Config { config, .. } = answer else { bail!("{OTHER}") };
+    let policy = config.vports.get(vport.0).and_then(|vports| vports.get(vport.1));
+    let Some(Value::Object(values)) = policy.map(serde_json::to_value).transpose()? else {
+        let (vnet, port) = vport;
+        bail!("vport {vnet}/{port} has no policy; `sluice config show` has those that have one")
+    };
+    Ok(of_vport(vport, values.into_iter().map(|(key, _)| (key, None)).collect()))
 }
 
 /// Replaces the fabric's authority, and prints each step when it is taken. A replacement that was
@@ -126,6 +157,27 @@ pub fn show(whom: &HostSelector, at: Option<u64>, json: bool) -> anyhow::Result<
     let (answer, _) = ask_line(whom, Question::Show { at })?;
     let Answer::Config { revision, config, not_in_force } = answer else { bail!("{OTHER}") };
     print(&text_of(revision, &config, not_in_force.as_deref()))
+}
+
+/// Prints the VLANs of all trunks.
+///
+/// # Errors
+/// See [`ask`].
+pub fn vlans(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
+    let (answer, _) = ask_line(whom, Question::Show { at: None })?;
+    let Answer::Config { config, .. } = answer else { bail!("{OTHER}") };
+    if json {
+        let line = serde_json::json!({ "vlans": config.vlans }).to_string();
+        return print(&enveloped(&socket(whom)?, &line));
+    }
+    let rows = config.vlans.iter().flat_map(|(trunk, vlans)| {
+        vlans.iter().map(|(number, vlan)| {
+            let native = if vlan.native { "yes" } else { "-" };
+            vec![trunk.clone(), number.to_string(), vlan.vnet.clone(), native.to_owned()]
+        })
+    });
+    let header = ["trunk", "VLAN", "vnet", "native"];
+    print(&table(&header, 1, rows.collect(), "no VLAN is a network\n"))
 }
 
 fn text_of(revision: u64, config: &FabricConfig, not_in_force: Option<&str>) -> String {

@@ -159,12 +159,7 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
     }
     check_addresses(plan, others, new, mac)?;
     check_allowed(new, mac)?;
-    let port = api::Port {
-        netns: netns_of(&new.place),
-        mac: new.mac.clone(),
-        allowed: new.allowed.clone(),
-        ..api::Port::new(name, kind_of(new)?, &new.vnet, device)
-    };
+    let port = as_of_file(new, kind_of(new)?);
     let (mut port_plan, mut switch) = build::one_port(plan, &port, &KernelDevices);
     if let Attachment::Tap { mac, addresses, routes, mtu, .. }
     | Attachment::Veth { mac, addresses, routes, mtu, .. } = &mut port_plan.attachment
@@ -187,7 +182,7 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
     };
     let ips = new.ips.iter().map(|cidr| cidr.ip).collect();
     let routes = new.place == Place::Host;
-    let allowed = prefixes(&new.allowed);
+    let allowed = prefixes(&plan.config.complete(&port).allowed);
     Ok(AddedPort {
         plan: port_plan,
         switch,
@@ -201,6 +196,30 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         },
         bound: mac.map(|mac| BoundTo { vni, mac, ips, taken: new.taken, allowed, routes }),
     })
+}
+
+/// Returns the entry that the file would have for a port.
+fn as_of_file(new: &NewPort, kind: PortKind) -> api::Port {
+    api::Port {
+        netns: netns_of(&new.place),
+        mac: new.mac.clone(),
+        allowed: new.allowed.clone(),
+        ..api::Port::new(text(new.name.as_ref()), kind, &new.vnet, text(new.device.as_ref()))
+    }
+}
+
+/// Returns the entry that the file would have for a port that was added.
+pub(super) fn entry(new: &NewPort) -> api::Port {
+    let kind = match new.kind {
+        Kind::Tap => PortKind::Tap,
+        Kind::Veth => PortKind::Veth,
+    };
+    as_of_file(new, kind)
+}
+
+/// Returns a port that was added with the values that its policy and its network have for it.
+pub(crate) fn completed(config: &api::HostConfig, new: &NewPort) -> api::Port {
+    config.complete(&entry(new))
 }
 
 fn kind_of(new: &NewPort) -> Result<PortKind, String> {
@@ -340,7 +359,7 @@ pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::Port
         netns: netns.map(|path| path.display().to_string()),
         mac: new.mac.clone(),
         ips: new.ips.clone(),
-        allowed: new.allowed.clone(),
+        allowed: added.plan.allowed.clone(),
         number: number.0,
     }
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use sluice_api::config::{self as api, HostConfig, Link, Policy, PortKind, Role, UnderlayKind};
+use sluice_api::config::{self as api, HostConfig, Link, Policy, PortKind, Role};
 use sluice_base::{
     BitRate, ByteCount, Mac, Nanos, PortId, Priority, PriorityMask, TunnelId, VnetId, Vni,
 };
-use sluice_ports::l2::{L2Config, RingPlan, Vlan};
+use sluice_ports::l2::Vlan;
 use sluice_switch::{
     Binding, BoundIps, ClassConfig, ControlConfig, Destination, FdbConfig, HandoffConfig,
     InputFull, Limit, PauseConfig, PoolConfig, PortConfig, PortRole, RateLimit, Service, Sources,
@@ -49,6 +49,7 @@ const PUNT_GAP: Nanos = Nanos::from_millis(100);
 pub(super) const MTU_DEFAULT: u16 = 1500;
 
 mod isolation;
+mod notes;
 mod places;
 mod underlay;
 
@@ -290,7 +291,8 @@ impl Builder<'_> {
 
     fn port(&self, port: &api::Port) -> PortConfig {
         let vnet = self.vnet_of(port);
-        self.port_in(&vnet.complete(port), self.vnet_id(&port.vnet), self.vnet_mtu(vnet))
+        let whole = self.config.complete(port);
+        self.port_in(&whole, self.vnet_id(&port.vnet), self.vnet_mtu(vnet))
     }
 
     fn port_in(&self, port: &api::Port, vnet: VnetId, mtu: u16) -> PortConfig {
@@ -322,7 +324,16 @@ impl Builder<'_> {
             },
             PortKind::L2 => {
                 let mac = self.mac(&port.device);
-                self.wire(&link, mac, (buffers.cable, buffers.cable), common)
+                let wire = self.wire(&link, mac, (buffers.cable, buffers.cable), common);
+                let of_policy = self.config.policy_of(port).and_then(|policy| policy.service_mbps);
+                let overhead = wire_overhead(wire.tags);
+                // A host that was away when the policy was committed has not refused one above the
+                // link's rate.
+                let slower = of_policy.map(|mbps| {
+                    let mbps = link.rate_mbps.unwrap_or(mbps).min(mbps);
+                    rate(mbps, link.catch_up_us, mtu, overhead)
+                });
+                PortConfig { rate: slower.or(wire.rate), ..wire }
             }
         }
     }
@@ -339,8 +350,7 @@ impl Builder<'_> {
         let output = link.output.unwrap_or(sizes.1);
         let pauses = self.policy().physical_lossless();
         let mtu = port.mtu;
-        // The driver adds the tag, so the switch does not count its bytes.
-        let overhead = WIRE_OVERHEAD + if port.tags == Tags::Trunk { TAG_SIZE } else { 0 };
+        let overhead = wire_overhead(port.tags);
         let mut held = limit(input);
         let input_full = if pauses {
             let (xoff, xon) = thresholds(link, input);
@@ -415,7 +425,7 @@ impl Builder<'_> {
                 (self.l2(port), (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))
             }
         };
-        let allowed = port.allowed.clone();
+        let allowed = self.config.complete(port).allowed;
         let (name, vnet) = (port.name.clone(), port.vnet.clone());
         PortPlan { name, vnet, allowed, attachment, policy_lacks }
     }
@@ -475,82 +485,6 @@ impl Builder<'_> {
         let mut seen = BTreeSet::new();
         of_ports.chain(of_vports).filter(|(vnet, mac, _)| seen.insert((*vnet, *mac))).collect()
     }
-
-    /// Returns a note on the DSCPs with another priority than their upper bits.
-    fn dscp_note(&self) -> Option<String> {
-        let table = self.dscp_to_priority();
-        let others: Vec<String> = (0..64_usize)
-            .filter(|&dscp| table[dscp].index() != dscp / 8)
-            .map(|dscp| format!("{dscp} is {}", table[dscp].get()))
-            .collect();
-        let others = others.join(", ");
-        (!others.is_empty()).then(|| format!("priority of a packet: its DSCP / 8, but {others}"))
-    }
-
-    /// Returns the reason why the ring of a port does not hold its headroom, if it does not.
-    fn ring_note(&self, name: &str, link: &Link, ring: u64, mtu: u16) -> Option<String> {
-        let underlay = self.config.underlay.as_ref();
-        let is_socket = underlay.is_some_and(|u| u.kind == UnderlayKind::Udp);
-        if !self.policy().physical_lossless() || (name == "underlay" && is_socket) {
-            return None;
-        }
-        let smallest = L2Config::new(name).wire_bytes_min;
-        let covered = RingPlan::new(ring, smallest, mtu, RING_MEMORY_BYTES_MAX).covered_bytes;
-        (covered < ring).then(|| {
-            format!(
-                "port {name}: not lossless: the ring may take {} MiB, which hold {covered} bytes \
-                 in the smallest frames; {}",
-                RING_MEMORY_BYTES_MAX >> 20,
-                small_ring_remedy(link)
-            )
-        })
-    }
-
-    /// Returns a note if the largest frames of a VLAN, with their own tag, do not fit its device.
-    fn tag_note(&self, port: &api::Port) -> Option<String> {
-        let (vlan, facts) = (port.vlan?, self.devices.facts(&port.device)?);
-        let needed = self.vnet_mtu(self.vnet_of(port)).saturating_add(TAG_SIZE);
-        (needed > facts.mtu).then(|| {
-            format!(
-                "port {}: frames of full size with a tag of their own do not fit behind the tag of \
-                 VLAN {vlan}; for them, `ip link set {} mtu {needed}`",
-                port.name, port.device
-            )
-        })
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = self.dscp_note().into_iter().collect();
-        let is_first = |port: &&api::Port| {
-            sharing(self.config, port).next().is_some_and(|first| first.name == port.name)
-        };
-        let cables = self.config.ports.iter().filter(|port| port.kind == PortKind::L2);
-        let cables = cables
-            .filter(is_first)
-            .map(|port| (port.name.as_str(), self.link(port), self.device_mtu(port)));
-        // If a sender's frames wait in its own ring, none arrives that would need headroom.
-        let underlay = self.config.underlay.as_ref().filter(|u| u.kind != UnderlayKind::VhostUser);
-        let underlay = underlay.map(|underlay| {
-            ("underlay", underlay.link.clone(), self.outer_mtu().unwrap_or(MTU_DEFAULT))
-        });
-        for (name, link, mtu) in cables.chain(underlay) {
-            let need = headroom(self.config, &link, mtu);
-            let ring = self.ring_bytes(&link, mtu);
-            notes.push(format!(
-                "port {name}: receive ring of {ring} bytes; headroom {} = {} x (2 x {} + {}) + \
-                 response + 2 frames of {} for {} priorities",
-                need.bytes(),
-                need.rate,
-                need.delay,
-                need.stall,
-                need.frame_max,
-                need.lossless
-            ));
-            notes.extend(self.ring_note(name, &link, ring, mtu));
-        }
-        notes.extend(self.config.ports.iter().filter_map(|port| self.tag_note(port)));
-        notes
-    }
 }
 
 /// Returns the addresses of a bound endpoint in the switch's form.
@@ -572,17 +506,14 @@ fn queue_priorities(port: &api::Port) -> [PriorityMask; Priority::COUNT] {
     all
 }
 
-/// Returns the remedy for a ring that may not be as large as it must.
-fn small_ring_remedy(link: &Link) -> &'static str {
-    if link.rate_mbps.is_none() {
-        "10 Gbit/s are assumed; set `rate_mbps` to the rate of the link, or lower `stall_ms`"
-    } else {
-        "lower `stall_ms` if the reader is never descheduled that long"
-    }
-}
-
 fn limit(size: api::Size) -> Limit {
     Limit { frames: size.frames, bytes: ByteCount(size.bytes) }
+}
+
+/// Returns the overhead of a frame at a wire. The driver adds the tag of a trunk, so the switch does
+/// not count its bytes.
+const fn wire_overhead(tags: Tags) -> u16 {
+    WIRE_OVERHEAD + if matches!(tags, Tags::Trunk) { TAG_SIZE } else { 0 }
 }
 
 /// Returns a rate whose burst holds two frames at least, unless it was configured.

@@ -71,6 +71,7 @@ impl<'a> Check<'a> {
         self.peers();
         self.fabric();
         self.vports();
+        self.vport_policies();
     }
 
     fn problem(&mut self, path: &[Step<'_>], what: impl Into<String>, remedy: impl Into<String>) {
@@ -319,6 +320,17 @@ impl<'a> Check<'a> {
                 None => {}
             }
             self.vnet_mtu(index);
+        }
+    }
+
+    fn vport_policies(&mut self) {
+        for (vnet, vports) in &self.config.vport_policies {
+            for (port, policy) in vports {
+                let at = [Key("vport_policy"), Key(vnet), Key(port)];
+                if let Err(why) = policy.check(vnet, port) {
+                    self.problem(&at, why, "Change it, or take it out.");
+                }
+            }
         }
     }
 

@@ -280,7 +280,7 @@ fn local_ports(
                 device: port.device.clone(),
             });
             let policy = policy::of(config, port, learn_max);
-            let allowed = prefixes(&port.allowed);
+            let allowed = prefixes(&config.complete(port).allowed);
             let is_bound = port.mac.is_some();
             let local = LocalPort { name, vnet, is_bound, policy, allowed, tap };
             (PortId::from_index(index), local)

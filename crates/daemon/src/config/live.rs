@@ -7,6 +7,7 @@
 //! | weight and strictness of a class | now |
 //! | endpoints behind peers; without a fabric all endpoints | now |
 //! | limits and times of `[fabric]` | now; the part of a `learn_max` above 65,536 at a restart |
+//! | policies of vports, of added ports too | now |
 //! | `host.log` | now |
 //! | anything else | at a restart of the data process |
 //!
@@ -17,11 +18,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use sluice_api::config::{Class, Fabric, HostConfig, Peer, Vnet, Vport};
+use sluice_api::config::{Class, Fabric, HostConfig, Peer, PortKind, Vnet, Vport};
 use sluice_api::port::NewPort;
 use sluice_api::reload::AtRestart;
 
 use super::numbers::{VnetKey, is_same_peer, vnet_key};
+use super::policy;
 
 /// The part of a new configuration that takes effect now.
 #[derive(Clone, Debug)]
@@ -71,6 +73,7 @@ pub(crate) fn merge(
     merge.rest();
     merge.classes();
     merge.vnets()?;
+    merge.vport_policies();
     merge.peers();
     merge.vports();
     let Merge { mut merged, .. } = merge;
@@ -123,11 +126,15 @@ impl Merge<'_> {
         };
         let (now, next) = (ports(self.now), ports(self.next));
         for (name, why) in by_name(&now, &next) {
-            let why = format!(
-                "{why}; ports of the file are opened at the start: `sluice port add` \
-                               adds one now"
-            );
-            self.postpone(format!("port `{name}`"), why);
+            let mut all = self.now.ports.iter().chain(&self.next.ports);
+            let is_wire = all.any(|port| port.name == name && port.kind == PortKind::L2);
+            let rest = match is_wire {
+                true => "wires are opened at the start",
+                false => {
+                    "ports of the file are opened at the start: `sluice port add` adds one now"
+                }
+            };
+            self.postpone(format!("port `{name}`"), format!("{why}; {rest}"));
         }
     }
 
@@ -233,6 +240,17 @@ impl Merge<'_> {
         new.clone()
     }
 
+    /// Takes the policies of vports over. What their ports have follows from them and from the
+    /// networks.
+    fn vport_policies(&mut self) {
+        let config = &mut self.merged.config;
+        let vport_policies = self.now.vport_policies.clone();
+        let before = HostConfig { vport_policies, ..config.clone() };
+        config.vport_policies.clone_from(&self.next.vport_policies);
+        let changes = policy::changes(&before, config, self.added);
+        self.merged.changed.extend(changes);
+    }
+
     fn peers(&mut self) {
         let names: BTreeSet<&str> =
             self.merged.config.vnets.iter().map(|vnet| vnet.name.as_str()).collect();
@@ -327,6 +345,7 @@ fn rest_of(config: &HostConfig) -> Value {
         ports: Vec::new(),
         peers: Vec::new(),
         vports: Vec::new(),
+        vport_policies: Default::default(),
         ..config.clone()
     };
     rest.host.log = None;

@@ -6,7 +6,7 @@ use sluice_api::config::{
     Class, Fabric, Host, HostConfig, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, Peer, Role,
     TABLES_OF_FILE, Underlay, Vnet,
 };
-use sluice_api::fabric_config::{FabricConfig, Settings};
+use sluice_api::fabric_config::{FabricConfig, Settings, VnetSettings};
 
 /// Directory of the certificates, in that of the state.
 pub(crate) const TLS_DIR: &str = "tls";
@@ -62,6 +62,14 @@ impl HostFile {
                  that stands alone"
             ));
         }
+        if table.contains_key("vport_policy") {
+            return Err(
+                "`vport_policy` is the same on all hosts of a fabric: take it out, and use \
+                        `sluice vport set` on a member; a host that stands alone has the values at \
+                        its ports (`[[port]]`)"
+                    .to_owned(),
+            );
+        }
         let local: LocalConfig = toml::from_str(text).map_err(|error| error.to_string())?;
         if let Some(vport) = local.vports.iter().find(|vport| vport.port.is_none()) {
             return Err(format!(
@@ -70,6 +78,7 @@ impl HostFile {
                 vport.mac
             ));
         }
+        super::trunks::check(&local)?;
         Ok(Self::Local(Box::new(local)))
     }
 }
@@ -150,22 +159,30 @@ pub(crate) fn compose(
         fabric: Some(fabric),
         buffers: local.buffers.clone(),
         classes: classes(settings),
-        vnets: shared
-            .vnets
+        vnets: vnets_of(shared),
+        ports: local
+            .ports
             .iter()
-            .map(|(name, vnet)| Vnet {
-                name: name.clone(),
-                vni: Some(vnet.vni),
-                mtu: vnet.mtu,
-                service_mbps: vnet.service_mbps,
-                priority: vnet.priority,
-                hold: vnet.hold,
-            })
+            .cloned()
+            .chain(super::trunks::ports(local, shared).ports)
             .collect(),
-        ports: local.ports.clone(),
         peers: others.map(peer).chain(foreign(local, shared, &vnets)).collect(),
         vports: local.vports.clone(),
+        vport_policies: shared.vports.clone(),
     })
+}
+
+/// Returns the networks.
+fn vnets_of(shared: &FabricConfig) -> Vec<Vnet> {
+    let vnet = |(name, vnet): (&String, &VnetSettings)| Vnet {
+        name: name.clone(),
+        vni: Some(vnet.vni),
+        mtu: vnet.mtu,
+        service_mbps: vnet.service_mbps,
+        priority: vnet.priority,
+        hold: vnet.hold,
+    };
+    shared.vnets.iter().map(vnet).collect()
 }
 
 /// Returns the hosts of a file that are no members, nor have the VTEP of one.

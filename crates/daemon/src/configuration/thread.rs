@@ -31,6 +31,7 @@ use super::standing::OwnStanding;
 use super::store::Disk;
 use super::{Configuration, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
+use crate::config::trunks;
 use crate::discovery::Announcer;
 use crate::enroll::{Files, Fingerprint, JoinListener, join_port};
 use crate::fabric::{Fabric, Wall, wall};
@@ -108,6 +109,7 @@ impl Opened {
             rereads: Vec::new(),
             announced: None,
             checker,
+            left_out: Vec::new(),
             renewal_at: clock::now(),
             standing: OwnStanding::default(),
             next_authority: None,
@@ -201,6 +203,8 @@ pub(super) struct Thread {
     /// The announcement, with the fingerprint of the authority that it names. It ends with the
     /// thread.
     announced: Option<(String, Option<Announcer>)>,
+    /// Parts of the configuration that this host's file leaves no room for, as they were logged.
+    left_out: Vec<String>,
     renewal_at: Nanos,
     pub(super) standing: OwnStanding,
     /// Authority that is to follow, as of the last change.
@@ -220,6 +224,7 @@ impl Thread {
         if self.unfit.is_some() {
             self.put_in_force();
         }
+        self.tell_left_out();
         self.note_next_authority();
         loop {
             self.renew(clock::now());
@@ -398,6 +403,7 @@ impl Thread {
 
     /// Gives control the configuration that holds now.
     fn put_in_force(&mut self) {
+        self.tell_left_out();
         let shared = self.shared();
         if !shared.members.contains_key(&self.own.place.name) {
             self.leave("the fabric has removed this host");
@@ -415,6 +421,15 @@ impl Thread {
                 self.in_force = InEffect { revision, at_restart: Vec::new(), failed: Some(why) };
             }
         }
+    }
+
+    /// Logs what of the configuration this host's file leaves no room for, once.
+    fn tell_left_out(&mut self) {
+        let all = trunks::ports(&self.own.local, self.shared()).left_out;
+        for why in all.iter().filter(|why| !self.left_out.contains(why)) {
+            say!(warn: "left out at this host: {why}");
+        }
+        self.left_out = all;
     }
 
     /// Announces this host at its underlay, by the authority that signs now.
@@ -474,6 +489,13 @@ impl Thread {
         }
         let (from, to) = (&document.config().trust, &next.config().trust);
         let trust = (from != to).then(|| Box::new((from.clone(), to.clone())));
+        let left_out = |shared| trunks::ports(&self.own.local, shared).left_out;
+        let before = left_out(document.config());
+        let clashes: Vec<String> =
+            left_out(next.config()).into_iter().filter(|why| !before.contains(why)).collect();
+        if !clashes.is_empty() {
+            return Err(clashes.join("; "));
+        }
         let config = compose_own(&self.own, next.config())?;
         let (from, to) = (&document.config().placement, &next.config().placement);
         let placement = to.as_ref().filter(|_| from != to);
@@ -508,6 +530,7 @@ impl Thread {
             Ok((config, next)) => {
                 let shared = self.shared().clone();
                 self.own = next;
+                self.tell_left_out();
                 self.given = self.commit.revision();
                 let number = self.effect.put(self.given, config, &shared);
                 self.rereads.push((number, reply));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use sluice_api::config::{Host, HostConfig};
+use sluice_api::config::{Host, HostConfig, Port, PortKind};
 use sluice_api::placement::{Policy, Stamped};
 use sluice_api::port::NewPort;
 use sluice_api::reload::Reloaded;
@@ -13,7 +13,7 @@ use sluice_api::reload::Reloaded;
 use super::policy::Held;
 use super::ports::AddedPorts;
 use super::{Event, Reloads};
-use crate::config::{self, KernelDevices, Plan, Report};
+use crate::config::{self, Devices as _, KernelDevices, Plan, Report};
 use crate::configuration::InForce;
 use crate::ipc::protocol::Places;
 
@@ -36,11 +36,40 @@ impl Force {
     }
 }
 
+impl Force {
+    /// Returns the reason against `l2` ports that come, as the VLANs of a trunk do: a port that was
+    /// added has the name, or their device is not there.
+    fn check_wires(&self, next: &HostConfig) -> Result<(), String> {
+        let (now, added) = (self.ports.plan(), self.ports.open_ports());
+        let comes = |port: &&Port| {
+            port.kind == PortKind::L2 && !now.config.ports.iter().any(|old| old.name == port.name)
+        };
+        for port in next.ports.iter().filter(comes) {
+            if added.iter().any(|other| other.name.as_deref() == Some(&port.name)) {
+                return Err(format!(
+                    "port `{}` would come, and one of that name was added; `sluice port del` it \
+                     first",
+                    port.name
+                ));
+            }
+            if KernelDevices.facts(&port.device).is_none() {
+                return Err(format!(
+                    "port `{}` has the device `{}`, which is not there; make it, or name another",
+                    port.name, port.device
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl InForce for Force {
     /// Gives the data process's reasons without asking it, as far as control knows them all: a
     /// question would take several times as long as the rest of a change.
     fn check(&self, config: HostConfig) -> Result<(), String> {
         self.ports.check(&config)?;
+        self.check_wires(&config)?;
+        config::check_policies(&self.ports.plan().config, &config, &self.ports.open_ports())?;
         let Some(places) = self.ports.places() else {
             return self.reloads.check(config).map(drop);
         };

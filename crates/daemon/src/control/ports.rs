@@ -276,6 +276,7 @@ impl AddedPorts {
             }
             new.taken = 0;
         }
+        config::check_added_policy(&self.plan().config, &new)?;
         let last = list.len();
         let planned = config::plan_port(&self.plan(), &others(&list, last), &new)?;
         if let (Some(fabric), Some(bound)) = (&self.fabric, &planned.bound) {
@@ -390,9 +391,28 @@ impl AddedPorts {
         })
     }
 
-    /// Puts another plan into force.
+    /// Puts another plan into force. The data process has it already; the fabric hears of the ports
+    /// that have another policy by it.
     pub(super) fn set_plan(&self, plan: &Plan) {
-        *self.plan.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan.clone());
+        let next = Arc::new(plan.clone());
+        let mut now = self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *now, Arc::clone(&next));
+        drop(now);
+        let (before, next) = (&before.config, &next.config);
+        // Locked only if it may matter: a port that is about to come has the lock.
+        if before.vport_policies == next.vport_policies && before.vnets == next.vnets {
+            return;
+        }
+        let list = self.list();
+        for (at, listed) in list.iter().enumerate().filter(|(_, listed)| listed.is_open) {
+            let new = &listed.new;
+            if config::completed(before, new) != config::completed(next, new)
+                && let Err(error) = self.open(&others(&list, at), new)
+            {
+                let name = new.name.as_deref().unwrap_or_default();
+                say!(warn: "port {name}: the fabric shows an old policy: {}", error.words());
+            }
+        }
     }
 
     /// Returns the plan that is in force.

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   add what needs no name or address of something else
-//!     ── set the networks' peers and MTU ── set the classes     an error up to here: undone
+//!     ── set the networks' peers and MTU ── set classes and ports    an error up to here: undone
 //!     ── remove ── add what takes a name or address over
 //! ```
 //!
@@ -12,10 +12,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sluice_base::{Mac, Priority, TunnelId, VnetId};
-use sluice_switch::{ClassConfig, Destination, TunnelConfig, VnetConfig};
+use sluice_api::port::NewPort;
+use sluice_base::{Mac, PortId, Priority, TunnelId, VnetId};
+use sluice_switch::{ClassConfig, Destination, PortConfig, PortValues, TunnelConfig, VnetConfig};
 
-use crate::config::Plan;
+use crate::config::{self, BoundTo, Plan};
 
 /// One change of a switch.
 #[derive(Clone, Debug)]
@@ -28,6 +29,8 @@ pub(super) enum PlaceChange {
     SetVnet(VnetId, VnetConfig),
     SetNextHop(TunnelId, Option<Mac>),
     SetService(Priority, ClassConfig),
+    /// Values of a port, by its policy.
+    SetPort(PortId, PortValues),
 }
 
 /// A change, and what takes it back.
@@ -58,8 +61,9 @@ impl Numbered {
     }
 }
 
-/// Returns the changes from one plan to another, which keeps the numbers of what stays.
-pub(super) fn changes(now: &Plan, next: &Plan) -> Vec<Undoable> {
+/// Returns the changes from one plan to another, which keeps the numbers of what stays. `added` are
+/// the ports that were added at run time.
+pub(super) fn changes(now: &Plan, next: &Plan, added: &[(PortId, NewPort)]) -> Vec<Undoable> {
     let (old, mut new) = (Numbered::of(now), Numbered::of(next));
     keep_default_mtus(now, next, (&old, &mut new));
     let mut all = Vec::new();
@@ -116,15 +120,56 @@ pub(super) fn changes(now: &Plan, next: &Plan) -> Vec<Undoable> {
             add(PlaceChange::SetNextHop(*id, tunnel.next_hop), undo);
         }
     }
-    for priority in Priority::all() {
+    all.extend(class_changes(now, next));
+    all.extend(port_changes(now, next, added));
+    all
+}
+
+/// Returns the changes of the service of priorities.
+fn class_changes(now: &Plan, next: &Plan) -> Vec<Undoable> {
+    let changes = Priority::all().filter_map(|priority| {
         let at = priority.index();
         let (was, is) = (now.switch.classes[at], next.switch.classes[at]);
-        if was.service != is.service {
-            let undo = PlaceChange::SetService(priority, was);
-            add(PlaceChange::SetService(priority, is), undo);
-        }
-    }
-    all
+        let set = |class| PlaceChange::SetService(priority, class);
+        (was.service != is.service).then(|| Undoable { change: set(is), undo: set(was) })
+    });
+    changes.collect()
+}
+
+/// Returns the changes of the values of ports.
+fn port_changes(now: &Plan, next: &Plan, added: &[(PortId, NewPort)]) -> Vec<Undoable> {
+    let differs =
+        |new: &NewPort| config::completed(&now.config, new) != config::completed(&next.config, new);
+    let added: Vec<_> = added.iter().filter(|(_, new)| differs(new)).cloned().collect();
+    let (was, is) = (values_of_ports(now, &added), values_of_ports(next, &added));
+    let changes = is.into_iter().filter_map(|(id, values)| {
+        let before = was.get(&id).filter(|was| **was != values)?;
+        let undo = PlaceChange::SetPort(id, before.clone());
+        Some(Undoable { change: PlaceChange::SetPort(id, values), undo })
+    });
+    changes.collect()
+}
+
+/// Returns the values of the ports of the file and of those that were added.
+fn values_of_ports(plan: &Plan, added: &[(PortId, NewPort)]) -> BTreeMap<PortId, PortValues> {
+    let of = |port: &PortConfig, allowed| PortValues {
+        rate: port.rate,
+        default_priority: port.default_priority,
+        allowed,
+    };
+    let of_file = plan.switch.ports.iter().take(plan.config.ports.len()).enumerate();
+    let of_file = of_file.map(|(at, port)| {
+        let id = PortId::from_index(at);
+        let allowed = plan.switch.control.allowed.iter().filter(|(port, _)| *port == id);
+        (id, of(port, allowed.map(|(_, prefix)| *prefix).collect()))
+    });
+    // A port that cannot be planned any more keeps what it has.
+    let of_added = added.iter().filter_map(|(id, new)| {
+        let planned = config::plan_port(plan, &[], new).ok()?;
+        let allowed = planned.bound.as_ref().map_or(&[][..], BoundTo::allowed).to_vec();
+        Some((*id, of(&planned.switch, allowed)))
+    });
+    of_file.chain(of_added).collect()
 }
 
 /// Keeps the MTU of networks whose configuration did not change: without one it comes from the

@@ -186,8 +186,14 @@ impl PlanChange<'_> {
         self.changes.ports.all_added()
     }
 
+    /// Returns the numbers of the ports that were added, and the requests by which they were.
+    pub(super) fn numbered_added(&self) -> Vec<(PortId, NewPort)> {
+        self.changes.ports.numbered_added()
+    }
+
     /// Puts another plan into force, which is a part of the one that was asked for.
     pub(super) fn set_plan(&self, plan: Plan, wanted: Fingerprint) {
+        self.changes.ports.follow_plan(&plan);
         *self.changes.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         *self.changes.plan.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan);
     }

@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluice_api::config::HostConfig;
+use sluice_api::port::NewPort;
 use sluice_api::reload::Reloaded;
-use sluice_base::{Nanos, TunnelId, VnetId};
+use sluice_base::{Nanos, PortId, TunnelId, VnetId};
 use sluice_switch::FreePlaces;
 
 use super::places::{self, PlaceChange, Undoable};
@@ -77,7 +78,7 @@ impl Server {
             ended_frames: 0,
         };
         if !wanted.only_check {
-            reloaded.ended_frames = self.apply(&now, &next)?;
+            reloaded.ended_frames = self.apply(&now, &next, &change.numbered_added())?;
             log::set_level(next.config.host.log);
             change.set_plan(next, wants.fingerprint);
             say!("reconfigured: {}", summary(&reloaded));
@@ -144,8 +145,8 @@ impl Server {
 
     /// Makes the switches and all that belongs to them those of another plan. Returns the number of
     /// frames that ended.
-    fn apply(&self, now: &Plan, next: &Plan) -> Result<u64, String> {
-        let changes = places::changes(now, next);
+    fn apply(&self, now: &Plan, next: &Plan, added: &[(PortId, NewPort)]) -> Result<u64, String> {
+        let changes = places::changes(now, next, added);
         let adds_tunnels =
             changes.iter().any(|one| matches!(one.change, PlaceChange::AddTunnel(..)));
         if adds_tunnels {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluice_api::port::{AllowedIp, NewPort};
 use sluice_base::PortId;
 
-use crate::config::{Plan, PortPlan};
+use crate::config::{self, Plan, PortPlan};
 use crate::registry::{Entry, Registry};
 
 /// A port.
@@ -95,6 +95,25 @@ impl Ports {
     /// Returns the requests by which ports were added, in the order of their numbers.
     pub(super) fn all_added(&self) -> Vec<NewPort> {
         self.lock().there().filter_map(|(_, port)| port.added.clone()).collect()
+    }
+
+    /// Returns the numbers of the added ports, and the requests by which they were added.
+    pub(super) fn numbered_added(&self) -> Vec<(PortId, NewPort)> {
+        self.lock().there().filter_map(|(id, port)| Some((id, port.added.clone()?))).collect()
+    }
+
+    /// Takes the addresses over that each port may share by another plan.
+    pub(super) fn follow_plan(&self, plan: &Plan) {
+        let mut ports = self.lock();
+        for id in ports.ids().collect::<Vec<_>>() {
+            let Some(port) = ports.get_mut(id).filter(|port| port.is_there) else { continue };
+            let planned = plan.ports.iter().find(|planned| planned.name == port.name);
+            match (&port.added, planned) {
+                (Some(new), _) => port.allowed = config::completed(&plan.config, new).allowed,
+                (None, Some(planned)) => port.allowed.clone_from(&planned.allowed),
+                (None, None) => {}
+            }
+        }
     }
 
     /// Returns the names of added ports that are not among the wanted ones.

@@ -61,7 +61,7 @@ impl Member {
                 false => PortRule::Learn { quota: self.plan.learn_max, sticky: false },
             };
             self.plane.add_port(now, id, vni, rule);
-            self.plane.allow(id, &local.allowed);
+            self.plane.allow(now, id, &local.allowed);
         }
         if let Some(tap) = &local.tap {
             self.taps.add(id, tap);
@@ -69,9 +69,23 @@ impl Member {
         self.ports.insert(id, Port { local, bound: Vec::new() });
     }
 
+    /// Takes over the policy of a port that is there. Returns true if nothing else of it differs.
+    pub(super) fn refresh_port(&mut self, now: Nanos, id: PortId, local: &LocalPort) -> bool {
+        let Some(port) = self.ports.get_mut(id) else { return false };
+        let (policy, allowed) = (port.local.policy.clone(), port.local.allowed.clone());
+        if port.local != (LocalPort { policy, allowed, ..local.clone() }) {
+            return false;
+        }
+        if port.local.allowed != local.allowed {
+            self.plane.allow(now, id, &local.allowed);
+        }
+        port.local.clone_from(local);
+        true
+    }
+
     /// Adds a port. An earlier port of its name, or of its number after its device went away, is
-    /// gone. A port that is known unchanged is left alone, as after a restart of data that gave it
-    /// the same number.
+    /// gone. A port that is known unchanged but for its policy is left alone, as after a restart of
+    /// data that gave it the same number.
     pub(super) fn add_port(
         &mut self,
         now: Nanos,
@@ -79,7 +93,7 @@ impl Member {
         local: LocalPort,
         bound: Option<Bound>,
     ) -> Result<(), String> {
-        if self.ports.get(id).is_none_or(|known| known.local != local) {
+        if !self.refresh_port(now, id, &local) {
             self.del_port(now, &local.name);
             self.remove_port(now, id);
             self.insert_port(now, id, local);

@@ -10,8 +10,12 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use sluice_api::config::{Class, Fabric, Foreign, HostConfig, Peer, Role, UnderlayKind};
-use sluice_api::fabric_config::{ClassSettings, FabricConfig, Operation, Settings, VnetSettings};
+use sluice_api::config::{
+    Class, Fabric, Foreign, HostConfig, Peer, PortPolicy, Role, UnderlayKind,
+};
+use sluice_api::fabric_config::{
+    ClassSettings, Editable, FabricConfig, Operation, Settings, VnetSettings,
+};
 
 use super::{Source, local};
 use crate::config::member::{HostFile, local_default};
@@ -89,6 +93,7 @@ pub(super) fn agree(sources: &[Source], fabric: Option<&str>) -> Result<Agreed, 
     compare.peers();
     let mut change = compare.settings();
     change.extend(compare.vnets());
+    change.extend(compare.vport_policies());
     compare.left_out();
     let Compare { mut problems, notes, .. } = compare;
     let fits = FabricConfig::new(&name).and_then(|mut shared| shared.apply(&change));
@@ -310,6 +315,27 @@ impl<'a> Compare<'a> {
         }
         let make = |(name, (vnet, _))| Operation::CreateVnet { name, vnet };
         all.into_iter().map(make).collect()
+    }
+
+    /// Compares the policies of vports, and returns the operations that make them.
+    fn vport_policies(&mut self) -> Vec<Operation> {
+        let mut all: BTreeMap<(&String, &String), (&PortPolicy, &Read<'_>)> = BTreeMap::new();
+        let mut wanted = Editable::default();
+        for file in self.files {
+            for (vnet, vports) in &file.config.vport_policies {
+                for (port, policy) in vports {
+                    let (there, first) = *all.entry((vnet, port)).or_insert((policy, file));
+                    if there != policy {
+                        let what = format!("the policy of vport {vnet}/{port}");
+                        let (x, y) = (format!("{there:?}"), format!("{policy:?}"));
+                        self.differs(first, file, &what, (&x, &y));
+                    }
+                    let of_vnet = wanted.vport.entry(vnet.clone()).or_default();
+                    of_vnet.insert(port.clone(), policy.clone());
+                }
+            }
+        }
+        Editable::default().difference(&wanted)
     }
 
     fn vnet(

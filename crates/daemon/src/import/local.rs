@@ -9,7 +9,7 @@ use super::Source;
 /// are no members yet are added.
 pub(super) fn text(source: &Source, foreign: &[Foreign]) -> String {
     let mut table: Table = toml::from_str(&source.text).unwrap_or_default();
-    for key in TABLES_OF_FILE {
+    for key in TABLES_OF_FILE.into_iter().chain(["vport_policy"]) {
         table.remove(key);
     }
     if let Some(Value::Table(host)) = table.get_mut("host") {

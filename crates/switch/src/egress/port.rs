@@ -7,7 +7,7 @@ use core::ops::Range;
 use sluice_base::{Mac, Nanos, PortId, Priority, PriorityMask};
 use sluice_wire::mac_control;
 
-use crate::config::{Hold, InputFull, PortConfig, PortRole, SwitchConfig, Tags, Trust};
+use crate::config::{Hold, InputFull, PortConfig, PortRole, RateLimit, SwitchConfig, Tags, Trust};
 use crate::inspect::{Counter, Marks};
 use crate::pause::{LINK_DEFAULT, PauseReceiver, PauseSender};
 use crate::place::{ETHERNET_BYTES, Held};
@@ -384,6 +384,21 @@ impl<B> EgressTables<B> {
             class.deficit = 0;
             class.sent = Counter::default();
         }
+    }
+
+    /// Sets the rate of a port that this switch reads and writes.
+    pub(crate) fn set_rate(&mut self, at: usize, rate: Option<RateLimit>) {
+        let p = &mut self.ports[at];
+        p.shaper.set_limit(rate);
+        p.restrained = p.shaper.is_limited()
+            || p.pause_out.is_some()
+            || p.pause_in.obeys()
+            || self.groups[p.group as usize].shaper.is_limited();
+    }
+
+    /// Sets the priority of a port's frames without one.
+    pub(crate) fn set_default_priority(&mut self, at: usize, priority: Priority) {
+        self.ports[at].default_priority = priority;
     }
 
     /// Marks a port as gone: none of its queue groups takes frames any more. Returns true if it was

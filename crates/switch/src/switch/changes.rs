@@ -42,6 +42,8 @@ pub enum ChangeError {
     TunnelTaken(TunnelId, PlaceState),
     /// A local port is in the network.
     HasPort(VnetId, PortId),
+    /// No port of that number, or none whose values change.
+    NoSuchPort(PortId),
     /// The configuration is invalid.
     Config(ConfigError),
 }

@@ -417,6 +417,15 @@ impl<B: Buf> Switch<B> {
         Ok(())
     }
 
+    /// Sets the prefixes that a bound port allows its machines, instead of those of before.
+    pub(crate) fn set_allowed(&mut self, port: PortId, prefixes: &[IpPrefix]) {
+        let watch = &mut self.sources.watch[port.index()];
+        watch.allowed.clear();
+        watch.allowed.extend_from_slice(prefixes);
+        watch.forget();
+        self.bindings_changed();
+    }
+
     /// Unbinds a machine from a port, or takes an address from it.
     pub(crate) fn unbind(
         &mut self,

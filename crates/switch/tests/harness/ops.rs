@@ -101,7 +101,8 @@ fn step(world: &mut World, (kind, seed): Op) {
         }
         21..=24 => control(world, &mut rng),
         25 => inject(world, &mut rng),
-        26 => match rng.below(8) {
+        26 => match rng.below(9) {
+            8 => places::set_port(world, &mut rng),
             0 => detach(world, &mut rng),
             1..=3 => attach(world, &mut rng),
             4 => {

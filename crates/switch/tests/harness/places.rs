@@ -1,8 +1,11 @@
 //! Networks and tunnels that come, go and change.
 
-use sluice_base::{DropReason, InputId, PortId, Priority, Prng, TunnelId, VnetId, Vni};
+use sluice_base::{
+    BitRate, DropReason, InputId, Nanos, PortId, Priority, Prng, TunnelId, VnetId, Vni,
+};
 use sluice_switch::{
-    ChangeError, ConfigError, PlaceState, PortRole, Service, TunnelConfig, VnetConfig,
+    ChangeError, ConfigError, PlaceState, PortRole, PortValues, RateLimit, Service, TunnelConfig,
+    VnetConfig,
 };
 
 use super::config::{MTU, next_hop, pick, vtep};
@@ -19,6 +22,24 @@ pub fn change(world: &mut World, rng: &mut Prng) {
         6 => set_vnet(world, rng),
         _ => set_service(world, rng),
     }
+}
+
+/// Sets other values of an access port.
+pub fn set_port(world: &mut World, rng: &mut Prng) {
+    let is_access =
+        |port: &PortId| matches!(world.config.ports[port.index()].role, PortRole::Access { .. });
+    let ports: Vec<PortId> = world.ports().filter(is_access).collect();
+    if ports.is_empty() {
+        return;
+    }
+    let port = ports[pick::<usize>(rng, ports.len() as u64)];
+    let rate = rng.chance(2, 3).then(|| RateLimit {
+        rate: BitRate::from_mbps(1 + rng.below(1_000)),
+        catch_up: Nanos(rng.below(100_000)),
+        overhead: pick(rng, 25),
+    });
+    let default_priority = Priority::from_low_bits(pick(rng, 8));
+    world.set_port(port, &PortValues { rate, default_priority, allowed: Vec::new() });
 }
 
 fn random_vnet(world: &World, rng: &mut Prng, vnet: usize) -> VnetConfig {

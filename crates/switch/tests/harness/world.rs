@@ -10,13 +10,16 @@ use sluice_base::{
 };
 use sluice_switch::{
     AttachError, Command, Counter, Destination, Detached, Egress, InputFull, Notice, PlaceState,
-    PortConfig, PortRole, PortState, PuntCause, QueueGroupKind, RateLimit, Sources, SparePlaces,
-    Switch, SwitchConfig, Tags, Taken, TunnelConfig, VnetConfig,
+    PortConfig, PortRole, PortState, PortValues, PuntCause, QueueGroupKind, RateLimit, Sources,
+    SparePlaces, Switch, SwitchConfig, Tags, Taken, TunnelConfig, VnetConfig,
 };
 use sluice_wire::{ethernet, ipv4, vxlan};
 
 use super::frames::{Outer, Tenant, in_vxlan, on_wire};
 use super::{Info, Ledger, Owner, TestBuf};
+
+/// More than any bucket holds.
+const LEVEL_MAX: i128 = 1 << 90;
 
 /// A token bucket in bits times nanoseconds, kept exactly.
 #[derive(Debug)]
@@ -29,9 +32,18 @@ struct Meter {
 
 impl Meter {
     fn new(limit: RateLimit, now: Nanos) -> Self {
-        // Unused time before the start may have been earned.
-        let level = i128::from(limit.rate.0) * i128::from(limit.catch_up.0);
-        Self { limit, level, at: now, sent: 0 }
+        // All of the unused time before the start may have been earned.
+        Self { limit, level: LEVEL_MAX, at: now, sent: 0 }
+    }
+
+    /// Takes another limit: time that was earned or is owed stays.
+    fn change(&mut self, limit: RateLimit, now: Nanos) {
+        let (old, new) = (i128::from(self.limit.rate.0), i128::from(limit.rate.0));
+        let level = self.level + old * i128::from(now.since(self.at).0);
+        // Rounded up, as a frame must not be refused that the switch may send. How much of unused
+        // time counts is decided by the limit under which it is used.
+        let ns = level.div_euclid(old) + 1;
+        *self = Self { limit, level: (ns * new).min(LEVEL_MAX), at: now, sent: 0 };
     }
 
     /// Takes a frame that is sent. It may overdraw by itself, but must not start overdrawn.
@@ -128,6 +140,14 @@ impl Oracle {
         self.meters[port] = config.rate.map(|rate| Meter::new(rate, now));
         self.groups.retain(|(of, _), _| usize::from(*of) != port);
         self.behind.insert(port, BTreeSet::new());
+    }
+
+    /// Notes another rate of a port.
+    fn set_rate(&mut self, now: Nanos, port: usize, rate: Option<RateLimit>) {
+        match (&mut self.meters[port], rate) {
+            (Some(meter), Some(rate)) => meter.change(rate, now),
+            (meter, rate) => *meter = rate.map(|rate| Meter::new(rate, now)),
+        }
     }
 
     /// Notes a network that came.
@@ -423,6 +443,14 @@ impl World {
         self.detached[port.index()] = true;
         self.bound.retain(|(of, _)| *of != port);
         detached
+    }
+
+    /// Sets the values of a port.
+    pub fn set_port(&mut self, port: PortId, values: &PortValues) {
+        self.switch.set_port(port, values).unwrap();
+        let config = &mut self.config.ports[port.index()];
+        (config.rate, config.default_priority) = (values.rate, values.default_priority);
+        self.oracle.set_rate(self.now, port.index(), values.rate);
     }
 
     /// Notes that an address was put somewhere.

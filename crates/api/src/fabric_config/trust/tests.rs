@@ -55,7 +55,7 @@ fn next_authority_abandoned_until_it_signs() {
     config.apply(&[add('c')]).unwrap();
     for (before, digit) in [(None, 'b'), (None, 'a'), (Some(sign('c')), 'c')] {
         config.apply(before.as_slice()).unwrap();
-        let error = config.apply(&[abandon(digit)]).unwrap_err().0;
+        let error = config.apply(&[abandon(digit)]).unwrap_err().to_string();
         assert!(error.contains("is not about to follow"), "{error}");
     }
 }
@@ -76,7 +76,7 @@ fn revoked_certificates_go_with_their_authority() {
     assert_eq!(revoked(&config), "4c");
     assert!(!serde_json::to_string(&config).unwrap().contains("outgoing"));
     for serial in ["", "h3", &"0".repeat(SERIAL_SIZE_MAX + 1)] {
-        let error = config.apply(&[revoke(serial)]).unwrap_err().0;
+        let error = config.apply(&[revoke(serial)]).unwrap_err().to_string();
         assert!(error.contains("serial number"), "{error}");
     }
 }
@@ -103,7 +103,7 @@ fn authority_steps_out_of_order_refused() {
         let mut config = config();
         config.apply(&before).unwrap();
         let unchanged = config.clone();
-        let error = config.apply(&[step]).unwrap_err().0;
+        let error = config.apply(&[step]).unwrap_err().to_string();
         assert!(error.contains(reason), "`{reason}` is not in: {error}");
         assert_eq!(config, unchanged);
     }

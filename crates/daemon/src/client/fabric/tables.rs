@@ -156,6 +156,13 @@ fn treated(vport: &Vport, text: &mut String) {
     let believed = if policy.trust { "what they say is believed" } else { "whatever they say" };
     rows.push(row("priority of its frames", format!("{}, {believed}", policy.priority)));
     rows.extend(policy.service_mbps.map(|mbps| row("served at", format!("{mbps} Mbit/s"))));
+    if !policy.allowed.is_empty() {
+        let all: Vec<String> = policy.allowed.iter().map(ToString::to_string).collect();
+        rows.push(row("may use", all.join(", ")));
+    }
+    if !policy.of_fabric.is_empty() {
+        rows.push(row("said by the fabric", policy.of_fabric.join(", ")));
+    }
     let bound = "what is bound".to_owned();
     rows.push(row(
         "endpoints",

@@ -183,3 +183,29 @@ fn learn_max_beyond_table_waits_for_restart() {
         assert_eq!(now.changed, ["fabric.learn_max"]);
     }
 }
+
+#[test]
+fn policies_of_vports_take_effect_now() {
+    let with = |text: &str| format!("{BASE}{text}");
+    let first = "[vport_policy.blue.web]\nservice_mbps = 50\npriority = 5\n\
+                 [vport_policy.blue.later]\npriority = 1\n";
+    let merged = merge(&config(BASE), &config(&with(first)), &[]).unwrap();
+    assert_eq!(keys(&merged), Vec::<&str>::new());
+    assert_eq!(
+        merged.changed,
+        ["port `web`: service_mbps, by its policy", "port `web`: priority, by its policy"]
+    );
+    assert_eq!(merged.config, config(&with(first)), "that of a port that may come is kept");
+    let now = merged.config;
+    let second = "[vport_policy.blue.web]\nservice_mbps = 50\n";
+    let merged = merge(&now, &config(&with(second)), &[]).unwrap();
+    assert_eq!(merged.changed, ["port `web`: priority, by its policy"]);
+    let merged = merge(&now, &config(BASE), &[]).unwrap();
+    assert_eq!((merged.changed.len(), merged.config), (2, config(BASE)));
+    // Beside something that waits for a restart.
+    let other = with(first).replacen("device = \"t0\"", "device = \"t9\"", 1);
+    let merged = merge(&config(BASE), &config(&other), &[]).unwrap();
+    assert_eq!(keys(&merged), ["port `web`"]);
+    assert_eq!(merged.config.vport_policies, config(&other).vport_policies);
+    assert_eq!(merged.config.ports, config(BASE).ports);
+}

@@ -51,8 +51,9 @@ fn words(now: &Plan, next: &Plan) -> Vec<String> {
         PlaceChange::SetVnet(id, vnet) => format!("vnet {id} {:?}", vnet.tunnels),
         PlaceChange::SetNextHop(id, _) => format!("next hop {id}"),
         PlaceChange::SetService(priority, _) => format!("class {priority}"),
+        PlaceChange::SetPort(id, _) => format!("port {id}"),
     };
-    changes(now, next).iter().map(|one| word(&one.change)).collect()
+    changes(now, next, &[]).iter().map(|one| word(&one.change)).collect()
 }
 
 #[test]
@@ -88,7 +89,7 @@ fn name_or_address_taken_over_comes_last() {
 fn every_change_can_be_undone() {
     let now = of(&["blue 1", "red 2"], &["h2 2 blue red", "h3 3 red"], 1_500);
     let next = after(&now, of(&["blue 1", "green 3"], &["h2 2 blue", "h4 4 green"], 1_500));
-    for Undoable { change, undo } in changes(&now, &next) {
+    for Undoable { change, undo } in changes(&now, &next, &[]) {
         match (change, undo) {
             (PlaceChange::AddTunnel(a, _), PlaceChange::RemoveTunnel(b))
             | (PlaceChange::RemoveTunnel(a), PlaceChange::AddTunnel(b, _)) => assert_eq!(a, b),
@@ -100,4 +101,42 @@ fn every_change_can_be_undone() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+#[test]
+fn policies_change_ports_of_file_and_added_ones() {
+    let text = "[host]\nname = \"h1\"\npolicy = \"ZL\"\n[underlay]\nkind = \"udp\"\n\
+                device = \"eth7\"\naddress = \"10.0.0.1\"\n[fabric]\nname = \"test\"\nid = 1\n\
+                certificates = \"tls\"\n[[vnet]]\nname = \"blue\"\nvni = 1\n[[port]]\n\
+                name = \"web\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"t0\"\n\
+                mac = \"02:00:00:00:00:01\"\nallow_ip = [\"10.0.0.8\"]\n";
+    let policy = "[vport_policy.blue.web]\nservice_mbps = 50\nallow_ip = [\"10.0.0.7\"]\n\
+                  [vport_policy.blue.added]\npriority = 5\nallow_ip = [\"10.0.0.9\"]\n";
+    let planned = |text: &str| {
+        plan("h1.toml", text, &Fake(1_500)).unwrap_or_else(|report| panic!("{report}"))
+    };
+    let (now, next) = (planned(text), planned(&format!("{text}{policy}")));
+    let new: NewPort = serde_json::from_value(serde_json::json!({
+        "place": {"netns": "c1"}, "vnet": "blue", "name": "added", "device": "eth0",
+        "ips": ["10.0.0.2/24"], "mac": "02:00:00:00:00:02",
+    }))
+    .unwrap();
+    let added = [(PortId(3), new)];
+    let mut all = changes(&now, &next, &added);
+    let [second, first] = [all.pop().unwrap(), all.pop().unwrap()];
+    assert!(all.is_empty(), "{all:?}");
+    let of = |one: &PlaceChange| match one {
+        PlaceChange::SetPort(id, values) => {
+            let allowed = values.allowed.iter().map(|prefix| prefix.address().to_string());
+            let mbps = values.rate.map(|limit| limit.rate.0 / 1_000_000);
+            (id.0, mbps, values.default_priority.get(), allowed.collect::<Vec<_>>().join(" "))
+        }
+        other => panic!("{other:?}"),
+    };
+    let at = |id, mbps, priority, allowed: &str| (id, mbps, priority, allowed.to_owned());
+    assert_eq!(of(&first.change), at(0, Some(50), 0, "10.0.0.7"));
+    assert_eq!(of(&first.undo), at(0, None, 0, "10.0.0.8"));
+    assert_eq!(of(&second.change), at(3, None, 5, "10.0.0.9"));
+    assert_eq!(of(&second.undo), at(3, None, 0, ""));
+    assert!(changes(&next, &next, &added).is_empty());
 }

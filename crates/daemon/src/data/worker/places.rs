@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use sluice_base::{Mac, Nanos, VnetId};
+use sluice_base::{Mac, Nanos, PortId, VnetId};
 use sluice_switch::{ChangeError, Command, FreePlaces};
 
 use super::Worker;
@@ -105,6 +105,21 @@ impl Worker {
             PlaceChange::SetService(priority, class) => {
                 switch.set_service(*priority, class.service).map(|()| 0)
             }
+            PlaceChange::SetPort(id, values) => {
+                switch.set_port(*id, values)?;
+                self.classify_anew(*id);
+                Ok(0)
+            }
+        }
+    }
+
+    /// Gives the driver of a port the switch's rule for priorities, if it tells them apart.
+    fn classify_anew(&mut self, id: PortId) {
+        let Some(position) = self.positions.get(id.index()).copied().flatten() else { return };
+        let attached = &mut self.ports[position];
+        let classifier = self.host.switch().classifier(attached.input);
+        if let Some(flow_control) = attached.port.flow_control() {
+            flow_control.classify_by(&classifier);
         }
     }
 }

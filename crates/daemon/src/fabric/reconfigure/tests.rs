@@ -269,3 +269,35 @@ fn claims_quota_raised_live_lets_claims_in() {
     h1.reconfigure(&FabricPlan { claims_per_host: 3, ..small }).unwrap();
     wait_for("it is taken", || vports(&h1).len() == 4);
 }
+
+#[test]
+fn policy_of_port_changes_without_withdrawal() {
+    let folder = Folder::new("fabric-policy");
+    certificates(&folder, &["h1"]);
+    let port = free_port();
+    let fabric = start(&folder, &plan(&folder, 1, 1, port));
+    add_port(&fabric, 2, (0, 42), 1);
+    let events = fabric.watch();
+    let before = vports(&fabric).into_iter().find(|row| row.port == "p2").unwrap();
+    let local = LocalPort {
+        name: "p2".to_owned(),
+        vnet: VnetId(0),
+        is_bound: true,
+        policy: VportPolicy { service_mbps: Some(50), ..VportPolicy::default() },
+        allowed: vec![sluice_base::IpPrefix::new(IpAddr::from([10, 7, 7, 0]), 24).unwrap()],
+        tap: None,
+    };
+    let bound = Bound {
+        port: PortId(2),
+        vni: Vni::new(42).unwrap(),
+        mac: Mac([2, 0, 0, 0, 1, 1]),
+        ips: vec![IpAddr::from([10, 0, 1, 1])],
+        taken: 0,
+    };
+    fabric.add_port(PortId(2), local, Some(bound)).unwrap();
+    let after = vports(&fabric).into_iter().find(|row| row.port == "p2").unwrap();
+    assert_eq!(after.policy.unwrap().service_mbps, Some(50));
+    assert_eq!((&after.mac, after.moves), (&before.mac, before.moves));
+    let told = told(&events);
+    assert!(told.iter().all(|(_, what)| !what.contains(&after.mac)), "its claim stays: {told:?}");
+}
