@@ -540,9 +540,11 @@ fn key_or_value_of_later_program_told_apart() {
     assert_eq!(other(set("policy", json!("CR"))).as_deref(), Some("policy"));
     assert_eq!(other(set("class.5.colour", json!(1))).as_deref(), Some("class.5.colour"));
     assert_eq!(other(vnet("colour", json!(1))).as_deref(), Some("colour"));
-    for wrong in
-        [set("learn_max", json!("many")), set("class.9.weight", json!(1)), vnet("vni", json!(0))]
-    {
+    for wrong in [
+        set("learn_max", json!("many")),
+        set("class.9.weight", json!(1)),
+        vnet("vni", json!("many")),
+    ] {
         assert_eq!(other(wrong.clone()), None, "{wrong}");
     }
 }

@@ -510,8 +510,8 @@ fn limit(size: api::Size) -> Limit {
     Limit { frames: size.frames, bytes: ByteCount(size.bytes) }
 }
 
-/// Returns the overhead of a frame at a wire. The driver adds the tag of a trunk, so the switch does
-/// not count its bytes.
+/// Returns the overhead of a frame at a wire. The driver adds the tag of a trunk, so the switch
+/// does not count its bytes.
 const fn wire_overhead(tags: Tags) -> u16 {
     WIRE_OVERHEAD + if matches!(tags, Tags::Trunk) { TAG_SIZE } else { 0 }
 }

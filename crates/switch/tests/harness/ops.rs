@@ -100,9 +100,11 @@ fn step(world: &mut World, (kind, seed): Op) {
             world.copy_to_shared(InputId(input), room);
         }
         21..=24 => control(world, &mut rng),
-        25 => inject(world, &mut rng),
-        26 => match rng.below(9) {
-            8 => places::set_port(world, &mut rng),
+        25 => match rng.chance(1, 4) {
+            true => places::set_port(world, &mut rng),
+            false => inject(world, &mut rng),
+        },
+        26 => match rng.below(8) {
             0 => detach(world, &mut rng),
             1..=3 => attach(world, &mut rng),
             4 => {
