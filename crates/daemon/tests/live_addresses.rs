@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rig::member::member;
-use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use rig::{Daemon, Net, Netns, are_connected, cable, say, skip, wait_for};
 use sluice_testkit::bound;
 
 /// Address that moves.
@@ -103,9 +103,7 @@ impl Fabric {
             net.daemon(&hosts[own], &name, &text)
         });
         let fabric = Self { daemons, machines: Machines { machines } };
-        for daemon in &fabric.daemons {
-            wait_for("the hosts are connected", || daemon.is_connected());
-        }
+        are_connected(&fabric.daemons);
         fabric.machines.start();
         fabric
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rig::pair::Pair;
 use rig::ping::Pinger;
 use rig::stream::{Change, Stream};
-use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use rig::{Daemon, Net, Netns, are_connected, cable, say, skip, wait_for};
 use serde_json::Value;
 
 const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
@@ -143,7 +143,7 @@ fn second_binding_refused_or_moved_on_request() {
     // It stays there when its old host starts again with its list.
     case.daemons[0].kill_both();
     case.daemons[0].restart_control();
-    wait_for("the hosts are connected", || case.daemons[0].is_connected());
+    are_connected([&case.daemons[0]]);
     wait_for("it is said again", || case.daemons[0].log().matches("binding-taken").count() > 1);
     both_say(&case, C1, "h2");
     assert!(reaches(&case.containers[1], C1));

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 
 use rig::member::member;
-use rig::{Daemon, Net, Netns, cable, program, skip, wait_for};
+use rig::{Daemon, Net, Netns, are_connected, cable, program, skip, wait_for};
 use serde_json::Value;
 
 const C2: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 2);
@@ -81,7 +81,7 @@ fn expired_certificate_host_forwards_rejoins_after_renewal() {
 
     // Loaded because the files changed.
     renew(&folder, "h1", "20");
-    wait_for("the hosts are connected", || h1.is_connected() && h2.is_connected());
+    are_connected([&h1, &h2]);
     wait_for("its end is seen", || certificate(&h1, "own")["state"] == "ending");
     assert_eq!(certificate(&h2, "member")["state"], "ending");
     c1.ping(C3, 3);

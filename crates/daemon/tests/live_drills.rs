@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rig::pair::Pair;
 use rig::ping::{Pinger, Pings};
 use rig::raw::Sender;
-use rig::{Daemon, say, skip, wait_for};
+use rig::{Daemon, are_connected, say, skip};
 use sluice_testkit::bound::{at_most, is_soak};
 
 const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
@@ -92,7 +92,7 @@ fn a_cable_is_cut_and_joined() {
         pair.hosts[host].ip("link set up0 up");
         let joined = Instant::now();
         let took = healed(&pair, 0, C2);
-        wait_for("the hosts are connected again", || pair.daemons.iter().all(Daemon::is_connected));
+        are_connected(&pair.daemons);
         let connected = joined.elapsed();
         at_most("connected after the cable is back", connected, Duration::from_millis(1_200));
         say(&format!(

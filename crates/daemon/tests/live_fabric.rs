@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rig::member::member;
 use rig::ping::Pinger;
-use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use rig::{Daemon, Net, Netns, are_connected, cable, say, skip, wait_for};
 use serde_json::Value;
 
 const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
@@ -94,9 +94,7 @@ impl Case {
         let case = Self { daemons, _net: net, containers };
         let rows = case.daemons[0].show("worker");
         assert_eq!(rows.as_array().unwrap().len(), workers, "{rows}");
-        for own in 0..2 {
-            wait_for("the hosts are connected", || case.daemons[own].is_connected());
-        }
+        are_connected(&case.daemons);
         case
     }
 

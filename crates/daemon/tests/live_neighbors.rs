@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use rig::member::member;
 use rig::raw::{Sender, ethernet};
-use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use rig::{Daemon, Net, Netns, are_connected, cable, say, skip, wait_for};
 use sluice_base::Mac;
 use sluice_wire::arp;
 
@@ -84,9 +84,7 @@ impl Lab {
                 let text = config(own, &at[own], &certificates);
                 daemons.push(net.daemon(&hosts[own], &format!("h{}", own + 1), &text));
             }
-            for daemon in &daemons {
-                wait_for("the hosts are connected", || daemon.is_connected());
-            }
+            are_connected(&daemons);
         } else {
             for (own, host) in hosts.iter().enumerate() {
                 bridge(own, host, &at[own]);

@@ -10,7 +10,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use rig::member::member;
-use rig::{Daemon, Net, Netns, cable, skip, wait_for};
+use rig::{Daemon, Net, Netns, are_connected, cable, skip, wait_for};
 use rustix::process::{Pid, Signal};
 
 const C1: Ipv4Addr = Ipv4Addr::new(10, 42, 0, 1);
@@ -48,9 +48,7 @@ fn case(word: &'static str, head: &str) -> Case {
         net.daemon(&hosts[own], &format!("h{}", own + 1), &member(own, &folder, head, ""))
     };
     let daemons = [daemon(0), daemon(1)];
-    for daemon in &daemons {
-        wait_for("the hosts are connected", || daemon.is_connected());
-    }
+    are_connected(&daemons);
     Case { daemons, _net: net, hosts, containers }
 }
 
@@ -205,7 +203,7 @@ fn configured_user_added_later_applies_after_restart() {
     h1.kill_both();
     h1.restart_control();
     assert_eq!(uids(h1), ["65534", "65534"]);
-    wait_for("the hosts are connected", || h1.is_connected());
+    are_connected([&*h1]);
 }
 
 /// A service manager waits for `READY=1`: also of a host whose fabric is yet to be made. While one

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use rig::kernel::Kernel;
 use rig::member::member;
-use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use rig::{Daemon, Net, Netns, are_connected, cable, say, skip, wait_for};
 
 /// Datagrams a second of each socket that sends.
 const RATE: u32 = 1000;
@@ -108,9 +108,7 @@ impl Case {
         };
         let daemons = vec![daemon(0), daemon(1)];
         let case = Self { daemons, net, senders, receiver, apart };
-        for daemon in &case.daemons {
-            wait_for("the hosts are connected", || daemon.is_connected());
-        }
+        are_connected(&case.daemons);
         let receivers = [(&case.receiver, RECEIVER)].into_iter();
         let receivers = receivers.chain(case.apart.iter().map(|apart| (apart, APART)));
         for (netns, last) in case.senders.iter().zip(1..).chain(receivers.clone()) {

@@ -152,42 +152,36 @@ impl Node {
     }
 
     fn wait_ready(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + READY;
-        loop {
-            let answer = show::ports(&self.socket);
-            if answer.as_ref().is_ok_and(|rows| rows.len() >= self.ports) {
-                return Ok(());
+        let mut seen = String::new();
+        let ready = interrupt::wait(READY, || {
+            match show::ports(&self.socket) {
+                Ok(rows) if rows.len() >= self.ports => return Ok(Some(())),
+                Ok(rows) => seen = format!("it has {} of {} ports", rows.len(), self.ports),
+                Err(error) => seen = format!("{error:#}"),
             }
-            let seen = match answer {
-                Ok(rows) => format!("it has {} of {} ports", rows.len(), self.ports),
-                Err(error) => format!("{error:#}"),
-            };
             if !self.process.alive() {
                 bail!("the daemon of {} ended at once; {}", self.name, self.last_words());
             }
-            if Instant::now() > deadline {
-                bail!("the daemon of {} is not ready: {seen}; {}", self.name, self.last_words());
-            }
-            interrupt::sleep(Duration::from_millis(10))?;
-        }
+            Ok(None)
+        })?;
+        ready.with_context(|| {
+            format!("the daemon of {} is not ready: {seen}; {}", self.name, self.last_words())
+        })
     }
 
     /// Waits until the host knows every container of the lab. Otherwise the first frames would wait
     /// for that.
     fn wait_for_vports(&self, count: usize) -> anyhow::Result<()> {
-        let deadline = Instant::now() + READY;
-        loop {
-            let known = show::vports(&self.socket)
+        let mut known = 0;
+        let all = interrupt::wait(READY, || {
+            let rows = show::vports(&self.socket)
                 .with_context(|| format!("{}; {}", self.name, self.last_words()))?;
-            if known.len() >= count {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                let (name, known) = (&self.name, known.len());
-                bail!("{name} knows {known} of {count} containers; {}", self.last_words());
-            }
-            interrupt::sleep(Duration::from_millis(10))?;
-        }
+            known = rows.len();
+            Ok((known >= count).then_some(()))
+        })?;
+        all.with_context(|| {
+            format!("{} knows {known} of {count} containers; {}", self.name, self.last_words())
+        })
     }
 
     fn last_words(&self) -> String {

@@ -40,3 +40,14 @@ pub(crate) fn sleep(time: Duration) -> anyhow::Result<()> {
         std::thread::sleep(left.min(Duration::from_millis(50)));
     }
 }
+
+/// Looks until `look` finds something. Returns `None` if the time is over.
+///
+/// # Errors
+/// An error of `look`, or a signal.
+pub(crate) fn wait<T>(
+    time_max: Duration,
+    look: impl FnMut() -> anyhow::Result<Option<T>>,
+) -> anyhow::Result<Option<T>> {
+    sluice_netns::wait(time_max, || sleep(Duration::from_millis(10)), look)
+}

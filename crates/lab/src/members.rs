@@ -7,9 +7,9 @@
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use sluice_api::config::{HostConfig, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay};
 
 use crate::interrupt;
@@ -96,12 +96,8 @@ pub(crate) fn become_fabric(
 
 fn wait_until_it_listens(plan: &Plan, host: &HostNode) -> anyhow::Result<()> {
     let socket = plan.run_dir().join(&host.name).join("show.sock");
-    let deadline = Instant::now() + READY;
-    while UnixStream::connect(&socket).is_err() {
-        ensure!(Instant::now() < deadline, "the daemon of {} does not listen", host.name);
-        interrupt::sleep(Duration::from_millis(10))?;
-    }
-    Ok(())
+    let listens = interrupt::wait(READY, || Ok(UnixStream::connect(&socket).ok()))?;
+    listens.with_context(|| format!("the daemon of {} does not listen", host.name)).map(drop)
 }
 
 /// Returns the output of a command at a host.

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 
 use crate::daemons::{last_words, launch};
 use crate::interrupt;
@@ -55,12 +55,6 @@ pub(crate) fn start(plan: &Plan, state: &mut State) -> anyhow::Result<()> {
 }
 
 fn wait_for(socket: &Path, log: &Path) -> anyhow::Result<()> {
-    let deadline = Instant::now() + READY;
-    while !socket.exists() {
-        if Instant::now() > deadline {
-            bail!("Open vSwitch does not start; {}", last_words(log));
-        }
-        interrupt::sleep(Duration::from_millis(10))?;
-    }
-    Ok(())
+    let starts = interrupt::wait(READY, || Ok(socket.exists().then_some(())))?;
+    starts.with_context(|| format!("Open vSwitch does not start; {}", last_words(log)))
 }

@@ -11,11 +11,13 @@ mod error;
 pub mod host;
 mod namespace;
 mod tool;
+mod wait;
 
 pub use cable::{PLAIN_FRAMES, cable, offloads_off, veth_arguments, veth_pair};
 pub use error::Error;
 pub use namespace::{Netns, disable_ipv6, exists, identity, inside, path};
 pub use tool::{is_installed, run, run_all, tool};
+pub use wait::{happens, wait};
 
 #[cfg(test)]
 mod tests;

@@ -11,9 +11,9 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use sluice_testkit::load::frame::End;
 
 use super::machine::{Running, SWITCH_CORE, is_installed, program};
@@ -95,13 +95,8 @@ pub(super) fn start(dir: &Path, wiring: Wiring) -> anyhow::Result<Ports> {
 }
 
 fn wait_for_file(path: &Path) -> anyhow::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    while !path.exists() {
-        if Instant::now() > until {
-            bail!("there is no {}", path.display());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let is_there = sluice_netns::happens(PATIENCE, Duration::from_millis(20), || path.exists());
+    ensure!(is_there, "there is no {}", path.display());
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, bail, ensure};
 use rustix::process::Signal;
@@ -167,16 +167,14 @@ impl Host {
     /// # Errors
     /// If the process ends or does not answer, with its log.
     pub(super) fn wait_until_it_answers(&mut self) -> anyhow::Result<()> {
-        let until = Instant::now() + PATIENCE;
-        while self.members().is_err() {
-            let ended = self.control.try_wait()?.is_some();
-            if ended || Instant::now() > until {
-                let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
-                bail!("{} does not answer:\n{log}", self.dir.display());
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        wait_for("a host answers, or ends", || {
+            Ok(self.members().is_ok() || self.control.try_wait()?.is_some())
+        })
+        .and_then(|()| self.members().map(drop))
+        .with_context(|| {
+            let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+            format!("{} does not answer:\n{log}", self.dir.display())
+        })
     }
 
     /// Opens a connection for queries.

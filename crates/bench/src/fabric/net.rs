@@ -5,9 +5,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 pub(crate) use sluice_netns::{Netns, cable, is_installed, run, veth_pair};
 
@@ -21,12 +21,12 @@ pub(crate) fn wait_for(
     what: &str,
     mut happened: impl FnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
-    let until = Instant::now() + PATIENCE;
-    while !happened()? {
-        ensure!(Instant::now() < until, "not within {PATIENCE:?}: {what}");
+    let pause = || {
         std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
+        anyhow::Ok(())
+    };
+    let happens = sluice_netns::wait(PATIENCE, pause, || Ok(happened()?.then_some(())))?;
+    happens.with_context(|| format!("not within {PATIENCE:?}: {what}"))
 }
 
 /// Returns the reason why nothing can be measured between namespaces here; `None` if it can.

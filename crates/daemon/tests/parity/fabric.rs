@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::world::{MTU_MAX, Plug, Subject};
-use crate::rig::{Daemon, Net, cable, wait_for};
+use crate::rig::{Daemon, Net, are_connected, cable};
 
 /// Two hosts. Fields end in this order: the daemons before their namespaces.
 pub(crate) struct Fabric {
@@ -56,10 +56,8 @@ certificates = "{certificates}"
             net.daemon(&hosts[own], &format!("h{id}"), &text)
         };
         let daemons = [daemon(0), daemon(1)];
-        for daemon in &daemons {
-            wait_for("the hosts are connected", || daemon.is_connected());
-            daemon.next_hops_are_resolved();
-        }
+        are_connected(&daemons);
+        daemons.iter().for_each(Daemon::next_hops_are_resolved);
         Self { daemons, _net: net }
     }
 

@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -32,6 +32,8 @@ pub(crate) mod wire;
 
 /// Longest wait for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Interval of looks for it.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Writes a line that the test harness does not swallow.
 pub(crate) fn say(text: &str) {
@@ -82,11 +84,14 @@ pub(crate) fn attempt(line: &str) -> Output {
 }
 
 /// Waits for an event that must happen.
-pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !happened() {
-        assert!(Instant::now() < until, "{what} within {PATIENCE:?}");
-        std::thread::sleep(Duration::from_millis(5));
+pub(crate) fn wait_for(what: &str, happened: impl FnMut() -> bool) {
+    assert!(sluice_netns::happens(PATIENCE, LOOK_EVERY, happened), "{what} within {PATIENCE:?}");
+}
+
+/// Waits until each of these hosts is connected with every other host of its fabric.
+pub(crate) fn are_connected<'a>(hosts: impl IntoIterator<Item = &'a Daemon>) {
+    for host in hosts {
+        wait_for("the hosts are connected", || host.is_connected());
     }
 }
 
@@ -250,13 +255,12 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     fn wait_until_it_answers(&mut self, name: &str) {
-        let until = Instant::now() + PATIENCE;
-        while self.try_show("ports").is_none() {
+        let answers = sluice_netns::happens(PATIENCE, LOOK_EVERY, || {
             let ended = self.control.try_wait().unwrap().is_some();
-            let late = Instant::now() > until;
-            assert!(!ended && !late, "{name} does not answer:\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            assert!(!ended, "{name} ended:\n{}", self.log());
+            self.try_show("ports").is_some()
+        });
+        assert!(answers, "{name} does not answer:\n{}", self.log());
     }
 
     /// Kills the control process with SIGKILL.
@@ -457,10 +461,8 @@ impl Drop for Daemon {
             say(&self.log());
         }
         _ = kill_process(Pid::from_child(&self.control), Signal::TERM);
-        let until = Instant::now() + Duration::from_secs(3);
-        while Instant::now() < until && self.control.try_wait().is_ok_and(|end| end.is_none()) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let has_ended = || !self.control.try_wait().is_ok_and(|end| end.is_none());
+        sluice_netns::happens(Duration::from_secs(3), LOOK_EVERY, has_ended);
         _ = self.control.kill();
         _ = self.control.wait();
         self.kill_data();

@@ -13,7 +13,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use super::member::member;
-use super::{Daemon, Net, Netns, cable, wait_for};
+use super::{Daemon, Net, Netns, are_connected, cable, wait_for};
 
 /// Everything of one test. Fields end in this order: the daemons before their namespaces.
 pub(crate) struct Pair {
@@ -56,9 +56,7 @@ mac = "02:42:00:00:00:7{id}"
         };
         let daemons = [daemon(0), daemon(1)];
         let case = Self { daemons, net, hosts, containers };
-        for own in 0..2 {
-            wait_for("the hosts are connected", || case.daemons[own].is_connected());
-        }
+        are_connected(&case.daemons);
         case
     }
 

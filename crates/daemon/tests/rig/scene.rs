@@ -27,7 +27,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sluice_testkit::guest::{Guest, GuestConfig};
 use sluice_wire::{ipv4, udp};
 
-use super::{Daemon, Net, Netns, Process, cable, wait_for};
+use super::{Daemon, Net, Netns, Process, are_connected, cable, wait_for};
 
 const LINK_MBPS: u64 = 1_000;
 const SLOW_MBPS: u64 = 5;
@@ -284,7 +284,8 @@ impl Scene {
             net.daemon(&underlays[at], names[at], &text)
         };
         let hosts: Vec<Daemon> = (0..HOSTS).map(start).collect();
-        hosts.iter().for_each(are_connected);
+        are_connected(&hosts);
+        hosts.iter().for_each(Daemon::next_hops_are_resolved);
         for (machine, _, device) in CARDS {
             container.ip(&format!("addr add {}/32 dev {device}", ip(machine)));
             container.ip(&format!("link set {device} up"));
@@ -435,7 +436,8 @@ impl Scene {
 
     /// Waits until every host is connected with every other.
     pub(crate) fn all_connected(&self) {
-        self.hosts.iter().for_each(are_connected);
+        are_connected(&self.hosts);
+        self.hosts.iter().for_each(Daemon::next_hops_are_resolved);
     }
 }
 
@@ -443,11 +445,6 @@ impl Drop for Scene {
     fn drop(&mut self) {
         self.flows.stop.store(true, Ordering::Relaxed);
     }
-}
-
-fn are_connected(host: &Daemon) {
-    wait_for("all hosts are connected", || host.is_connected());
-    host.next_hops_are_resolved();
 }
 
 fn switch_config(config: &SceneConfig) -> String {
