@@ -26,6 +26,7 @@
 mod arrivals;
 mod btf;
 mod charge;
+mod credits;
 mod flight;
 mod flow;
 mod gate;

@@ -8,8 +8,8 @@
 //!      └── a frame left ◀──── STUCK ◀─────┘ its frames end, but for the oldest
 //! ```
 //!
-//! Credit is a socket's, not a flow's: all flows to a socket spend the same. A datagram of a held
-//! socket goes behind those that wait, so that the order of a flow is kept.
+//! A datagram of a held socket goes behind those that wait, so that the order of a flow is kept.
+//! Credit is kept in `credits.rs`.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ use sluice_base::{Buf as _, Nanos, Priority};
 use sluice_switch::{Egress, Hold};
 
 use super::charge;
-use super::flight::Flight;
+use super::credits::Credits;
 use super::flow::{Flow, HEAD_SIZE};
 use super::room::{Room, RoomSource};
 use super::{HeldSocket, SocketCounts, SocketHolds};
@@ -29,12 +29,6 @@ use crate::port::Amount;
 pub(super) const HELD_MAX: usize = 64;
 /// Frames that wait for a socket in the port; one more holds the port.
 pub(super) const FRAMES_MAX: usize = 64;
-/// Known flows; two that meet at one place ask more often.
-const FLOWS: usize = 1024;
-/// Known sockets.
-const SOCKETS: usize = 256;
-/// Frames of a flow without a socket until it is looked for again.
-const NOBODY_FRAMES: u32 = 32;
 /// Interval of questions for a held socket whose drain is signalled, and for one whose is not.
 const LOOK_SIGNALLED: Nanos = Nanos::from_millis(20);
 const LOOK_POLLED: Nanos = Nanos::from_millis(1);
@@ -76,26 +70,6 @@ impl Waiting {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    flow: Flow,
-    /// 0: there is no socket.
-    socket: u64,
-    /// Without a socket: frames until it is looked for again.
-    left: u32,
-}
-
-/// Credit of a socket. The place may have been another socket's before, whose charges under way
-/// are counted for this one.
-#[derive(Clone, Copy, Debug, Default)]
-struct Credit {
-    socket: u64,
-    left: u32,
-    /// Credit at the last question, so that the difference is what was spent since.
-    granted: u32,
-    flight: Flight,
-}
-
 #[derive(Debug)]
 struct Held {
     socket: u64,
@@ -114,8 +88,7 @@ struct Held {
 pub(crate) struct Gate<S> {
     source: S,
     holds: SocketHolds,
-    flows: Box<[Option<Known>]>,
-    credits: Box<[Credit]>,
+    credits: Credits,
     held: Vec<Held>,
     waiting: Amount,
     counts: SocketCounts,
@@ -137,8 +110,7 @@ impl<S: RoomSource> Gate<S> {
         Self {
             source,
             holds,
-            flows: vec![None; FLOWS].into_boxed_slice(),
-            credits: vec![Credit::default(); SOCKETS].into_boxed_slice(),
+            credits: Credits::new(),
             held: Vec::new(),
             waiting: Amount::default(),
             counts: SocketCounts::default(),
@@ -169,7 +141,7 @@ impl<S: RoomSource> Gate<S> {
             return Admit::Pass;
         }
         let charge = charge_of(frame);
-        if self.spend(&flow, charge) {
+        if self.credits.spend(&flow, charge) {
             return Admit::Pass;
         }
         self.decide(header, frame, flow, charge)
@@ -185,7 +157,7 @@ impl<S: RoomSource> Gate<S> {
             return true;
         }
         let charge = charge_of(frame);
-        self.spend(&flow, charge)
+        self.credits.spend(&flow, charge)
             || match self.ask(&flow) {
                 None => true,
                 Some(room) => {
@@ -194,28 +166,6 @@ impl<S: RoomSource> Gate<S> {
                     !is_held && fits && self.grant(room, charge)
                 }
             }
-    }
-
-    /// Takes the charge from the credit that the flow's socket has. Returns false if there is none.
-    #[inline]
-    fn spend(&mut self, flow: &Flow, charge: u32) -> bool {
-        let place = place(flow.hash(), FLOWS);
-        let Some(known) = &mut self.flows[place] else { return false };
-        if known.flow != *flow {
-            return false;
-        }
-        if known.socket == 0 {
-            let passes = known.left > 0;
-            known.left = known.left.saturating_sub(1);
-            return passes;
-        }
-        // A socket that is held has no credit.
-        let credit = &mut self.credits[self::place(spread(known.socket), SOCKETS)];
-        if credit.socket != known.socket || credit.left < charge {
-            return false;
-        }
-        credit.left -= charge;
-        true
     }
 
     #[inline(never)]
@@ -232,7 +182,7 @@ impl<S: RoomSource> Gate<S> {
         }
         let room = self.ask(&flow);
         let socket = room.map_or(0, |room| room.socket);
-        self.flows[place(flow.hash(), FLOWS)] = Some(Known { flow, socket, left: NOBODY_FRAMES });
+        self.credits.know(flow, socket);
         let Some(room) = room else { return Admit::Pass };
         if let Some(at) = self.held.iter().position(|held| held.socket == room.socket) {
             return self.enqueue(at, header, frame, charge);
@@ -274,41 +224,22 @@ impl<S: RoomSource> Gate<S> {
         if self.held.is_empty() {
             return None;
         }
-        let known = self.flows[place(flow.hash(), FLOWS)].filter(|known| known.flow == *flow)?;
-        self.held.iter().position(|held| held.socket == known.socket)
+        let socket = self.credits.socket_of(flow)?;
+        self.held.iter().position(|held| held.socket == socket)
     }
 
     fn ask(&mut self, flow: &Flow) -> Option<Room> {
         self.counts.asked += 1;
-        // Before the question: a frame that arrives in between is counted twice then, not never.
-        let arrived = self.source.arrived(self.now);
-        let sent = self.source.sent();
-        let mut room = self.source.ask(flow)?;
-        let credit = &mut self.credits[place(spread(room.socket), SOCKETS)];
-        let spent = credit.granted - credit.left;
-        credit.granted = credit.left;
-        room.in_flight = credit.flight.at_question(spent, sent, arrived);
-        Some(room)
+        self.credits.ask(&mut self.source, self.now, flow)
     }
 
     /// Gives a socket credit for this datagram and more, if it has room.
     fn grant(&mut self, room: Room, charge: u32) -> bool {
-        if !room.takes(charge) {
-            return false;
-        }
-        let granted = room.credit(charge);
-        let credit = &mut self.credits[place(spread(room.socket), SOCKETS)];
-        let unasked = credit.granted - credit.left;
-        (credit.socket, credit.left) = (room.socket, granted - charge);
-        credit.granted = granted.saturating_add(unasked);
-        true
+        self.credits.grant(room, charge)
     }
 
     fn begin(&mut self, socket: u64, flow: Flow, waits_for_flight: bool) {
-        let credit = &mut self.credits[place(spread(socket), SOCKETS)];
-        if credit.socket == socket {
-            (credit.granted, credit.left) = (credit.granted - credit.left, 0);
-        }
+        self.credits.end(socket);
         let (since, queue) = (self.now, VecDeque::new());
         let moved = since;
         self.held.push(Held {
@@ -408,7 +339,6 @@ impl<S: RoomSource> Gate<S> {
                 }
             };
             let held = &mut self.held[at];
-            let spent = &mut self.credits[place(spread(socket), SOCKETS)].granted;
             while let Some(first) = held.queue.front()
                 && first.charge <= credit
             {
@@ -416,7 +346,7 @@ impl<S: RoomSource> Gate<S> {
                 // Now: a port that sends what it has staged may have sent those before this one.
                 self.source.note_sent(sent);
                 credit -= first.charge;
-                *spent = spent.saturating_add(first.charge);
+                self.credits.note_spent(socket, first.charge);
                 self.waiting.remove(first.bytes.len());
                 held.queue.pop_front();
                 (held.moved, held.is_stuck, left) = (self.now, false, true);
@@ -577,16 +507,3 @@ fn charge_of(frame: &Egress<'_, FrameBuf>) -> u32 {
         _ => charge::of_frame(u32::try_from(frame_size(frame)).unwrap_or(u32::MAX / 4)),
     }
 }
-
-#[inline]
-fn spread(socket: u64) -> u64 {
-    socket.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20
-}
-
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the low bits are wanted")]
-const fn place(hash: u64, places: usize) -> usize {
-    hash as usize & (places - 1)
-}
-
-const _: () = assert!(FLOWS.is_power_of_two() && SOCKETS.is_power_of_two());
