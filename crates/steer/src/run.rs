@@ -1,5 +1,7 @@
 //! The loop: measure, decide, carry out, report.
 
+mod mechanism;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,24 +17,21 @@ use sluice_placement::{
 };
 
 use crate::cli::Arguments;
-use crate::device::{self, XdpMode};
+use crate::device;
 use crate::drill::Drill;
 use crate::due::Due;
 use crate::follow::{Follow, Found};
 use crate::force::EffectivePolicy;
 use crate::placing::{self, HIGH, Plan};
 use crate::report::{self, Report, State, warn};
-use crate::rps::Rps;
 use crate::rules::{MATCHES_MAX, Rules};
 use crate::stat::{self, CoreTime};
 use crate::status::StatusFile;
 use crate::waits::Waits;
-use crate::xdp::{Program, Settings, Work};
+use crate::xdp::Work;
 
-/// A packet that has left its queue may not be in its socket yet: length of the pause to wait for,
-/// and of the shorter one from half of the patience on.
-const SETTLE: Duration = Duration::from_millis(2);
-const HURRY: Duration = Duration::from_micros(50);
+use self::mechanism::{By, attach};
+
 /// Limit of the wait at the end for flows that do not pause.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
 /// Interval of looks for vCPUs and another policy, and of reports: the control process ignores a
@@ -40,16 +39,8 @@ const RELEASE_MAX: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Time of silence after which a bucket of high priority gives its core up.
 const FORGET_AFTER_MS: u32 = 5_000;
-/// Note: the limits of RPS.
-const NO_PRIORITY: &str = "RPS knows no flows: none is of high priority";
 /// Minimum and maximum cost of a packet, in nanoseconds: an estimate outside comes from other work.
 const PACKET_NS: (u64, u64) = (200, 50_000);
-
-/// Mechanism that brings packets to their cores.
-enum By {
-    Program(Box<Program>),
-    Rps(Rps),
-}
 
 struct Steering<'a> {
     arguments: &'a Arguments,
@@ -472,69 +463,10 @@ fn all_cores(
     numbers.iter().map(core).collect()
 }
 
-impl By {
-    const fn name(&self) -> &'static str {
-        match self {
-            Self::Program(_) => "XDP and CPU map",
-            Self::Rps(_) => "RPS",
-        }
-    }
-
-    const fn kind(&self) -> &'static str {
-        match self {
-            Self::Program(_) => "xdp",
-            Self::Rps(_) => "rps",
-        }
-    }
-
-    /// Notes settings that it does not support.
-    fn note(&self, wanted: &mut EffectivePolicy) {
-        if matches!(self, Self::Rps(_)) && wanted.has_high() {
-            wanted.notes.push(NO_PRIORITY.to_owned());
-        }
-    }
-}
-
 fn vcpu_cores(arguments: &Arguments) -> BTreeSet<u16> {
     match &arguments.vcpus {
         Some(cores) => cores.0.iter().copied().collect(),
         None => machines::pinned_cores(),
-    }
-}
-
-fn attach(arguments: &Arguments, cores: &[u16], high: u32, rules: &Rules) -> anyhow::Result<By> {
-    let settings = Settings {
-        settle_ns: u64::try_from(SETTLE.as_nanos())?,
-        hurry_ns: u64::try_from(HURRY.as_nanos())?,
-        patience_ns: u64::from(arguments.patience_ms) * 1_000_000,
-        buckets: arguments.buckets,
-        high,
-        port: arguments.port,
-        high_networks: arguments.high.clone(),
-        rules: rules.clone(),
-    };
-    let device = arguments.device.as_str();
-    let program = |native| {
-        let mut program = Program::new(cores, &settings)?;
-        program.attach(device, native)?;
-        anyhow::Ok(By::Program(Box::new(program)))
-    };
-    let rps = || Rps::new(device).map(By::Rps);
-    match arguments.xdp {
-        XdpMode::Native => program(true),
-        XdpMode::Generic => program(false),
-        XdpMode::Rps => rps(),
-        XdpMode::Auto => {
-            if !device::is_virtual(device)
-                && let Ok(by) = program(true)
-            {
-                return Ok(by);
-            }
-            program(false).or_else(|error| {
-                warn(&format!("no XDP here, RPS instead: {error:#}"));
-                rps()
-            })
-        }
     }
 }
 
