@@ -9,6 +9,7 @@ mod edges;
 mod links;
 mod modules;
 mod no_std;
+mod owners;
 mod prose;
 mod size;
 mod subjects;
@@ -69,6 +70,7 @@ pub(crate) fn run() -> Result<bool> {
     let checks = [
         ("edges", edges::check(&metadata)),
         ("modules", modules::check(&rust_files)),
+        ("owners", owners::check(&rust_files)),
         ("size", size::check(&rust_files)?),
         ("no_std", no_std::check(&rust_files)?),
         ("bans", bans::check(&rust_files)),
