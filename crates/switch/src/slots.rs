@@ -43,7 +43,8 @@ pub(crate) struct Slot<B> {
     pub(crate) input: u16,
     pub(crate) source: u16,
     pub(crate) vnet: u16,
-    /// Bytes in front of the tenant's frame (the outer headers it came in).
+    /// Bytes in front of the tenant's frame (the outer headers it came in), and of each of its
+    /// segments.
     pub(crate) strip: u16,
     pub(crate) priority: u8,
     pub(crate) owner: BufferOwner,
@@ -51,7 +52,7 @@ pub(crate) struct Slot<B> {
     pub(crate) ecn: Option<u8>,
     /// Number of frames that it is on the wire.
     pub(crate) segments: u16,
-    /// Number of segments that a driver took already, and their bytes.
+    /// Number of segments that a driver took already, and their bytes, with those in front of them.
     pub(crate) sent: u16,
     pub(crate) sent_bytes: u32,
     /// [`BufferOwner::Pool`]: the partition that it is counted in.
@@ -70,7 +71,7 @@ impl<B> Slot<B> {
     /// Returns the bytes that are still to be sent, without the header that the switch adds.
     #[inline]
     pub(crate) const fn bytes_left(&self) -> u32 {
-        self.bytes - self.sent_bytes - self.strip as u32
+        self.bytes - self.sent_bytes - self.strip as u32 * self.segments_left() as u32
     }
 
     /// Returns the segments that are still to be sent.
