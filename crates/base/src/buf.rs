@@ -40,8 +40,8 @@ pub trait Buf {
     fn truncate(&mut self, size: u32);
 
     /// Returns the number of frames into which the output driver has to cut it, if its receiver
-    /// does not take it whole: one, unless it is a super-frame. Only frames of access ports may be
-    /// super-frames.
+    /// does not take it whole: one, unless it is a super-frame. Each segment of a super-frame from
+    /// an underlay has outer headers; the first segment's are in [`Self::head`].
     #[inline]
     fn segments(&self) -> u16 {
         1

@@ -76,20 +76,35 @@ impl Finisher {
         left: &Offload,
         nth: u16,
     ) -> Egress<'a, FrameBuf> {
-        debug_assert!(frame.strip == 0, "what came out of a tunnel is finished");
-        let (outer, headers) = (frame.header.len(), usize::from(left.header_size()));
+        let strip = tunnel_strip(frame);
+        let (outer, changed) =
+            if frame.tunnel.is_some() { (frame.header, &[][..]) } else { (&[][..], frame.header) };
+        let inner_left = left.without(strip);
+        let headers = usize::from(inner_left.header_size());
         let (at, payload) = left.part(nth);
-        let size = outer + headers + payload;
-        let (front, inner) = self.frame[..size].split_at_mut(outer);
-        front.copy_from_slice(frame.header);
+        let size = outer.len() + headers + payload;
+        let (front, inner) = self.frame[..size].split_at_mut(outer.len());
+        front.copy_from_slice(outer);
         if frame.tunnel.is_some() {
             resize_outer(front, u16::try_from(headers + payload).expect("it fits into a tunnel"));
         }
-        buf.copy_part(0, &mut inner[..headers]);
+        buf.copy_part(strip.into(), &mut inner[..headers]);
+        inner[..changed.len()].copy_from_slice(changed);
         buf.copy_part(at, &mut inner[headers..]);
-        left.make(nth, inner);
+        inner_left.make(nth, inner);
         whole(&self.frame[..size], frame)
     }
+}
+
+/// Bytes of outer headers in the buffer of a frame that came out of a tunnel. What the switch
+/// changed stands in its header, and is skipped as well.
+pub(crate) fn tunnel_strip(frame: &Egress<'_, FrameBuf>) -> u16 {
+    if frame.tunnel.is_some() {
+        debug_assert!(frame.strip == 0, "nothing goes from tunnel to tunnel");
+        return 0;
+    }
+    let changed = u16::try_from(frame.header.len()).expect("at most 128");
+    frame.strip.checked_sub(changed).expect("what is changed is skipped")
 }
 
 /// A finished copy of `frame`, all in `header`.

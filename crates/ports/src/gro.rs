@@ -12,12 +12,16 @@
 //! A segment that is shorter than the first one, or has PSH, is the last one of its super-frame.
 
 mod segment;
+mod tunnel;
+
+use core::ops::DerefMut;
 
 use sluice_base::Priority;
 use sluice_switch::Egress;
 use sluice_wire::{checksum, ipv4, ipv6, tcp};
 
 use self::segment::Segment;
+pub(crate) use self::tunnel::{Run, join};
 use crate::frame::FrameBuf;
 use crate::offload::{Kind, Offload, OffloadRequest, SEGMENTS_MAX};
 use crate::port::Amount;
@@ -46,14 +50,14 @@ pub(crate) enum Joined {
 #[derive(Debug, Default)]
 pub(crate) struct Gro {
     /// In the order of their first segments; unused ones, with their memory, follow.
-    flows: Vec<Flow>,
+    flows: Vec<Flow<Box<[u8]>>>,
     used: usize,
 }
 
 /// A super-frame in the making.
 #[derive(Debug)]
-struct Flow {
-    bytes: Box<[u8]>,
+struct Flow<M> {
+    bytes: M,
     size: usize,
     transport_at: usize,
     /// Size of the headers.
@@ -122,7 +126,7 @@ impl Gro {
             return Joined::Behind;
         }
         if self.used == self.flows.len() {
-            self.flows.push(Flow::empty());
+            self.flows.push(Flow::over(vec![0; ETHERNET_SIZE + PACKET_SIZE_MAX].into()));
         }
         self.flows[self.used].begin(&segment, frame.priority);
         self.used += 1;
@@ -153,10 +157,11 @@ impl Gro {
     }
 }
 
-impl Flow {
-    fn empty() -> Self {
+impl<M: DerefMut<Target = [u8]>> Flow<M> {
+    /// A super-frame to be made in this memory.
+    fn over(bytes: M) -> Self {
         Self {
-            bytes: vec![0; ETHERNET_SIZE + PACKET_SIZE_MAX].into(),
+            bytes,
             size: 0,
             transport_at: 0,
             header_size: 0,
@@ -198,8 +203,13 @@ impl Flow {
             && u32::from(self.segments) < SEGMENTS_MAX
             && segment.payload_size() <= self.each
             && segment.header_size == self.header_size
-            && self.size + usize::from(segment.payload_size()) <= ETHERNET_SIZE + PACKET_SIZE_MAX
+            && self.size + usize::from(segment.payload_size()) <= self.size_max()
             && segment.is_like(&self.bytes[..self.header_size])
+    }
+
+    /// Size of the largest frame that can be made here.
+    fn size_max(&self) -> usize {
+        self.bytes.len().min(ETHERNET_SIZE + PACKET_SIZE_MAX)
     }
 
     /// True if the identification of IPv4 is the next one: so the receiver's kernel makes it again.

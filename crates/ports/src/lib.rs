@@ -40,6 +40,7 @@ mod pool;
 mod port;
 pub mod probe;
 mod rcvbuf;
+mod series;
 mod shared;
 mod sockets;
 mod staging;

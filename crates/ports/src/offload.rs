@@ -119,6 +119,25 @@ impl Offload {
         Ok(Self { ask, size, network_at, header_size, is_ipv6 })
     }
 
+    /// The same offloads of a frame that lies behind `outer` bytes of outer headers, which each of
+    /// its segments has.
+    pub(crate) const fn behind(mut self, outer: u16) -> Self {
+        self.ask.start += outer;
+        self.network_at += outer;
+        self.header_size += outer;
+        self.size += outer as u32;
+        self
+    }
+
+    /// The same offloads of the frame behind the first `outer` bytes.
+    pub(crate) const fn without(mut self, outer: u16) -> Self {
+        self.ask.start -= outer;
+        self.network_at -= outer;
+        self.header_size -= outer;
+        self.size -= outer as u32;
+        self
+    }
+
     /// The request.
     pub(crate) const fn ask(&self) -> &OffloadRequest {
         &self.ask
@@ -184,23 +203,48 @@ impl Offload {
     /// Turns `segment`, which has the headers of the whole frame and the payload of the `nth`
     /// segment, into that segment.
     pub(crate) fn make(&self, nth: u16, segment: &mut [u8]) {
+        let (headers, payload) = segment.split_at_mut(self.header_size.into());
+        self.make_headers(nth, headers, payload);
+    }
+
+    /// Turns `headers`, which are those of the whole frame, into those of the `nth` segment, whose
+    /// `payload` lies elsewhere.
+    pub(crate) fn make_headers(&self, nth: u16, headers: &mut [u8], payload: &[u8]) {
         let Some((kind, each)) = self.ask.cut else { return };
         let (network_at, transport_at) = (self.network_at.into(), usize::from(self.ask.start));
-        let (front, transport) = segment.split_at_mut(transport_at);
+        let (front, transport) = headers.split_at_mut(transport_at);
         match kind {
             Kind::Tcp4 | Kind::Tcp6 => {
                 make_tcp(nth, nth + 1 == self.segments(), each, transport);
             }
             Kind::Udp => {
-                let size = u16::try_from(transport.len()).expect("a segment is small");
+                let size = transport.len() + payload.len();
+                let size = u16::try_from(size).expect("a segment is small");
                 transport[4..6].copy_from_slice(&size.to_be_bytes());
             }
         }
         let network = &mut front[network_at..];
         if self.is_ipv6 {
-            make_ipv6(network, kind, transport);
+            make_ipv6(network, kind, (transport, payload));
         } else {
-            make_ipv4(nth, network, kind, transport);
+            make_ipv4(nth, network, kind, (transport, payload));
+        }
+    }
+}
+
+impl Offload {
+    /// Turns `headers`, which are those of a whole frame of UDP, into those of the `nth` segment,
+    /// whose payload has `payload` bytes, without a checksum (RFC 768; over IPv6, RFC 6935).
+    pub(crate) fn make_headers_without_sum(&self, nth: u16, headers: &mut [u8], payload: usize) {
+        let (front, transport) = headers.split_at_mut(usize::from(self.ask.start));
+        let size = u16::try_from(transport.len() + payload).expect("a segment is small");
+        transport[4..6].copy_from_slice(&size.to_be_bytes());
+        transport[6..8].fill(0);
+        let network = &mut front[self.network_at.into()..];
+        if self.is_ipv6 {
+            put_ipv6_size(network, usize::from(size));
+        } else {
+            put_ipv4_size(nth, network, usize::from(size));
         }
     }
 }
@@ -240,30 +284,39 @@ fn put_checksum(transport: &mut [u8], kind: Kind, over: impl Fn(&[u8]) -> u16) {
     transport[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-fn make_ipv4(nth: u16, header: &mut [u8], kind: Kind, transport: &mut [u8]) {
-    let size = u16::try_from(header.len() + transport.len()).expect("a segment is small");
+fn make_ipv4(nth: u16, header: &mut [u8], kind: Kind, (transport, payload): (&mut [u8], &[u8])) {
+    put_ipv4_size(nth, header, transport.len() + payload.len());
+    let Ok(packet) = ipv4::Packet::new_checked(header) else { return };
+    let (src, dst) = (packet.src(), packet.dst());
+    put_checksum(transport, kind, |header| {
+        checksum::parts_over_ipv4(src, dst, protocol_of(kind).0, (header, payload))
+    });
+}
+
+/// Writes the size, the identification and the checksum of the IPv4 header of the `nth` segment.
+fn put_ipv4_size(nth: u16, header: &mut [u8], payload: usize) {
+    let size = u16::try_from(header.len() + payload).expect("a segment is small");
     let ident = u16::from_be_bytes([header[4], header[5]]).wrapping_add(nth);
     header[2..4].copy_from_slice(&size.to_be_bytes());
     header[4..6].copy_from_slice(&ident.to_be_bytes());
     header[10..12].fill(0);
     let sum = checksum::internet(header);
     header[10..12].copy_from_slice(&sum.to_be_bytes());
-    let Ok(packet) = ipv4::Packet::new_checked(header) else { return };
+}
+
+fn make_ipv6(header: &mut [u8], kind: Kind, (transport, payload): (&mut [u8], &[u8])) {
+    put_ipv6_size(header, transport.len() + payload.len());
+    let Ok(packet) = ipv6::Packet::new_checked(header) else { return };
     let (src, dst) = (packet.src(), packet.dst());
-    put_checksum(transport, kind, |message| {
-        checksum::over_ipv4(src, dst, protocol_of(kind).0, message)
+    put_checksum(transport, kind, |header| {
+        checksum::parts_over_ipv6(src, dst, protocol_of(kind).0, (header, payload))
     });
 }
 
-fn make_ipv6(header: &mut [u8], kind: Kind, transport: &mut [u8]) {
-    let size = header.len() - ipv6::HEADER_SIZE + transport.len();
+fn put_ipv6_size(header: &mut [u8], payload: usize) {
+    let size = header.len() - ipv6::HEADER_SIZE + payload;
     let size = u16::try_from(size).expect("a segment is small");
     header[4..6].copy_from_slice(&size.to_be_bytes());
-    let Ok(packet) = ipv6::Packet::new_checked(header) else { return };
-    let (src, dst) = (packet.src(), packet.dst());
-    put_checksum(transport, kind, |message| {
-        checksum::over_ipv6(src, dst, protocol_of(kind).0, message)
-    });
 }
 
 /// Layer 3 of a frame, as parsed.

@@ -142,6 +142,13 @@ impl Pool {
         Some(slot)
     }
 
+    /// Takes a slot for a super-frame that could also be several frames; `None` if not more than
+    /// half of them are free. So a container's own never wait for those of the underlay.
+    pub(crate) fn take_large_to_spare(&mut self) -> Option<LargeSlot> {
+        let large = self.large.as_ref()?;
+        if large.used() >= large.count() / 2 { None } else { self.take_large() }
+    }
+
     /// Takes back a slot for super-frames that holds no frame.
     pub(crate) fn cancel_large(&mut self, slot: &LargeSlot) {
         self.put_large(slot.number());

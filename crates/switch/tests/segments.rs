@@ -5,8 +5,8 @@ mod harness;
 
 use std::collections::BTreeMap;
 
-use harness::config::{access, config, underlay, with_tunnels};
-use harness::frames::Tenant;
+use harness::config::{access, config, underlay, underlay_mac, vtep, with_tunnels};
+use harness::frames::{Outer, Tenant, in_vxlan};
 use sluice_base::{
     Batch, BitRate, Buf, DropReason, Mac, Nanos, PortId, Priority, Prng, TunnelId, VnetId,
 };
@@ -14,6 +14,8 @@ use sluice_switch::{Command, Destination, Egress, PortConfig, RateLimit, Switch,
 
 const NOW: Nanos = Nanos(1_000_000);
 const HEADERS: u32 = 66;
+/// Size of the outer headers of a tunnel.
+const OUTER: u32 = 50;
 
 /// A frame of `segments` segments, all of `each` bytes but the last one.
 #[derive(Debug)]
@@ -28,6 +30,17 @@ struct Frame {
 impl Frame {
     fn new(from: u8, dst: u8, number: u32, segments: u16, each: u32, last: u32) -> Self {
         let head = Tenant::new(mac(dst), mac(from), 0, HEADERS).bytes();
+        Self { head, number, segments, each, last }
+    }
+
+    /// Returns a frame out of the tunnel. Sizes are those of segments with their outer headers.
+    fn out_of_tunnel(dst: u8, number: u32, sizes: (u16, u32, u32), inner_ecn: u8, ecn: u8) -> Self {
+        let (segments, each, last) = sizes;
+        let inner = Tenant { ecn: inner_ecn, ..Tenant::new(mac(dst), mac(4), 0, each - OUTER) };
+        let (dst, remote, local) = (underlay_mac(1), vtep(2), vtep(1));
+        let outer = Outer { dst, remote, local, vni: 100, dscp: 0, ecn, pcp: None };
+        let mut head = in_vxlan(&outer, &inner.bytes());
+        head.truncate(128);
         Self { head, number, segments, each, last }
     }
 
@@ -107,9 +120,14 @@ fn drive(switch: &mut Switch<Frame>, port: u16, mut room: u16, took: &mut Vec<To
         let Some(buf) = egress.buf else { return Taken::All };
         let left = buf.segments - egress.first;
         let outer = u32::try_from(egress.header.len()).unwrap();
+        let strip = u32::from(egress.strip);
         let size = buf.bytes(egress.first, left) + u32::from(left) * outer;
+        let size = size - u32::from(left) * strip;
         assert_eq!(egress.size, size, "what is left of it, on the wire");
-        assert_eq!(outer, if port == 3 { 50 } else { 0 });
+        match strip {
+            0 => assert_eq!(outer, if port == 3 { OUTER } else { 0 }),
+            _ => assert_eq!(strip - outer, OUTER, "what is changed takes the place of the same"),
+        }
         let count = left.min(room);
         room -= count;
         if count > 0 {
@@ -255,4 +273,43 @@ fn what_must_fit_is_one_segment() {
     drive(&mut switch, 2, 99, &mut took);
     assert_eq!(took, [(1, 0, 0, 40), (1, 2, 0, 2)]);
     assert_eq!(switch.dropped(input, Priority::ZERO, DropReason::Oversize).frames, 1);
+}
+
+#[test]
+fn super_frame_from_tunnel_counts_outer_headers_once() {
+    for (inner_ecn, ecn) in [(0, 0), (1, 1), (1, 3)] {
+        let mut switch = switch(access(0));
+        let sizes = (45, 1_500, 150);
+        give(&mut switch, 3, vec![Frame::out_of_tunnel(3, 0, sizes, inner_ecn, ecn)]);
+        let came = 44 * 1_500 + 150;
+        let flow = switch.decap_flows().next().unwrap();
+        assert_eq!(flow.received.bytes, came, "all that was on the wire");
+        let mut took = Vec::new();
+        assert_eq!(drive(&mut switch, 2, 30, &mut took), 30);
+        assert!(switch.audit().is_closed());
+        assert_eq!(drive(&mut switch, 2, 30, &mut took), 15);
+        // From the tunnel's host: the address in front is that of its device.
+        let (_, number, ..) = took[0];
+        assert_eq!((number, took.len()), (0, 2));
+        let sent = switch.sent(PortId(2));
+        assert_eq!((sent.frames, sent.bytes), (45, came - 45 * u64::from(OUTER)));
+        assert_eq!(reclaimed(&mut switch, 3), [0]);
+        assert!(switch.audit().is_closed());
+    }
+}
+
+#[test]
+fn segment_from_tunnel_fits_without_outer_headers() {
+    let mut switch = switch(PortConfig { mtu: 1_400, ..access(0) });
+    let input = switch.input(PortId(3), 0);
+    let sizes = [(2, 1_464, 1_464), (2, 1_465, 100), (3, 300, 100)];
+    let of = |(number, sizes)| Frame::out_of_tunnel(3, number, sizes, 0, 0);
+    give(&mut switch, 3, (0..).zip(sizes).map(of).collect());
+    let mut took = Vec::new();
+    drive(&mut switch, 2, 99, &mut took);
+    assert_eq!(took.iter().map(|took| (took.1, took.3)).collect::<Vec<_>>(), [(0, 2), (2, 3)]);
+    assert_eq!(switch.dropped(input, Priority::ZERO, DropReason::Oversize).frames, 1);
+    let dropped = switch.dropped(input, Priority::ZERO, DropReason::Oversize);
+    assert_eq!(dropped.bytes, 1_565);
+    assert!(switch.audit().is_closed());
 }

@@ -360,7 +360,10 @@ fn wrong_policy_of_vport_is_refused() {
     }
     config.apply(&[set_vport("blue/web", "priority", json!(1))]).unwrap();
     let error = config.clone().apply(&[delete_vnet("blue")]).unwrap_err();
-    assert!(error.to_string().contains("vports with a policy: web; take these out first"), "{error}");
+    assert!(
+        error.to_string().contains("vports with a policy: web; take these out first"),
+        "{error}"
+    );
     config.apply(&[set_vport("blue/web", "priority", Value::Null), delete_vnet("blue")]).unwrap();
     let (web, db) = ("blue/web", "blue/db");
     let keys = |vport| set_vport(vport, "priority", json!(1)).keys();

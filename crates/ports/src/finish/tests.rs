@@ -8,7 +8,7 @@ use crate::pool::{Pool, PoolConfig};
 
 const ADDRESSES: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
 
-fn pool() -> Pool {
+pub(crate) fn pool() -> Pool {
     let config = PoolConfig { slots: 2, slot_size: 2048, populate: false };
     Pool::new(config).unwrap().with_large(2).unwrap()
 }
@@ -17,11 +17,11 @@ fn frame() -> Unfinished {
     Unfinished::new(Carries::Tcp4, ADDRESSES, 7_200, Some(1_000))
 }
 
-fn handle(pool: &mut Pool, frame: &Unfinished) -> FrameBuf {
+pub(crate) fn handle(pool: &mut Pool, frame: &Unfinished) -> FrameBuf {
     let cut = frame.each.map(|each| (Kind::Tcp4, each));
     let ask = OffloadRequest { start: 34, offset: 16, cut, ecn: false };
     let bytes = frame.frame();
-    let left = Offload::check(ask, &bytes[..128], bytes.len()).unwrap();
+    let left = Offload::check(ask, &bytes[..bytes.len().min(128)], bytes.len()).unwrap();
     let mut slot = pool.take_large().unwrap();
     slot.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
     slot.freeze(&left)
@@ -52,7 +52,7 @@ fn offered(finisher: &mut Finisher, frame: &Egress<'_, FrameBuf>, room: usize) -
     }
 }
 
-fn egress<'a>(header: &'a [u8], buf: &'a FrameBuf, first: u16) -> Egress<'a, FrameBuf> {
+pub(crate) fn egress<'a>(header: &'a [u8], buf: &'a FrameBuf, first: u16) -> Egress<'a, FrameBuf> {
     let tunnel = (!header.is_empty()).then_some(TunnelId(0));
     let priority = Priority::ZERO;
     Egress { header, buf: Some(buf), strip: 0, size: 0, first, priority, tunnel }

@@ -1,5 +1,6 @@
 //! Port of a device.
 
+mod incoming;
 mod parts;
 
 use parts::KernelCounters;
@@ -9,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use sluice_base::{Batch, Mac, Nanos, Priority, VlanTag};
+use sluice_base::{Batch, Buf as _, Mac, Nanos, Priority};
 use sluice_switch::{Classifier, Egress, Sink, Taken, Window};
 
 use sluice_wire::vlan;
@@ -17,10 +18,11 @@ use sluice_wire::vlan;
 use super::aside::{Room, Store, Taker};
 use super::handing::{INDEX, QUIET, fits, ring_name};
 use super::icmp_suppress::KernelBypass;
+use super::joined::Joined;
 use super::offload::{Offloads, finish_checksum};
 use super::outgoing::Outgoing;
-use super::rings::{Kind, RingPlan, RxFrame, RxRing, WIRE_OVERHEAD};
-use crate::device::device;
+use super::rings::{Kind, RingPlan, RxFrame, RxRing, SeriesQueue, WIRE_OVERHEAD};
+use crate::device::{Device, device};
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::handed::PortHandover;
@@ -80,6 +82,30 @@ impl L2Config {
     }
 }
 
+/// True if a port takes datagrams that come as one: an underlay, or a cable.
+fn takes_series(kernel: KernelShare) -> bool {
+    kernel != KernelShare::All
+}
+
+/// The device of a configuration, and the MTU for it.
+fn look_up(config: &L2Config) -> Result<(Device, u16), OpenError> {
+    let name = config.device.as_str();
+    let found = device(name).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => OpenError::NoSuchDevice {
+            device: name.to_owned(),
+            place: "this network namespace".to_owned(),
+        },
+        _ => OpenError::device(name, "look it up")(error),
+    })?;
+    let mtu = config.mtu.unwrap_or_else(|| u16::try_from(found.mtu).unwrap_or(u16::MAX));
+    if u32::from(mtu) > found.mtu {
+        let (needed, there) = (mtu.into(), found.mtu as usize);
+        let device = name.to_owned();
+        return Err(OpenError::FrameSize { device, mtu: mtu.into(), needed, there });
+    }
+    Ok((found, mtu))
+}
+
 /// Size of the largest frame of an MTU: Ethernet and two tags.
 pub(super) fn frame_size_max(mtu: u16) -> usize {
     usize::from(mtu) + 14 + 8
@@ -89,8 +115,12 @@ pub(super) fn frame_size_max(mtu: u16) -> usize {
 const CONTROL_RING_BYTES: u64 = 0;
 /// MTU of its slots, which hold the smallest frames and some more.
 const CONTROL_MTU: u16 = 128;
+/// Minimum of memory for packets that are larger than a slot: some 60.
+const SERIES_BYTES_MIN: u64 = 4 << 20;
 /// Maximum of flow-control frames passed on by one call.
 const HEARD_MAX: usize = 64;
+/// Maximum of frames of one read, also of those that become one.
+const SEGMENTS_READ_MAX: usize = 256;
 /// Maximum of frames that one read sets aside.
 pub(super) const ASIDE_MAX: usize = 256;
 
@@ -111,6 +141,8 @@ pub struct L2Port {
     room: Room,
     /// Copy of a frame while its place is being decided.
     scratch: Box<[u8]>,
+    /// Frames that came as one.
+    joined: Joined,
     /// True if no more frames are taken from the ring.
     stopped: bool,
     kernel: KernelShare,
@@ -154,6 +186,11 @@ impl L2Port {
         Self::adopt(config, None)
     }
 
+    /// Opens the port as that of a trunk, which takes frames from its ring alone.
+    pub(super) fn open_for_trunk(config: &L2Config) -> Result<Self, OpenError> {
+        Self::open_with(config, None, None)
+    }
+
     /// Opens the port with state that an earlier process handed over, frames in its ring included.
     /// State that does not fit this configuration is closed, and opened anew.
     ///
@@ -161,32 +198,29 @@ impl L2Port {
     /// [`OpenError`] says what failed, with the remedy.
     pub fn adopt(config: &L2Config, handed: Option<PortHandover>) -> Result<Self, OpenError> {
         let before = handed.as_ref().map(|handed| handed.numbers.clone()).unwrap_or_default();
-        let mut port = Self::open_with(config, handed)?;
+        let series = takes_series(config.kernel)
+            .then_some(SeriesQueue { bytes: config.ring_bytes.max(SERIES_BYTES_MIN) });
+        let mut port = Self::open_with(config, handed, series)?;
         // Only now: a port that cannot be opened leaves the device as the earlier process has it.
         if let Some(open) = &mut port.open
             && before.get(INDEX) == Some(&open.index.into())
         {
             open.offloads.were_on_before(&before);
         }
+        if port.open.as_ref().is_some_and(|open| open.offloads.leave_checksums()) {
+            port.out.take_series();
+        }
         Ok(port)
     }
 
-    fn open_with(config: &L2Config, handed: Option<PortHandover>) -> Result<Self, OpenError> {
+    fn open_with(
+        config: &L2Config,
+        handed: Option<PortHandover>,
+        series: Option<SeriesQueue>,
+    ) -> Result<Self, OpenError> {
         let name = config.device.as_str();
         let failed = |what| OpenError::device(name, what);
-        let found = device(name).map_err(|error| match error.raw_os_error() {
-            Some(libc::ENODEV) => OpenError::NoSuchDevice {
-                device: name.to_owned(),
-                place: "this network namespace".to_owned(),
-            },
-            _ => failed("look it up")(error),
-        })?;
-        let mtu = config.mtu.unwrap_or_else(|| u16::try_from(found.mtu).unwrap_or(u16::MAX));
-        if u32::from(mtu) > found.mtu {
-            let (needed, there) = (mtu.into(), found.mtu as usize);
-            let device = name.to_owned();
-            return Err(OpenError::FrameSize { device, mtu: mtu.into(), needed, there });
-        }
+        let (found, mtu) = look_up(config)?;
         let plan = RingPlan::new(
             config.ring_bytes,
             config.wire_bytes_min,
@@ -194,13 +228,16 @@ impl L2Port {
             config.ring_memory_bytes_max,
         );
         let control = RingPlan::new(CONTROL_RING_BYTES, 1, CONTROL_MTU, 0);
-        let mut handed = handed.filter(|handed| fits(handed, config, found.index, &plan));
-        let offloads = Offloads::off(name)?;
+        let fits = |handed: &_| fits(handed, config, found.index, &plan, series.is_some());
+        let mut handed = handed.filter(fits);
+        // A tunnel's segments leave as one datagram, of which a device makes checksums.
+        let is_underlay = matches!(config.kernel, KernelShare::NoVxlan(_));
+        let offloads = Offloads::off(name, is_underlay)?;
         // Before the ring, so that not even its first frame is answered.
         let kept = handed.as_mut().and_then(|handed| handed.take_file(QUIET));
         let quiet = KernelBypass::take_up(found.index, config.kernel, kept)
             .map_err(failed("keep the kernel from answering VXLAN on it"))?;
-        let mut ring_of = |plan: &RingPlan, kind| {
+        let mut ring_of = |plan: &RingPlan, kind, series| {
             let name = ring_name(kind);
             let inherited = handed.as_mut().and_then(|handed| {
                 let next = usize::try_from(*handed.numbers.get(name)?).ok()?;
@@ -209,16 +246,16 @@ impl L2Port {
             match inherited {
                 Some((socket, next)) => RxRing::take_up(socket, plan, next)
                     .map_err(failed("map the ring that was handed over")),
-                None => RxRing::open(found.index, plan, kind)
+                None => RxRing::open(found.index, plan, kind, series)
                     .map_err(|(what, error)| failed(what)(error)),
             }
         };
         let open = Open {
             // Flow control first: each frame is in one of the two rings.
-            control: ring_of(&control, Kind::Control)?,
+            control: ring_of(&control, Kind::Control, None)?,
             kernel: Arc::new(KernelCounters::open(name, found.index, mtu)?),
             index: found.index,
-            ring: ring_of(&plan, Kind::Data(config.kernel))?,
+            ring: ring_of(&plan, Kind::Data(config.kernel), series)?,
             quiet,
             offloads,
         };
@@ -236,6 +273,7 @@ impl L2Port {
             store: Store::default(),
             room: Room::new(config.ring_bytes),
             scratch: vec![0; frame_size_max(mtu)].into_boxed_slice(),
+            joined: Joined::new(!is_underlay),
             stopped: false,
             kernel: config.kernel,
         })
@@ -328,32 +366,6 @@ impl L2Port {
         Some(&self.scratch[vlan::TAG_SIZE..size])
     }
 
-    /// Reads while a priority is closed, or frames are set aside.
-    #[cold]
-    fn read_apart(&mut self, mut taker: Taker<'_>, pool: &mut Pool) -> Read {
-        taker.serve(&mut self.store, &mut self.room, pool);
-        let (mut aside, mut is_empty) = (0, self.stopped);
-        while aside < ASIDE_MAX && !taker.is_done() && !is_empty {
-            let Some(open) = &mut self.open else { break };
-            let Some(frame) = open.ring.front() else {
-                is_empty = true;
-                break;
-            };
-            let copied = copy_out(&frame, &mut self.scratch, &mut self.own);
-            open.ring.release();
-            let Some(size) = copied else { continue };
-            let frame = &self.scratch[..size];
-            let of = |by: &Classifier| by.priority(frame, frame_size(frame), VlanTag::AsIs);
-            let priority = self.classifier.as_ref().map_or(Priority::ZERO, of);
-            if !taker.take(&self.store, priority, frame, VlanTag::AsIs, pool) {
-                self.store.push(&mut self.room, priority, frame, VlanTag::AsIs);
-                aside += 1;
-            }
-        }
-        let more = !is_empty || !self.store.waiting().is_empty();
-        Read { frames: taker.frames(), more, others: aside }
-    }
-
     /// Frees the place of the frame at the head of the ring, unread.
     pub(super) fn skip_front(&mut self) {
         if let Some(open) = &mut self.open {
@@ -433,14 +445,21 @@ impl Port for L2Port {
         }
         let limit = limit.min(window.frames as usize).min(batch.room());
         let (mut frames, mut bytes, mut tries) = (0, 0, 0);
-        while tries < limit && bytes < window.bytes.0 {
-            let Some(frame) = open.ring.front() else {
+        let mut segments = 0;
+        while tries < limit && segments < SEGMENTS_READ_MAX && bytes < window.bytes.0 {
+            let most = self.fitting(window.bytes.0 - bytes).min(SEGMENTS_READ_MAX - segments);
+            if let Some((buf, count)) = self.joined.join(most, pool) {
+                (frames, tries, segments) = (frames + 1, tries + 1, segments + count);
+                bytes += u64::from(buf.size());
+                batch.push(buf).expect("room was counted before");
+                continue;
+            }
+            let Some(mut slot) = pool.take() else { break };
+            let Some(copied) = self.next_into(slot.bytes_mut()) else {
+                pool.cancel(slot);
                 return Ok(Read { frames, more: false, others: tries - frames });
             };
-            let Some(mut slot) = pool.take() else { break };
-            tries += 1;
-            let copied = copy_out(&frame, slot.bytes_mut(), &mut self.own);
-            open.ring.release();
+            (tries, segments) = (tries + 1, segments + 1);
             let Some(size) = copied else {
                 pool.cancel(slot);
                 continue;
@@ -482,6 +501,7 @@ impl Port for L2Port {
             ("ring.truncated", self.own.truncated),
             ("aside.full", self.room.full()),
             ("ring.checksum_open", self.own.checksum_open),
+            ("series.parted", self.out.is_parted().into()),
         ]);
         match open.drops() {
             Ok(more) => {
@@ -530,7 +550,13 @@ impl Port for L2Port {
 
     fn close(&mut self) -> io::Result<()> {
         self.out.close();
+        while let Some(next) = self.joined.next(&mut self.scratch) {
+            self.out.give_up(next.unwrap_or(0));
+        }
         self.store.clear(&mut self.room);
         self.open.take().map_or(Ok(()), |mut open| open.offloads.restore())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,8 @@
 //! that a frame is seen when it comes and not when a block is full). `read` copies each into a slot
 //! of the pool and frees its place in the ring at once: the ring is this port's PFC headroom and
 //! must be empty when the pause begins. Frames to send are staged and sent by `sendmmsg` from a
-//! second socket, which receives nothing.
+//! second socket, which receives nothing. Segments of a super-frame for a tunnel go past the
+//! staging, as one datagram that the device cuts; what comes as one is taken apart (`joined.rs`).
 //!
 //! ```text
 //!   wire ─▶ device ─▶ [ ring: as many slots as the headroom needs ] ─ copy ─▶ pool ─▶ switch
@@ -16,7 +17,8 @@
 //! Changes of the kernel to a frame are undone: the 802.1Q tag is put back, and the checksum that a
 //! local sender left to a card is finished. PFC frames pass as frames, both ways. The device's
 //! segmentation and receive offloads are switched off when the port opens; a device on which that
-//! fails is refused, for its frames would never have been on a wire.
+//! fails is refused, for its frames would never have been on a wire. On a host's underlay checksums
+//! may be left to the device.
 //!
 //! **Flow control is kept apart from data.** Flow-control frames of the neighbour have a small ring
 //! of their own and are passed on regardless of waiting data
@@ -34,6 +36,7 @@ mod driver;
 mod filter;
 mod handing;
 pub mod icmp_suppress;
+mod joined;
 mod offload;
 pub(crate) mod outgoing;
 mod rings;

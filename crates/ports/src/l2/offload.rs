@@ -36,12 +36,26 @@ pub(super) struct Offloads {
     device: String,
     socket: OwnedFd,
     were_on: Vec<(u32, u32)>,
+    /// True if checksums may be left to the device.
+    keeps_checksums: bool,
 }
 
+/// Name of the offload of checksums that are sent.
+const CHECKSUMS: &str = "tx";
+
 impl Offloads {
-    /// Adds the offloads that an earlier process switched off, and handed over.
+    /// Adds the offloads that an earlier process switched off, and handed over. One that is left on
+    /// now is switched on again.
     pub(super) fn were_on_before(&mut self, handed: &BTreeMap<String, u64>) {
         for feature in FEATURES {
+            if self.keeps(&feature) {
+                let value = handed.get(feature.name).and_then(|on| u32::try_from(*on).ok());
+                if let (Some(value), Some(request)) = (value, DeviceRequest::new(&self.device)) {
+                    // Without it each frame leaves for itself.
+                    _ = request.ethtool(self.socket.as_fd(), feature.set, value);
+                }
+                continue;
+            }
             let before = handed.get(feature.name).and_then(|on| u32::try_from(*on).ok());
             let is_known = self.were_on.iter().any(|(set, _)| *set == feature.set);
             self.were_on.extend(before.filter(|_| !is_known).map(|before| (feature.set, before)));
@@ -57,13 +71,31 @@ impl Offloads {
         }
     }
 
-    /// Switches the offloads of a device off.
-    pub(super) fn off(device: &str) -> Result<Self, OpenError> {
+    fn keeps(&self, feature: &Feature) -> bool {
+        self.keeps_checksums && feature.name == CHECKSUMS
+    }
+
+    /// True if the device makes the checksums of what it is given.
+    pub(super) fn leave_checksums(&self) -> bool {
+        let tx = FEATURES.iter().find(|feature| self.keeps(feature));
+        let request = DeviceRequest::new(&self.device);
+        let value = tx.zip(request).map(|(feature, request)| {
+            request.ethtool(self.socket.as_fd(), feature.get, 0).unwrap_or(0) & feature.bit
+        });
+        value.is_some_and(|value| value != 0)
+    }
+
+    /// Switches the offloads of a device off, but for checksums if those may be left to it.
+    pub(super) fn off(device: &str, keeps_checksums: bool) -> Result<Self, OpenError> {
         let socket = ioctl_socket().map_err(OpenError::device(device, "open a socket for it"))?;
         let request = DeviceRequest::new(device)
             .ok_or_else(|| OpenError::BadName { device: device.to_owned() })?;
-        let mut offloads = Self { device: device.to_owned(), socket, were_on: Vec::new() };
+        let mut offloads =
+            Self { device: device.to_owned(), socket, were_on: Vec::new(), keeps_checksums };
         for feature in FEATURES {
+            if offloads.keeps(&feature) {
+                continue;
+            }
             // A feature that the device does not know is off.
             let get = |offloads: &Self| {
                 request.ethtool(offloads.socket.as_fd(), feature.get, 0).unwrap_or(0)

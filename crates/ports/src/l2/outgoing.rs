@@ -11,8 +11,8 @@
 use std::io;
 
 use sluice_base::{Mac, Nanos, Priority, PriorityMask};
-use sluice_switch::{Egress, Taken};
-use sluice_wire::{mac_control, vlan};
+use sluice_switch::{Egress, Taken, resize_outer};
+use sluice_wire::{checksum, ipv4, mac_control, vlan};
 
 use super::driver::frame_size_max;
 use super::rings::TxSocket;
@@ -20,8 +20,17 @@ use crate::error::OpenError;
 use crate::finish::{Finisher, finish};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::port::{Amount, Losses, PollFd};
+use crate::series::{Series, SeriesHeaders, taken};
 use crate::staging::{NotStaged, Staging};
 use crate::stuck_head::StuckHead;
+
+/// Size of the outer headers of a tunnel, offset of the payload of UDP in them, and of its header.
+const OUTER_SIZE: usize = 50;
+const DATAGRAM_AT: usize = 42;
+const UDP_AT: u16 = 34;
+const UDP_HEADER_SIZE: u16 = 8;
+const ETHERNET_SIZE: usize = sluice_wire::ethernet::HEADER_SIZE;
+const _: () = assert!(DATAGRAM_AT == (UDP_AT + UDP_HEADER_SIZE) as usize);
 
 /// Interval of retries when the kernel had no room and signals none.
 const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
@@ -58,6 +67,11 @@ pub(crate) struct Outgoing {
     refused: u64,
     unwanted: Unwanted,
     finisher: Finisher,
+    mtu: u16,
+    /// Several datagrams leave as one; `None` if the device does not take them so.
+    series: Option<SeriesHeaders>,
+    /// True if the kernel refused what leaves as one, and each leaves for itself since.
+    parted: bool,
 }
 
 /// State of the first staged frame, which the kernel refused.
@@ -78,6 +92,23 @@ enum Meaning {
     Again,
     /// The device never takes the frame.
     Never,
+}
+
+/// Returns the outer headers of a series, up to its first datagram: sizes are those of all
+/// together, and the checksum is left open, as the sum of the pseudo-header. `None` for headers
+/// that are not those of a tunnel without tag.
+fn outer_of(header: &[u8], series: &Series<'_>) -> Option<[u8; DATAGRAM_AT]> {
+    let mut outer: [u8; OUTER_SIZE] = header.try_into().ok()?;
+    if outer[ETHERNET_SIZE - 2..ETHERNET_SIZE] != [0x08, 0x00] {
+        return None;
+    }
+    let in_front = u16::try_from(OUTER_SIZE - DATAGRAM_AT).expect("8 bytes");
+    resize_outer(&mut outer, series.size.checked_sub(in_front)?);
+    let packet = ipv4::Packet::new_checked(&outer[ETHERNET_SIZE..]).ok()?;
+    let size = series.size + UDP_HEADER_SIZE;
+    let sum = checksum::pseudo_ipv4(packet.src(), packet.dst(), ipv4::PROTOCOL_UDP, size);
+    outer[DATAGRAM_AT - 2..DATAGRAM_AT].copy_from_slice(&sum.to_be_bytes());
+    outer.first_chunk().copied()
 }
 
 impl Unwanted {
@@ -127,7 +158,22 @@ impl Outgoing {
             refused: 0,
             unwanted: Unwanted::new(mac),
             finisher: Finisher::new(),
+            mtu,
+            series: None,
+            parted: false,
         })
+    }
+
+    /// Lets several datagrams leave as one. A kernel that does not take them so leaves it at one by
+    /// one.
+    pub(crate) fn take_series(&mut self) {
+        let taken = self.socket.as_mut().map(TxSocket::take_series);
+        self.series = taken.is_some_and(|taken| taken.is_ok()).then(SeriesHeaders::new);
+    }
+
+    /// True if the kernel refused what leaves as one.
+    pub(crate) const fn is_parted(&self) -> bool {
+        self.parted
     }
 
     /// Stages one frame, with a tag behind its addresses if `tag` is given.
@@ -138,6 +184,11 @@ impl Outgoing {
         tag: Option<[u8; vlan::TAG_SIZE]>,
     ) -> Taken {
         if is_unfinished(frame) {
+            if tag.is_none()
+                && let Some(taken) = self.offer_series(frame)
+            {
+                return taken;
+            }
             return finish(
                 self,
                 |own| &mut own.finisher,
@@ -165,6 +216,49 @@ impl Outgoing {
                 Taken::All
             }
         }
+    }
+
+    /// Gives the segments of a super-frame to the kernel from where they lie, as one datagram for
+    /// the device to cut. `None` if they have to be staged.
+    fn offer_series(&mut self, frame: &Egress<'_, FrameBuf>) -> Option<Taken> {
+        self.series.as_ref()?;
+        if !self.staging.is_empty() && self.waits == Waits::No {
+            // An error comes again from `flush`, whose caller can handle it.
+            let _reported_by_flush = self.flush();
+        }
+        if !self.staging.is_empty() {
+            return None;
+        }
+        let Self { socket: Some(socket), series: Some(headers), .. } = self else { return None };
+        let mut next = frame.first;
+        while let Some(series) = headers.make(frame, next, DATAGRAM_AT) {
+            // The kernel cuts by the size that it is told, whatever the device's MTU is.
+            if usize::from(series.each) + DATAGRAM_AT - ETHERNET_SIZE > self.mtu.into() {
+                break;
+            }
+            let Some(outer) = outer_of(frame.header, &series) else { break };
+            match socket.send_series(&outer, UDP_AT, &series) {
+                Ok(()) => {
+                    next += series.count;
+                    self.sent += u64::from(series.count);
+                    self.unwanted.passed();
+                }
+                Err(error) => match error.raw_os_error().unwrap_or_default() {
+                    libc::EINTR => {}
+                    libc::EAGAIN => {
+                        self.waits = Waits::ForWritable;
+                        return Some(taken(frame, next));
+                    }
+                    libc::EINVAL | libc::EMSGSIZE | libc::EIO | libc::EOPNOTSUPP => {
+                        (self.series, self.parted) = (None, true);
+                        break;
+                    }
+                    // Staged, they are tried again or counted.
+                    _ => break,
+                },
+            }
+        }
+        (next > frame.first).then(|| taken(frame, next))
     }
 
     /// Ends a frame that the device cannot take now, and counts it.

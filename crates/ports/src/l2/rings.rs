@@ -15,13 +15,14 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
-use rustix::net::SendFlags;
 use sluice_base::Mac;
 use sluice_wire::EtherType;
 
 use super::driver::KernelShare;
 use super::filter;
+use super::joined::{NET_HEADER_SIZE, net_header_of_series};
 use crate::guard;
+use crate::series::{PARTS_MAX, Series, part_of};
 use crate::staging::{STAGED_FRAMES_MAX, Staging};
 use crate::sys::{self, Instruction, bpf};
 
@@ -29,8 +30,10 @@ use crate::sys::{self, Instruction, bpf};
 pub const WIRE_OVERHEAD: u32 = 24;
 
 /// Bytes of a slot before the frame: the headers of packet_mmap, aligned, and the kernel's room for
-/// a link header (16), so that the network header is aligned.
-const SLOT_OVERHEAD: usize = (libc::TPACKET2_HDRLEN + 16).next_multiple_of(16) - 14;
+/// a link header (16), so that the network header is aligned; and the header that tells of a series
+/// of datagrams.
+const SLOT_OVERHEAD: usize =
+    (libc::TPACKET2_HDRLEN + 16).next_multiple_of(16) - 14 + NET_HEADER_SIZE;
 /// Size of one block of memory that the kernel takes for the ring.
 const BLOCK_SIZE: u32 = 64 << 10;
 
@@ -123,6 +126,27 @@ impl Kind {
 /// Offset that tells a program if the kernel removed a tag (`SKF_AD_VLAN_TAG_PRESENT`).
 const HAS_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG_PRESENT).cast_unsigned();
 
+/// Queue of a ring's socket for packets that are larger than a slot: several datagrams as one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeriesQueue {
+    /// Limit of the memory that these packets take.
+    pub(super) bytes: u64,
+}
+
+impl SeriesQueue {
+    /// Makes the queue, before the ring.
+    fn make(self, socket: &OwnedFd) -> io::Result<()> {
+        let set = |level, name, value: i32| sys::set_option(socket, level, name, &value);
+        set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        set(libc::SOL_PACKET, libc::PACKET_COPY_THRESH, 1)?;
+        // The kernel doubles the value, for its own overhead.
+        let bytes = i32::try_from(self.bytes).unwrap_or(i32::MAX / 2);
+        set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+            // Without CAP_NET_ADMIN the system's limit applies.
+            .or_else(|_| set(libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
+    }
+}
+
 /// A frame in the ring.
 pub(super) struct RxFrame<'a> {
     /// Its bytes, without a tag that the kernel removed.
@@ -133,6 +157,8 @@ pub(super) struct RxFrame<'a> {
     pub(super) tag: Option<[u8; 4]>,
     /// True if a local sender left the checksum to a card.
     pub(super) checksum_open: bool,
+    /// True if all of it stands in the queue of the socket: it was larger than the slot.
+    pub(super) is_in_socket: bool,
 }
 
 /// The ring.
@@ -157,8 +183,12 @@ impl RxRing {
         index: u32,
         plan: &RingPlan,
         kind: Kind,
+        series: Option<SeriesQueue>,
     ) -> Result<Self, (&'static str, io::Error)> {
         let socket = sys::packet_socket().map_err(|e| ("open a packet socket on it", e))?;
+        if let Some(queue) = series {
+            queue.make(&socket).map_err(|e| ("let it take datagrams that come as one", e))?;
+        }
         let ring = Self::set_up(socket, plan, kind)?;
         let all = libc::packet_mreq {
             mr_ifindex: index.cast_signed(),
@@ -285,7 +315,9 @@ impl RxRing {
             [a, b, c, d]
         });
         let checksum_open = status & libc::TP_STATUS_CSUMNOTREADY != 0;
-        Some(RxFrame { bytes, size: header.tp_len as usize, tag, checksum_open })
+        let size = header.tp_len as usize;
+        let is_in_socket = status & libc::TP_STATUS_COPY != 0;
+        Some(RxFrame { bytes, size, tag, checksum_open, is_in_socket })
     }
 
     /// Gives the next slot back to the kernel.
@@ -334,45 +366,90 @@ impl Drop for RxRing {
 
 /// The socket that sends. It is bound to no protocol and so receives nothing.
 #[derive(Debug)]
-pub(super) struct TxSocket(OwnedFd);
+pub(super) struct TxSocket {
+    socket: OwnedFd,
+    /// Header in front of each frame, empty if this socket has none.
+    net_header: &'static [u8],
+}
+
+/// Header of a frame of which nothing is left to do.
+const FINISHED: [u8; NET_HEADER_SIZE] = [0; NET_HEADER_SIZE];
+/// Room for what was sent and has not left, of a socket that sends several datagrams as one.
+const SERIES_SEND_BYTES: i32 = 1 << 20;
 
 impl TxSocket {
     pub(super) fn open(index: u32) -> io::Result<Self> {
         let socket = sys::packet_socket()?;
         sys::bind_packet(&socket, index, 0)?;
         guard::mark(&socket)?;
-        Ok(Self(socket))
+        Ok(Self { socket, net_header: &[] })
+    }
+
+    /// Lets the kernel take several datagrams as one.
+    pub(super) fn take_series(&mut self) -> io::Result<()> {
+        let set = |level, name, value: i32| sys::set_option(&self.socket, level, name, &value);
+        set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
+        self.net_header = &FINISHED;
+        set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SERIES_SEND_BYTES)
+            // Without CAP_NET_ADMIN the system's limit applies.
+            .or_else(|_| set(libc::SOL_SOCKET, libc::SO_SNDBUF, SERIES_SEND_BYTES))
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 
     /// Sends one frame, if the kernel takes it now.
     pub(super) fn send_one(&self, frame: &[u8]) -> io::Result<()> {
-        rustix::net::send(&self.0, frame, SendFlags::DONTWAIT)?;
-        Ok(())
+        self.send_parts(&mut [part_of(self.net_header), part_of(frame)])
+    }
+
+    /// Sends the datagrams of a series behind the same outer headers, as one: all or nothing. That
+    /// of UDP begins at `udp_at`.
+    pub(super) fn send_series(
+        &self,
+        outer: &[u8],
+        udp_at: u16,
+        series: &Series<'_>,
+    ) -> io::Result<()> {
+        let net_header = net_header_of_series(series.each, udp_at);
+        let mut parts = [part_of(&[]); PARTS_MAX];
+        parts[0] = part_of(&net_header);
+        parts[1] = part_of(outer);
+        let count = series.list(&mut parts[2..]);
+        self.send_parts(&mut parts[..2 + count])
+    }
+
+    fn send_parts(&self, parts: &mut [libc::iovec]) -> io::Result<()> {
+        // SAFETY: all zero is an empty message.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len();
+        // SAFETY: the message is filled in, and its parts are borrowed bytes; sending only reads
+        // them.
+        let sent = unsafe {
+            libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT)
+        };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Sends staged frames from the front on; returns the number that the kernel took.
     pub(super) fn send(&self, staging: &Staging) -> io::Result<usize> {
         let count = staging.len();
-        // SAFETY: all zero is an empty part of a message, and an empty message.
-        let mut parts: [libc::iovec; STAGED_FRAMES_MAX] = unsafe { std::mem::zeroed() };
-        // SAFETY: as above.
+        let mut parts = [[part_of(&[]); 2]; STAGED_FRAMES_MAX];
+        // SAFETY: all zero is an empty message.
         let mut messages: [libc::mmsghdr; STAGED_FRAMES_MAX] = unsafe { std::mem::zeroed() };
         for nth in 0..count {
-            let frame = staging.get(nth);
-            parts[nth] =
-                libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
-            messages[nth].msg_hdr.msg_iov = &raw mut parts[nth];
-            messages[nth].msg_hdr.msg_iovlen = 1;
+            parts[nth] = [part_of(self.net_header), part_of(staging.get(nth))];
+            messages[nth].msg_hdr.msg_iov = parts[nth].as_mut_ptr();
+            messages[nth].msg_hdr.msg_iovlen = 2;
         }
         let vlen = libc::c_uint::try_from(count).expect("at most STAGED_FRAMES_MAX");
         // SAFETY: the first `count` messages are filled in, and what they point to outlives the
         // call; sending only reads it.
         let sent = unsafe {
-            libc::sendmmsg(self.0.as_raw_fd(), messages.as_mut_ptr(), vlen, libc::MSG_DONTWAIT)
+            let flags = libc::MSG_DONTWAIT;
+            libc::sendmmsg(self.socket.as_raw_fd(), messages.as_mut_ptr(), vlen, flags)
         };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }

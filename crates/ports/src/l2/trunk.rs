@@ -121,7 +121,7 @@ impl Trunk {
     /// As [`L2Port::open`].
     pub fn open(config: &L2Config, pausable: PriorityMask) -> Result<Self, OpenError> {
         Ok(Self(Arc::new(Mutex::new(Shared {
-            device: L2Port::open(config)?,
+            device: L2Port::open_for_trunk(config)?,
             sorter: Sorter::new(),
             vlans: Vec::new(),
             pauses: Pauses::new(pausable),

@@ -11,7 +11,7 @@ use sluice_switch::{Egress, Sink, Taken, Window};
 use super::incoming::{self, Came};
 use super::rings::{self, Tap, Written};
 use crate::error::OpenError;
-use crate::finish::{Finisher, finish};
+use crate::finish::{Finisher, finish, tunnel_strip};
 use crate::frame::{FrameBuf, frame_size, is_unfinished};
 use crate::gro::{Gro, Joined};
 use crate::net_header::{HEADER_SIZE, header_of, of_buffers};
@@ -198,16 +198,14 @@ impl TapPort {
     /// Offers an unfinished frame: as it is, if nothing of it was sent yet.
     #[cold]
     fn offer_unfinished(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
-        let is_untouched = frame.first == 0 && frame.header.is_empty() && frame.strip == 0;
+        let is_untouched = frame.first == 0 && frame.tunnel.is_none();
         let tap = self.tap.as_ref().filter(|_| is_untouched);
-        match frame
-            .buf
-            .and_then(FrameBuf::offload)
-            .filter(|left| tap.is_some_and(|tap| tap.takes(left)))
-        {
-            Some(left) if !left.is_super() => self.write(&header_of(left, 0), frame),
-            Some(left) if is_tcp(left) || self.receivers.takes_whole(frame) => {
-                self.write_now(&header_of(left, 0), frame)
+        let left = frame.buf.and_then(FrameBuf::offload);
+        let left = left.map(|left| left.without(tunnel_strip(frame)));
+        match left.filter(|left| tap.is_some_and(|tap| tap.takes(left))) {
+            Some(left) if !left.is_super() => self.write(&header_of(&left, 0), frame),
+            Some(left) if is_tcp(&left) || self.receivers.takes_whole(frame) => {
+                self.write_now(&header_of(&left, 0), frame)
             }
             _ => finish(self, |own| &mut own.finisher, frame, Self::offer),
         }

@@ -1,20 +1,23 @@
 //! Port of the UDP underlay.
 
 mod parts;
+mod together;
+
+use together::join_next;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use sluice_base::{Batch, Mac, Nanos, Priority};
+use sluice_base::{Batch, Buf as _, Mac, Nanos, Priority};
 use sluice_switch::{Egress, Sink, Taken, Window};
 use sluice_wire::{ethernet, ipv4, udp};
 
 use super::counters::KernelCounters;
 use super::inbox::{BLOCKS, Inbox};
 use super::outer::{OUTER_SIZE, target, write_frame};
-use super::rings::{RECEIVE_COST, Receiver, Sender, Series};
+use super::rings::{RECEIVE_COST, Receiver, Sender, SeriesNumber};
 use super::sharing::{Selector, bucket_of, choose_by, evenly};
 use crate::buckets::{BucketTable, Buckets};
 use crate::error::OpenError;
@@ -26,6 +29,7 @@ use crate::port::{
     Amount, Counters, Handover, Losses, Lossless, Outside, PollFd, Port, Read, ReadAhead, Ring,
     RoutedUnderlay, UNREADABLE,
 };
+use crate::series::SeriesHeaders;
 use crate::staging::NotStaged;
 
 /// The UDP port of VXLAN (RFC 7348 section 5).
@@ -78,6 +82,8 @@ impl UdpConfig {
 
 /// Names of the state that is handed over.
 const SOCKET: &str = "socket";
+/// Maximum of datagrams of one read, also of those that become one frame.
+const DATAGRAMS_READ_MAX: usize = 256;
 /// Interval of retries when the kernel had no room and signals none.
 const NO_ROOM_RETRY: Nanos = Nanos::from_micros(200);
 
@@ -90,8 +96,9 @@ pub struct UdpPort {
     slots: Vec<SlotMut>,
     inbox: Inbox,
     /// The last series of datagrams, and whether what is offered belongs to it.
-    series: Series,
+    series: SeriesNumber,
     in_series: bool,
+    series_headers: SeriesHeaders,
     waits: Waits,
     waiting_max: u64,
     truncated: u64,
@@ -122,6 +129,8 @@ struct Open {
 struct Received {
     frames: usize,
     bytes: u64,
+    /// Datagrams in these frames, and others.
+    datagrams: usize,
     /// Frames on hold, and those that were lost.
     others: usize,
     /// True if the kernel had as many as it was asked for.
@@ -130,7 +139,7 @@ struct Received {
 
 impl Received {
     const fn nothing(full: bool) -> Self {
-        Self { frames: 0, bytes: 0, others: 0, full }
+        Self { frames: 0, bytes: 0, datagrams: 0, others: 0, full }
     }
 }
 
@@ -194,6 +203,7 @@ impl UdpPort {
             inbox: Inbox::new(),
             series: 0,
             in_series: false,
+            series_headers: SeriesHeaders::new(),
             waits: Waits::default(),
             waiting_max: 0,
             truncated: 0,
@@ -234,10 +244,11 @@ impl UdpPort {
         self.open.iter().flat_map(|open| &open.senders).for_each(Sender::refuse_series);
     }
 
-    /// Receives once into at most `limit` slots.
+    /// Receives once into at most `limit` slots, at most `most` datagrams.
     fn receive(
         &mut self,
         limit: usize,
+        most: usize,
         pool: &mut Pool,
         batch: &mut Batch<FrameBuf>,
     ) -> io::Result<Received> {
@@ -252,16 +263,44 @@ impl UdpPort {
         let (mut received, mut full) = (Ok(()), true);
         if self.inbox.is_empty() && !self.stopped {
             open.receiver.join_once();
-            let asked = self.inbox.blocks_for(self.slots.len());
+            let asked = self.inbox.blocks_for(most).min(self.slots.len());
             received = open.receiver.receive(asked, &mut self.inbox);
             full = self.inbox.sizes().count() == asked;
             if let Some(buckets) = &mut self.buckets {
                 buckets.were_read(self.inbox.sizes(), !full);
             }
         }
-        let (mut frames, mut bytes, mut others) = (0, 0, 0);
+        let handed = self.hand_out(most, pool, batch);
+        full |= handed.full;
+        match received.map_err(|error| (error.raw_os_error(), error)) {
+            Ok(()) => Ok(Received { full, ..handed }),
+            Err((Some(libc::EAGAIN), _)) => Ok(Received::nothing(false)),
+            // To be asked again, before a sleep too.
+            Err((Some(libc::EINTR), _)) => Ok(Received { others: 1, ..Received::nothing(true) }),
+            Err((_, error)) => Err(error),
+        }
+    }
+
+    /// Hands out datagrams of the inbox, at most `most`, in the slots that were taken.
+    fn hand_out(&mut self, most: usize, pool: &mut Pool, batch: &mut Batch<FrameBuf>) -> Received {
+        let (mut frames, mut bytes, mut others, mut left) = (0, 0, 0, most);
         let mut slots = self.slots.drain(..);
+        let place = (self.config.local, self.config.port, self.config.mac);
         for mut slot in slots.by_ref() {
+            if left == 0 {
+                pool.cancel(slot);
+                break;
+            }
+            if self.buckets.is_none()
+                && let Some((buf, count)) = join_next(&mut self.inbox, left, place, pool)
+            {
+                pool.cancel(slot);
+                (frames, left) = (frames + 1, left - count);
+                bytes += u64::from(buf.size());
+                batch.push(buf).expect("room was counted before");
+                continue;
+            }
+            left -= 1;
             let Some(datagram) = self.inbox.next() else {
                 pool.cancel(slot);
                 break;
@@ -273,12 +312,7 @@ impl UdpPort {
                 pool.cancel(slot);
                 continue;
             }
-            let config = &self.config;
-            write_frame(
-                &datagram,
-                (config.local, config.port, config.mac),
-                &mut slot.bytes_mut()[..size],
-            );
+            write_frame(&datagram, place, &mut slot.bytes_mut()[..size]);
             // By the bytes that the kernel saw: a handle shows no more than its head.
             let bucket =
                 self.buckets.as_ref().and_then(|buckets| bucket_of(datagram.bytes, buckets.high()));
@@ -295,14 +329,8 @@ impl UdpPort {
             bytes += size as u64;
         }
         slots.for_each(|slot| pool.cancel(slot));
-        full |= !self.inbox.is_empty();
-        match received.map_err(|error| (error.raw_os_error(), error)) {
-            Ok(()) => Ok(Received { frames, bytes, others, full }),
-            Err((Some(libc::EAGAIN), _)) => Ok(Received::nothing(false)),
-            // To be asked again, before a sleep too.
-            Err((Some(libc::EINTR), _)) => Ok(Received { others: 1, ..Received::nothing(true) }),
-            Err((_, error)) => Err(error),
-        }
+        let full = !self.inbox.is_empty();
+        Received { frames, bytes, others, full, datagrams: most - left }
     }
 }
 
@@ -362,6 +390,9 @@ fn send_staged(sender: &mut Sender, waits: &mut Waits, lost: &mut Losses) -> Opt
 impl Sink<FrameBuf> for UdpPort {
     fn offer(&mut self, frame: &Egress<'_, FrameBuf>) -> Taken {
         if is_unfinished(frame) {
+            if let Some(taken) = self.offer_series(frame) {
+                return taken;
+            }
             // Its segments are of one flow, and of one size but for the last.
             (self.series, self.in_series) = (self.series.wrapping_add(1).max(1), true);
             let taken = finish(self, |own| &mut own.finisher, frame, Self::offer);
@@ -424,7 +455,8 @@ impl Port for UdpPort {
             buckets.reads(pool.slots(), waiting);
             (frames, bytes) = buckets.hand_over(window, limit, batch);
         }
-        while frames + others < limit && bytes < window.bytes.0 {
+        let mut datagrams = 0;
+        while frames + others < limit && datagrams < DATAGRAMS_READ_MAX && bytes < window.bytes.0 {
             if self.stopped && self.inbox.is_empty() {
                 break;
             }
@@ -434,7 +466,10 @@ impl Port for UdpPort {
             // The number that surely does not exceed the window by more than the last frame.
             let by_bytes = (window.bytes.0 - bytes).div_ceil(frame_size_max as u64);
             let by_bytes = usize::try_from(by_bytes).unwrap_or(usize::MAX);
-            let more = self.receive((limit - frames - others).min(by_bytes), pool, batch)?;
+            let most = (DATAGRAMS_READ_MAX - datagrams).min(by_bytes);
+            let slots = (limit - frames - others).min(most);
+            let more = self.receive(slots, most, pool, batch)?;
+            datagrams += more.datagrams;
             frames += more.frames;
             others += more.others;
             bytes += more.bytes;

@@ -14,6 +14,7 @@
 use std::net::SocketAddrV4;
 
 use super::control::Said;
+use crate::gro::Run;
 use crate::port::HeldBack;
 
 /// Maximum of buffers filled by one system call.
@@ -121,6 +122,26 @@ impl Inbox {
     /// Datagrams that wait here.
     pub(super) fn left(&self) -> HeldBack {
         self.left
+    }
+
+    /// The datagrams of the next one's buffer from it on, its sender, and the TOS.
+    pub(super) fn run(&self) -> Option<(Run<'_>, Datagram<'_>)> {
+        let arrival = self.arrivals.get(self.block).filter(|_| !self.is_empty())?;
+        let (block, at) = (self.block * BLOCK_STRIDE, self.at);
+        let each = usize::from(arrival.said.each.filter(|_| !arrival.truncated)?);
+        let bytes = &self.bytes[block + at..block + arrival.size];
+        let first = Datagram {
+            bytes: &bytes[..each.min(bytes.len())],
+            from: arrival.from,
+            tos: arrival.said.tos,
+            truncated: false,
+        };
+        Some((Run { bytes, each }, first))
+    }
+
+    /// Takes so many of the datagrams of a run.
+    pub(super) fn skip(&mut self, count: usize) {
+        (0..count).for_each(|_| _ = self.next());
     }
 
     /// Takes the next datagram.

@@ -25,6 +25,15 @@ pub(super) fn write_frame(
 ) {
     let (to, data) = to.split_at_mut(OUTER_SIZE);
     data.copy_from_slice(datagram.bytes);
+    write_headers(datagram, (local, port, mac), to);
+}
+
+/// Writes the headers that the kernel removed from a datagram.
+pub(super) fn write_headers(
+    datagram: &Datagram<'_>,
+    (local, port, mac): (Ipv4Addr, u16, Mac),
+    to: &mut [u8],
+) {
     let (ethernet_at, rest) = to.split_at_mut(ethernet::HEADER_SIZE);
     let (ipv4_at, udp_at) = rest.split_at_mut(ipv4::HEADER_SIZE_MIN);
     ethernet::Repr { dst: mac, src: Mac::default(), ethertype: EtherType::IPV4 }.emit(ethernet_at);

@@ -15,6 +15,7 @@ use super::inbox::{Arrival, BLOCKS, Inbox};
 use super::sharing;
 use crate::device::device;
 use crate::guard;
+use crate::series::{DATAGRAMS_SIZE_MAX, PARTS_MAX, SEGMENTS_TOGETHER_MAX, Series};
 use crate::staging::{NotStaged, Staging};
 use crate::stuck_head::StuckHead;
 use crate::sys;
@@ -27,9 +28,7 @@ pub(super) const RECEIVE_COST: u64 = 2304;
 const INHERITED_CLOSED_WITHIN: Duration = Duration::from_millis(100);
 
 /// Datagrams staged before the kernel must take some: the segments of one super-frame.
-const STAGED_MAX: usize = 64;
-/// Largest payload of a UDP datagram over IPv4, also of several that are given as one.
-const DATAGRAM_SIZE_MAX: usize = 65_507;
+const STAGED_MAX: usize = SEGMENTS_TOGETHER_MAX;
 
 /// Tries of a datagram that a rule refuses or for which there is no memory: for 50 ms.
 const SIGNS_FULL: u32 = 250;
@@ -233,12 +232,12 @@ pub(super) struct Sender {
     pub(super) patience: StuckHead,
     targets: [Target; STAGED_MAX],
     /// Series of each staged datagram.
-    series: [Series; STAGED_MAX],
+    series: [SeriesNumber; STAGED_MAX],
 }
 
 /// Number of a run of datagrams of one flow and one size, the last of which may be smaller, that
 /// the kernel may be given as one; 0: none.
-pub(super) type Series = u32;
+pub(super) type SeriesNumber = u32;
 
 impl Sender {
     pub(super) fn open(
@@ -280,7 +279,7 @@ impl Sender {
         &mut self,
         frame: &sluice_switch::Egress<'_, crate::FrameBuf>,
         skip: usize,
-        (target, series): (Target, Series),
+        (target, series): (Target, SeriesNumber),
     ) -> Result<(), NotStaged> {
         self.staging.push(frame, skip)?;
         let place = self.staging.place(self.staging.len() - 1);
@@ -305,7 +304,7 @@ impl Sender {
         while end < self.staging.len() && self.series[self.staging.place(end)] == series {
             let size = self.staging.get(end).len();
             bytes += size;
-            if size > each || bytes > DATAGRAM_SIZE_MAX {
+            if size > each || bytes > DATAGRAMS_SIZE_MAX {
                 break;
             }
             end += 1;
@@ -323,6 +322,29 @@ impl Sender {
         let count = self.together(0);
         (0..count).for_each(|nth| self.series[self.staging.place(nth)] = 0);
         count > 1
+    }
+
+    /// Sends a series, of which the kernel takes all or nothing. No datagram is staged.
+    pub(super) fn send_series(&self, series: &Series<'_>, target: Target) -> io::Result<()> {
+        debug_assert!(self.staging.is_empty(), "no datagram overtakes another");
+        // SAFETY: all zero is an empty part of a message, and an empty message.
+        let mut parts: [libc::iovec; PARTS_MAX] = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        let mut name = address(target.to);
+        let mut control = Control::default();
+        message.msg_iovlen = series.list(&mut parts);
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_name = (&raw mut name).cast();
+        message.msg_namelen = socket_size::<libc::sockaddr_in>();
+        message.msg_controllen = control.fill(Said { tos: target.tos, each: Some(series.each) });
+        message.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: the message is filled in, and what it points to outlives the call; sending only
+        // reads it.
+        let sent = unsafe {
+            libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT)
+        };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Sends staged datagrams from the front on; returns the number that the kernel took.

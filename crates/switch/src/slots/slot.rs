@@ -39,7 +39,8 @@ pub(crate) struct Slot<B> {
     input: u16,
     source: u16,
     vnet: u16,
-    /// Bytes in front of the tenant's frame (the outer headers it came in).
+    /// Bytes in front of the tenant's frame (the outer headers it came in), and of each of its
+    /// segments.
     strip: u16,
     priority: u8,
     owner: BufferOwner,
@@ -47,7 +48,7 @@ pub(crate) struct Slot<B> {
     ecn: Option<u8>,
     /// Number of frames that it is on the wire.
     segments: u16,
-    /// Number of segments that a driver took already, and their bytes.
+    /// Number of segments that a driver took already, and their bytes, with those in front of them.
     sent: u16,
     sent_bytes: u32,
     /// [`BufferOwner::Pool`]: the partition that it is counted in.
@@ -224,7 +225,7 @@ impl<B> Slot<B> {
     /// Returns the bytes that are still to be sent, without the header that the switch adds.
     #[inline]
     pub(crate) const fn bytes_left(&self) -> u32 {
-        self.bytes - self.sent_bytes - self.strip as u32
+        self.bytes - self.sent_bytes - self.strip as u32 * self.segments_left() as u32
     }
 
     /// Returns the segments that are still to be sent.

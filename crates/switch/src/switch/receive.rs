@@ -240,7 +240,9 @@ impl<B: Buf> Switch<B> {
         buf: &mut B,
     ) -> Judged {
         let marking = self.marking(entry.port);
-        let frame = match classify::underlay(buf.head(), buf.size(), local, mac, marking) {
+        // Of a super-frame, the head is that of each segment but the last.
+        let size = buf.segment_size();
+        let frame = match classify::underlay(buf.head(), size, local, mac, marking) {
             OuterVerdict::Forward(frame) => frame,
             OuterVerdict::Pause(message) => {
                 self.egress.hear_pause(entry.port, now, &message);
@@ -255,7 +257,12 @@ impl<B: Buf> Switch<B> {
                 return Judged::Ends(disposition);
             }
         };
-        if frame.size < buf.size() {
+        if frame.size < size {
+            if buf.segments() > 1 {
+                debug_assert!(false, "a driver joins no frames with padding");
+                arrival.priority = frame.inner.priority;
+                return Judged::Ends(Disposition::Drop(DropReason::BadIp));
+            }
             buf.truncate(frame.size);
         }
         arrival.priority = frame.inner.priority;

@@ -170,7 +170,11 @@ impl<B: Buf> Switch<B> {
         let buf = body.buf().expect("a queued frame has its handle, or its body has");
         let priority = Priority::from_low_bits(slot.priority());
         // One segment has to fit.
-        let size = if slot.is_super() { buf.segment_size() } else { slot.bytes_left() };
+        let size = if slot.is_super() {
+            buf.segment_size() - u32::from(slot.strip())
+        } else {
+            slot.bytes_left()
+        };
         let (header_size, strip, tunnel) = match self.egress.group(turn.group).kind() {
             QueueGroupKind::Tunnel(tunnel) => {
                 let header = header.first_chunk_mut().expect("128 bytes");
@@ -193,10 +197,11 @@ impl<B: Buf> Switch<B> {
                 }
             }
         };
-        let headers =
-            u32::try_from(header_size).expect("at most 128") * u32::from(slot.segments_left());
+        // In front of each segment, as what is skipped was.
+        let added = u32::try_from(header_size).expect("at most 128");
+        let segments = u32::from(slot.segments_left());
         let (sent, sent_bytes) = slot.sent();
-        let size = slot.bytes() - sent_bytes - u32::from(strip) + headers;
+        let size = slot.bytes() - sent_bytes + added * segments - u32::from(strip) * segments;
         let (header, first) = (&header[..header_size], sent);
         Ok(Egress { header, buf: Some(buf), strip, size, first, priority, tunnel })
     }
@@ -263,12 +268,13 @@ impl<B: Buf> Switch<B> {
         }
         let body = self.slots.body_of(slot);
         let each = body.buf().expect("as when it was offered").segment_size();
-        let inner = each * u32::from(count);
+        let came = each * u32::from(count);
+        let inner = came - u32::from(slot.strip()) * u32::from(count);
         let outer = match self.egress.group(turn.group).tunnel() {
             Some(_) => OUTER_BYTES * u32::from(count),
             None => 0,
         };
-        self.slots.get_mut(turn.slot).add_sent(count, inner);
+        self.slots.get_mut(turn.slot).add_sent(count, came);
         self.charge_turn(now, turn, count.into(), inner + outer);
         count.into()
     }

@@ -33,6 +33,14 @@ fn slow(bytes: &[u8]) -> u16 {
 }
 
 #[test]
+fn checksum_of_largest_packet_carries_every_word() {
+    for size in [127, 128, 129, 1_447, 65_535] {
+        let bytes = std::vec![0xff; size];
+        assert_eq!(internet(&bytes), slow(&bytes), "{size}");
+    }
+}
+
+#[test]
 fn checksum_over_ipv6_includes_pseudo_header() {
     let (src, dst) = (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), Ipv6Addr::LOCALHOST);
     let message = [0x80, 0, 0, 0, 0x12, 0x34, 0x56];
@@ -45,8 +53,22 @@ fn checksum_over_ipv6_includes_pseudo_header() {
 
 proptest! {
     #[test]
-    fn the_sum_is_the_definitions(bytes: Vec<u8>) {
+    fn the_sum_is_the_definitions(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
         prop_assert_eq!(internet(&bytes), slow(&bytes));
+    }
+
+    #[test]
+    fn checksum_in_two_parts_equals_that_of_whole(
+        bytes in proptest::collection::vec(any::<u8>(), 60..600),
+        words in 0usize..30,
+    ) {
+        let parts = bytes.split_at(words * 2);
+        let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let whole = over_ipv4(src, dst, 6, &bytes);
+        prop_assert_eq!(parts_over_ipv4(src, dst, 6, parts), whole);
+        let (src, dst) = (Ipv6Addr::LOCALHOST, Ipv6Addr::UNSPECIFIED);
+        let whole = over_ipv6(src, dst, 6, &bytes);
+        prop_assert_eq!(parts_over_ipv6(src, dst, 6, parts), whole);
     }
 
     #[test]

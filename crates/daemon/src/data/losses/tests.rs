@@ -49,7 +49,12 @@ fn loss_age_counts_from_last_counter_rise() {
 
 #[test]
 fn what_is_sent_again_is_no_loss() {
-    let kept = [("device.tx_dropped", 5), ("qdisc.dropped", 6), ("ring.checksum_open", 7)];
+    let kept = [
+        ("device.tx_dropped", 5),
+        ("qdisc.dropped", 6),
+        ("ring.checksum_open", 7),
+        ("series.parted", 1),
+    ];
     assert_eq!(rows(&Ledger::default(), 1, &shot("l2", &kept)), []);
     let lost = rows(&Ledger::default(), 1, &shot("tap", &kept));
     assert_eq!(lost.len(), 2, "a TAP's are gone: {lost:?}");

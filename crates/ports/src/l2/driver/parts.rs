@@ -9,7 +9,8 @@ use super::{HEARD_MAX, L2Port};
 use crate::device::{DeviceCounters, softnet_dropped};
 use crate::error::OpenError;
 use crate::handed::PortHandover;
-use crate::l2::handing::{FRAMES, INDEX, QUIET, SLOT_SIZE, VTEP, share_number};
+use crate::l2::driver::takes_series;
+use crate::l2::handing::{FRAMES, INDEX, QUIET, SERIES, SLOT_SIZE, VTEP, share_number};
 use crate::link::LinkNow;
 use crate::port::{Counters, DeviceState, FlowControl, Handover, HeldBack, KernelSide, ReadAhead};
 
@@ -34,7 +35,7 @@ impl FlowControl for L2Port {
 
 impl ReadAhead for L2Port {
     fn aside(&self) -> HeldBack {
-        self.room.amount()
+        self.joined.add_to(self.room.amount())
     }
 
     fn stop_reading(&mut self) {
@@ -61,6 +62,7 @@ impl Handover for L2Port {
         handed.number(FRAMES, self.plan.frames.into());
         handed.number(SLOT_SIZE, self.plan.slot_size.into());
         handed.number(VTEP, share_number(self.kernel));
+        handed.number(SERIES, u64::from(takes_series(self.kernel)));
         open.offloads.hand_over(&mut handed);
         Ok(Some(handed))
     }

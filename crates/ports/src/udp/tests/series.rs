@@ -1,6 +1,6 @@
 //! Super-frames through two ports on the loopback device, which takes several datagrams as one.
 
-use sluice_base::{Batch, Buf as _, ByteCount, Priority, PriorityMask, TunnelId};
+use sluice_base::{Batch, Buf, ByteCount, Priority, PriorityMask, TunnelId};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
 use sluice_testkit::unfinished::{Carries, Unfinished};
 use sluice_wire::ipv4;
@@ -28,6 +28,8 @@ struct Pair {
     to: UdpPort,
     port: u16,
     pool: Pool,
+    /// Places of the frames that are offered: without large ones, those that come stay apart.
+    offered: Pool,
 }
 
 impl Pair {
@@ -42,8 +44,8 @@ impl Pair {
         let port = socket.local_addr().unwrap().port();
         let from = open(1, port);
         let pool = PoolConfig { slots: 256, slot_size: 2_048, populate: false };
-        let pool = Pool::new(pool).unwrap().with_large(4).unwrap();
-        let mut pair = Self { from, to, port, pool };
+        let offered = Pool::new(pool).unwrap().with_large(4).unwrap();
+        let mut pair = Self { from, to, port, pool: Pool::new(pool).unwrap(), offered };
         // From its first read on a port takes what is joined.
         assert!(pair.read(1).is_empty());
         pair
@@ -54,7 +56,7 @@ impl Pair {
         let bytes = frame.frame();
         let ask = OffloadRequest { start: 34, offset: 16, cut, ecn: false };
         let left = Offload::check(ask, &bytes[..bytes.len().min(128)], bytes.len()).unwrap();
-        let mut slot = self.pool.take_large().unwrap();
+        let mut slot = self.offered.take_large().unwrap();
         slot.bytes_mut()[..bytes.len()].copy_from_slice(&bytes);
         let buf = slot.freeze(&left);
         let size = u16::try_from(buf.segment_size()).unwrap();
@@ -71,7 +73,7 @@ impl Pair {
                 Taken::No | Taken::Later => self.from.flush().unwrap(),
             }
         }
-        self.pool.give_back(buf);
+        self.offered.give_back(buf);
     }
 
     /// Returns the inner frames that one read of at most `limit` gives.
@@ -121,7 +123,7 @@ fn super_frames_segments_cross_together_come_apart() {
     assert!(aside > 20, "the rest of the first came together with these: {aside}");
     let expected: Vec<_> = frames.iter().flat_map(Unfinished::finished).collect();
     assert!([first, pair.read_all()].concat() == expected, "all, whole and in order");
-    assert_eq!((pair.to.aside().frames, pair.pool.used()), (0, 0));
+    assert_eq!((pair.to.aside().frames, pair.pool.used() + pair.offered.used()), (0, 0));
     assert_eq!(pair.from.lost().total().frames, 0);
 }
 
@@ -192,4 +194,34 @@ fn closed_port_counts_what_came_together_as_lost() {
     assert!(aside > 0, "the rest waits in the port");
     pair.to.close().unwrap();
     assert_eq!((pair.to.aside().frames, pair.to.lost().total().frames), (0, aside));
+}
+
+#[test]
+fn segments_that_come_together_become_one_frame() {
+    let mut pair = Pair::new();
+    pair.pool = Pool::new(PoolConfig { slots: 64, slot_size: 2_048, populate: false })
+        .and_then(|pool| pool.with_large(8))
+        .unwrap();
+    let frames = [frame(30_000, 1_000), frame(2_500, 1_000), frame(10, 1_000)];
+    frames.iter().for_each(|frame| pair.offer(frame));
+    pair.from.flush().unwrap();
+    let mut batch: Batch<FrameBuf> = Batch::with_limit(64);
+    // No more than the window promises: the last one may exceed it by a frame.
+    let small = Window { bytes: ByteCount(10_000), ..OPEN };
+    pair.to.read(small, 64, &mut pair.pool, &mut batch).unwrap();
+    let bytes: u32 = batch.as_slice().iter().map(Buf::size).sum();
+    assert!(bytes < 10_000 + 1_514, "{bytes}");
+    while pair.to.read(OPEN, 64, &mut pair.pool, &mut batch).unwrap().frames > 0 {}
+    let (mut segments, mut size) = (0, 0);
+    let count = batch.len();
+    for buf in batch.drain() {
+        segments += usize::from(buf.segments());
+        size += buf.size() as usize;
+        pair.pool.give_back(buf);
+    }
+    let expected: Vec<_> = frames.iter().flat_map(Unfinished::finished).collect();
+    assert_eq!(segments, expected.len());
+    assert_eq!(size, expected.iter().map(|frame| OUTER + VXLAN + frame.len()).sum::<usize>());
+    assert!(count <= 5, "{count}");
+    assert_eq!((pair.pool.used(), pair.to.aside().frames), (0, 0));
 }
