@@ -19,8 +19,8 @@ pub struct Audit {
 /// One (input, priority).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuditRow {
-    /// The input; the control input for frames that control made; [`Switch::pool_input`] for frames
-    /// of ports that are gone, once their numbers belong to other ports.
+    /// The input; the control input for frames that control made; [`crate::Switch::pool_input`] for
+    /// frames of ports that are gone, once their numbers belong to other ports.
     pub input: InputId,
     /// The priority.
     pub priority: Priority,

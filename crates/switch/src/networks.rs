@@ -3,7 +3,7 @@
 //!
 //! This module owns both tables and the decap flows between them, and nobody else changes them. It
 //! knows no queue: what waits for a network or a tunnel is ended by the switch
-//! ([`crate::switch::changes`]).
+//! (`switch::changes`).
 
 mod decap;
 mod tunnel;

@@ -1,4 +1,4 @@
-//! The host pool, of which the [shared buffer](crate::switch::shared_buffer) is a part: what it
+//! The host pool, of which the shared buffer (`switch::shared_buffer`) is a part: what it
 //! holds, by partition, and its handles that have ended.
 //!
 //! The third partition is the **reserve**: memory for frames of isolated receivers that came in at
