@@ -26,8 +26,8 @@ pub fn wait<T, E>(
     }
 }
 
-/// Waits as [`wait`] until `happened` returns true, and sleeps for `step` between two looks. Returns
-/// false if the time is over.
+/// Waits as [`wait`] until `happened` returns true, and sleeps for `step` between two looks.
+/// Returns false if the time is over.
 pub fn happens(time_max: Duration, step: Duration, mut happened: impl FnMut() -> bool) -> bool {
     let pause = || {
         std::thread::sleep(step);

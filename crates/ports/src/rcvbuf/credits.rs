@@ -1,7 +1,7 @@
 //! Sockets of known flows, and the credit that they have until the next question.
 //!
-//! Credit is a socket's, not a flow's: all flows to a socket spend the same. Both tables are caches:
-//! a flow or socket that another one has replaced is asked for again.
+//! Credit is a socket's, not a flow's: all flows to a socket spend the same. Both tables are
+//! caches: a flow or socket that another one has replaced is asked for again.
 
 use sluice_base::Nanos;
 

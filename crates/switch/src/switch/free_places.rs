@@ -1,4 +1,5 @@
-//! Places of removed networks and tunnels that no frame names any more ([`crate::switch::changes`]).
+//! Places of removed networks and tunnels that no frame names any more
+//! ([`crate::switch::changes`]).
 //!
 //! Their number may be thousands, and so may that of queues and slots. So all places are looked at
 //! in one walk.
@@ -83,8 +84,8 @@ impl<B: Buf> Switch<B> {
         }
     }
 
-    /// Returns the places that can be taken. The call walks the queues and slots that were in use at
-    /// a time, once, if something was removed.
+    /// Returns the places that can be taken. The call walks the queues and slots that were in use
+    /// at a time, once, if something was removed.
     #[must_use]
     pub fn free_places(&self) -> FreePlaces {
         let (vnets, tunnels) = (self.networks.vnets(), self.networks.tunnels());

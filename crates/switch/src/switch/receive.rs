@@ -285,7 +285,8 @@ impl<B: Buf> Switch<B> {
         Judged::Forward(frame.inner.dst, Some(tunnel))
     }
 
-    /// Counts a frame that was accepted on the slow path, and makes its decap flow if there is none.
+    /// Counts a frame that was accepted on the slow path, and makes its decap flow if there is
+    /// none.
     fn count_decap(&mut self, (vnet, tunnel): (u16, u16), dst: Mac, bytes: u32) {
         let is_watched = self.is_watched(tunnel);
         let control = &mut self.control;
