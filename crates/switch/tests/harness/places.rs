@@ -79,7 +79,9 @@ fn add_vnet(world: &mut World, rng: &mut Prng) {
 fn remove_vnet(world: &mut World, rng: &mut Prng) {
     let first = any_vnet(world, rng);
     let there = (0..world.vnets.len()).filter(|at| world.vnets[*at]);
-    let others = there.map(VnetId::from_index).filter(|id| *id != first && rng.chance(1, 3));
+    // Mostly alone: the more go together, the more often a port is in the way.
+    let one_in = if rng.chance(1, 4) { 3 } else { u64::MAX };
+    let others = there.map(VnetId::from_index).filter(|id| *id != first && rng.chance(1, one_in));
     let mut ids: Vec<VnetId> = [first].into_iter().chain(others).collect();
     let count = world.vnets.iter().filter(|is_there| **is_there).count();
     ids.truncate(count - 1);
