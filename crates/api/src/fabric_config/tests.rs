@@ -430,6 +430,7 @@ fn clash_of_vlans_is_refused() {
     for (wrong, expected) in [
         (set_vlan("rack", 10, Some(("red", false))), "VLAN 10 of trunk `rack` is network `blue`"),
         (set_vlan("rack", 11, Some(("blue", false))), "is VLAN 10 of trunk `rack` already"),
+        (set_vlan("desk", 11, Some(("red", false))), "is VLAN 10 of trunk `desk` already"),
         (set_vlan("rack", 20, Some(("red", true))), "VLAN 10 of trunk `rack` has its untagged"),
         (set_vlan("rack", 20, Some(("pink", false))), "there is no network `pink`"),
         (set_vlan("rack", 0, Some(("red", false))), "VLAN 0 is not within 1 to 4094"),
