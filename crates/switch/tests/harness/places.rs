@@ -78,18 +78,20 @@ fn add_vnet(world: &mut World, rng: &mut Prng) {
 
 fn remove_vnet(world: &mut World, rng: &mut Prng) {
     let first = any_vnet(world, rng);
-    let there = (0..world.vnets.len()).filter(|at| world.vnets[*at]);
-    // Mostly alone: the more go together, the more often a port is in the way.
-    let one_in = if rng.chance(1, 4) { 3 } else { u64::MAX };
-    let others = there.map(VnetId::from_index).filter(|id| *id != first && rng.chance(1, one_in));
-    let mut ids: Vec<VnetId> = [first].into_iter().chain(others).collect();
-    let count = world.vnets.iter().filter(|is_there| **is_there).count();
-    ids.truncate(count - 1);
-    let dropped = removed_frames(world);
     let member_of = |world: &World, id: VnetId| {
         let role = PortRole::Access { vnet: id };
         world.ports().find(|port| world.config.ports[port.index()].role == role)
     };
+    let there = (0..world.vnets.len()).filter(|at| world.vnets[*at]);
+    // Mostly those without a port: one in the way keeps all of them.
+    let may_go = |id: &VnetId, rng: &mut Prng| {
+        *id != first && rng.chance(1, 3) && (member_of(world, *id).is_none() || rng.chance(1, 8))
+    };
+    let others = there.map(VnetId::from_index).filter(|id| may_go(id, rng));
+    let mut ids: Vec<VnetId> = [first].into_iter().chain(others).collect();
+    let count = world.vnets.iter().filter(|is_there| **is_there).count();
+    ids.truncate(count - 1);
+    let dropped = removed_frames(world);
     let members: Vec<_> = ids.iter().map(|id| member_of(world, *id)).collect();
     let in_way = members.iter().position(Option::is_some);
     match world.switch.remove_vnets(world.now, &ids) {
