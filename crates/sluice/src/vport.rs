@@ -65,12 +65,20 @@ pub(crate) struct NamedVport {
     vnet: String,
 }
 
-/// Values of a policy. Those that are not named stay as they are.
 #[derive(Args, Debug)]
-#[group(required = true, multiple = true)]
 pub(crate) struct SetArguments {
     #[command(flatten)]
     vport: NamedVport,
+    #[command(flatten)]
+    policy: PolicyArguments,
+    #[command(flatten)]
+    change: ChangeArguments,
+}
+
+/// Values of a policy, at least one. Those that are not named stay as they are.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = true)]
+struct PolicyArguments {
     /// The rate at which its machine is served, in Mbit/s; `default`: that of its host and network
     #[arg(long, value_name = "MBPS")]
     rate: Option<Choice<u64>>,
@@ -81,8 +89,6 @@ pub(crate) struct SetArguments {
     /// its host's list; `none`: no other; `default`: its host's list
     #[arg(long, value_name = "IP,…")]
     allow: Option<Choice<AllowedList>>,
-    #[command(flatten)]
-    change: ChangeArguments,
 }
 
 /// A value, or the default.
@@ -115,7 +121,7 @@ impl FromStr for AllowedList {
     }
 }
 
-impl SetArguments {
+impl PolicyArguments {
     /// Returns the values that are named, by key.
     fn values(&self) -> Vec<(String, Option<Value>)> {
         let list = |list: &AllowedList| {
@@ -140,7 +146,7 @@ pub(crate) fn run(command: VportCommand) -> anyhow::Result<ExitCode> {
         VportCommand::Show(one) => ask(&one.asked, of(&one)),
         VportCommand::Set(set) => {
             let vport = (set.vport.vnet.as_str(), set.vport.port.as_str());
-            set.change.run(client::transaction::of_vport(vport, set.values()))
+            set.change.run(client::transaction::of_vport(vport, set.policy.values()))
         }
         VportCommand::Clear { vport, change } => {
             let vport = (vport.vnet.as_str(), vport.port.as_str());
