@@ -123,7 +123,7 @@ fn misplaced(found: &Impl, parts: &[&Type]) -> Option<String> {
     let is_beside = |home: &&&Type| {
         found.path == home.path || found.path.starts_with(home.path.with_extension(""))
     };
-    if homes.is_empty() || homes.iter().any(|home| is_beside(home)) {
+    if homes.is_empty() || homes.iter().any(is_beside) {
         return None;
     }
     let (file, home) =

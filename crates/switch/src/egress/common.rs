@@ -40,8 +40,8 @@ impl CommonMax {
     }
 
     /// Returns the number for these ports and limits of inputs. A frame in a common queue cannot be
-    /// copied to the shared buffer, so that it is at most a quarter of the limit of the smallest input, in
-    /// frames and in bytes.
+    /// copied to the shared buffer, so that it is at most a quarter of the limit of the smallest
+    /// input, in frames and in bytes.
     pub(super) fn of(ports: &[Port], limits: impl Iterator<Item = Limit>) -> Self {
         let is_access = |p: &&Port| !p.detached && matches!(p.role, PortRole::Access { .. });
         let sizes = ports.iter().filter(is_access).map(|port| u64::from(port.frame_size_max));
