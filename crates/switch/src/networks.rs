@@ -30,7 +30,7 @@ pub enum PlaceState {
     Free,
     /// There is a network or tunnel.
     InUse,
-    /// What was there is removed, and frames that name it are still in the switch.
+    /// The network or tunnel there is removed, and frames that name it are still in the switch.
     Removed,
 }
 

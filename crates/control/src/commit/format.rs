@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A member that announces nothing is of format 1, whose program does not know the announcement.
-//! What a member writes says more than what it has announced: it may have been restarted with
+//! A message that a member writes says more than its announcement: it may have been restarted with
 //! another program.
 //!
 //! | format | differs |
@@ -29,9 +29,9 @@ pub struct Formats {
 }
 
 impl Formats {
-    /// Those of this program.
+    /// Formats of this program.
     pub const OWN: Self = Self { oldest: 1, newest: 2 };
-    /// Those of a program that announces none.
+    /// Formats of a program that announces none.
     pub(super) const FIRST: Self = Self { oldest: 1, newest: 1 };
 
     /// Returns the formats from `oldest` to `newest`; `None` if there is none.

@@ -47,10 +47,7 @@ impl Mark {
         let mut out = Writer::default();
         put_epoch(out.u8(VERSION).u64(self.seat.get()), self.epoch);
         out.u64(self.index).u64(self.term);
-        let mut bytes = out.take();
-        let sum = chain::checksum(&bytes);
-        bytes.extend(sum.to_be_bytes());
-        bytes
+        chain::sealed(out.take())
     }
 
     /// Returns the mark that the bytes encode.
@@ -58,11 +55,7 @@ impl Mark {
     /// # Errors
     /// They are no mark: cut off, torn, or of another version.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (body, sum) = bytes.split_last_chunk().ok_or(Malformed::of("it ends early"))?;
-        if chain::checksum(body) != u64::from_be_bytes(*sum) {
-            return Err(Malformed::of("the checksum of a mark differs"));
-        }
-        let mut from = Reader::new(body);
+        let mut from = Reader::new(chain::unsealed(bytes, "the checksum of a mark differs")?);
         Malformed::unless_known("a mark", from.u8()?, VERSION)?;
         let (seat, epoch) = (seat(&mut from)?, epoch(&mut from)?);
         let (index, term) = (from.u64()?, from.u64()?);

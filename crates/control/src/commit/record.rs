@@ -226,10 +226,7 @@ impl Record {
             Self::Kept { state } => _ = out.u8(KEPT).bytes(state),
             Self::Removed { by } => _ = out.u8(REMOVED).u16(by.0),
         }
-        let mut bytes = out.take();
-        let sum = chain::checksum(&bytes);
-        bytes.extend(sum.to_be_bytes());
-        bytes
+        chain::sealed(out.take())
     }
 
     /// Returns the record that the bytes encode.
@@ -237,11 +234,7 @@ impl Record {
     /// # Errors
     /// They are no record: cut off, rotten, or of another version.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
-        let (body, sum) = bytes.split_last_chunk().ok_or(Malformed::of("it ends early"))?;
-        if chain::checksum(body) != u64::from_be_bytes(*sum) {
-            return Err(Malformed::of("the checksum of a record differs"));
-        }
-        let mut from = Reader::new(body);
+        let mut from = Reader::new(chain::unsealed(bytes, "the checksum of a record differs")?);
         Malformed::unless_known("a record", from.u8()?, VERSION)?;
         let record = match from.u8()? {
             IDENTITY => Self::Identity { seat: seat(&mut from)?, epoch: epoch(&mut from)? },

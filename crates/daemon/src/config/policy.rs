@@ -80,7 +80,7 @@ fn unfit(config: &HostConfig, port: &Port) -> Vec<String> {
 /// that are not in force already. `added` are the ports that were added at run time.
 ///
 /// # Errors
-/// That reason, with the remedy.
+/// The reason, with the remedy.
 pub(crate) fn check(now: &HostConfig, next: &HostConfig, added: &[NewPort]) -> Result<(), String> {
     let added: Vec<Port> = added.iter().map(added::entry).collect();
     let mut all = Vec::new();
@@ -94,7 +94,7 @@ pub(crate) fn check(now: &HostConfig, next: &HostConfig, added: &[NewPort]) -> R
 /// Returns the reason against a port that is about to be added: it cannot have its policy.
 ///
 /// # Errors
-/// That reason, with the remedy.
+/// The reason, with the remedy.
 pub(crate) fn check_added(config: &HostConfig, new: &NewPort) -> Result<(), String> {
     let all = unfit(config, &added::entry(new));
     match all.is_empty() {

@@ -76,7 +76,7 @@ fn clash(
 /// Returns the reason against the trunks of a file.
 ///
 /// # Errors
-/// That reason, with the remedy.
+/// The reason, with the remedy.
 pub(super) fn check(local: &LocalConfig) -> Result<(), String> {
     let (mut names, mut devices) = (BTreeSet::new(), BTreeSet::new());
     for Trunk { name, device, .. } in &local.trunks {

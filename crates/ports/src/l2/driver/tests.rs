@@ -137,7 +137,7 @@ fn inner(frames: &[Vec<u8>], sums: Sums) -> Vec<Vec<u8>> {
     frames.iter().map(inner).collect()
 }
 
-/// What stands in the outer checksums.
+/// Content of the outer checksums.
 #[derive(Clone, Copy)]
 enum Sums {
     None,
