@@ -270,6 +270,33 @@ fn removed_tunnel_number_is_taken_while_frames_wait() {
     world.check_empty();
 }
 
+/// The first frames wait in the common queue of the port, those behind them in a queue of their
+/// source. Either names the tunnel.
+#[test]
+fn removed_tunnel_is_named_until_last_frame() {
+    const FRAMES: usize = 40;
+    let mut world = world();
+    world.at_port(address(0, 1), 1);
+    for _ in 0..FRAMES {
+        from_peer(&mut world, 2, NEAR, (100, 0), address(0, 1));
+    }
+    assert!(world.switch.queues().next().is_some(), "some wait in the queue of their source");
+    assert_eq!(remove_tunnel(&mut world, NEAR), 0, "what came in is delivered");
+    for sent in 0..FRAMES {
+        assert_eq!(world.switch.tunnel_state(NEAR), PlaceState::Removed, "after {sent} frames");
+        let mut offers = 0;
+        let takes_one = || {
+            offers += 1;
+            offers == 1
+        };
+        world.switch.resume_port(PortId(1));
+        assert_eq!(world.transmit(PortId(1), takes_one), 1);
+    }
+    assert_eq!(world.switch.tunnel_state(NEAR), PlaceState::Free);
+    world.service();
+    world.check_empty();
+}
+
 #[test]
 fn reused_tunnel_number_has_no_decap_flow() {
     let mut world = world();

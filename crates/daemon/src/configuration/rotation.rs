@@ -15,6 +15,8 @@
 //! one; what a member holds already changes nothing.
 
 use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use sluice_api::fabric_config::{AuthorityEntry, FabricConfig, Operation, Trust, short};
 use sluice_api::transaction::{Answer, Away, How, Question, Rotation};
@@ -34,6 +36,11 @@ use crate::sys::threads::spawn;
 const STEPS: u8 = 3;
 /// Longest time for a member to take the key.
 const GIVE_MAX: Nanos = Nanos::from_millis(5_000);
+/// Longest time for a member to come back whose connection has ended. A step ends the connections
+/// of certificates that it trusts no more, and the next one may be asked for at once.
+const BACK_MAX: Duration = Duration::from_secs(3);
+/// Time between two looks at whether it has.
+const BACK_LOOK: Duration = Duration::from_millis(50);
 
 /// A step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,23 +206,35 @@ impl Rotating {
         }
     }
 
-    /// Checks that every member can be asked.
+    /// Checks that every member can be asked, or can be soon.
     fn all_connected(&self) -> Result<(), String> {
+        let begin = Instant::now();
+        loop {
+            let away = self.away()?;
+            if away.is_empty() {
+                return Ok(());
+            }
+            if begin.elapsed() >= BACK_MAX {
+                return Err(refused(&away.join(", "), "it is away"));
+            }
+            sleep(BACK_LOOK);
+        }
+    }
+
+    /// Returns the names of the other members to which there is no connection.
+    fn away(&self) -> Result<Vec<String>, String> {
         let Answer::Status(status) = self.handle.ask(Question::Status)? else {
             return Err("the members are not known".to_owned());
         };
-        let is_away = |name: &String| *name != self.own;
-        let away = status.members.iter().filter(|member| !member.connected);
-        let away: Vec<String> = away.map(|member| member.name.clone()).filter(is_away).collect();
-        if away.is_empty() { Ok(()) } else { Err(refused(&away.join(", "), "it is away")) }
+        let others = status.members.into_iter().filter(|member| member.name != self.own);
+        Ok(others.filter(|member| !member.connected).map(|member| member.name).collect())
     }
 
     /// Gives the key to all other members.
     fn give(&self, config: &FabricConfig, new: &Authority) -> Result<(), String> {
         let handed = Handed::new(new);
         for (name, member) in config.members.iter().filter(|(name, _)| **name != self.own) {
-            let answer = self.fabric.call(HostId(member.id), Topic::AUTHORITY, GIVE_MAX, &handed);
-            let taken = match answer {
+            let taken = match self.call_when_back(HostId(member.id), &handed) {
                 Ok(body) => serde_json::from_slice::<Result<(), String>>(&body)
                     .unwrap_or_else(|_| Err("its answer cannot be read".to_owned())),
                 Err(Failure::UnknownTopic) => {
@@ -226,6 +245,18 @@ impl Rotating {
             taken.map_err(|why| refused(name, &why))?;
         }
         Ok(())
+    }
+
+    /// Hands the key to a member, again if its connection ended under the question.
+    fn call_when_back(&self, host: HostId, handed: &Handed) -> Result<Vec<u8>, Failure> {
+        let begin = Instant::now();
+        loop {
+            let answer = self.fabric.call(host, Topic::AUTHORITY, GIVE_MAX, handed);
+            match answer {
+                Err(Failure::NotConnected) if begin.elapsed() < BACK_MAX => sleep(BACK_LOOK),
+                answer => return answer,
+            }
+        }
     }
 }
 
