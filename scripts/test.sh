@@ -20,6 +20,9 @@
 # tidy, unit, planted and live share one build: all of them select the whole workspace, so that
 # every package has the same features in each.
 #
+# planted runs beside live, where both are asked for in this order: live tests wait for most of their
+# time, and what they leave of the cores goes to the other.
+#
 # Every step is run, even after one has failed. A step that cannot run here is skipped aloud. Its
 # output is kept in target/test/STEP.log, and shown as it comes with VERBOSE=1. When a step fails,
 # its failures are shown (what each failed test printed, at most PANIC_LINES of it; else the last
@@ -251,24 +254,34 @@ show_failure() {
     what_failed "$name" "$log" 100
 }
 
-run_step() {
-    local name=$1 log=$logs/$1.log begin=$SECONDS why="" status=0
+# Returns, with a word for it, if a step cannot run here.
+is_skipped() {
+    local name=$1 why=""
     if declare -F "skip_$name" >/dev/null; then
         why=$("skip_$name")
     fi
-    if [ -n "$why" ]; then
-        echo "$name: SKIPPED, $why"
-        skipped+=("$name")
-        return
-    fi
-    # In a shell of its own, so that the step ends at its first failure.
+    [ -n "$why" ] || return 1
+    echo "$name: SKIPPED, $why"
+    skipped+=("$name")
+}
+
+# Runs a step, in a shell of its own, so that it ends at its first failure. Words behind its name
+# go before its command. The outcome goes to a file, since a step may run in the background.
+do_step() {
+    local name=$1 log=$logs/$1.log begin=$SECONDS status=0
     if [ -n "${VERBOSE:-}" ]; then
         echo "$name: begins"
-        bash "$0" --inside "$name" 2>&1 </dev/null | tee "$log" || status=$?
+        "${@:2}" bash "$0" --inside "$name" 2>&1 </dev/null | tee "$log" || status=$?
     else
-        TERM=dumb bash "$0" --inside "$name" >"$log" 2>&1 </dev/null || status=$?
+        TERM=dumb "${@:2}" bash "$0" --inside "$name" >"$log" 2>&1 </dev/null || status=$?
     fi
-    local seconds=$((SECONDS - begin))
+    echo "$status $((SECONDS - begin))" >"$logs/$name.outcome"
+}
+
+# Says how a step ended.
+end_step() {
+    local name=$1 log=$logs/$1.log status seconds
+    read -r status seconds <"$logs/$name.outcome"
     if [ "$status" -eq 0 ]; then
         echo "$name: ok, $seconds s$(remark "$name" "$log")"
         passed=$((passed + 1))
@@ -278,6 +291,24 @@ run_step() {
         echo "$name: FAILED, $seconds s, all of its output is in $log"
         failed+=("$name")
     fi
+}
+
+run_step() {
+    if ! is_skipped "$1"; then
+        do_step "$1"
+        end_step "$1"
+    fi
+}
+
+# Runs a step while another one waits for most of its time, with what that leaves of the cores.
+run_behind() {
+    local behind=$1 pid idle=(chrt --idle 0)
+    "${idle[@]}" true 2>/dev/null || idle=(nice -n 19)
+    do_step "$behind" "${idle[@]}" &
+    pid=$!
+    run_step "$2"
+    wait "$pid" || true
+    end_step "$behind"
 }
 
 case ${1:-} in
@@ -300,8 +331,14 @@ for step in "${steps[@]}"; do
         exit 2
     fi
 done
-for step in "${steps[@]}"; do
-    run_step "$step"
+for ((at = 0; at < ${#steps[@]}; at++)); do
+    step=${steps[at]}
+    if [ "$step ${steps[at + 1]:-}" = "planted live" ]; then
+        run_behind planted live
+        at=$((at + 1))
+    else
+        run_step "$step"
+    fi
 done
 [ ${#skipped[@]} -eq 0 ] || echo "skipped: ${skipped[*]}"
 # Some keep only the last lines of an output: what failed is among the last 15.
