@@ -121,6 +121,15 @@ impl Netlink {
         }
     }
 
+    /// Sets the largest number of segments in a super-frame that the kernel gives a device, as `ip
+    /// link set … gso_max_segs` does. TCP asks for it at each connection.
+    pub(crate) fn set_segments_max(&mut self, index: u32, segments: u32) -> io::Result<()> {
+        let mut wanted = LinkMessage::default();
+        wanted.header.index = index;
+        wanted.attributes = vec![LinkAttribute::GsoMaxSegs(segments)];
+        self.ask(RouteNetlinkMessage::SetLink(wanted), 0).map(drop)
+    }
+
     /// Gives a device an address, as `ip address add` does; an address that it has already is kept.
     /// An IPv6 address is usable at once, without duplicate address detection (RFC 4862 section
     /// 5.4).

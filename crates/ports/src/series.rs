@@ -27,10 +27,19 @@ const TURN_SEGMENTS_MAX: u16 = 64;
 const _: () = assert!(TURN_SEGMENTS_MAX as usize == SEGMENTS_TOGETHER_MAX);
 /// Largest payload of a UDP datagram over IPv4, also of several that are given as one.
 pub(crate) const DATAGRAMS_SIZE_MAX: usize = 65_507;
+/// Bytes of a datagram beside the IP packet of its segment: VXLAN header, and Ethernet header.
+const AROUND_SIZE: usize = 8 + 14;
 /// Parts of a series: two for each segment, and what a driver puts in front of all.
 pub(crate) const PARTS_MAX: usize = 2 * SEGMENTS_TOGETHER_MAX + 2;
 /// Room for the headers of one segment: those of VXLAN, and the tenant's.
 const HEADER_ROOM: usize = 256;
+
+/// Returns the number of segments, of a network with this MTU, that the kernel takes as one. A
+/// super-frame of more would cost a second datagram for the rest, each way down to its receiver.
+pub(crate) fn segments_max(mtu: u16) -> u32 {
+    let together = DATAGRAMS_SIZE_MAX / (usize::from(mtu) + AROUND_SIZE);
+    u32::try_from(together.clamp(1, SEGMENTS_TOGETHER_MAX)).unwrap_or(1)
+}
 
 /// Memory for the headers of a series.
 #[derive(Debug)]

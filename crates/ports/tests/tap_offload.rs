@@ -242,6 +242,33 @@ fn offloads_chosen_by_owner_stay_when_taken_up() {
     drop(again);
 }
 
+/// Returns the largest number of segments that the stack of a container gives the TAP as one.
+fn segments_max(namespace: &str) -> u64 {
+    let output = Command::new("ip")
+        .args(["-details", "-netns", namespace, "link", "show", "dev", "t0"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let mut words = text.split_whitespace().skip_while(|word| *word != "gso_max_segs");
+    words.nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn stack_gives_what_one_datagram_holds() {
+    if !can_have_namespaces("stack_gives_what_one_datagram_holds") {
+        return;
+    }
+    let cable = Cable::new();
+    // A datagram of IPv4 has 65,507 bytes, VXLAN and Ethernet take 22 beside each packet.
+    for (mtu, segments) in [(1_400, 46), (1_450, 44), (9_000, 7), (600, 64)] {
+        let port = TapPort::open(&TapConfig { mtu, ..config(&cable.left, ONE, true) }).unwrap();
+        assert_eq!(segments_max(&cable.left), segments, "MTU {mtu}");
+        drop(port);
+    }
+    let _port = TapPort::open(&config(&cable.left, ONE, false)).unwrap();
+    assert_eq!(segments_max(&cable.left), 65_535, "whose super-frames the kernel cuts");
+}
+
 /// Makes a TAP as a release without offloads did.
 fn earlier_tap() -> OwnedFd {
     let file = std::fs::File::options().read(true).write(true).open("/dev/net/tun").unwrap();

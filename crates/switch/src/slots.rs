@@ -135,7 +135,7 @@ impl<B> Slots<B> {
     }
 
     /// Puts a frame that entered the switch into a slot, charged to nothing yet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(&mut self, input: u16, arrival: &Arrival, owner: BufferOwner, buf: B) -> u32
     where
         B: Buf,

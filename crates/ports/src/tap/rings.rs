@@ -16,6 +16,7 @@ use crate::net_header::HEADER_SIZE;
 use crate::netlink::Netlink;
 use crate::offload::{Kind, Offload};
 use crate::port::{Counters, DeviceState, KernelSide};
+use crate::series::segments_max;
 use crate::sockets::SocketCounters;
 use crate::sys::{DeviceRequest, tap_net_header, tap_offloads, tap_state, write_gathered};
 
@@ -129,6 +130,12 @@ pub(super) fn set_up(
     let were_given = given.map(|given| has_net_header && given.offload);
     if were_given != Some(may_leave_offloads) {
         tap_offloads(file.as_fd(), may_leave_offloads).map_err(device("set its offloads"))?;
+    }
+    let had_mtu = given.map(|given| given.mtu);
+    if may_leave_offloads && (were_given != Some(true) || had_mtu != Some(config.mtu)) {
+        let mut netlink = Netlink::open().map_err(device("open a socket for its offloads"))?;
+        // A kernel that does not let it be set sends more segments at once, which costs speed only.
+        _ = netlink.set_segments_max(index, segments_max(config.mtu));
     }
     let kernel = Arc::new(KernelCounters {
         device: DeviceCounters::new(index).map_err(device("read its counters"))?,

@@ -81,7 +81,7 @@ impl<B> Slot<B> {
     }
 
     /// Puts a frame of an input here.
-    #[inline]
+    #[inline(always)]
     pub(super) fn fill(&mut self, input: u16, arrival: &Arrival, owner: BufferOwner, buf: B)
     where
         B: Buf,
