@@ -345,6 +345,29 @@ fn configuration_not_in_force_is_retried() {
     bridge.all_have_caught_up();
 }
 
+/// A configuration that takes a while to be written down, and to be in force.
+#[test]
+#[ignore = "live: needs root"]
+fn joined_host_takes_port_at_once() {
+    if skip("joined_host_takes_port_at_once", &[]) {
+        return;
+    }
+    let bridge = Bridge::waiting("at-once", 2, |_, _| String::new());
+    let [h1, h2] = &bridge.daemons[..] else { unreachable!() };
+    h1.says(&["fabric", "create", "prod", "--underlay", "up0"]);
+    let networks = (1..1_000).map(|at| format!("[vnet.n{at}]\nvni = {}\n", 1_000 + at));
+    let text: String = networks.chain(["[vnet.blue]\nvni = 100\n".to_owned()]).collect();
+    let file = bridge.net.file("networks.toml");
+    fs::write(&file, text).unwrap();
+    h1.says(&["config", "load", file.to_str().unwrap()]);
+    h1.says(&["config", "commit"]);
+    bridge.join(1, 0);
+    bridge.add(1);
+    assert_eq!(h2.vnets().len(), 1_000);
+    bridge.add(0);
+    reaches(&bridge, 0, 1);
+}
+
 #[test]
 #[ignore = "live: needs root"]
 fn joined_host_names_connection_that_it_lacks() {

@@ -320,8 +320,7 @@ impl Thread {
 
     /// Answers those who wait until the configuration is known and in force.
     pub(super) fn answer_settled(&mut self) {
-        let is_known = self.commit.replica().is_some();
-        if is_known && self.in_force.revision >= self.given {
+        if self.is_given && self.in_force.revision >= self.given {
             for settled in self.settled.drain(..) {
                 _ = settled.send(());
             }

@@ -104,6 +104,7 @@ impl Opened {
             waiting: Vec::new(),
             in_force: InEffect::default(),
             given: 0,
+            is_given: false,
             deleting: BTreeMap::new(),
             settled: Vec::new(),
             rereads: Vec::new(),
@@ -193,6 +194,9 @@ pub(super) struct Thread {
     /// Revision that control was given last. Voters that change, and transactions that end without
     /// an effect, make revisions that control is never given.
     pub(super) given: u64,
+    /// True if control has the fabric's configuration, not only what the join said of it. It gets a
+    /// snapshot when that is durable, some time after the replica has it.
+    pub(super) is_given: bool,
     /// Networks that open reservations delete.
     deleting: BTreeMap<TxnId, Vec<String>>,
     /// Those who wait until the configuration is known and in force.
@@ -220,6 +224,7 @@ impl Thread {
         // Control has started with this configuration.
         self.in_force.revision = self.commit.revision();
         self.given = self.in_force.revision;
+        self.is_given = self.commit.replica().is_some();
         self.in_force.failed.clone_from(&self.unfit);
         if self.unfit.is_some() {
             self.put_in_force();
@@ -395,6 +400,7 @@ impl Thread {
             }
         }
         if has_changed {
+            self.is_given = true;
             self.note_next_authority();
             self.put_in_force();
             self.announce();
