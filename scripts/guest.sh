@@ -4,6 +4,10 @@
 #
 #   scripts/guest.sh            target/guest/vmlinuz, target/guest/initrd.gz
 #   scripts/guest.sh full       target/guest-full/…: the kernel for all machines, which has e1000
+#   scripts/guest.sh backports  target/guest-backports/…: the newest kernel (7.3 or later), with TAPs
+#
+# `backports` asks the machine's own archive for one suite more, with lists and settings of its own:
+# the machine's package lists stay as they are.
 #
 # It does nothing if they are there and this script made them. The machine speaks at its serial
 # port: a shell. A lab adds files of its own behind the archive, `/lab` among them, which is started.
@@ -17,8 +21,9 @@ cd "$(dirname "$0")/.."
 case ${1:-} in
 '') folder=guest meta=linux-image-cloud-amd64 ;;
 full) folder=guest-full meta=linux-image-amd64 ;;
+backports) folder=guest-backports meta=linux-image-cloud-amd64 suite=trixie-backports ;;
 *)
-    echo "usage: scripts/guest.sh [full]" >&2
+    echo "usage: scripts/guest.sh [full | backports]" >&2
     exit 2
     ;;
 esac
@@ -31,14 +36,33 @@ mkdir -p "$out"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-package=$(apt-cache depends $meta 2>/dev/null |
-    sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)
-if [ -z "$package" ]; then
+if [ -n "${suite:-}" ]; then
+    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' |
+        head -n 1)
+    mkdir -p "$work"/apt/lists/partial "$work"/apt/cache/archives/partial
+    signed=/usr/share/keyrings/debian-archive-keyring.gpg
+    echo "deb [signed-by=$signed] ${archive:?no archive of Debian} $suite main" >"$work/apt/sources"
+    cat >"$work/apt/conf" <<CONF
+Dir::Etc::sourcelist "$work/apt/sources";
+Dir::Etc::sourceparts "/dev/null";
+Dir::State::lists "$work/apt/lists";
+Dir::Cache "$work/apt/cache";
+APT::Sandbox::User "root";
+CONF
+    export APT_CONFIG=$work/apt/conf
+    apt-get -qq update
+fi
+# Newer packages have the kernel, and its modules, in packages of their own.
+packages=$(apt-cache depends --recurse --important $meta 2>/dev/null |
+    sed -n 's/^ *Depends: \(linux-\(image\|binary\|modules\)-[0-9][^ ]*\)$/\1/p' | sort -u)
+if [ -z "$packages" ]; then
     echo "no package has the kernel of a virtual machine: is this a Debian with a package list?" >&2
     exit 1
 fi
-echo "missing: $package, the kernel of the live tests' virtual machines (unpacked, not installed)"
-(cd "$work" && apt-get -qq -o APT::Sandbox::User=root download "$package" && dpkg -x ./*.deb kernel)
+echo "missing:" $packages "for the live tests' virtual machines (unpacked, not installed)"
+# shellcheck disable=SC2086
+(cd "$work" && apt-get -qq -o APT::Sandbox::User=root download $packages &&
+    for package in ./*.deb; do dpkg -x "$package" kernel; done)
 
 root=$work/root
 mkdir -p "$root"/{bin,opt,lib/modules,proc,sys,dev,tmp,run,etc}
@@ -56,10 +80,12 @@ done
 # In the order in which they need each other.
 modules='virtio/virtio_ring virtio/virtio virtio/virtio_pci_legacy_dev
     virtio/virtio_pci_modern_dev virtio/virtio_pci failover net/net_failover net/virtio_net
-    sched/sch_mqprio char/virtio_console ipv4/tcp_vegas e1000/e1000'
+    sched/sch_mqprio_lib sched/sch_mqprio char/virtio_console ipv4/tcp_vegas e1000/e1000'
+[ -z "${suite:-}" ] || modules+=' net/tun net/veth'
 for module in $modules; do
     name=${module##*/}
-    find "$work/kernel/lib/modules" -name "$name.ko*" -exec cp {} "$root/lib/modules/" \;
+    find "$work/kernel" -name "$name.ko*" -exec cp {} "$root/lib/modules/" \;
+    [ ! -e "$root/lib/modules/$name.ko.xz" ] || unxz "$root/lib/modules/$name.ko.xz"
     echo "$name" >>"$root/lib/modules/order"
 done
 
@@ -97,5 +123,5 @@ done
 INIT
 chmod +x "$root/init"
 (cd "$root" && find . | cpio --quiet -o -H newc | gzip -1) >"$out/initrd.gz"
-cp "$work"/kernel/boot/vmlinuz-* "$out/vmlinuz"
+find "$work/kernel" -name 'vmlinuz*' -exec cp {} "$out/vmlinuz" \;
 echo "$recipe" >"$out/recipe"

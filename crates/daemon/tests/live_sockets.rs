@@ -29,12 +29,16 @@ use rig::kernel::Kernel;
 use rig::member::member;
 use rig::{Daemon, Net, Netns, are_connected, cable, say, skip, wait_for};
 
-/// Datagrams a second of each socket that sends.
+/// Datagrams a second of each socket that sends, without [`RATE_VARIABLE`].
 const RATE: u32 = 1000;
+const RATE_VARIABLE: &str = "SLUICE_RATE";
+/// Variable with the number of datagrams that readers must have got, instead of a time.
+const DATAGRAMS_VARIABLE: &str = "SLUICE_DATAGRAMS";
 /// Sockets of each sender.
 const SOCKETS: u16 = 2;
 /// Shares of their datagrams that the receivers take, in thousandths.
 const SHARES: [u32; 4] = [1000, 100, 10, 0];
+const ALL_FAST: [u32; 4] = [1000; 4];
 const PORT: u16 = 7000;
 /// Where the receivers' sockets are; the fast one may be apart.
 const RECEIVER: u8 = 100;
@@ -49,6 +53,15 @@ fn address(last: u8) -> Ipv4Addr {
 
 fn mac(last: u8) -> String {
     format!("02:57:00:00:00:{last:02x}")
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|error| panic!("{variable}={text}: {error}")))
+}
+
+fn rate() -> u32 {
+    number(RATE_VARIABLE).map_or(RATE, |rate| u32::try_from(rate).unwrap())
 }
 
 /// Length of a run.
@@ -181,9 +194,9 @@ struct Load {
 }
 
 impl Load {
-    /// Begins, with one side for each receiver.
-    fn start(sides: &[Side<'_>]) -> Self {
-        let count = || SHARES.iter().map(|_| Arc::new(AtomicU64::new(0))).collect();
+    /// Begins, with one side for each receiver, which takes its share in thousandths.
+    fn start(sides: &[Side<'_>], shares: [u32; 4]) -> Self {
+        let count = || shares.iter().map(|_| Arc::new(AtomicU64::new(0))).collect();
         let mut load = Self {
             sent: count(),
             received: count(),
@@ -193,13 +206,13 @@ impl Load {
             senders: Vec::new(),
             receivers: Vec::new(),
         };
-        for (at, share) in SHARES.iter().enumerate() {
+        for (at, share) in shares.iter().enumerate() {
             let port = PORT + u16::try_from(at).unwrap();
             let Side { from, to } = &sides[at];
             let socket = to.0.udp(to.1, port);
             let count = load.received[at].clone();
             let (all, ends) = (load.reads_all.clone(), load.ends.clone());
-            let rate = share * RATE * u32::from(SOCKETS) / 1000;
+            let rate = share * rate() * u32::from(SOCKETS) / 1000;
             let run = move || receive(&socket, rate, &count, (&all, &ends));
             load.receivers.push(std::thread::spawn(run));
             for _ in 0..SOCKETS {
@@ -216,6 +229,25 @@ impl Load {
     fn counts(&self) -> [Vec<u64>; 2] {
         [&self.sent, &self.received]
             .map(|all| all.iter().map(|count| count.load(Ordering::Relaxed)).collect())
+    }
+
+    /// Lasts for the length of a run, or until readers have got their datagrams.
+    fn last(&self) {
+        let Some(wanted) = number(DATAGRAMS_VARIABLE) else {
+            return std::thread::sleep(span());
+        };
+        let (begun, mut said) = (Instant::now(), 0);
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+            let received = self.counts()[1].iter().sum::<u64>();
+            if received >= wanted {
+                return say(&format!("{received} datagrams in {:?}", begun.elapsed()));
+            }
+            if received / 1_000_000 > said {
+                said = received / 1_000_000;
+                say(&format!("{received} datagrams in {:?}", begun.elapsed()));
+            }
+        }
     }
 
     /// Waits until the fast one is sent twice as much as all slow ones together, and has it, but
@@ -256,14 +288,18 @@ impl Load {
 
 /// Prints the shares of what was sent that arrived while the receivers were slow and in the end, a
 /// line of results each.
-fn print_results(subject: &str, hosts: usize, moments: [(&str, &[Vec<u64>; 2]); 2]) {
+fn print_results(
+    (subject, kind): (&str, &str),
+    hosts: usize,
+    moments: [(&str, &[Vec<u64>; 2]); 2],
+) {
     for (moment, [sent, received]) in moments {
         for (at, share) in SHARES.iter().enumerate() {
             let arrived = received[at] as f64 / sent[at].max(1) as f64 * 100.0;
             println!(
                 "result: {{\"measure\": \"arrived.{moment}\", \"subject\": \"{subject}\", \
                  \"unit\": \"%\", \"values\": [{arrived:?}], \"median\": {arrived:?}, \
-                 \"context\": {{\"hosts\": {hosts}, \"reads_thousandths\": {share}, \
+                 \"context\": {{\"hosts\": {hosts}, \"card\": \"{kind}\", \"reads_thousandths\": {share}, \
                  \"sent\": {}, \"received\": {}}}}}",
                 sent[at], received[at]
             );
@@ -277,7 +313,8 @@ fn send(socket: &UdpSocket, to: SocketAddrV4, count: &AtomicU64, goes_on: &Atomi
     socket.connect(to).unwrap();
     let mut due = Instant::now();
     while goes_on.load(Ordering::Relaxed) {
-        due = due.max(Instant::now() - Duration::from_millis(20)) + Duration::from_secs(1) / RATE;
+        let last = due.max(Instant::now() - Duration::from_millis(20));
+        due = last + Duration::from_secs(1) / rate();
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
         if socket.send(&[7; SIZE]).is_ok() {
             count.fetch_add(1, Ordering::Relaxed);
@@ -296,7 +333,7 @@ fn receive(
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut due = Instant::now();
     while !all.load(Ordering::Relaxed) {
-        let is_full_rate = rate == RATE * u32::from(SOCKETS);
+        let is_full_rate = rate == self::rate() * u32::from(SOCKETS);
         if rate == 0 {
             std::thread::sleep(Duration::from_millis(20));
             continue;
@@ -319,8 +356,8 @@ fn lossless(test: &str, shape: Shape) {
     }
     let case = Case::new(shape);
     let kernel = Kernel::watch(test, &case.net);
-    let load = Load::start(&case.sides());
-    std::thread::sleep(span());
+    let load = Load::start(&case.sides(), SHARES);
+    load.last();
     load.wait_until_held();
     let daemon = case.host_of_receiver(shape);
     say(&daemon.print(&["show", "ports"]));
@@ -330,7 +367,7 @@ fn lossless(test: &str, shape: Shape) {
     let row = daemon.row("ports", "port", "rx");
     let in_the_end = load.end();
     let slow = [sent.clone(), received.clone()];
-    print_results("sluice", shape.hosts, [("slow", &slow), ("end", &in_the_end)]);
+    print_results(("sluice", shape.kind), shape.hosts, [("slow", &slow), ("end", &in_the_end)]);
     let [all_sent, all_received] = in_the_end;
     say(&format!("in the end: sent {all_sent:?}, received {all_received:?}"));
     say(&format!("{}", daemon.row("ports", "port", "rx")["sockets"]));
@@ -368,6 +405,50 @@ fn slow_sockets_of_other_host_lose_nothing() {
     lossless("slow_sockets_of_other_host_lose_nothing", shape);
 }
 
+#[test]
+#[ignore = "live: needs root"]
+fn slow_sockets_of_other_host_behind_veth() {
+    let shape = Shape { word: "sock-far", hosts: 2, is_apart: true, hold: "forever", kind: "veth" };
+    lossless("slow_sockets_of_other_host_behind_veth", shape);
+}
+
+/// The fast receiver gets beside slow ones what it gets beside fast ones.
+#[test]
+#[ignore = "live: needs root"]
+fn slow_sockets_cost_fast_one_nothing() {
+    let test = "slow_sockets_cost_fast_one_nothing";
+    if skip(test, &["ping"]) {
+        return;
+    }
+    for hosts in [1, 2] {
+        let word = if hosts == 1 { "beside-1" } else { "beside-2" };
+        let is_apart = hosts == 2;
+        let got = [ALL_FAST, SHARES].map(|shares| {
+            let shape = Shape { word, hosts, is_apart, hold: "forever", kind: "veth" };
+            let case = Case::new(shape);
+            let load = Load::start(&case.sides(), shares);
+            // The slow ones are full, and their senders held, before the count begins.
+            std::thread::sleep(Duration::from_secs(1));
+            let before = load.counts()[1][0];
+            std::thread::sleep(span());
+            let got = load.counts()[1][0] - before;
+            let [sent, received] = load.end();
+            assert_eq!(sent, received);
+            got
+        });
+        say(&format!("{hosts} hosts: {} beside fast ones, {} beside slow ones", got[0], got[1]));
+        println!(
+            "result: {{\"measure\": \"fast.beside_slow\", \"subject\": \"sluice\", \"unit\": \
+             \"%\", \"values\": [{0:?}], \"median\": {0:?}, \"context\": {{\"hosts\": {hosts}, \
+             \"card\": \"veth\", \"beside_fast\": {1}, \"beside_slow\": {2}}}}}",
+            got[1] as f64 / got[0] as f64 * 100.0,
+            got[0],
+            got[1]
+        );
+        assert!(got[1] * 100 >= got[0] * 95, "{hosts} hosts: {got:?}");
+    }
+}
+
 /// Beyond its hold the frames of a socket end by name, and those of the others do not.
 #[test]
 #[ignore = "live: needs root"]
@@ -378,7 +459,7 @@ fn socket_beyond_hold_ends_as_receiver_stuck() {
     }
     let shape = Shape { word: "sock-hold", hosts: 1, is_apart: false, hold: "3s", kind: "tap" };
     let case = Case::new(shape);
-    let load = Load::start(&case.sides());
+    let load = Load::start(&case.sides(), SHARES);
     let daemon = case.host_of_receiver(shape);
     wait_for("the socket that takes nothing is stuck", || {
         let row = daemon.row("ports", "port", "rx");
@@ -432,11 +513,11 @@ fn slow_sockets_behind_linux_bridge_lose() {
         .zip(1..)
         .map(|(netns, last)| Side::new((netns, address(last)), to))
         .collect();
-    let load = Load::start(&sides);
-    std::thread::sleep(span());
+    let load = Load::start(&sides, SHARES);
+    load.last();
     let slow = load.counts();
     let in_the_end = load.end();
-    print_results("linux-bridge", 1, [("slow", &slow), ("end", &in_the_end)]);
+    print_results(("linux-bridge", "veth"), 1, [("slow", &slow), ("end", &in_the_end)]);
     let [sent, received] = in_the_end;
     let full = receiver.snmp("Udp", "RcvbufErrors");
     say(&format!("bridge: sent {sent:?}, received {received:?}, {full} found the socket full"));

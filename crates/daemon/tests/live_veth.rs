@@ -211,7 +211,10 @@ fn unbounded_sender_loses_nothing_across_stops() {
     if let Some(kernel) = kernel {
         kernel.assert_no_loss(&[]);
     }
-    // The same from a TAP, which drops: the flow above needs to be held.
+    // The same from a TAP, which drops before Linux 7.3: the flow above needs to be held.
+    if sluice_ports::probe::tap_features().unwrap().back_pressure {
+        return;
+    }
     drop(case);
     let case = Case::new("lost", "tap");
     let (sent, received, _) =

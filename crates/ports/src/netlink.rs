@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader,
-    NetlinkMessage, NetlinkPayload,
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE,
+    NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{
@@ -18,7 +18,7 @@ use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::stats::{StatsFilterMask, StatsMessage};
-use netlink_packet_route::tc::{TcHandle, TcMessage};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
@@ -29,6 +29,9 @@ pub mod reply;
 
 /// Size of a receive buffer: the kernel makes the parts of a long answer no larger.
 const BUFFER_SIZE: usize = 32 << 10;
+/// Limit of the queueing discipline of a container's card. It must take the send buffers of all
+/// sockets together; memory is bounded by these.
+pub(crate) const CONTAINER_FIFO_FRAMES: u32 = 200_000;
 /// Limit of the kernel's time to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
@@ -326,6 +329,20 @@ impl Netlink {
             answer => answer?,
         };
         Ok(reply::root_drops(&answer, index))
+    }
+
+    /// Makes a `pfifo` of so many frames the queueing discipline of a device.
+    pub(crate) fn set_fifo(&mut self, index: u32, frames: u32) -> io::Result<()> {
+        const TCA_OPTIONS: u16 = 2;
+        let mut wanted = TcMessage::with_index(index.cast_signed());
+        wanted.header.family = AddressFamily::Unspec;
+        wanted.header.parent = TcHandle::ROOT;
+        // `struct tc_fifo_qopt` is the limit alone.
+        let options = DefaultNla::new(TCA_OPTIONS, frames.to_ne_bytes().to_vec());
+        wanted.attributes =
+            vec![TcAttribute::Kind("pfifo".to_owned()), TcAttribute::Other(options)];
+        let flags = NLM_F_CREATE | NLM_F_REPLACE;
+        self.ask(RouteNetlinkMessage::NewQueueDiscipline(wanted), flags).map(drop)
     }
 }
 

@@ -19,9 +19,6 @@ pub struct TapFeatures {
     pub back_pressure: bool,
 }
 
-const IFF_BACKPRESSURE: u32 = 0x80;
-const IFF_VNET_HDR: u32 = 0x4000;
-
 /// Returns the features of TAPs.
 ///
 /// # Errors
@@ -30,8 +27,9 @@ pub fn tap_features() -> io::Result<TapFeatures> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let tun = rustix::fs::open("/dev/net/tun", flags, Mode::empty())?;
     let bits = sys::tun_features(&tun)?;
-    let has = |bit| bits & bit != 0;
-    Ok(TapFeatures { offloads: has(IFF_VNET_HDR), back_pressure: has(IFF_BACKPRESSURE) })
+    let has = |bit: libc::c_int| bits & bit.cast_unsigned() != 0;
+    let (offloads, back_pressure) = (has(libc::IFF_VNET_HDR), has(sys::IFF_BACKPRESSURE));
+    Ok(TapFeatures { offloads, back_pressure })
 }
 
 /// Makes an AF_XDP socket.

@@ -405,10 +405,11 @@ impl DeviceRequest {
     }
 
     /// Attaches `tun` to the TAP of this name, making it if there is none. Frames have a
-    /// [`net_header`](crate::net_header) in front.
-    pub(crate) fn attach_tap(mut self, tun: BorrowedFd<'_>) -> io::Result<()> {
-        #[expect(clippy::cast_possible_truncation, reason = "0x5002")]
-        let flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR) as libc::c_short;
+    /// [`net_header`](crate::net_header) in front. With `holds` a full ring holds its senders.
+    pub(crate) fn attach_tap(mut self, tun: BorrowedFd<'_>, holds: bool) -> io::Result<()> {
+        let hold = if holds { IFF_BACKPRESSURE } else { 0 };
+        #[expect(clippy::cast_possible_truncation, reason = "0x5082")]
+        let flags = (libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | hold) as libc::c_short;
         self.0.ifr_ifru.ifru_flags = flags;
         self.call(tun, libc::TUNSETIFF).map(drop)
     }
@@ -475,6 +476,9 @@ impl DeviceRequest {
     }
 }
 
+/// A full ring stops the queue of its device (Linux 7.3).
+pub(crate) const IFF_BACKPRESSURE: c_int = 0x80;
+
 /// State of an attached TAP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TapState {
@@ -484,6 +488,8 @@ pub(crate) struct TapState {
     pub(crate) is_persistent: bool,
     /// True if frames have a [`net_header`](crate::net_header) in front.
     pub(crate) has_net_header: bool,
+    /// True if a full ring holds its senders.
+    pub(crate) holds: bool,
 }
 
 /// Returns the state of an attached TAP; an error if its device is gone.
@@ -498,6 +504,7 @@ pub(crate) fn tap_state(tun: BorrowedFd<'_>) -> io::Result<TapState> {
         name: String::from_utf8_lossy(&name.collect::<Vec<u8>>()).into_owned(),
         is_persistent: flags & libc::IFF_PERSIST != 0,
         has_net_header: flags & libc::IFF_VNET_HDR != 0,
+        holds: flags & IFF_BACKPRESSURE != 0,
     })
 }
 

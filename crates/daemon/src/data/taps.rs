@@ -179,7 +179,7 @@ impl Taps {
         let kept = KeptTap::open(config, &taps::mark(&self.host, port), known)?;
         let failed =
             |what| move |source| OpenError::Device { device: config.device.clone(), what, source };
-        let given = TapConfig { offload: kept.offload, ..config.clone() };
+        let given = TapConfig { offload: kept.offload, holds: kept.holds, ..config.clone() };
         let record = Record::new(port, &given, kept.index, kept.is_own);
         taps::write(&self.run_dir, &record).map_err(failed("write down that it is there"))?;
         let (opened, file) = kept.keep().map_err(failed("keep it"))?;

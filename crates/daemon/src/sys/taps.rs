@@ -42,6 +42,9 @@ pub(crate) struct Record {
     /// An earlier release gave no offloads.
     #[serde(default)]
     offload: bool,
+    /// An earlier release could not.
+    #[serde(default)]
+    holds: bool,
 }
 
 impl Record {
@@ -57,6 +60,7 @@ impl Record {
             addresses: config.addresses.clone(),
             ring_frames: config.ring_frames,
             offload: config.offload,
+            holds: config.holds,
         }
     }
 
@@ -68,6 +72,7 @@ impl Record {
         given.addresses.clone_from(&self.addresses);
         given.ring_frames = self.ring_frames;
         given.offload = self.offload;
+        given.holds = self.holds;
         KnownTap { index: self.index, is_own: self.is_own, given, file }
     }
 }

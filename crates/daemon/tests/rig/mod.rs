@@ -21,6 +21,7 @@ pub(crate) mod iperf;
 pub(crate) mod kernel;
 pub(crate) mod member;
 pub(crate) mod monitor;
+pub(crate) mod newest;
 pub(crate) mod pair;
 pub(crate) mod ping;
 pub(crate) mod raw;

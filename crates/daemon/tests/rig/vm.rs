@@ -39,15 +39,15 @@ fn lacking() -> Option<String> {
     if Command::new("qemu-system-x86_64").arg("--version").output().is_err() {
         return Some("qemu-system-x86_64 is not installed".to_owned());
     }
-    image().is_none().then(|| "there is nothing to boot: run scripts/guest.sh".to_owned())
+    image("guest").is_none().then(|| "there is nothing to boot: run scripts/guest.sh".to_owned())
 }
 
-/// Returns the folder of kernel and root file system, beside cargo's output.
-fn image() -> Option<PathBuf> {
+/// Returns the folder of this name with kernel and root file system, beside cargo's output.
+pub(crate) fn image(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().unwrap();
     let is_whole =
         |dir: &PathBuf| ["vmlinuz", "initrd.gz"].iter().all(|name| dir.join(name).is_file());
-    test.ancestors().map(|dir| dir.join("guest")).find(is_whole)
+    test.ancestors().map(|dir| dir.join(name)).find(is_whole)
 }
 
 fn qmp(monitor: &Path) -> String {
@@ -138,7 +138,7 @@ impl Vm {
     }
 
     fn start(number: u8, socket: &Path, queues: u8, more: &[&str]) -> Self {
-        let image = image().expect("`skip` was asked");
+        let image = image("guest").expect("`skip` was asked");
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-machine", "q35,accel=tcg", "-m", "128M", "-nographic", "-nodefaults"]);
         command.args(["-no-reboot", "-serial", "stdio"]);
@@ -162,6 +162,18 @@ impl Vm {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let running = Running::start(&mut command);
         Self { name: format!("vm{number}"), command, running }
+    }
+
+    /// Boots a machine without a card, with two processors, of an image of its own.
+    pub(crate) fn without_card(name: &str, kernel: &Path, initrd: &Path) -> Self {
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args(["-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1G"]);
+        command.args(["-nographic", "-nodefaults", "-no-reboot", "-serial", "stdio"]);
+        command.arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
+        command.arg("-append").arg(format!("console=ttyS0 quiet {UNCHECKED} plain"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let running = Running::start(&mut command);
+        Self { name: name.to_owned(), command, running }
     }
 
     /// Waits until it has booted.

@@ -45,6 +45,8 @@ pub struct TapConfig {
     pub up: bool,
     /// True if the container may leave checksums and segmentation to the port; default false.
     pub offload: bool,
+    /// True if a full ring holds its senders, where the kernel can (Linux 7.3); default true.
+    pub holds: bool,
 }
 
 /// A route over the device.
@@ -75,6 +77,7 @@ impl TapConfig {
             ring_frames: Self::RING_FRAMES,
             up: true,
             offload: false,
+            holds: true,
         }
     }
 }
@@ -351,9 +354,9 @@ impl Port for TapPort {
     }
 
     fn lossless(&self) -> Lossless {
-        Lossless::No {
-            needs: "senders limited by a window, such as TCP, all of which fit into the ring: \
-                    a full TAP ring drops and no kernel tells its sender",
+        match self.tap.as_ref().map_or(Err("to be open"), |tap| tap.holds) {
+            Ok(()) => Lossless::Yes,
+            Err(needs) => Lossless::No { needs },
         }
     }
 

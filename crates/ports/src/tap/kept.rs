@@ -26,7 +26,7 @@ use crate::device::ioctl_socket;
 use crate::error::OpenError;
 use crate::netlink::Netlink;
 use crate::netns;
-use crate::sys::{DeviceRequest, tap_netns, tap_persist, tap_state};
+use crate::sys::{DeviceRequest, TapState, tap_netns, tap_persist, tap_state};
 
 /// Limit of the kernel's time to close the descriptors of a process that was killed: some
 /// milliseconds for each TAP.
@@ -57,6 +57,8 @@ pub struct KeptTap {
     pub is_own: bool,
     /// True if the container leaves offloads to it. A TAP of an earlier release knows none.
     pub offload: bool,
+    /// True if its ring can hold its senders. A TAP of an earlier release cannot.
+    pub holds: bool,
     file: OwnedFd,
 }
 
@@ -73,7 +75,7 @@ impl KeptTap {
     ) -> Result<Self, OpenError> {
         let (known, place) = place(config, mark, known)?;
         let work = || take_up(config, mark, known);
-        let (tap, is_own) = match &place {
+        let (tap, state, is_own) = match &place {
             Some(place) => netns::inside(place.as_fd(), path(config), work)?,
             None => work()?,
         };
@@ -81,7 +83,8 @@ impl KeptTap {
         let file = copy.map_err(OpenError::device(&config.device, "copy its descriptor"))?;
         let index = tap.index;
         let offload = tap.may_leave_offloads;
-        Ok(Self { port: TapPort::new(config, tap), index, is_own, offload, file })
+        let holds = state.holds;
+        Ok(Self { port: TapPort::new(config, tap), index, is_own, offload, holds, file })
     }
 
     /// Makes the device outlive this process, and returns the port and a descriptor to be kept. The
@@ -182,16 +185,18 @@ fn take_up(
     config: &TapConfig,
     mark: &str,
     known: Option<KnownTap>,
-) -> Result<(Tap, bool), OpenError> {
+) -> Result<(Tap, TapState, bool), OpenError> {
     let failed = |what| OpenError::device(&config.device, what);
     let mut netlink = Netlink::open().map_err(failed("open a socket for it"))?;
     let (file, given, was_own) = match known {
         Some(KnownTap { file: Some(file), given, is_own, .. }) => (file, Some(given), is_own),
         Some(KnownTap { index, given, .. }) => match netlink.name_and_alias(index) {
-            Ok((name, alias)) if alias == mark => (attach_again(&name)?, Some(given), true),
-            _ => (rings::attach(&config.device)?, None, false),
+            Ok((name, alias)) if alias == mark => {
+                (attach_again(&name, config.holds)?, Some(given), true)
+            }
+            _ => (rings::attach(&config.device, config.holds)?, None, false),
         },
-        None => (rings::attach(&config.device)?, None, false),
+        None => (rings::attach(&config.device, config.holds)?, None, false),
     };
     let state = tap_state(file.as_fd()).map_err(failed("ask for its state"))?;
     let tap = rings::set_up(config, given.as_ref(), &state.name, file)?;
@@ -200,14 +205,14 @@ fn take_up(
     if is_own && alias != mark {
         netlink.set_alias(tap.index, mark).map_err(failed("write down whose it is"))?;
     }
-    Ok((tap, is_own))
+    Ok((tap, state, is_own))
 }
 
 /// Attaches to a device whose last holder may just be exiting.
-fn attach_again(name: &str) -> Result<OwnedFd, OpenError> {
+fn attach_again(name: &str, holds: bool) -> Result<OwnedFd, OpenError> {
     let until = Instant::now() + BUSY_MAX;
     loop {
-        match rings::attach(name) {
+        match rings::attach(name, holds) {
             Err(OpenError::Device { source, .. })
                 if source.raw_os_error() == Some(libc::EBUSY) && Instant::now() < until =>
             {

@@ -10,11 +10,14 @@
 //!   socket ◀─ stack ◀───────────────────────────────  write() ◀─ switch
 //! ```
 //!
-//! Limit: there is no backpressure. A full ring drops, silently, and neither a queueing discipline
-//! nor the size of the socket's send buffer changes that (the row `device.tx_dropped` counts it).
-//! So the ring must hold all data that its senders may have in flight: TCP's windows do limit that,
-//! a sender of UDP does not. The port keeps the ring large (20,000 frames by default) and states
-//! its condition in [`crate::Port::lossless`].
+//! From Linux 7.3 on a full ring stops the device's queue: frames wait in its queueing discipline,
+//! and their senders in their calls (`pressure`).
+//!
+//! Limit: before that there is no backpressure. A full ring drops, silently, and neither a queueing
+//! discipline nor the size of the socket's send buffer changes that (the row `device.tx_dropped`
+//! counts it). So the ring must hold all data that its senders may have in flight: TCP's windows do
+//! limit that, a sender of UDP does not. The port keeps the ring large (20,000 frames by default)
+//! and states its condition in [`crate::Port::lossless`].
 //!
 //! A TAP goes away with the port, or outlives it and the process ([`KeptTap`]).
 //!
@@ -31,6 +34,7 @@ mod driver;
 mod incoming;
 mod kept;
 mod look;
+mod pressure;
 mod rings;
 #[cfg(test)]
 mod tests;

@@ -7,13 +7,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, OnceLock};
 
 use super::driver::TapConfig;
+use super::pressure;
 use sluice_switch::Egress;
 
 use crate::device::{DeviceCounters, ioctl_socket};
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::net_header::HEADER_SIZE;
-use crate::netlink::Netlink;
+use crate::netlink::{CONTAINER_FIFO_FRAMES, Netlink};
 use crate::offload::{Kind, Offload};
 use crate::port::{Counters, DeviceState, KernelSide};
 use crate::series::segments_max;
@@ -29,6 +30,8 @@ pub(super) struct Tap {
     pub(super) has_net_header: bool,
     /// True if a frame that is read may have offloads to be performed.
     pub(super) may_leave_offloads: bool,
+    /// Requirement for a full ring to hold its senders, if it does not.
+    pub(super) holds: Result<(), &'static str>,
     pub(super) kernel: Arc<KernelCounters>,
     pub(super) index: u32,
 }
@@ -53,13 +56,13 @@ impl KernelSide for KernelCounters {
 
 /// Opens the TAP in the namespace of the calling thread.
 pub(super) fn open(config: &TapConfig) -> Result<Tap, OpenError> {
-    let file = attach(&config.device)?;
+    let file = attach(&config.device, config.holds)?;
     set_up(config, None, &config.device, file)
 }
 
 /// Attaches to the TAP of this name in the namespace of the calling thread, making it if there is
-/// none.
-pub(super) fn attach(name: &str) -> Result<OwnedFd, OpenError> {
+/// none. With `holds` a full ring holds its senders, if the kernel can.
+pub(super) fn attach(name: &str, holds: bool) -> Result<OwnedFd, OpenError> {
     let device = |what| OpenError::device(name, what);
     let request =
         DeviceRequest::new(name).ok_or_else(|| OpenError::BadName { device: name.to_owned() })?;
@@ -70,7 +73,8 @@ pub(super) fn attach(name: &str) -> Result<OwnedFd, OpenError> {
         .open("/dev/net/tun")
         .map_err(device("open /dev/net/tun for it"))?
         .into();
-    request.attach_tap(file.as_fd()).map_err(device("attach to it as a TAP"))?;
+    let holds = holds && pressure::is_known(&file).map_err(device("ask for its features"))?;
+    request.attach_tap(file.as_fd(), holds).map_err(device("attach to it as a TAP"))?;
     Ok(file)
 }
 
@@ -120,8 +124,14 @@ pub(super) fn set_up(
                 .map_err(device("give it its route"))?;
         }
     }
-    let has_net_header =
-        tap_state(file.as_fd()).map_err(device("ask for its state"))?.has_net_header;
+    let state = tap_state(file.as_fd()).map_err(device("ask for its state"))?;
+    if state.holds && given.is_none_or(|given| !given.holds) {
+        let mut netlink = Netlink::open().map_err(device("open a socket for its queue"))?;
+        netlink
+            .set_fifo(index, CONTAINER_FIFO_FRAMES)
+            .map_err(device("set its queueing discipline"))?;
+    }
+    let has_net_header = state.has_net_header;
     if has_net_header {
         tap_net_header(file.as_fd()).map_err(device("set the header of its frames"))?;
     }
@@ -141,7 +151,8 @@ pub(super) fn set_up(
         device: DeviceCounters::new(index).map_err(device("read its counters"))?,
         sockets: SocketCounters::new().map_err(device("read the counters of sockets behind it"))?,
     });
-    Ok(Tap { file, has_net_header, may_leave_offloads, kernel, index })
+    let holds = pressure::judge(&file, config.holds, state.holds);
+    Ok(Tap { file, has_net_header, may_leave_offloads, holds, kernel, index })
 }
 
 /// Returns true if this kernel takes super-frames of UDP at a TAP: since Linux 6.2.

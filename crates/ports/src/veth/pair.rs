@@ -34,17 +34,15 @@ use super::waking::{Hint, Words as _};
 use crate::device::ioctl_socket;
 use crate::ebpf::{self, EXIT, Hook, Insn, MapKind, Program, REDIRECT_MAP, call, set};
 use crate::error::OpenError;
-use crate::netlink::Netlink;
+use crate::netlink::{CONTAINER_FIFO_FRAMES, Netlink};
 use crate::netns;
 use crate::sys::{self, DeviceRequest};
 
 /// Names of both ends in their private namespace.
 pub(super) const SWITCH_END: &str = "switch";
 const CONTAINER_END: &str = "container";
-/// Limits of the queueing disciplines. The container's must take the send buffers of all its
-/// sockets together; memory is bounded by these.
+/// Limit of the queueing discipline at the switch end.
 const SWITCH_FIFO_FRAMES: u32 = 1_000;
-const CONTAINER_FIFO_FRAMES: u32 = 200_000;
 /// Address of the socket that polls, and of the marker's sender (RFC 5737).
 const MARKED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const MARKER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -213,7 +211,7 @@ fn redirecting(sockets: &OwnedFd) -> Vec<Insn> {
 /// end has no segmentation offload either.
 fn prepare(netlink: &mut Netlink, (end, index, frames): (&Ask, u32, u32)) -> io::Result<()> {
     requests::without_own_address(netlink, index)?;
-    requests::set_fifo(netlink, index, frames)?;
+    netlink.set_fifo(index, frames)?;
     end.feature(ETHTOOL_STXCSUM, 0)?;
     if end.name == CONTAINER_END {
         end.feature(ETHTOOL_SGRO, 1)?;
@@ -279,7 +277,8 @@ pub(super) fn settle(config: &VethConfig, hinted: u32) -> Result<u32, OpenError>
     let socket = ioctl_socket().map_err(failed("open a socket for it"))?;
     let mut netlink = Netlink::open().map_err(failed("open a socket for it"))?;
     let index = request.index(socket.as_fd()).map_err(failed("find its index"))?;
-    requests::set_fifo(&mut netlink, index, CONTAINER_FIFO_FRAMES)
+    netlink
+        .set_fifo(index, CONTAINER_FIFO_FRAMES)
         .map_err(failed("set its queueing discipline"))?;
     if hinted != index {
         let reason = "the program that wakes the switch did not move along".to_owned();

@@ -4,7 +4,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::link::{
     AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InfoData, InfoKind, InfoVeth, LinkAttribute,
     LinkInfo, LinkMessage,
@@ -12,7 +12,6 @@ use netlink_packet_route::link::{
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use sluice_base::Mac;
 
@@ -94,19 +93,6 @@ pub(super) fn peer(netlink: &mut Netlink, index: u32) -> io::Result<u32> {
         _ => None,
     });
     peers.next().ok_or_else(|| io::Error::other("the kernel knows no other end of it"))
-}
-
-/// Makes a `pfifo` of so many frames the queueing discipline of a device.
-pub(super) fn set_fifo(netlink: &mut Netlink, index: u32, frames: u32) -> io::Result<()> {
-    const TCA_OPTIONS: u16 = 2;
-    let mut wanted = TcMessage::with_index(index.cast_signed());
-    wanted.header.family = AddressFamily::Unspec;
-    wanted.header.parent = TcHandle::ROOT;
-    // `struct tc_fifo_qopt` is the limit alone.
-    let options = DefaultNla::new(TCA_OPTIONS, frames.to_ne_bytes().to_vec());
-    wanted.attributes = vec![TcAttribute::Kind("pfifo".to_owned()), TcAttribute::Other(options)];
-    let flags = NLM_F_CREATE | NLM_F_REPLACE;
-    netlink.ask(RouteNetlinkMessage::NewQueueDiscipline(wanted), flags).map(drop)
 }
 
 /// Gives a device a permanent neighbour.
