@@ -80,7 +80,8 @@ done
 # In the order in which they need each other.
 modules='virtio/virtio_ring virtio/virtio virtio/virtio_pci_legacy_dev
     virtio/virtio_pci_modern_dev virtio/virtio_pci failover net/net_failover net/virtio_net
-    sched/sch_mqprio_lib sched/sch_mqprio char/virtio_console ipv4/tcp_vegas e1000/e1000'
+    sched/sch_mqprio_lib sched/sch_mqprio char/virtio_console ipv4/tcp_vegas e1000/e1000 ipv4/inet_diag
+    ipv4/udp_diag'
 [ -z "${suite:-}" ] || modules+=' net/tun net/veth'
 for module in $modules; do
     name=${module##*/}

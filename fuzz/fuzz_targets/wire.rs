@@ -8,8 +8,8 @@
 use libfuzzer_sys::fuzz_target;
 use sluice_base::Mac;
 use sluice_wire::{
-    EtherType, Truncated, arp, checksum, ecn, ethernet, fabric, flow, icmpv6, ipv4, ipv6,
-    mac_control, tcp, too_big, udp, vlan, vxlan,
+    EtherType, Truncated, arp, checksum, ecn, ethernet, fabric, flow, guest_room, icmpv6, ipv4,
+    ipv6, mac_control, tcp, too_big, udp, vlan, vxlan,
 };
 
 fuzz_target!(|bytes: &[u8]| {
@@ -30,6 +30,8 @@ fuzz_target!(|bytes: &[u8]| {
         fabric,
         hold,
         errors,
+        guest_room,
+        guest_room_behind_header,
     ] {
         check(bytes);
     }
@@ -251,6 +253,41 @@ fn vxlan(bytes: &[u8]) {
         repr.emit(&mut out);
         let again = vxlan::Header::new_checked(&out).expect("a whole header");
         assert_eq!(vxlan::Repr::parse(&again), Some(repr));
+    }
+}
+
+/// What the agent of a guest says, and is asked.
+fn guest_room(bytes: &[u8]) {
+    let Ok(message) = guest_room::Message::parse(bytes) else { return };
+    assert!(guest_room::Message::is_one(bytes));
+    let mut out = [0xff; guest_room::FRAME_SIZE_MAX];
+    let size = message.emit(Mac([2, 0, 0, 0, 0, 1]), &mut out);
+    assert!(size >= guest_room::FRAME_SIZE_MIN);
+    assert_eq!(guest_room::Message::parse(&out[..size]), Ok(message));
+    match message {
+        guest_room::Message::Question { flows, .. } => assert!(flows.len() <= 16),
+        guest_room::Message::Answer { rooms, .. } => {
+            for room in rooms {
+                let flow = room.flow();
+                let again = guest_room::FlowEntry::new(flow.is_v6(), *flow.tuple());
+                assert_eq!(again, *flow);
+                let (socket, used, limit) = (room.socket(), room.used(), room.limit());
+                assert_eq!(guest_room::RoomEntry::new(again, socket, used, limit), *room);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The same with a valid beginning, which bytes seldom have.
+fn guest_room_behind_header(bytes: &[u8]) {
+    let mut frame = guest_room::ADDRESS.0.to_vec();
+    frame.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+    frame.extend(b"SLgr");
+    frame.extend(bytes);
+    guest_room(&frame);
+    if let Err(error) = guest_room::Message::parse(&frame) {
+        assert!(!error.to_string().is_empty());
     }
 }
 

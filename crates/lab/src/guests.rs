@@ -170,7 +170,12 @@ fn arguments(plan: &Plan, vm: &Container, image: &Image) -> Vec<String> {
         Vnic::E1000 => "e1000",
     };
     let device = format!("{card},netdev=net,romfile=,mac={}", vm.mac);
-    let plain = if plan.guests == GuestKind::Plain { " plain" } else { "" };
+    let plain = match (plan.guests, plan.fabric) {
+        (GuestKind::Plain, _) => " plain",
+        // Another switch hears no agent.
+        (GuestKind::Lossless, Fabric::Sluice) => " agent",
+        (GuestKind::Lossless, _) => "",
+    };
     // On a busy host the kernel's timer check fails, and its cipher self-tests take minutes.
     let words = "console=ttyS0 quiet no_timer_check cryptomgr.notests ipv6.disable=1";
     let append = format!("{words} mtu={}{plain}", plan.mtu);

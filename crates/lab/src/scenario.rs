@@ -131,7 +131,7 @@ impl Vnic {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GuestKind {
-    /// Set up by `scripts/guest-lossless.sh`.
+    /// Set up by `scripts/guest-lossless.sh`; behind Sluice with the agent of `sluice guest`.
     #[default]
     Lossless,
     /// The defaults of Debian's kernel.

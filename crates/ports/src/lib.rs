@@ -26,6 +26,7 @@ mod finish;
 mod frame;
 mod gro;
 pub mod guard;
+pub mod guest;
 mod handed;
 pub mod l2;
 pub mod link;

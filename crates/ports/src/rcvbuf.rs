@@ -30,6 +30,7 @@ mod credits;
 mod flight;
 mod flow;
 mod gate;
+mod guest;
 mod kernel;
 mod receivers;
 mod room;
@@ -42,7 +43,8 @@ use sluice_base::{Nanos, Priority};
 use sluice_switch::Hold;
 
 pub(crate) use self::arrivals::Arrivals;
-pub(crate) use self::gate::Admit;
+pub(crate) use self::gate::{Admit, Waiting};
+pub(crate) use self::guest::GuestRoom;
 pub(crate) use self::kernel::KernelRoom;
 pub(crate) use self::receivers::Receivers;
 pub(crate) use self::room::RoomSource;

@@ -44,6 +44,8 @@ const _: () = assert!(ADDRESS_FAMILY_PACKET as c_int == libc::AF_PACKET);
 /// All protocols of Ethernet, and a membership of all addresses, as they stand in structs.
 pub(crate) const ALL_PROTOCOLS: u16 = 3;
 pub(crate) const ALL_ADDRESSES: u16 = 1;
+pub(crate) const GROUP_ADDRESS: u16 = 0;
+const _: () = assert!(GROUP_ADDRESS as c_int == libc::PACKET_MR_MULTICAST);
 const _: () = assert!(ALL_PROTOCOLS as c_int == libc::ETH_P_ALL);
 const _: () = assert!(ALL_ADDRESSES as c_int == libc::PACKET_MR_PROMISC);
 

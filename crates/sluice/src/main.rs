@@ -94,6 +94,9 @@ enum Command {
     Placement(placement::PlacementCommand),
     /// Choose the cores that do the kernel's tunnel work for a device
     Steer(sluice_steer::Arguments),
+    /// Inside a virtual machine: set what losslessness needs there, and tell the host the room of
+    /// UDP sockets, so that it holds their senders
+    Guest(sluice_guest::Arguments),
     /// Build networks of namespaces on this machine, and measure in them
     #[command(subcommand)]
     Lab(LabCommand),
@@ -371,6 +374,7 @@ fn main() -> ExitCode {
         Command::Trace(arguments) => trace(arguments),
         Command::Placement(command) => placement::run(command),
         Command::Steer(arguments) => sluice_steer::steer(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Guest(arguments) => sluice_guest::run(&arguments),
         Command::Lab(command) => sluice_lab::cli::run(command),
         Command::Sim(command) => sluice_lab::sim::cli::run(command),
     };

@@ -20,6 +20,8 @@ impl EtherType {
     pub const MAC_CONTROL: Self = Self(0x8808);
     /// An S-tag (802.1Q clause 9.5), the outer one of two.
     pub const QINQ: Self = Self(0x88a8);
+    /// Local Experimental EtherType 1 (IEEE 802 clause 9.2.3): what it carries says so itself.
+    pub const LOCAL_EXPERIMENTAL: Self = Self(0x88b5);
 
     /// Returns true if a VLAN tag follows, of either kind.
     #[inline]

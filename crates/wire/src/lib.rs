@@ -23,6 +23,7 @@ pub mod ecn;
 pub mod ethernet;
 pub mod fabric;
 pub mod flow;
+pub mod guest_room;
 pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;

@@ -38,6 +38,7 @@ const RULES: &[Rule] = &[
         &["base", "wire", "switch", "control", "placement", "host", "ports", "cpus", "api"],
     ),
     rule("steer", 5, &["base", "placement", "cpus", "api"]),
+    rule("guest", 5, &["ports", "api"]),
     rule("lab", 5, &["base", "wire", "placement", "api", "chart", "sim", "dropwatch", "netns"]),
     rule(
         "bench",
@@ -57,7 +58,7 @@ const RULES: &[Rule] = &[
             "netns",
         ],
     ),
-    rule("sluice", 6, &["api", "daemon", "lab", "steer"]),
+    rule("sluice", 6, &["api", "daemon", "guest", "lab", "steer"]),
     rule("xtask", 6, &[]),
 ];
 

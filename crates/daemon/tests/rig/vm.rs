@@ -50,6 +50,37 @@ pub(crate) fn image(name: &str) -> Option<PathBuf> {
     test.ancestors().map(|dir| dir.join(name)).find(is_whole)
 }
 
+/// As [`skip`], for tests whose machines have the agent.
+pub(crate) fn skip_agent(test: &str) -> bool {
+    if skip(test, &["iperf3", "cpio"]) {
+        return true;
+    }
+    let is_there = agent().is_some();
+    if !is_there {
+        say(&format!("SKIPPED {test}: there is no static sluice-guest: run `make guest`"));
+    }
+    !is_there
+}
+
+/// Returns the program of `make guest`, beside cargo's output.
+fn agent() -> Option<PathBuf> {
+    let test = std::env::current_exe().unwrap();
+    let file = test.ancestors().map(|dir| dir.join("guest/sluice-guest"));
+    file.into_iter().find(|file| file.is_file())
+}
+
+/// Returns an archive that puts this program into `/opt`.
+fn archive(program: &Path, folder: &Path) -> Vec<u8> {
+    let root = folder.join("agent");
+    std::fs::create_dir_all(root.join("opt")).unwrap();
+    std::fs::copy(program, root.join("opt/sluice-guest")).unwrap();
+    let mut cpio = Command::new("cpio");
+    cpio.args(["--quiet", "-o", "-H", "newc"]).current_dir(&root);
+    let mut cpio = cpio.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    cpio.stdin.take().unwrap().write_all(b"opt\nopt/sluice-guest\n").unwrap();
+    cpio.wait_with_output().unwrap().stdout
+}
+
 fn qmp(monitor: &Path) -> String {
     format!("unix:{},server=on,wait=off", monitor.display())
 }
@@ -137,7 +168,23 @@ impl Vm {
         Self::start(number, socket, 1, &["-qmp", &qmp(monitor), "-incoming", &from])
     }
 
+    /// Boots a machine that has the agent at `/opt/sluice-guest`. `folder` is for its files.
+    pub(crate) fn boot_with_agent(number: u8, socket: &Path, folder: &Path) -> Self {
+        let image = image("guest").expect("`skip` was asked");
+        let initrd = folder.join("initrd-with-agent");
+        let mut bytes = std::fs::read(image.join("initrd.gz")).unwrap();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes.extend(archive(&agent().expect("`skip_agent` was asked"), folder));
+        std::fs::write(&initrd, bytes).unwrap();
+        Self::start_from(&initrd, number, socket, 1, &[])
+    }
+
     fn start(number: u8, socket: &Path, queues: u8, more: &[&str]) -> Self {
+        let initrd = image("guest").expect("`skip` was asked").join("initrd.gz");
+        Self::start_from(&initrd, number, socket, queues, more)
+    }
+
+    fn start_from(initrd: &Path, number: u8, socket: &Path, queues: u8, more: &[&str]) -> Self {
         let image = image("guest").expect("`skip` was asked");
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-machine", "q35,accel=tcg", "-m", "128M", "-nographic", "-nodefaults"]);
@@ -147,7 +194,7 @@ impl Vm {
         command.args(["-object", "memory-backend-memfd,id=mem,size=128M,share=on"]);
         command.args(["-numa", "node,memdev=mem"]);
         command.arg("-kernel").arg(image.join("vmlinuz"));
-        command.arg("-initrd").arg(image.join("initrd.gz"));
+        command.arg("-initrd").arg(initrd);
         command
             .arg("-append")
             .arg(format!("console=ttyS0 quiet {UNCHECKED} ipv6.disable=1 ip4=10.0.0.{number}/24"));

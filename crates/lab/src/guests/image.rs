@@ -22,6 +22,9 @@ const LAB: &str = "\
 export PATH=/opt:/bin
 port() { set -- /dev/vport*p1; echo \"$1\"; }
 until [ -c \"$(port)\" ]; do usleep 10000; done
+case \" $(cat /proc/cmdline) \" in
+*' agent '*) /opt/sluice guest eth0 --count-file /run/sluice-guest & ;;
+esac
 /opt/sluice lab __aggregator 0<>\"$(port)\" 1>&0
 poweroff -f
 ";

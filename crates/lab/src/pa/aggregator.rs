@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The time between two reports of progress.
 const PROGRESS: Duration = Duration::from_millis(250);
 
+/// Frames of the agent in a machine: the file that its start script names.
+const AGENT_FRAMES: &str = "/run/sluice-guest";
+
 /// Runs the aggregator.
 ///
 /// # Errors
@@ -86,6 +89,8 @@ fn work(job: &Job, services: &mut Services) -> anyhow::Result<Report> {
         Job::Card => {
             let text = std::fs::read_to_string("/proc/net/dev").context("the kernel's devices")?;
             let (received, sent) = counters::device(&text, "eth0").context("no card eth0")?;
+            let (told, asked) = agent_frames();
+            let (received, sent) = (received.saturating_sub(asked), sent.saturating_sub(told));
             Ok(Report::Card { received, sent })
         }
         Job::Flood { to, bytes, milliseconds } => {
@@ -103,6 +108,15 @@ fn work(job: &Job, services: &mut Services) -> anyhow::Result<Report> {
             Ok(Report::Sunk { received: sink.take() })
         }
     }
+}
+
+/// Frames that the agent of a machine has sent and received, which its card counts beside those of
+/// the workload; none without an agent.
+fn agent_frames() -> (u64, u64) {
+    let text = std::fs::read_to_string(AGENT_FRAMES).unwrap_or_default();
+    let mut counts = text.split_whitespace().map_while(|word| word.parse().ok());
+    let received = counts.next().unwrap_or(0);
+    (counts.next().unwrap_or(0), received)
 }
 
 /// Runs a cell. Connections last for the cell: congestion windows are those of a service that has

@@ -5,8 +5,6 @@
 //! rounds up: to a power of two below a page, to whole pages above. Too much costs a question more;
 //! too little loses a datagram.
 
-use crate::offload::Offload;
-
 /// `struct sk_buff` and `struct skb_shared_info` with the room in front of a frame, on any
 /// architecture: 256, 320 and at most 384 bytes of headroom on x86-64.
 const OVERHEAD: u32 = 1024;
@@ -14,6 +12,8 @@ const OVERHEAD: u32 = 1024;
 const BLOCK_MAX: u32 = 4096 - OVERHEAD;
 /// Pages are taken this many bytes at a time at most.
 const PAGES: u32 = 4096;
+/// Bytes in front of a frame in a guest's buffer, at most.
+const GUEST_HEADER: u32 = 64;
 
 /// Upper bound for one frame of this size.
 pub(super) const fn of_frame(bytes: u32) -> u32 {
@@ -24,7 +24,10 @@ pub(super) const fn of_frame(bytes: u32) -> u32 {
     }
 }
 
-/// Upper bound for a super-frame, whose segments the kernel may give to the socket one by one.
-pub(super) fn of_super(left: &Offload) -> u32 {
-    of_frame(left.segment_size()).saturating_mul(u32::from(left.segments()).max(1))
+/// Upper bound for one frame of this size in a guest, whose card may have whole pages as receive
+/// buffers: virtio-net sizes them by the average frame, and counts a buffer as a whole.
+pub(super) const fn of_guest_frame(bytes: u32) -> u32 {
+    let pages = (bytes + GUEST_HEADER).div_ceil(PAGES);
+    let (in_pages, in_block) = (pages * PAGES + OVERHEAD, of_frame(bytes));
+    if in_pages > in_block { in_pages } else { in_block }
 }

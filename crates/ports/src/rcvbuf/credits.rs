@@ -96,7 +96,7 @@ impl Credits {
         flow: &Flow,
     ) -> Option<Room> {
         // Before the question: a frame that arrives in between is counted twice then, not never.
-        let arrived = source.arrived(now);
+        let arrived = source.arrived(now, flow);
         let sent = source.sent();
         let mut room = source.ask(flow)?;
         let credit = self.credit(room.socket);

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use sluice_wire::guest_room::FlowEntry;
 use sluice_wire::{EtherType, ethernet, ipv4, ipv6};
 
 /// Size of `ipv4` and `ipv6` in `struct bpf_sock_tuple`.
@@ -61,6 +62,16 @@ impl Flow {
         Some(Self { tuple, is_v6: true })
     }
 
+    /// The flow of an entry that an agent wrote.
+    pub(super) const fn of_entry(entry: &FlowEntry) -> Self {
+        Self { tuple: *entry.tuple(), is_v6: entry.is_v6() }
+    }
+
+    /// As an entry of a question.
+    pub(super) const fn entry(&self) -> FlowEntry {
+        FlowEntry::new(self.is_v6, self.tuple)
+    }
+
     /// The words of `struct bpf_sock_tuple`, padded.
     pub(super) fn words(&self) -> [u64; 5] {
         let mut padded = [0; 40];
@@ -83,6 +94,16 @@ impl Flow {
             (IpAddr::V4(Ipv4Addr::from(ip)), &self.tuple[10..12])
         };
         SocketAddr::new(ip, u16::from_be_bytes([port[0], port[1]]))
+    }
+
+    /// A number that spreads receivers over tables.
+    pub(super) fn receiver_hash(&self) -> u64 {
+        let mut receiver = *self;
+        let source = if self.is_v6 { 0..16 } else { 0..4 };
+        let port = if self.is_v6 { 32..34 } else { 8..10 };
+        receiver.tuple[source].fill(0);
+        receiver.tuple[port].fill(0);
+        receiver.hash()
     }
 
     /// A number that spreads flows over tables.

@@ -16,7 +16,6 @@ use std::collections::VecDeque;
 use sluice_base::{Buf as _, Nanos, Priority};
 use sluice_switch::{Egress, Hold};
 
-use super::charge;
 use super::credits::Credits;
 use super::flow::{Flow, HEAD_SIZE};
 use super::room::{Room, RoomSource};
@@ -140,7 +139,7 @@ impl<S: RoomSource> Gate<S> {
         if self.holds[frame.priority.index()].is_none() {
             return Admit::Pass;
         }
-        let charge = charge_of(frame);
+        let charge = self.charge_of(frame);
         if self.credits.spend(&flow, charge) {
             return Admit::Pass;
         }
@@ -156,7 +155,7 @@ impl<S: RoomSource> Gate<S> {
         if self.holds[frame.priority.index()].is_none() {
             return true;
         }
-        let charge = charge_of(frame);
+        let charge = self.charge_of(frame);
         self.credits.spend(&flow, charge)
             || match self.ask(&flow) {
                 None => true,
@@ -236,6 +235,19 @@ impl<S: RoomSource> Gate<S> {
     /// Gives a socket credit for this datagram and more, if it has room.
     fn grant(&mut self, room: Room, charge: u32) -> bool {
         self.credits.grant(room, charge)
+    }
+
+    /// Upper bound of what a frame takes of its socket's buffer: of a super-frame all its segments,
+    /// which the kernel may give to the socket one by one.
+    #[inline]
+    fn charge_of(&self, frame: &Egress<'_, FrameBuf>) -> u32 {
+        match frame.buf.and_then(FrameBuf::offload) {
+            Some(left) if left.is_super() && frame.first == 0 => {
+                let segment = self.source.charge(left.segment_size());
+                segment.saturating_mul(u32::from(left.segments()).max(1))
+            }
+            _ => self.source.charge(u32::try_from(frame_size(frame)).unwrap_or(u32::MAX / 4)),
+        }
     }
 
     fn begin(&mut self, socket: u64, flow: Flow, waits_for_flight: bool) {
@@ -318,7 +330,12 @@ impl<S: RoomSource> Gate<S> {
         while let Some(first) = self.held[at].queue.front() {
             let (flow, charge, socket) = (self.held[at].flow, first.charge, self.held[at].socket);
             let mut credit = match self.ask(&flow) {
-                Some(room) if room.socket != socket => u32::MAX,
+                Some(room) if room.socket != socket => {
+                    if !self.follow(at, room.socket) {
+                        return left;
+                    }
+                    continue;
+                }
                 None => u32::MAX,
                 Some(room) if room.takes(charge) => room.credit(charge),
                 Some(room) => {
@@ -358,6 +375,24 @@ impl<S: RoomSource> Gate<S> {
             self.look_no_more();
         }
         left
+    }
+
+    /// Gives a queue to the socket that has taken the place of its own. Returns false if that is
+    /// held, too: then its queue has all of them, and the last socket takes the place in the list.
+    fn follow(&mut self, at: usize, socket: u64) -> bool {
+        let (old, flow) = (self.held[at].socket, self.held[at].flow);
+        self.source.disarm(old);
+        self.credits.know(flow, socket);
+        if let Some(other) = self.held.iter().position(|held| held.socket == socket) {
+            let moved = std::mem::take(&mut self.held[at].queue);
+            self.held[other].queue.extend(moved);
+            self.held.swap_remove(at);
+            self.look_sooner(LOOK_POLLED);
+            return false;
+        }
+        self.credits.end(socket);
+        self.held[at].socket = socket;
+        true
     }
 
     /// Ends the frames of sockets beyond their hold, but for the oldest one of each.
@@ -450,6 +485,16 @@ impl<S: RoomSource> Gate<S> {
         self.held.iter().any(|held| held.waits_for_flight)
     }
 
+    /// Returns true if no socket is held.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Looks at all held sockets at the next call of [`Self::resume`].
+    pub(crate) const fn look_now(&mut self) {
+        self.look_at = Nanos::ZERO;
+    }
+
     /// Frames that wait here.
     pub(crate) const fn waiting(&self) -> Amount {
         self.waiting
@@ -499,11 +544,4 @@ fn flow_of_parts(frame: &Egress<'_, FrameBuf>) -> Option<Flow> {
         size += count;
     }
     Flow::of(&head[..size])
-}
-
-fn charge_of(frame: &Egress<'_, FrameBuf>) -> u32 {
-    match frame.buf.and_then(FrameBuf::offload) {
-        Some(left) if left.is_super() && frame.first == 0 => charge::of_super(left),
-        _ => charge::of_frame(u32::try_from(frame_size(frame)).unwrap_or(u32::MAX / 4)),
-    }
 }

@@ -163,7 +163,7 @@ impl RoomSource for KernelRoom {
         self.arrivals.as_ref().map_or(0, Arrivals::sent)
     }
 
-    fn arrived(&mut self, now: Nanos) -> u64 {
+    fn arrived(&mut self, now: Nanos, _flow: &Flow) -> u64 {
         self.arrivals.as_mut().map_or(u64::MAX, |arrivals| arrivals.arrived(now))
     }
 

@@ -9,8 +9,8 @@ use sluice_wire::mac_control;
 use super::arrivals::Arrivals;
 use super::gate::{Admit, Gate, Waiting};
 use super::kernel::KernelRoom;
-use super::room::RoomSource as _;
-use super::{SocketCounts, SocketHolds, SocketsShot};
+use super::room::RoomSource;
+use super::{SocketHolds, SocketsShot};
 use crate::frame::{FrameBuf, frame_size};
 use crate::net_header::HEADER_SIZE;
 use crate::port::Amount;
@@ -19,11 +19,11 @@ use crate::port::Amount;
 const FULL_RETRY: Nanos = Nanos::from_millis(5);
 
 /// UDP sockets behind a port.
-#[derive(Debug, Default)]
-pub(crate) struct Receivers {
+#[derive(Debug)]
+pub(crate) struct Receivers<S = KernelRoom> {
     /// Made when it is opened, since its descriptors are to be watched from the start.
-    room: Option<Box<KernelRoom>>,
-    gate: Option<Box<Gate<KernelRoom>>>,
+    room: Option<Box<S>>,
+    gate: Option<Box<Gate<S>>>,
     /// Reason why there is neither.
     lacks: Option<String>,
     stuck: [Amount; Priority::COUNT],
@@ -42,29 +42,6 @@ impl Receivers {
         Self::with(KernelRoom::open(Some(namespace), Some(arrivals)))
     }
 
-    fn with(room: Result<KernelRoom, String>) -> Self {
-        match room {
-            Ok(room) => Self { room: Some(Box::new(room)), ..Self::default() },
-            Err(lacks) => Self { lacks: Some(lacks), ..Self::default() },
-        }
-    }
-
-    /// Those that are not held for, and why.
-    pub(crate) fn lacking(lacks: String) -> Self {
-        Self { lacks: Some(lacks), ..Self::default() }
-    }
-
-    /// Begins to hold, or changes for how long.
-    pub(crate) fn hold(&mut self, holds: SocketHolds) {
-        if let Some(gate) = &mut self.gate {
-            gate.set_holds(holds);
-        } else if holds.iter().any(Option::is_some)
-            && let Some(room) = self.room.take()
-        {
-            self.gate = Some(Box::new(Gate::new(*room, holds)));
-        }
-    }
-
     /// As [`Self::arrivals`], to be told what is sent.
     #[inline]
     pub(crate) fn arrivals_mut(&mut self) -> Option<&mut Arrivals> {
@@ -80,8 +57,71 @@ impl Receivers {
         self.source()?.arrivals()
     }
 
-    fn source(&self) -> Option<&KernelRoom> {
+    /// A marker to send behind all frames, if sockets are held for frames that seem to be on their
+    /// way for long.
+    #[inline]
+    pub(crate) fn marker(&mut self, now: Nanos) -> Option<[u8; mac_control::FRAME_SIZE]> {
+        let gate = self.gate.as_mut().filter(|gate| gate.waits_for_flight())?;
+        gate.source_mut().arrivals_mut()?.marker(now)
+    }
+
+    /// Descriptors that tell of drained sockets.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.source().into_iter().flat_map(KernelRoom::fds)
+    }
+
+    /// As [`crate::ReceivingSockets::shot`].
+    pub(crate) fn shot(&self) -> SocketsShot {
+        let mut shot = self.plain_shot();
+        if let Some(source) = self.gate.as_ref().map(|gate| gate.source()) {
+            shot.is_signalled = source.is_signalled();
+            shot.counters.written_off = source.arrivals().map_or(0, Arrivals::written_off);
+        }
+        shot
+    }
+}
+
+impl<S: RoomSource> Receivers<S> {
+    pub(super) fn with(room: Result<S, String>) -> Self {
+        let (room, lacks) = match room {
+            Ok(room) => (Some(Box::new(room)), None),
+            Err(lacks) => (None, Some(lacks)),
+        };
+        let (stuck, unbooked) = ([Amount::default(); Priority::COUNT], PriorityMask::NONE);
+        Self { room, gate: None, lacks, stuck, unbooked }
+    }
+
+    /// Those that are not held for, and why.
+    pub(crate) fn lacking(lacks: String) -> Self {
+        Self::with(Err(lacks))
+    }
+
+    /// Begins to hold, or changes for how long.
+    pub(crate) fn hold(&mut self, holds: SocketHolds) {
+        if let Some(gate) = &mut self.gate {
+            gate.set_holds(holds);
+        } else if holds.iter().any(Option::is_some)
+            && let Some(room) = self.room.take()
+        {
+            self.gate = Some(Box::new(Gate::new(*room, holds)));
+        }
+    }
+
+    pub(super) fn source(&self) -> Option<&S> {
         self.room.as_deref().or(self.gate.as_ref().map(|gate| gate.source()))
+    }
+
+    pub(super) fn source_mut(&mut self) -> Option<&mut S> {
+        let gate = self.gate.as_mut().map(|gate| gate.source_mut());
+        gate.or(self.room.as_deref_mut())
+    }
+
+    pub(super) fn gate(&self) -> Option<&Gate<S>> {
+        self.gate.as_deref()
+    }
+
+    pub(super) fn gate_mut(&mut self) -> Option<&mut Gate<S>> {
+        self.gate.as_deref_mut()
     }
 
     /// The answer to an offered frame.
@@ -102,14 +142,6 @@ impl Receivers {
     /// Returns false if the segments of a super-frame are to be offered one by one.
     pub(crate) fn takes_whole(&mut self, frame: &Egress<'_, FrameBuf>) -> bool {
         self.gate.as_mut().is_none_or(|gate| gate.takes_whole(frame))
-    }
-
-    /// A marker to send behind all frames, if sockets are held for frames that seem to be on their
-    /// way for long.
-    #[inline]
-    pub(crate) fn marker(&mut self, now: Nanos) -> Option<[u8; mac_control::FRAME_SIZE]> {
-        let gate = self.gate.as_mut().filter(|gate| gate.waits_for_flight())?;
-        gate.source_mut().arrivals_mut()?.marker(now)
     }
 
     /// Writes frames whose sockets have room again, by `write`; see [`Gate::resume`].
@@ -167,13 +199,8 @@ impl Receivers {
         self.gate.as_mut().map_or(Vec::new(), |gate| gate.give_up())
     }
 
-    /// Descriptors that tell of drained sockets.
-    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.source().into_iter().flat_map(KernelRoom::fds)
-    }
-
-    /// As [`crate::ReceivingSockets::shot`].
-    pub(crate) fn shot(&self) -> SocketsShot {
+    /// The state of the sockets, but for what only some sources know.
+    pub(super) fn plain_shot(&self) -> SocketsShot {
         match &self.gate {
             None => {
                 let lacks = || "a lossless priority of a lossless network".to_owned();
@@ -182,12 +209,9 @@ impl Receivers {
             }
             Some(gate) => SocketsShot {
                 lacks: None,
-                is_signalled: gate.source().is_signalled(),
+                is_signalled: false,
                 held: gate.held(),
-                counters: SocketCounts {
-                    written_off: gate.source().arrivals().map_or(0, Arrivals::written_off),
-                    ..gate.counts()
-                },
+                counters: gate.counts(),
             },
         }
     }

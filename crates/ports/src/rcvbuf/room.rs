@@ -2,6 +2,7 @@
 
 use sluice_base::Nanos;
 
+use super::charge;
 use super::flow::Flow;
 
 /// Room of a socket.
@@ -72,9 +73,14 @@ pub(crate) trait RoomSource {
         0
     }
 
-    /// Number of the last frame that is in its socket, or dropped, with all before it. By default
-    /// sending delivers.
-    fn arrived(&mut self, _now: Nanos) -> u64 {
+    /// Number of the last frame that is in its socket, or dropped, with all before it, as far as
+    /// the next answer for this flow speaks of them. By default sending delivers.
+    fn arrived(&mut self, _now: Nanos, _flow: &Flow) -> u64 {
         u64::MAX
+    }
+
+    /// Upper bound of what a frame of this size takes of its socket's buffer.
+    fn charge(&self, bytes: u32) -> u32 {
+        charge::of_frame(bytes)
     }
 }

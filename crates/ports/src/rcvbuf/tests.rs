@@ -134,7 +134,7 @@ impl RoomSource for Source {
         model.noted
     }
 
-    fn arrived(&mut self, _now: Nanos) -> u64 {
+    fn arrived(&mut self, _now: Nanos, _flow: &Flow) -> u64 {
         let model = self.0.borrow();
         if model.road.is_none() {
             return u64::MAX;

@@ -106,24 +106,7 @@ pub(super) fn set_up(
         request.set_up(fd).map_err(device("set it up"))?;
     }
     let index = request.index(fd).map_err(device("find its index"))?;
-    let before = given.map_or(&[][..], |given| &given.addresses);
-    if config.addresses != before {
-        let mut netlink = Netlink::open().map_err(device("open a socket for its addresses"))?;
-        for &(ip, prefix) in before.iter().filter(|known| !config.addresses.contains(known)) {
-            netlink.del_address(index, ip, prefix).map_err(device("take an address from it"))?;
-        }
-        for &(ip, prefix) in config.addresses.iter().filter(|wanted| !before.contains(wanted)) {
-            netlink.add_address(index, ip, prefix).map_err(device("give it its IP address"))?;
-        }
-    }
-    if given.is_none() && !config.routes.is_empty() {
-        let mut netlink = Netlink::open().map_err(device("open a socket for its routes"))?;
-        for route in &config.routes {
-            netlink
-                .add_route(index, route.ip, route.prefix, route.gateway)
-                .map_err(device("give it its route"))?;
-        }
-    }
+    give_addresses(config, given, index).map_err(|(what, error)| device(what)(error))?;
     let state = tap_state(file.as_fd()).map_err(device("ask for its state"))?;
     if state.holds && given.is_none_or(|given| !given.holds) {
         let mut netlink = Netlink::open().map_err(device("open a socket for its queue"))?;
@@ -153,6 +136,34 @@ pub(super) fn set_up(
     });
     let holds = pressure::judge(&file, config.holds, state.holds);
     Ok(Tap { file, has_net_header, may_leave_offloads, holds, kernel, index })
+}
+
+/// Gives the device its addresses, and a new one its routes.
+fn give_addresses(
+    config: &TapConfig,
+    given: Option<&TapConfig>,
+    index: u32,
+) -> Result<(), (&'static str, io::Error)> {
+    let failed = |what: &'static str| move |error: io::Error| (what, error);
+    let before = given.map_or(&[][..], |given| &given.addresses);
+    if config.addresses != before {
+        let mut netlink = Netlink::open().map_err(failed("open a socket for its addresses"))?;
+        for &(ip, prefix) in before.iter().filter(|known| !config.addresses.contains(known)) {
+            netlink.del_address(index, ip, prefix).map_err(failed("take an address from it"))?;
+        }
+        for &(ip, prefix) in config.addresses.iter().filter(|wanted| !before.contains(wanted)) {
+            netlink.add_address(index, ip, prefix).map_err(failed("give it its IP address"))?;
+        }
+    }
+    if given.is_none() && !config.routes.is_empty() {
+        let mut netlink = Netlink::open().map_err(failed("open a socket for its routes"))?;
+        for route in &config.routes {
+            netlink
+                .add_route(index, route.ip, route.prefix, route.gateway)
+                .map_err(failed("give it its route"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns true if this kernel takes super-frames of UDP at a TAP: since Linux 6.2.

@@ -2,6 +2,7 @@
 
 mod deliver;
 mod parts;
+mod room;
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,8 +29,9 @@ use crate::notifier::{self, Notifier};
 use crate::pool::Pool;
 use crate::port::{
     Amount, ArmResult, Counters, Handover, Losses, Lossless, Outside, PollFd, Port, PortRequest,
-    Queues, Read, SharedRings,
+    Queues, Read, ReceivingSockets, SharedRings,
 };
+use crate::rcvbuf::{GuestRoom, Receivers};
 
 /// Number of the receive queue of a pair in vhost-user.
 const fn receive(pair: usize) -> usize {
@@ -79,6 +81,10 @@ pub struct VhostUserPort {
     full: Full,
     lost: Losses,
     finisher: Finisher,
+    /// UDP sockets in the guest, as far as an agent there tells of them.
+    receivers: Receivers<GuestRoom>,
+    /// True if frames that were refused for a socket may find room since the guest's ring stopped.
+    is_reset: bool,
     open: bool,
 }
 
@@ -107,6 +113,10 @@ impl VhostUserPort {
         let (asks, receiver) = sync_channel(1);
         let driver = Driver::new(asks, notifier);
         let pairs = config.queues.len().clamp(1, QUEUES_MAX);
+        let receivers = room::receivers(pairs);
+        if let Some(timer) = receivers.timer() {
+            watch(&epoll, timer).map_err(failed("watch a timer for it"))?;
+        }
         let offered = features(config.in_order, config.offload, pairs);
         let offer = Offer { features: offered, pairs, mtu: config.mtu };
         let handed = from.unwrap_or_default();
@@ -128,6 +138,8 @@ impl VhostUserPort {
             full: Full::default(),
             lost: Losses::default(),
             finisher: Finisher::new(),
+            receivers,
+            is_reset: false,
             open: true,
         })
     }
@@ -202,6 +214,7 @@ impl VhostUserPort {
 
     fn stop_outgoing(&mut self, pair: usize) -> u16 {
         self.full.found(pair);
+        self.forget_agent();
         let Some(mut ring) = self.outgoing[pair].take() else { return 0 };
         if ring.publish() {
             interrupt(&self.wires[receive(pair)]);
@@ -221,6 +234,7 @@ impl VhostUserPort {
         }
         self.refused.oversize += ring.refused.oversize;
         self.refused.offload += ring.refused.offload;
+        self.receivers.ignore(ring.told.ignored);
         self.unwire(transmit(pair));
         Some(ring.base())
     }
@@ -402,11 +416,12 @@ impl Port for VhostUserPort {
     }
 
     fn retry_after(&self) -> Option<Nanos> {
-        (self.is_full() && !self.full.are_armed()).then_some(LOOK_AGAIN)
+        let looks = self.is_full() && !self.full.are_armed();
+        if looks { Some(LOOK_AGAIN) } else { self.receivers.retry_after() }
     }
 
     fn pending(&self) -> Amount {
-        Amount::default()
+        self.receivers.waiting()
     }
 
     fn lost(&self) -> &Losses {
@@ -425,8 +440,13 @@ impl Port for VhostUserPort {
         let rows = Counters::from([
             ("guest_oversize", sum(|refused| refused.oversize)),
             ("guest_offload", sum(|refused| refused.offload)),
+            ("guest_invalid", self.receivers.invalid()),
         ]);
         Outside::of_driver(rows, self.device())
+    }
+
+    fn receiving_sockets(&mut self) -> Option<&mut dyn ReceivingSockets> {
+        Some(self)
     }
 
     fn handover(&mut self) -> Option<&mut dyn Handover> {

@@ -10,11 +10,13 @@
 //! The memory of a frame was written by another core and is far away, so it is prefetched some
 //! frames ahead.
 
+use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use sluice_base::Batch;
 use sluice_switch::Window;
+use sluice_wire::guest_room::{self, Message};
 
 use super::header;
 use super::log::Logging;
@@ -53,7 +55,20 @@ pub(super) struct Incoming {
     /// The negotiated features.
     pub(super) agreed: u64,
     pub(super) refused: Refused,
+    /// Frames of the guest's agent.
+    pub(super) told: Told,
 }
+
+/// Frames of the agent in a guest, which are for its port and no other.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) frames: VecDeque<Box<[u8]>>,
+    /// Frames that were not read: too large, or too many at once.
+    pub(super) ignored: u64,
+}
+
+/// Frames of an agent that wait to be read; it has one answer to give at a time.
+const TOLD_MAX: usize = 8;
 
 /// Result of a look at the next entry of the ring.
 enum Found {
@@ -77,7 +92,16 @@ impl Incoming {
     ) -> Self {
         let records = Records::new(ring.size(), net_header::may_leave(agreed));
         let order = in_order.then(|| InOrder::new(ring.size()));
-        Self { ring, memory, records, order, number, agreed, refused: Refused::default() }
+        Self {
+            ring,
+            memory,
+            records,
+            order,
+            number,
+            agreed,
+            refused: Refused::default(),
+            told: Told::default(),
+        }
     }
 
     /// Sets the dirty log of its writes, which go to the used ring only.
@@ -164,6 +188,7 @@ impl Incoming {
             }
         };
         match found {
+            Found::InGuest { size } if is_told(&record.head, size) => self.hear(head),
             Found::InGuest { size } => Ok(Some(Taken::Frame(self.handle(head, size), size))),
             Found::Scattered => self.copy(head, pool),
             Found::Unfinished => self.take_unfinished(head, pool),
@@ -172,6 +197,21 @@ impl Incoming {
                 Ok(Some(Taken::Nothing))
             }
         }
+    }
+
+    /// Keeps a copy of what the guest's agent says.
+    #[cold]
+    fn hear(&mut self, head: u16) -> Result<Option<Taken>, Fault> {
+        let mut bytes = [0; guest_room::FRAME_SIZE_MAX];
+        // Read and checked anew: values read before do not count.
+        let chain = Chain::new(&self.ring, &self.memory, head, 0);
+        let size = header::skip_and_copy(chain, &mut bytes)?;
+        match size.filter(|_| self.told.frames.len() < TOLD_MAX) {
+            Some(size) => self.told.frames.push_back(bytes[..size].into()),
+            None => self.told.ignored += 1,
+        }
+        self.end_at_once(head);
+        Ok(Some(Taken::Nothing))
     }
 
     /// Makes a handle of the chain of `head`, whose record was written. Always inlined: a handle
@@ -277,6 +317,13 @@ impl Drop for Incoming {
 pub(super) enum Taken {
     Frame(FrameBuf, usize),
     Nothing,
+}
+
+/// Returns true if the frame is one of the guest's agent.
+#[inline]
+fn is_told(head: &[u8; HEAD_SIZE], size: usize) -> bool {
+    // The first bytes of its destination, which hardly any other frame has.
+    head[..3] == guest_room::ADDRESS.0[..3] && Message::is_one(&head[..size.min(HEAD_SIZE)])
 }
 
 /// Size of the frame behind the header, if the chain is the usual one: a descriptor for both.

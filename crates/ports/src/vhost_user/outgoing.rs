@@ -16,7 +16,7 @@ use super::memory::Memory;
 use super::ring::{Chain, Fault, LOOK_AHEAD, Ring, WRITE};
 use crate::bytes::{copy_short, will_write};
 use crate::frame::{FrameBuf, frame_size};
-use crate::net_header::{self, HEADER_SIZE, of_buffers};
+use crate::net_header::{self, HEADER_SIZE, NUM_BUFFERS, of_buffers};
 use crate::offload::Offload;
 
 /// Maximum of pieces of a guest's memory for one frame: a jumbo frame in the smallest buffers that
@@ -100,6 +100,38 @@ impl Outgoing {
             Placed::TooLarge => {}
         }
         Ok(placed)
+    }
+
+    /// Writes one frame with this header, in which the number of buffers is still to be set.
+    ///
+    /// # Errors
+    /// [`Fault`].
+    pub(super) fn write_with(
+        &mut self,
+        frame: &Egress<'_, FrameBuf>,
+        header: &[u8; HEADER_SIZE],
+    ) -> Result<Placed, Fault> {
+        let placed = self.find(HEADER_SIZE + frame_size(frame), u16::MAX)?;
+        match placed {
+            Placed::Written => self.fill(frame, |buffers| {
+                let mut header = *header;
+                header[NUM_BUFFERS..].copy_from_slice(&buffers.to_le_bytes());
+                header
+            }),
+            Placed::NoRoom => self.missed = Some(self.ring.seen()),
+            Placed::TooLarge => {}
+        }
+        Ok(placed)
+    }
+
+    /// Returns false if there is no buffer now, which is noted as if a frame had missed it.
+    pub(super) fn has_room(&mut self) -> bool {
+        // A fault is found again by the write.
+        let is_full = self.ring.available(1).is_ok_and(|count| count == 0);
+        if is_full {
+            self.missed = Some(self.ring.seen());
+        }
+        !is_full
     }
 
     /// Returns true if the guest performs the offloads of a frame.
