@@ -59,7 +59,8 @@ fn daemon(net: &Net, host: &Netns, containers: [&Netns; 2]) -> Daemon {
     for (at, netns) in containers.iter().enumerate() {
         text += &format!(
             "[[port]]\nname = \"c{at}\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"eth0\"\n\
-             netns = \"/run/netns/{}\"\nmac = \"02:58:00:00:00:0{}\"\nring_frames = {RING_FRAMES}\n",
+             netns = \"/run/netns/{}\"\nmac = \"02:58:00:00:00:0{}\"\n\
+             ring_frames = {RING_FRAMES}\n",
             netns.name(),
             at + 1
         );

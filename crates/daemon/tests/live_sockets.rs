@@ -299,7 +299,8 @@ fn print_results(
             println!(
                 "result: {{\"measure\": \"arrived.{moment}\", \"subject\": \"{subject}\", \
                  \"unit\": \"%\", \"values\": [{arrived:?}], \"median\": {arrived:?}, \
-                 \"context\": {{\"hosts\": {hosts}, \"card\": \"{kind}\", \"reads_thousandths\": {share}, \
+                 \"context\": {{\"hosts\": {hosts}, \"card\": \"{kind}\", \
+                 \"reads_thousandths\": {share}, \
                  \"sent\": {}, \"received\": {}}}}}",
                 sent[at], received[at]
             );

@@ -1,4 +1,4 @@
-//! Hosts as a Linux of today has them: a bridge for the containers, and a VXLAN device of the kernel.
+//! Hosts as a Linux of today has them: a bridge for the containers, and the kernel's VXLAN device.
 //!
 //! ```text
 //!  eth0 ══ h0c0 ─┐                                       ┌─ h1c0 ══ eth0

@@ -5,9 +5,9 @@
 //!             stopped while the ring is full; a sender waits when its own send buffer is in there
 //! ```
 //!
-//! A flag is believed once it was seen at work: the stop test fills a TAP of its own, in a namespace
-//! of its own, while nobody reads, and requires that the sender is held and that every frame arrives
-//! afterwards. Nothing of it depends on a device, so it runs once in each process.
+//! A flag is believed once it was seen at work: the stop test fills a TAP of its own, in a
+//! namespace of its own, while nobody reads, and requires that the sender is held and that every
+//! frame arrives afterwards. Nothing of it depends on a device, so it runs once in each process.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
