@@ -8,7 +8,9 @@ out=${OUT:-out/demo}
 
 cat <<TEXT
 The demo builds a small data centre out of network namespaces on this machine, sends the same load
-through it under each flow-control policy, and takes it down again. It takes about three minutes.
+through it under each flow-control policy, and takes it down again. At the end it sends it through
+hosts with a Linux bridge and VXLAN, with TCP as it is today, and through Sluice. It takes about four
+minutes.
 
 It needs root, because only root may make namespaces and devices. It makes
   - network namespaces, shown by \`ip netns list\` while it runs, with veth and TAP devices in them

@@ -161,7 +161,7 @@ fn arguments(plan: &Plan, vm: &Container, image: &Image) -> Vec<String> {
     let tap = format!("tap,id=net,ifname={},script=no,downscript=no,vnet_hdr={header}", vm.name);
     let net = match plan.fabric {
         Fabric::Sluice => vec!["-chardev", &card, "-netdev", "vhost-user,id=net,chardev=card"],
-        Fabric::LinuxBridge | Fabric::Ovs => vec!["-netdev", &tap],
+        Fabric::LinuxBridge | Fabric::LinuxVxlan | Fabric::Ovs => vec!["-netdev", &tap],
     };
     let port = format!("socket,id=port,path={control},server=on,wait=on");
     // Without KVM, QEMU 7.2 crashes on the interrupts that it would choose.

@@ -7,7 +7,8 @@ use sluice_api::config::Policy;
 
 use crate::daemons::Daemons;
 use crate::netns;
-use crate::plan::{self, Plan};
+use crate::plan::vxlan::{self, Shaped};
+use crate::plan::{self, HostNode, Plan};
 use crate::scenario::{Fabric, Profile, Scenario};
 use crate::settings::Settings;
 use crate::state::{Lock, Process, State};
@@ -78,7 +79,11 @@ impl Lab {
         for host in &plan.hosts {
             netns::enter(&host.netns, || {
                 netns::offloads_off("up0")?;
-                netns::ip(&plan::host_commands(plan, host))
+                netns::ip(&plan::host_commands(plan, host))?;
+                if plan.fabric == Fabric::LinuxVxlan {
+                    linux_host(plan, host, &self.scenario)?;
+                }
+                Ok(())
             })?;
         }
         if let Some(router) = &plan.router {
@@ -96,7 +101,7 @@ impl Lab {
                 for (name, value) in tcp_settings(self.scenario.tcp.profile) {
                     netns::setting(name, value)?;
                 }
-                if plan.fabric == Fabric::LinuxBridge {
+                if [Fabric::LinuxBridge, Fabric::LinuxVxlan].contains(&plan.fabric) {
                     netns::offloads_off("eth0")?;
                 }
                 // Its device comes with its port.
@@ -183,12 +188,24 @@ pub(crate) fn tcp_settings(profile: Profile) -> Vec<(&'static str, &'static str)
 /// Sets the rate and the queue of a container's vNIC on a bridge.
 fn token_bucket(device: &str, scenario: &Scenario) -> anyhow::Result<()> {
     let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);
-    let rate = settings.service_mbps.unwrap_or(settings.link_mbps);
-    // 200 us at 1 Gbit/s are 25 KB; tbf wants at least one full frame.
-    let burst = (rate * u64::from(settings.catch_up_us) / 8).max(3200);
-    let limit = u64::from(settings.vport_out_frames) * 1600 + burst;
-    let (rate, burst, limit) = (format!("{rate}mbit"), burst.to_string(), limit.to_string());
-    let words = ["qdisc", "add", "dev", device, "root", "tbf"];
-    let numbers = ["rate", &rate, "burst", &burst, "limit", &limit];
-    netns::tool("tc", &[&words[..], &numbers[..]].concat())
+    shape(&Shaped::container(device, &settings), &settings)
+}
+
+fn shape(device: &Shaped, settings: &Settings) -> anyhow::Result<()> {
+    let words = device.words(settings.catch_up_us);
+    netns::tool("tc", &words.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+/// Sets up the rest of a host that is a bridge and a VXLAN device, in its namespace.
+fn linux_host(plan: &Plan, host: &HostNode, scenario: &Scenario) -> anyhow::Result<()> {
+    let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);
+    for device in vxlan::shaped(plan, host, &settings) {
+        netns::offloads_off(&device.device)?;
+        shape(&device, &settings)?;
+    }
+    for (mac, vtep) in vxlan::elsewhere(plan, host) {
+        let vtep = vtep.to_string();
+        netns::tool("bridge", &["fdb", "append", &mac, "dev", "vx0", "dst", &vtep])?;
+    }
+    Ok(())
 }

@@ -39,6 +39,7 @@ pub mod sim;
 mod state;
 mod stats;
 mod table;
+mod today;
 mod view;
 mod walk;
 mod workload;
@@ -47,6 +48,7 @@ pub use run::{Options, Outcome, Overrides, report, run, status, up};
 pub use scenario::{Check, Fabric, GuestKind, Lab, Pa, Profile, Scenario, Tcp, Vnic};
 pub use settings::{Override, Settings, Variant};
 pub use state::{Process, State};
+pub use today::Today;
 
 use std::net::Ipv4Addr;
 

@@ -2,7 +2,7 @@
 //!
 //! A place is named `CLASS NODE`: `vswitch h0` (queues of a virtual switch), `nic h0` (receive
 //! queue of a host), `tor s0` (a physical switch), `bridge s0` (the kernel's, in the scenario that
-//! has one). Losses of the kernel outside of any switch are kept apart.
+//! has one), `bridge hosts` (the kernel's in every host). Losses of the kernel outside of any switch are kept apart.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,6 @@ use sluice_api::show::PortRow;
 
 use crate::counters::Counters;
 use crate::netns;
-use crate::plan::SwitchNode;
 use crate::settings::Settings;
 use crate::show::Snapshot;
 
@@ -232,9 +231,9 @@ struct Qdisc {
     drops: u64,
 }
 
-/// Returns the frames that the kernel's bridge has dropped at its ports.
-pub(crate) fn bridge_drops(bridge: &SwitchNode) -> anyhow::Result<u64> {
-    netns::enter(&bridge.netns, || {
+/// Returns the frames that the queues of a namespace have dropped, such as those of a bridge.
+pub(crate) fn bridge_drops(namespace: &str) -> anyhow::Result<u64> {
+    netns::enter(namespace, || {
         let output = std::process::Command::new("tc")
             .args(["-s", "-j", "qdisc", "show"])
             .output()

@@ -14,6 +14,9 @@
 //! vhost-user socket; it has no namespace of its own (QEMU runs in its host's, and uses nothing of
 //! it); its addresses are set from inside.
 
+mod commands;
+pub(crate) mod vxlan;
+
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +29,10 @@ use sluice_placement::Mode;
 
 use crate::scenario::{Fabric, GuestKind, Lab, Scenario, Vnic};
 use crate::settings::Settings;
+use commands::router_mac;
+pub(crate) use commands::{
+    cable_commands, container_commands, host_commands, router_commands, switch_commands,
+};
 
 /// Root folder of the labs' state, sockets and logs.
 pub(crate) const RUN_ROOT: &str = "/run/sluice-lab";
@@ -163,7 +170,7 @@ impl Plan {
             by_command: lab.by_command,
         };
         plan.switches = (0..lab.subnets).map(|subnet| plan.switch(subnet)).collect();
-        if plan.fabric != Fabric::Sluice {
+        if !plan.fabric.has_hosts() {
             plan.hosts.clear();
             for vm in plan.containers.iter_mut().filter(|machine| machine.is_vm) {
                 vm.netns = plan.switches[0].netns.clone();
@@ -176,7 +183,7 @@ impl Plan {
         let name = format!("s{subnet}");
         let mut cables = Vec::new();
         match self.fabric {
-            Fabric::Sluice => {
+            Fabric::Sluice | Fabric::LinuxVxlan => {
                 let hosts = self.hosts.iter().filter(|host| host.subnet == subnet);
                 cables.extend(hosts.map(|host| Cable {
                     device: host.name.clone(),
@@ -259,15 +266,16 @@ impl Plan {
         policy: Policy,
         settings: &Settings,
     ) -> Vec<(String, String, HostConfig)> {
-        if self.fabric != Fabric::Sluice {
+        if !self.fabric.has_hosts() {
             return Vec::new();
         }
         let switches = self
             .switches
             .iter()
             .map(|s| (s.name.clone(), s.netns.clone(), self.switch_config(s, policy, settings)));
+        let is_own = self.fabric == Fabric::Sluice;
         let hosts =
-            self.hosts.iter().enumerate().map(|(i, h)| {
+            self.hosts.iter().enumerate().filter(|_| is_own).map(|(i, h)| {
                 (h.name.clone(), h.netns.clone(), self.host_config(i, policy, settings))
             });
         switches.chain(hosts).collect()
@@ -466,127 +474,6 @@ fn vnet_name(index: usize) -> String {
 /// Returns the folder of a lab's state.
 pub(crate) fn run_dir(lab: &str) -> PathBuf {
     Path::new(RUN_ROOT).join(lab)
-}
-
-/// Returns the commands that lay the cables: every pair of devices is made directly in its two
-/// namespaces and is never visible outside of them.
-pub(crate) fn cable_commands(plan: &Plan) -> Vec<String> {
-    let mut lines = Vec::new();
-    for switch in &plan.switches {
-        for cable in &switch.cables {
-            let ends = sluice_netns::veth_arguments(
-                (&switch.netns, &cable.device),
-                (&cable.far_netns, &cable.far_device),
-            );
-            lines.push(format!("link add {ends}"));
-        }
-    }
-    lines
-}
-
-/// Returns the `ip` commands that set up a switch's namespace.
-pub(crate) fn switch_commands(plan: &Plan, switch: &SwitchNode) -> Vec<String> {
-    let mut lines = vec!["link set dev lo up".to_owned()];
-    let bridge = plan.fabric == Fabric::LinuxBridge;
-    let mtu = if bridge { plan.mtu } else { plan.underlay_mtu() };
-    if bridge {
-        lines.push("link add name br0 type bridge".to_owned());
-        lines.push("link set dev br0 up".to_owned());
-    }
-    for cable in &switch.cables {
-        let master = if bridge { " master br0" } else { "" };
-        lines.push(format!("link set dev {} mtu {mtu}{master}", cable.device));
-        lines.push(format!("link set dev {} up", cable.device));
-    }
-    if plan.fabric != Fabric::Sluice {
-        // Open vSwitch does not complete a checksum that a guest leaves to its card. Without this
-        // header QEMU's card offers no checksum offload.
-        let (master, header) = if bridge { (" master br0", " vnet_hdr") } else { ("", "") };
-        for vm in plan.containers.iter().filter(|machine| machine.is_vm) {
-            lines.push(format!("tuntap add dev {} mode tap{header}", vm.name));
-            lines.push(format!("link set dev {} mtu {}{master}", vm.name, plan.mtu));
-            lines.push(format!("link set dev {} up", vm.name));
-        }
-    }
-    lines
-}
-
-/// Returns the `ip` commands that set up a host's namespace.
-pub(crate) fn host_commands(plan: &Plan, host: &HostNode) -> Vec<String> {
-    let mut lines = vec![
-        "link set dev lo up".to_owned(),
-        format!("link set dev up0 address {} mtu {}", host.mac, plan.underlay_mtu()),
-        format!("addr add {}/24 dev up0", host.vtep),
-        "link set dev up0 up".to_owned(),
-    ];
-    let near = plan.hosts.iter().filter(|h| h.subnet == host.subnet && h.name != host.name);
-    lines.extend(near.map(|h| neighbour(h.vtep, h.mac, "up0")));
-    if plan.router.is_some() {
-        let router = router_ip(host.subnet);
-        lines.push(neighbour(router, router_mac(host.subnet), "up0"));
-        lines.push(format!("route add default via {router} dev up0"));
-    }
-    lines
-}
-
-/// Returns the `ip` commands that set up the router.
-pub(crate) fn router_commands(plan: &Plan) -> Vec<String> {
-    let mut lines = vec!["link set dev lo up".to_owned()];
-    for switch in &plan.switches {
-        let device = format!("leg{}", switch.subnet);
-        let mac = router_mac(switch.subnet);
-        lines.push(format!("link set dev {device} address {mac} mtu {}", plan.underlay_mtu()));
-        lines.push(format!("addr add {}/24 dev {device}", router_ip(switch.subnet)));
-        lines.push(format!("link set dev {device} up"));
-        let hosts = plan.hosts.iter().filter(|host| host.subnet == switch.subnet);
-        lines.extend(hosts.map(|host| neighbour(host.vtep, host.mac, &device)));
-    }
-    lines
-}
-
-/// Returns the `ip` commands that set up a container, or a virtual machine from inside.
-pub(crate) fn container_commands(
-    plan: &Plan,
-    scenario: &Scenario,
-    container: &Container,
-) -> Vec<String> {
-    let Container { ip, mac, .. } = container;
-    let mut lines = vec!["link set dev lo up".to_owned()];
-    if container.is_vm {
-        lines.push(format!("link set dev eth0 mtu {}", plan.mtu));
-    } else {
-        // `sluice port add` makes the device itself.
-        if plan.fabric == Fabric::Sluice && !plan.by_command {
-            lines.push("tuntap add dev eth0 mode tap".to_owned());
-        }
-        let device = format!("link set dev eth0 address {mac} mtu {}", plan.mtu);
-        lines.push(format!("{device} txqueuelen {RING_FRAMES}"));
-    }
-    lines.push(format!("addr add {ip}/16 dev eth0"));
-    lines.push("link set dev eth0 up".to_owned());
-    if scenario.lab.static_neighbours {
-        let others = plan.containers.iter().filter(|other| other.name != container.name);
-        lines.extend(others.map(|other| neighbour(other.ip, other.mac, "eth0")));
-    }
-    if scenario.tcp.profile == crate::scenario::Profile::LinuxNow5ms {
-        lines.push(format!(
-            "route replace 10.99.0.0/16 dev eth0 proto kernel scope link src {ip} rto_min {}ms",
-            scenario.tcp.profile.rto_min_ms()
-        ));
-    }
-    lines
-}
-
-fn neighbour(ip: Ipv4Addr, mac: Mac, device: &str) -> String {
-    format!("neigh replace {ip} lladdr {mac} nud permanent dev {device}")
-}
-
-const fn router_ip(subnet: u8) -> Ipv4Addr {
-    Ipv4Addr::new(10, 98, subnet, 254)
-}
-
-const fn router_mac(subnet: u8) -> Mac {
-    Mac([0x02, 0x97, 0, 0, 0, subnet])
 }
 
 #[cfg(test)]

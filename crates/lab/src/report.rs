@@ -7,7 +7,7 @@ mod notes;
 pub(crate) mod points;
 mod simulation;
 pub(crate) mod swept;
-mod tables;
+pub(crate) mod tables;
 
 use sluice_api::results::Results;
 use sluice_chart::escape;

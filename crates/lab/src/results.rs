@@ -120,6 +120,7 @@ pub(crate) const fn subject(scenario: &Scenario) -> &'static str {
     match scenario.lab.fabric {
         Fabric::Sluice => "sluice",
         Fabric::LinuxBridge => "linux-bridge",
+        Fabric::LinuxVxlan => "linux-vxlan",
         Fabric::Ovs => "ovs",
     }
 }

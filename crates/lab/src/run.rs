@@ -23,6 +23,7 @@ use crate::results::{self, Cell, Checked, Findings, Marks};
 use crate::scenario::{Fabric, Pa, Scenario};
 use crate::settings::{Settings, Variant};
 use crate::table;
+use crate::today;
 use crate::workload::Workload;
 
 /// Longest time without a report. The aggregator reports after every query, and a query takes at
@@ -47,7 +48,7 @@ pub struct Options {
 }
 
 /// Values of a scenario's workload that can be replaced for one run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
     /// Queries per cell.
     pub queries: Option<u32>,
@@ -95,7 +96,11 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
     interrupt::catch()?;
     raise_file_limit();
     let findings = measure(&scenario, &groups, options)?;
-    let results = results::results(&scenario, &plan, &findings);
+    let mut results = results::results(&scenario, &plan, &findings);
+    let mut broken = results::broken_promises(&findings);
+    let (rows, more) = today::run(&scenario, options)?;
+    results.rows.extend(rows);
+    broken.extend(more);
     if let Some(folder) = &options.out {
         write(&results, folder)?;
     }
@@ -104,7 +109,7 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
     } else {
         println!("{}", table::render(&results));
     }
-    Ok(Outcome { results: Some(results), broken: results::broken_promises(&findings) })
+    Ok(Outcome { results: Some(results), broken })
 }
 
 /// Draws the report of a folder anew from its `result.json`.
@@ -144,6 +149,8 @@ fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<()> 
     if let Some(seconds) = overrides.seconds_per_cell {
         pa.seconds_per_cell = seconds;
     }
+    // Other cells than the scenario's are compared with nothing.
+    scenario.today = scenario.today.take().filter(|_| *overrides == Overrides::default());
     // The changed scenario is checked as if it had been written so.
     *scenario = Scenario::parse(&toml::to_string(scenario)?)?;
     Ok(())
@@ -227,7 +234,11 @@ fn raise_file_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-fn measure(scenario: &Scenario, groups: &[Group], options: &Options) -> anyhow::Result<Findings> {
+pub(crate) fn measure(
+    scenario: &Scenario,
+    groups: &[Group],
+    options: &Options,
+) -> anyhow::Result<Findings> {
     let program = options.program.clone().map_or_else(own_program, Ok)?;
     let progress = Progress::new(options.quiet || options.json);
     progress.say(&format!("building {} containers", Plan::new(scenario).containers.len()));
@@ -391,12 +402,14 @@ impl Run {
         bridge_before: u64,
     ) -> anyhow::Result<Losses> {
         let mut losses = losses::between(before, &daemons.snapshot()?);
-        if lab.plan.fabric == Fabric::LinuxBridge {
+        if [Fabric::LinuxBridge, Fabric::LinuxVxlan].contains(&lab.plan.fabric) {
             losses.audit_closed = None;
+            let losses_at_hosts = lab.plan.fabric == Fabric::LinuxVxlan;
             let dropped = bridge_drops(lab)?.saturating_sub(bridge_before);
             if dropped > 0 {
-                losses.drops.insert("bridge s0 queue_full".to_owned(), dropped);
-                losses.congestion = dropped;
+                let place = if losses_at_hosts { "hosts" } else { "s0" };
+                losses.drops.insert(format!("bridge {place} queue_full"), dropped);
+                losses.congestion += dropped;
             }
         }
         Ok(losses)
@@ -405,7 +418,10 @@ impl Run {
 
 fn bridge_drops(lab: &Lab) -> anyhow::Result<u64> {
     match lab.plan.fabric {
-        Fabric::LinuxBridge => losses::bridge_drops(&lab.plan.switches[0]),
+        Fabric::LinuxBridge => losses::bridge_drops(&lab.plan.switches[0].netns),
+        Fabric::LinuxVxlan => {
+            lab.plan.hosts.iter().map(|host| losses::bridge_drops(&host.netns)).sum()
+        }
         Fabric::Sluice | Fabric::Ovs => Ok(0),
     }
 }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use sluice_api::config::Policy;
 
 use crate::settings::{Override, Variant};
+use crate::today::Today;
 
 /// The scenarios that ship with the program: name and text.
 pub(crate) const SHIPPED: [(&str, &str); 12] = [
@@ -44,6 +45,9 @@ pub struct Scenario {
     /// Partition-Aggregate, if it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pa: Option<Pa>,
+    /// Comparison with a Linux of today, after the cells, if it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub today: Option<Today>,
     /// Checks of plain connectivity, in order.
     #[serde(default, rename = "check", skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
@@ -148,8 +152,18 @@ pub enum Fabric {
     /// The kernel's bridge in one namespace, with a token bucket (`tbf`) towards each container: a
     /// peer to compare with, and a way to try the workload alone. Virtual machines are at TAPs.
     LinuxBridge,
+    /// A bridge and a VXLAN device of the kernel in each host, over the physical switches and cables
+    /// of the lab: a peer to compare with.
+    LinuxVxlan,
     /// Open vSwitch with its userspace data path in one namespace, for virtual machines at TAPs.
     Ovs,
+}
+
+impl Fabric {
+    /// Returns true if containers are at hosts, with cables to physical switches.
+    pub(crate) const fn has_hosts(self) -> bool {
+        matches!(self, Self::Sluice | Self::LinuxVxlan)
+    }
 }
 
 /// The TCP of the containers.
@@ -414,9 +428,26 @@ impl Scenario {
         if let Some(pa) = &self.pa {
             self.check_pa(pa)?;
         }
+        if let Some(today) = &self.today {
+            let can_run = !today.sizes.is_empty() && today.queries > 0;
+            ensure!(
+                can_run && today.seconds_per_cell > 0.0,
+                "today: sizes, queries and time needed"
+            );
+            let is_plain =
+                lab.fabric == Fabric::Sluice && lab.vms_per_host == 0 && lab.subnets == 1;
+            ensure!(is_plain && self.pa.is_some(), "today: containers of one subnet, with a [pa]");
+        }
         self.check_command()?;
         if lab.fabric != Fabric::Sluice {
             ensure!(lab.subnets == 1, "a bridge joins one subnet");
+        }
+        if lab.fabric == Fabric::LinuxVxlan {
+            let is_plain = lab.vms_per_host == 0 && lab.vnets == 1 && lab.static_neighbours;
+            ensure!(
+                is_plain,
+                "lab.fabric linux-vxlan: containers of one network, known beforehand"
+            );
         }
         if lab.fabric == Fabric::Ovs {
             let own = lab.containers_per_host == 0 && !lab.aggregator && self.pa.is_none();
@@ -489,7 +520,7 @@ impl Scenario {
         for (at, name) in pa.congestions.iter().enumerate() {
             ensure!(!pa.congestions[..at].contains(name), "pa.congestions: {name} stands twice");
         }
-        if self.lab.fabric == Fabric::LinuxBridge {
+        if [Fabric::LinuxBridge, Fabric::LinuxVxlan].contains(&self.lab.fabric) {
             ensure!(pa.policies == [Policy::LL], "a bridge is LL: it drops when a queue is full");
         }
         Ok(())

@@ -14,6 +14,7 @@ pub(crate) fn render(results: &Results) -> String {
     if !cells.is_empty() {
         text += &format!("{}\n", cells_table(results, &cells));
     }
+    text += &crate::today::text(results);
     for row in view::rows(results, "lab.ping") {
         text += &format!(
             "ping {} to {}: {} of {} came back, median {:.0} us\n",

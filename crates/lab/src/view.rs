@@ -104,13 +104,18 @@ fn whole(row: &Row, key: &str) -> u64 {
 
 /// Returns all cells.
 pub(crate) fn cells(results: &Results) -> Vec<Fct> {
+    cells_of(results, "pa.fct")
+}
+
+/// Returns the cells of another measure.
+pub(crate) fn cells_of(results: &Results, measure: &str) -> Vec<Fct> {
     let drops = |row: &Row| match row.context.get("drops") {
         Some(Value::Object(map)) => {
             map.iter().map(|(k, v)| (k.clone(), v.as_u64().unwrap_or(0))).collect()
         }
         _ => BTreeMap::new(),
     };
-    rows(results, "pa.fct")
+    rows(results, measure)
         .map(|row| Fct {
             series: Series::of(row),
             size: whole(row, "size_packets"),
@@ -127,7 +132,12 @@ pub(crate) fn cells(results: &Results) -> Vec<Fct> {
 
 /// Returns all gains.
 pub(crate) fn gains(results: &Results) -> Vec<Gain> {
-    rows(results, "pa.gain")
+    gains_of(results, "pa.gain")
+}
+
+/// Returns the gains of another measure.
+pub(crate) fn gains_of(results: &Results, measure: &str) -> Vec<Gain> {
+    rows(results, measure)
         .map(|row| Gain {
             series: Series::of(row),
             size: whole(row, "size_packets"),

@@ -107,6 +107,37 @@ fn a_bridge_has_no_daemon_and_no_host() {
 }
 
 #[test]
+fn linux_vxlan_hosts_have_bridge_and_no_daemon() {
+    let mut scenario = Scenario::load("demo").unwrap();
+    scenario.lab.fabric = Fabric::LinuxVxlan;
+    let plan = Plan::new(&scenario);
+    let daemons = plan.daemons(Policy::LL, &settings());
+    assert_eq!(daemons.iter().map(|daemon| daemon.0.as_str()).collect::<Vec<_>>(), ["s0"]);
+    assert_eq!(plan.namespaces().len(), 33 + 4 + 1);
+    assert_eq!(cable_commands(&plan).len(), 33 + 4);
+    let host = &plan.hosts[1];
+    let lines = host_commands(&plan, host);
+    assert!(lines.iter().any(|line| line.contains("type vxlan id 4099 local 10.98.0.2")));
+    assert!(lines.iter().any(|line| line == "link set dev h1c7 mtu 1450 master br0"));
+    assert!(!lines.iter().any(|line| line.contains("h2c")));
+    let elsewhere = vxlan::elsewhere(&plan, host);
+    assert_eq!(elsewhere.len(), 33 - 8);
+    assert!(elsewhere.contains(&("02:99:00:00:02:01".to_owned(), Ipv4Addr::new(10, 98, 0, 3))));
+}
+
+#[test]
+fn linux_vxlan_host_shapes_containers_and_uplink() {
+    let mut scenario = Scenario::load("demo").unwrap();
+    scenario.lab.fabric = Fabric::LinuxVxlan;
+    let plan = Plan::new(&scenario);
+    let shaped = vxlan::shaped(&plan, &plan.hosts[3], &settings());
+    let rates: Vec<u64> = shaped.iter().map(|device| device.rate_mbps).collect();
+    assert_eq!(rates, [500, 500, 500, 500, 500, 500, 500, 500, 1000]);
+    let words = shaped[0].words(200).join(" ");
+    assert_eq!(words, "qdisc add dev h3c0 root tbf rate 500mbit burst 12500 limit 114900");
+}
+
+#[test]
 fn vm_port_has_vhost_user_socket_without_netns() {
     let text = include_str!("../../../../scenarios/pa-vms.toml");
     let text = text.replace("hosts = 2", "hosts = 2\ncontainers_per_host = 1\naggregator = true");

@@ -14,6 +14,7 @@ pub(super) fn all(content: &Content<'_>) -> String {
     [
         checks(content),
         cells(content),
+        crate::today::html(content.results),
         repairs(content),
         high_water(content),
         pauses(content),
@@ -25,7 +26,7 @@ pub(super) fn all(content: &Content<'_>) -> String {
 }
 
 /// Returns a table. A column whose heading begins with `<` is left-aligned.
-pub(super) fn table(headings: &[&str], lines: &[(bool, Vec<String>)]) -> String {
+pub(crate) fn table(headings: &[&str], lines: &[(bool, Vec<String>)]) -> String {
     let left: Vec<bool> = headings.iter().map(|heading| heading.starts_with('<')).collect();
     let class = |column: usize| if left.get(column) == Some(&true) { " class=\"l\"" } else { "" };
     let mut out = "<div class=\"scroll\"><table><thead><tr>".to_owned();
@@ -44,7 +45,7 @@ pub(super) fn table(headings: &[&str], lines: &[(bool, Vec<String>)]) -> String 
     out + "</tbody></table></div>\n"
 }
 
-pub(super) fn section(title: &str, lead: &str, table: &str) -> String {
+pub(crate) fn section(title: &str, lead: &str, table: &str) -> String {
     let lead =
         if lead.is_empty() { String::new() } else { format!("<p class=\"soft\">{lead}</p>") };
     format!("<section><h2>{title}</h2>{lead}{table}</section>\n")

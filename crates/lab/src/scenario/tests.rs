@@ -42,6 +42,8 @@ fn what_cannot_be_built_is_refused() {
         ("to = \"h1c1\"", "to = \"h1c2\""),
         ("to = \"h1c1\"", "to = \"h0c0\""),
         ("hosts = 2", "hosts = 2\nfabric = \"linux-bridge\""),
+        ("hosts = 2", "hosts = 2\nfabric = \"linux-vxlan\""),
+        ("[pa]", "[today]\nsizes = [8]\nqueries = 0\nseconds_per_cell = 1.0\n[pa]"),
     ] {
         assert!(good.contains(from));
         let text = good.replacen(from, to, 1);
