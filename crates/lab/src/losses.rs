@@ -2,7 +2,8 @@
 //!
 //! A place is named `CLASS NODE`: `vswitch h0` (queues of a virtual switch), `nic h0` (receive
 //! queue of a host), `tor s0` (a physical switch), `bridge s0` (the kernel's, in the scenario that
-//! has one), `bridge hosts` (the kernel's in every host). Losses of the kernel outside of any switch are kept apart.
+//! has one), `bridge hosts` (the kernel's in every host). Losses of the kernel outside of any
+//! switch are kept apart.
 
 use std::collections::BTreeMap;
 

@@ -152,8 +152,8 @@ pub enum Fabric {
     /// The kernel's bridge in one namespace, with a token bucket (`tbf`) towards each container: a
     /// peer to compare with, and a way to try the workload alone. Virtual machines are at TAPs.
     LinuxBridge,
-    /// A bridge and a VXLAN device of the kernel in each host, over the physical switches and cables
-    /// of the lab: a peer to compare with.
+    /// A bridge and a VXLAN device of the kernel in each host, over the physical switches and
+    /// cables of the lab: a peer to compare with.
     LinuxVxlan,
     /// Open vSwitch with its userspace data path in one namespace, for virtual machines at TAPs.
     Ovs,
@@ -460,31 +460,31 @@ impl Scenario {
             lab.vnets >= 1 && u16::from(lab.vnets) <= machines,
             "lab.vnets: 1 at least, and no more than machines of a host"
         );
-        for check in &self.checks {
-            let containers = check.containers();
-            for container in &containers {
-                ensure!(self.has_container(container), "check: no container {container}");
-            }
-            if let [from, to, ..] = containers[..] {
-                ensure!(from != to, "check: {from} cannot talk to itself");
-            }
-            if let Check::Flood { seconds, runs, .. } = check {
-                let vms = containers.iter().all(|name| name.contains('v'));
-                ensure!(
-                    vms && containers.len() >= 2,
-                    "check: a flood goes between virtual machines"
-                );
-                ensure!((1..=60).contains(seconds), "check: a flood of 1 to 60 seconds");
-                ensure!((1..=100).contains(runs), "check: 1 to 100 runs");
-            }
-            if let Check::Ping { unheard_at: Some(at), .. } = check {
-                ensure!(!at.contains('v'), "check: only a container can listen, {at} is none");
-            }
-            if let Check::Tables { hosts, .. } = check {
-                let names: Vec<String> = (0..lab.hosts).map(|host| format!("h{host}")).collect();
-                for host in hosts.keys() {
-                    ensure!(names.contains(host), "check: no host {host}");
-                }
+        self.checks.iter().try_for_each(|check| self.check_check(check))
+    }
+
+    /// Checks that a check can be made.
+    fn check_check(&self, check: &Check) -> anyhow::Result<()> {
+        let containers = check.containers();
+        for container in &containers {
+            ensure!(self.has_container(container), "check: no container {container}");
+        }
+        if let [from, to, ..] = containers[..] {
+            ensure!(from != to, "check: {from} cannot talk to itself");
+        }
+        if let Check::Flood { seconds, runs, .. } = check {
+            let vms = containers.iter().all(|name| name.contains('v'));
+            ensure!(vms && containers.len() >= 2, "check: a flood goes between virtual machines");
+            ensure!((1..=60).contains(seconds), "check: a flood of 1 to 60 seconds");
+            ensure!((1..=100).contains(runs), "check: 1 to 100 runs");
+        }
+        if let Check::Ping { unheard_at: Some(at), .. } = check {
+            ensure!(!at.contains('v'), "check: only a container can listen, {at} is none");
+        }
+        if let Check::Tables { hosts, .. } = check {
+            let names: Vec<String> = (0..self.lab.hosts).map(|host| format!("h{host}")).collect();
+            for host in hosts.keys() {
+                ensure!(names.contains(host), "check: no host {host}");
             }
         }
         Ok(())
