@@ -3,11 +3,11 @@
 #   awk -v step=STEP -f scripts/failures.awk LOG                      one line for each failure
 #   awk -v step=unit -v want=panics -v lines=60 -f ... LOG            what each failed test printed
 #
-# Of tests (unit, live), libtest first prints `---- NAME stdout ----` blocks, then a list of names
+# Of tests (unit, heavy, live), libtest first prints `---- NAME stdout ----` blocks, then a list of names
 # under a second `failures:`, then the result; cargo says after it how to run the program again. A
 # program that dies (abort, signal) prints none of these, and cargo says how it ended.
 
-BEGIN { if (!lines) lines = 60; tests = step == "unit" || step == "live" }
+BEGIN { if (!lines) lines = 60; tests = step ~ /^(unit|heavy|live)$/ }
 
 tests && want == "panics" { panics(); next }
 tests { names(); next }

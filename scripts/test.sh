@@ -13,15 +13,17 @@
 #   fuzz     every fuzz target, FUZZ_SECONDS each (default 6)
 #   planted  planted faults that a change touches, and a draw of the rest, are caught by their
 #            tests (cargo xtask planted); every patch applies
-#   live     crates/*/tests/live*.rs in network namespaces; needs root
+#   heavy    those of crates/*/tests/live*.rs that load every core or compare rates, one at a time
+#   live     crates/*/tests/live*.rs in network namespaces, but for those that heavy has run; needs
+#            root
 #
 # LIVE=live_trace runs only these of the live tests.
 #
-# tidy, unit, planted and live share one build: all of them select the whole workspace, so that
+# tidy, unit, planted, heavy and live share one build: all of them select the whole workspace, so that
 # every package has the same features in each.
 #
-# planted runs beside live, where both are asked for in this order: live tests wait for most of their
-# time, and what they leave of the cores goes to the other.
+# planted runs beside live, where both are asked for in this order: the live tests that heavy has
+# left wait for most of their time, and what they leave of the cores goes to planted.
 #
 # Every step is run, even after one has failed. A step that cannot run here is skipped aloud. Its
 # output is kept in target/test/STEP.log, and shown as it comes with VERBOSE=1. When a step fails,
@@ -148,18 +150,24 @@ skip_live() {
         ip netns delete "$probe"
     fi
 }
+skip_heavy() { skip_live; }
 # In a mount namespace with a /run/netns of its own: names of others are neither seen nor taken.
 step_live() {
     mkdir -p /run/netns
-    exec unshare --mount bash "$0" --live-alone
+    exec unshare --mount bash "$0" --live-alone "${HEAVY_RAN:-}"
+}
+step_heavy() {
+    mkdir -p /run/netns
+    exec unshare --mount bash "$0" --live-alone alone
 }
 # Those that load every core, or compare rates: one at a time, and before the others.
 live_heavy='live_dpdk live_isolation live_offload live_parity live_pfc live_random_drill live_steer live_stuck'
 live_one() {
     cargo test --workspace --no-fail-fast --test "$1" -- --include-ignored --test-threads=1
 }
+# `alone`: only the heavy ones; `ran`: all but them.
 live_alone() {
-    local file name left status=0 pid all=() light=() pids=()
+    local which=$1 is_heavy file name left status=0 pid all=() light=() pids=()
     mount -t tmpfs -o mode=755 sluice-live /run/netns
     # Those of one package do not make the programs of another.
     cargo build --workspace --bins
@@ -168,10 +176,13 @@ live_alone() {
         name=$(basename "$file" .rs)
         # shellcheck disable=SC2053 # LIVE may be a pattern.
         [[ $name == ${LIVE:-live*} && " ${all[*]} " != *" $name "* ]] || continue
+        is_heavy=$([[ " $live_heavy " == *" $name "* ]] && echo yes || echo no)
+        [ "$which $is_heavy" != "alone no" ] && [ "$which $is_heavy" != "ran yes" ] || continue
         all+=("$name")
     done
     case ${#all[@]} in
     0)
+        [ -z "$which" ] || return 0
         echo "error: no test of crates/*/tests has the name $LIVE"
         return 1
         ;;
@@ -211,7 +222,7 @@ live_alone() {
 # What the output of a step says in a few words, for its line of the summary.
 remark() {
     case $1 in
-    unit | live)
+    unit | heavy | live)
         awk '/^test result:/ { ok += $4; ignored += $8 }
              END { printf ", %d tests passed, %d ignored", ok, ignored }' "$2"
         ;;
@@ -245,7 +256,7 @@ what_failed() {
 show_failure() {
     local name=$1 log=$2
     case $name in
-    unit | live)
+    unit | heavy | live)
         awk -v step="$name" -v want=panics -v lines="${PANIC_LINES:-60}" \
             -f scripts/failures.awk "$log"
         ;;
@@ -297,6 +308,7 @@ run_step() {
     if ! is_skipped "$1"; then
         do_step "$1"
         end_step "$1"
+        [ "$1" != heavy ] || export HEAVY_RAN=ran
     fi
 }
 
@@ -317,13 +329,13 @@ case ${1:-} in
     exit
     ;;
 --live-alone)
-    live_alone
+    live_alone "$2"
     exit
     ;;
 esac
 steps=("$@")
 if [ ${#steps[@]} -eq 0 ]; then
-    steps=(fmt clippy doc tidy book deny unit fuzz planted live)
+    steps=(fmt clippy doc tidy book deny unit fuzz heavy planted live)
 fi
 for step in "${steps[@]}"; do
     if ! declare -F "step_$step" >/dev/null; then

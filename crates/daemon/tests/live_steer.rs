@@ -36,6 +36,8 @@ const SLOW_PACE: Duration = Duration::from_millis(8);
 /// Datagrams under way in the drill: fewer than the queue of a core, and the kernel's ingress
 /// backlog (`net.core.netdev_max_backlog`), which is 1,000.
 const UNDER_WAY: u64 = 800;
+/// Receive buffer: more than comes in a second.
+const BUFFER_SIZE: usize = 16 << 20;
 /// Time after which a missing datagram counts as lost.
 const GIVE_UP: Duration = Duration::from_secs(20);
 
@@ -90,6 +92,8 @@ impl Case {
         let bind = |netns: &Netns, at, flow| netns.udp(at, FIRST_PORT + flow);
         let from: Vec<UdpSocket> = (0..FLOWS).map(|flow| bind(&self.a, A, flow)).collect();
         let to: Vec<UdpSocket> = (0..FLOWS).map(|flow| bind(&self.b, B, flow)).collect();
+        // Receivers that stand still on a busy machine lose nothing of what steering delivers.
+        to.iter().for_each(|to| set_socket_recv_buffer_size_force(to, BUFFER_SIZE).unwrap());
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send(&from, pace, &stop));
             let receivers: Vec<_> =
@@ -271,7 +275,7 @@ impl Case {
     fn drill(&self, manner: &Manner, seconds: u32) -> (Value, Fared) {
         let Manner { flows, burst, words } = manner;
         let to = self.b.udp(B, FIRST_PORT);
-        set_socket_recv_buffer_size_force(&to, 16 << 20).unwrap();
+        set_socket_recv_buffer_size_force(&to, BUFFER_SIZE).unwrap();
         let bind = |flow| self.a.udp(A, FIRST_PORT + flow);
         let from: Vec<UdpSocket> = (0..*flows).map(bind).collect();
         let (stop, came) = (AtomicBool::new(false), Came::default());
