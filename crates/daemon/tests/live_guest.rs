@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use rig::vm::{self, Vm};
 use rig::{Daemon, Net, Netns, say, wait_for};
 
-/// Size of a socket's buffer that fills in a tenth of a second.
-const WINDOW: &str = "-w 208K -l 1300 -b 30M";
+/// Load of each sender. It fills a socket of the kernel's own default in a tenth of a second.
+const LOAD: &str = "-l 1300 -b 30M";
 /// Time for which a receiver stands still.
 const STILL: Duration = Duration::from_millis(900);
 const LONG: Duration = Duration::from_secs(60);
@@ -106,16 +106,14 @@ impl Case {
     /// Starts two receivers, and what sends to them.
     fn load(&mut self, seconds: u32) -> Vec<std::thread::JoinHandle<String>> {
         self.vm.run(
-            "killall iperf3; iperf3 -s -p 5201 >/dev/null & \
+            "echo 212992 >/proc/sys/net/core/rmem_default; killall iperf3; iperf3 -s -p 5201 >/dev/null & \
              echo $! >/tmp/one; iperf3 -s -p 5202 >/dev/null & \
              until netstat -ltn | grep -q :5201 && netstat -ltn | grep -q :5202; do sleep 1; done",
         );
         let start = |(sender, port): (&Netns, u16)| {
             let (sender, line) = (
                 sender.clone(),
-                format!(
-                    "iperf3 -c 10.0.0.1 -p {port} -u {WINDOW} -t {seconds} --get-server-output"
-                ),
+                format!("iperf3 -c 10.0.0.1 -p {port} -u {LOAD} -t {seconds} --get-server-output"),
             );
             std::thread::spawn(move || {
                 let output = sender.attempt(&line);
@@ -123,7 +121,8 @@ impl Case {
             })
         };
         let load = self.senders.iter().zip([5201, 5202]).map(start).collect();
-        std::thread::sleep(Duration::from_secs(2));
+        let before = self.udp(2);
+        wait_for("datagrams come", || self.udp(2) > before + 2_000);
         load
     }
 }
@@ -181,7 +180,7 @@ fn killed_agent_of_machine_holds_nobody() {
     }
     let mut case = Case::new("guest-kill");
     case.start_agent();
-    let load = case.load(6);
+    let load = case.load(40);
     case.vm.run("kill -STOP $(cat /tmp/one)");
     wait_for("the socket is held", || !case.held().is_empty());
     assert_eq!(case.overflows(), 0);
