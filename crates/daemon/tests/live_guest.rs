@@ -106,7 +106,8 @@ impl Case {
     /// Starts two receivers, and what sends to them.
     fn load(&mut self, seconds: u32) -> Vec<std::thread::JoinHandle<String>> {
         self.vm.run(
-            "echo 212992 >/proc/sys/net/core/rmem_default; killall iperf3; iperf3 -s -p 5201 >/dev/null & \
+            "echo 212992 >/proc/sys/net/core/rmem_default; killall iperf3; \
+             iperf3 -s -p 5201 >/dev/null & \
              echo $! >/tmp/one; iperf3 -s -p 5202 >/dev/null & \
              until netstat -ltn | grep -q :5201 && netstat -ltn | grep -q :5202; do sleep 1; done",
         );
