@@ -256,7 +256,7 @@ fn vxlan(bytes: &[u8]) {
     }
 }
 
-/// What the agent of a guest says, and is asked.
+/// Frames between the agent of a guest and its host.
 fn guest_room(bytes: &[u8]) {
     let Ok(message) = guest_room::Message::parse(bytes) else { return };
     assert!(guest_room::Message::is_one(bytes));

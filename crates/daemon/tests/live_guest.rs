@@ -80,7 +80,7 @@ impl Case {
         say(&said);
     }
 
-    /// What the port of the machine lacks to hold for its sockets.
+    /// Requirement of the port of the machine for holding for its sockets.
     fn lacks(&self) -> String {
         let row = self.daemon.row("ports", "port", "vm1");
         row["sockets"]["lacks"].as_str().unwrap_or_default().to_owned()

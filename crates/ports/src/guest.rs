@@ -20,6 +20,10 @@ mod diag;
 mod settings;
 
 use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use crate::device::ioctl_socket;
+use crate::sys::DeviceRequest;
 
 pub use agent::{Agent, Frames, Told};
 pub use settings::{Setting, apply};
@@ -76,4 +80,14 @@ impl GuestError {
             }
         }
     }
+}
+
+/// Finds a card. Returns a socket to ask about it, the request, and its index.
+fn find(device: &str) -> Result<(OwnedFd, DeviceRequest, u32), GuestError> {
+    let asker = ioctl_socket().map_err(GuestError::device(device, "open a socket"))?;
+    let request = DeviceRequest::new(device);
+    let found = request.and_then(|request| Some((request, request.index(asker.as_fd()).ok()?)));
+    let (request, index) =
+        found.ok_or_else(|| GuestError::NoDevice { device: device.to_owned() })?;
+    Ok((asker, request, index))
 }

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::net::UdpSocket;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -16,12 +15,12 @@ use sluice_wire::guest_room::{self, FRAME_SIZE_MAX, FlowEntry, Message, RoomEntr
 
 use super::GuestError;
 use super::diag::Diag;
-use crate::sys::{self, DeviceRequest};
+use crate::sys;
 
 /// Interval of hellos.
 const HELLO: Duration = Duration::from_secs(1);
 
-/// What a turn of the agent heard.
+/// Result of a turn of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Nothing.
@@ -61,12 +60,7 @@ impl Agent {
     /// [`GuestError`] says what failed, with the remedy.
     pub fn open(device: &str, count_file: Option<&Path>) -> Result<Self, GuestError> {
         let failed = |what| GuestError::device(device, what);
-        let request = DeviceRequest::new(device);
-        let asker = UdpSocket::bind("0.0.0.0:0").map_err(failed("open a socket"))?;
-        let index = request.and_then(|request| request.index(asker.as_fd()).ok());
-        let (Some(request), Some(index)) = (request, index) else {
-            return Err(GuestError::NoDevice { device: device.to_owned() });
-        };
+        let (asker, request, index) = super::find(device)?;
         let mac = request.mac(asker.as_fd()).map_err(failed("ask for its address"))?;
         let socket = sys::packet_socket().map_err(failed("open a packet socket"))?;
         let group = libc::packet_mreq {

@@ -3,13 +3,11 @@
 //! sender or a late receiver has. They last until the guest boots again.
 
 use std::io;
-use std::net::UdpSocket;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use super::GuestError;
 use crate::netlink::Netlink;
-use crate::sys::DeviceRequest;
 
 /// Frames that the queueing discipline holds. It drops when it is full: so it must be longer than
 /// all socket buffers together, which is where a sender is then held.
@@ -48,13 +46,7 @@ pub struct Setting {
 /// # Errors
 /// [`GuestError`] if there is no such card.
 pub fn apply(device: &str) -> Result<Vec<Setting>, GuestError> {
-    let failed = |what| GuestError::device(device, what);
-    let asker = UdpSocket::bind("0.0.0.0:0").map_err(failed("open a socket"))?;
-    let request = DeviceRequest::new(device);
-    let index = request.and_then(|request| request.index(asker.as_fd()).ok());
-    let (Some(request), Some(index)) = (request, index) else {
-        return Err(GuestError::NoDevice { device: device.to_owned() });
-    };
+    let (asker, request, index) = super::find(device)?;
     let length = Path::new("/sys/class/net").join(device).join("tx_queue_len");
     let mut done = vec![Setting {
         name: format!("{device} txqueuelen"),

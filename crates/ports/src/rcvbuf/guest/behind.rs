@@ -11,7 +11,7 @@ use crate::rcvbuf::receivers::Receivers;
 use crate::rcvbuf::{SocketCounts, SocketsShot};
 
 impl Receivers<GuestRoom> {
-    /// Those of a machine whose agent was not heard yet.
+    /// The sockets of a machine whose agent was not heard yet.
     pub(crate) fn guest() -> Self {
         Self::with(GuestRoom::new())
     }

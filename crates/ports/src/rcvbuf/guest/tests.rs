@@ -12,7 +12,7 @@ use crate::rcvbuf::gate::{Admit, Gate};
 use crate::rcvbuf::receivers::Receivers;
 
 const MS: fn(u64) -> Nanos = Nanos::from_millis;
-/// What virtio-net charges for a frame of these tests.
+/// Charge of virtio-net for a frame of these tests.
 const TRUESIZE: u32 = 2304;
 const LIMIT: u32 = 92 * TRUESIZE;
 const FRAME_SIZE: usize = 14 + 20 + 8 + 1400;
