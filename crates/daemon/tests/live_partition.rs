@@ -180,6 +180,8 @@ fn full_disk_is_named_and_heals_by_itself() {
     h1.says(&["config", "load", file.to_str().unwrap()]);
     // A host that cannot write is as if it were away: it stops nobody else.
     h1.says(&["config", "commit"]);
+    // It tries to write what was committed, and finds out.
+    wait_for("host 3 knows that its disk is full", || h3.progress()["writable"] == false);
     h3.refuses(
         &["vnet", "create", "red", "--vni", "7"],
         &["nothing has changed", "the disk of this host cannot be written"],

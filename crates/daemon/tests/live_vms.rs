@@ -14,7 +14,7 @@ mod rig;
 use std::time::{Duration, Instant};
 
 use rig::vm::{self, Vm};
-use rig::{Daemon, Net, say};
+use rig::{Daemon, Net, say, wait_for};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -54,6 +54,19 @@ impl Host {
 
     fn vm(&mut self, number: usize) -> &mut Vm {
         &mut self.vms[number - 1]
+    }
+
+    /// Returns the frames that the switch took from a machine.
+    fn sent(&self, vm: usize) -> u64 {
+        self.daemon.row("ports", "port", &format!("vm{vm}"))["rx_frames"].as_u64().unwrap()
+    }
+
+    /// Returns true if frames of one machine wait for another one, which takes none.
+    fn waits(&self, from: usize, to: usize) -> bool {
+        let (from, to) = (format!("vm{from}"), format!("vm{to}"));
+        let rows = self.daemon.show("pauses");
+        let mut isolated = rows.as_array().unwrap().iter().filter(|row| row["port"] == to);
+        isolated.any(|row| row["isolated"]["waiting"].to_string().contains(&from))
     }
 
     /// Returns the frames that all cards have sent and received, by the machines' own counts.
@@ -172,13 +185,18 @@ fn guest_queue_held_by_priority_leaves_other_flowing() {
     let mut came = [0, 0];
     // Several sockets: one socket's limit of frames under way does not fill a ring.
     for (held, tos) in [(1, "-S 0x10"), (0, "")] {
-        host.vm(1).begin(&format!(
-            "(iperf3 -c 10.0.0.2 -u -b 0 -l 1300 -t 6 -P 4 {tos} >/tmp/load 2>&1 &) ; sleep 3"
+        let before = host.sent(1);
+        host.vm(1).run(&format!(
+            "(iperf3 -c 10.0.0.2 -u -b 0 -l 1300 -t 6 -P 4 {tos} >/tmp/load 2>&1 &)"
         ));
-        std::thread::sleep(Duration::from_millis(1_500));
+        wait_for("the load runs", || host.sent(1) > before + 200);
         host.vm(2).pause(true);
-        host.vm(1).end(LONG);
-        // The ring of vm1 is full: the card takes nothing more from this queue.
+        // The first frame of the queue waits for vm2, and all others behind it.
+        let mut sent = 0;
+        wait_for("the queue of vm1 is held", || {
+            let before = std::mem::replace(&mut sent, host.sent(1));
+            before == sent && host.waits(1, 2)
+        });
         came[held] = host.vm(1).ping(3, 5);
         host.vm(2).pause(false);
         host.vm(1).run("while pidof iperf3 >/dev/null; do sleep 1; done");
@@ -226,7 +244,7 @@ fn the_data_process_may_be_killed_under_load() {
         std::thread::sleep(Duration::from_millis(20 + 30 * round));
         let before = host.daemon.data_pid();
         host.daemon.kill_data();
-        rig::wait_for("control has started another", || host.daemon.data_pid() != before);
+        wait_for("control has started another", || host.daemon.data_pid() != before);
         host.vm(3).pause(false);
         host.vm(1).end(LONG);
         let took = [2, 3].map(|to| host.pings_pass(1, to));
