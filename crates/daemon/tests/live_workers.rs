@@ -13,7 +13,7 @@ use std::net::Ipv4Addr;
 
 use rig::iperf::Server;
 use rig::kernel::Kernel;
-use rig::{Net, Netns, cable, say, skip};
+use rig::{Daemon, Net, Netns, cable, say, skip};
 
 const VTEPS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
 const A: Ipv4Addr = Ipv4Addr::new(10, 50, 0, 1);
@@ -128,7 +128,26 @@ fn is_one_switch(word: &'static str, kind: &Kind) -> Option<u64> {
     let buckets: usize = shared.map(Vec::len).sum();
     assert_eq!(buckets, if worker("underlay").is_none() { 256 } else { 0 }, "{rows}");
     say(&hosts[0].print(&["show", "placement"]));
+    assert_workers_go_first(&hosts[0]);
     worker("underlay")
+}
+
+/// Panics if a worker waits for the slice of another thread, as far as this kernel shows it. The
+/// first worker is the main thread, which has the name of the program.
+fn assert_workers_go_first(host: &Daemon) {
+    let pid = host.data_pid();
+    let mut workers = 0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let thread = thread.unwrap().path();
+        let name = std::fs::read_to_string(thread.join("comm")).unwrap();
+        let told = std::fs::read_to_string(thread.join("sched")).unwrap_or_default();
+        let slice = told.lines().find(|line| line.starts_with("se.slice"));
+        if let (Some(slice), "sluice" | "worker-1") = (slice, name.trim()) {
+            assert!(slice.ends_with(" 200000"), "{name}: {slice}");
+            workers += 1;
+        }
+    }
+    say(&format!("{workers} workers have a slice of 0.2 ms"));
 }
 
 #[test]

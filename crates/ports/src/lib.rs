@@ -41,6 +41,7 @@ mod pool;
 mod port;
 pub mod probe;
 mod rcvbuf;
+pub mod sched;
 mod series;
 mod shared;
 mod sockets;

@@ -11,7 +11,7 @@ use sluice_control::commit::{CheckTicket, TxnId};
 
 use super::authority::Keeper;
 use super::{Event, InForce};
-use crate::sys::threads::spawn;
+use crate::sys::threads::spawn_behind;
 
 /// Checks that may wait.
 const WAITING_MAX: usize = 256;
@@ -42,7 +42,7 @@ impl Checker {
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
         let (sender, jobs) = sync_channel(WAITING_MAX);
-        spawn("checker", move || run(&jobs, (&*force, &keeper), &events))?;
+        spawn_behind("checker", move || run(&jobs, (&*force, &keeper), &events))?;
         Ok(Self(sender))
     }
 

@@ -15,7 +15,7 @@ use sluice_api::reload::Reloaded;
 use super::authority::Keeper;
 use super::{Event, InForce};
 use crate::sys::log::say;
-use crate::sys::threads::spawn;
+use crate::sys::threads::spawn_behind;
 
 /// Configurations that may wait.
 const WAITING_MAX: usize = 64;
@@ -48,7 +48,7 @@ impl Effect {
         events: SyncSender<Event>,
     ) -> anyhow::Result<Self> {
         let (jobs, waiting) = sync_channel(WAITING_MAX);
-        spawn("effect", move || {
+        spawn_behind("effect", move || {
             let settle = |trust: &Trust| keeper.settle_changed(trust);
             run(&waiting, &*force, settle, &events, WAITS);
         })?;

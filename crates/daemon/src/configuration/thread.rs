@@ -37,7 +37,7 @@ use crate::enroll::{Files, Fingerprint, JoinListener, join_port};
 use crate::fabric::{Fabric, Wall, wall};
 use crate::sys::clock;
 use crate::sys::log::say;
-use crate::sys::threads::spawn;
+use crate::sys::threads::spawn_behind;
 
 /// Longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -118,7 +118,7 @@ impl Opened {
             marker: self.marker,
             unfit: self.unfit,
         };
-        spawn("configuration", move || thread.run(&events))
+        spawn_behind("configuration", move || thread.run(&events))
     }
 }
 
@@ -135,7 +135,7 @@ fn start_disk(
     events: SyncSender<Event>,
 ) -> anyhow::Result<SyncSender<(WriteTicket, Vec<Record>)>> {
     let (sender, writes) = sync_channel::<(WriteTicket, Vec<Record>)>(WRITES_MAX);
-    spawn("disk", move || {
+    spawn_behind("disk", move || {
         let mut has_failed = false;
         while let Ok((ticket, records)) = writes.recv() {
             let result = disk.write(&records).map_err(|error| format!("{error:#}"));

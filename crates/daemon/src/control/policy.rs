@@ -38,7 +38,7 @@ pub(crate) use self::held::Held;
 use self::talk::{Asked, ReceivedAnswer};
 use crate::fabric::Fabric;
 use crate::sys::log::say;
-use crate::sys::threads::spawn;
+use crate::sys::threads::spawn_behind;
 
 /// Time between two questions to members, and between two messages to data.
 const EVERY: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ impl Controller {
     pub(crate) fn start(held: Arc<Held>, fabric: Option<Fabric>) -> anyhow::Result<Self> {
         let controller = Self { held, fabric };
         let follower = controller.clone();
-        spawn("controller", move || follower.follow())?;
+        spawn_behind("controller", move || follower.follow())?;
         Ok(controller)
     }
 

@@ -23,7 +23,7 @@ use crate::control::policy::Controller;
 use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Failure, Request};
 use crate::ipc::serve;
-use crate::sys::threads::spawn;
+use crate::sys::threads::spawn_behind;
 
 /// Longest silence of a client.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -76,7 +76,7 @@ impl Front {
 
 /// Answers in a thread of its own for as long as the process lives.
 pub(super) fn serve(listener: UnixListener, front: Arc<Front>) -> anyhow::Result<()> {
-    spawn("show", move || {
+    spawn_behind("show", move || {
         serve::connections(&listener, Some(SILENCE_MAX), move |stream, reader| {
             while let Some(request) = protocol::next_request(stream, reader) {
                 if front.answer(stream, request).is_err() {

@@ -140,7 +140,7 @@ impl Calls {
             return Err(Failure::Refused);
         }
         let (fabric, done) = (fabric.clone(), Arc::clone(served));
-        let spawned = crate::sys::threads::spawn("answer", move || {
+        let spawned = crate::sys::threads::spawn_behind("answer", move || {
             let answer = match topic {
                 Topic::PLACEMENT => fabric.policy.answer(host, &body),
                 Topic::AGREE => fabric.agreement.serve(host, &body),

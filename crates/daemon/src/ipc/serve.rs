@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::ipc::protocol::{self, Failure};
+use crate::sys::threads::spawn_behind;
 
 /// Conversations at a time.
 const CONVERSATIONS_MAX: usize = 16;
@@ -38,8 +39,7 @@ pub(crate) fn connections(
             }
             done.fetch_sub(1, Ordering::Relaxed);
         };
-        if std::thread::Builder::new().name("conversation".to_owned()).spawn(conversation).is_err()
-        {
+        if spawn_behind("conversation", conversation).is_err() {
             open.fetch_sub(1, Ordering::Relaxed);
         }
     }
