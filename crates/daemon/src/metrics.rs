@@ -61,6 +61,8 @@ pub(crate) struct Sample {
     pub(crate) role: Role,
     /// Priorities that the classes of the configuration do not have as lossy.
     pub(crate) lossless: [bool; 8],
+    /// True if the host does not forward yet: it is being started, or waits for its fabric.
+    pub(crate) is_waiting: bool,
     /// Answers of the data process, or the reason why it is silent.
     pub(crate) data: Result<Box<DataAnswers>, String>,
     /// Answers of the fabric's thread, or the reason why it is silent; absent: the host is in no

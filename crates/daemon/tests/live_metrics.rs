@@ -298,6 +298,7 @@ fn member_metrics_follow_fabric_state() {
     }
     let mut net = Net::new("memet");
     let hosts = ["h1", "h2"].map(|name| net.netns(name));
+    let alone = net.netns("alone");
     cable((&hosts[0], "up0", "192.0.2.1/24"), (&hosts[1], "up0", "192.0.2.2/24"));
     let folder = net.certificates(&["h1", "h2"]);
     let h1 = net.daemon(&hosts[0], "h1", &member(0, &folder, "", ""));
@@ -314,6 +315,14 @@ fn member_metrics_follow_fabric_state() {
     let left = told("sluice_certificate_remaining_seconds{kind=\"own\",member=\"h1\"}");
     assert!(left > Some(30.0 * 86_400.0), "{left:?}");
     assert_eq!(told("sluice_config_revision"), None, "its configuration is a file's");
+    // A host that waits for its fabric answers, too.
+    let _waits = net.waiting(&alone, "h9", "");
+    let health = get_unix(&net.file("h9/http.sock"), "/healthz", "*/*");
+    assert_eq!(health.status, 503, "{health:?}");
+    assert!(health.body.contains("not_ready") && health.body.contains("in no fabric yet"));
+    let text = get_unix(&net.file("h9/http.sock"), "/metrics", OPEN);
+    assert_eq!((text.status, series(&text.body)["sluice_data_up"]), (200, 0.0));
+
     h2.kill_both();
     wait_for("h2 is away", || told("sluice_member_alive{member=\"h2\"}") == Some(0.0));
     assert_eq!(get_unix(&net.file("h1/http.sock"), "/healthz", "*/*").status, 200);

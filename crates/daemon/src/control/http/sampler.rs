@@ -156,6 +156,10 @@ impl Taken {
 fn health(sample: &Sample) -> Made {
     let remedy = "See the log of the host, and `sluice doctor`.";
     let unwell = match (&sample.data, &sample.fabric) {
+        (Err(why), _) if sample.is_waiting => {
+            let remedy = "Wait; a host that is in no fabric waits for a command.";
+            Some(problem("not_ready", why.clone(), remedy))
+        }
         (Err(why), _) => Some(problem("data_silent", why.clone(), remedy)),
         (_, Some(Err(why))) => Some(problem("fabric_silent", why.clone(), remedy)),
         _ => None,
@@ -179,6 +183,7 @@ fn sample(front: &Front) -> Sample {
             host: front.host().to_owned(),
             role: Role::default(),
             lossless: [true; 8],
+            is_waiting: true,
             data: Err(why),
             fabric: None,
             configuration: None,
@@ -196,6 +201,7 @@ fn sample_of(known: &Known, began: Instant) -> Sample {
         host: host.clone(),
         role: *role,
         lossless: *lossless,
+        is_waiting: false,
         data: ask_data(&known.run_dir, began + DATA_MAX).map(Box::new),
         fabric: known.fabric.as_ref().map(ask_fabric),
         configuration: known.configuration.as_ref().map(ask_configuration),

@@ -10,6 +10,7 @@ pub(in crate::control::http) fn silent() -> Sample {
         host: "h1".to_owned(),
         role: Role::Host,
         lossless: [true; 8],
+        is_waiting: false,
         data: Err("it hangs".to_owned()),
         fabric: None,
         configuration: None,
@@ -57,6 +58,17 @@ pub(in crate::control::http) fn large() -> Sample {
     });
     sample.data.as_mut().unwrap().audit = serde_json::from_value(audit).unwrap();
     sample
+}
+
+/// A host that is being started is not one whose data process hangs.
+#[test]
+fn waiting_host_unwell_with_code_of_its_own() {
+    let made = health(&Sample { is_waiting: true, ..silent() });
+    let problem: Problem = serde_json::from_slice(&made.body).unwrap();
+    assert_eq!(
+        (made.status, problem.code.as_str()),
+        (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
+    );
 }
 
 /// A process that is stopped accepts nothing: even when no more connections may wait for it, the
