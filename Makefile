@@ -8,7 +8,7 @@ DPDK_SECONDS ?= 600
 SLUICE_OLD ?= $(if $(shell git tag --list 2>/dev/null),$(shell scripts/old-program.sh))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build guest test bench soak old audit goldens docs clean-lab
+.PHONY: help setup demo build man guest test bench soak old audit goldens docs clean-lab
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +19,10 @@ setup: ## Install what is missing (DRY_RUN=1: only say what)
 build: ## Build the program, and install what that takes
 	@scripts/setup.sh build || echo "setup is not complete: \`sluice steer\` may be built without XDP"
 	cargo build --release --package sluice
+
+man: build ## Write manual pages and completions of shells into target/man
+	target/release/sluice man target/man
+	for shell in bash zsh fish; do target/release/sluice completions $$shell >target/man/sluice.$$shell || exit; done
 
 guest: ## Build `sluice guest` for virtual machines, one static file: target/guest/sluice-guest
 	@scripts/guest-agent.sh

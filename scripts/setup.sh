@@ -37,6 +37,7 @@ rdisc6  | ndisc6   | test            | a client of the parity suite: asks IPv6 n
 arping  | arping   | test            | a client of the parity suite: asks and probes by ARP
 nmap    | nmap     | test            | a client of the parity suite: scans
 ping    | iputils-ping | test        | a client of the parity suite: large packets, and IPv6
+promtool| prometheus | test         | reads the metrics: checks their text, tests the alert rules, scrapes a host
 pip3    | python3-pip | test            | gets mdbook, which Debian does not have
 valgrind| valgrind | bench           | counts instructions per frame
 /usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
@@ -122,6 +123,9 @@ if [ ${#missing[@]} -gt 0 ]; then
     # The benchmark starts its daemons by hand; a service of the machine is nobody's wish.
     if [[ " ${missing[*]} " == *" frr "* ]] && [ -d /run/systemd/system ]; then
         run "${root[@]}" systemctl disable --now frr
+    fi
+    if [[ " ${missing[*]} " == *" prometheus "* ]] && [ -d /run/systemd/system ]; then
+        run "${root[@]}" systemctl disable --now prometheus
     fi
     if [[ " ${missing[*]} " == *" etcd-server "* ]] && [ -d /run/systemd/system ]; then
         run "${root[@]}" systemctl disable --now etcd

@@ -6,6 +6,7 @@
 
 mod buffers;
 mod fabric;
+mod http;
 mod local;
 mod pauses;
 mod policy;
@@ -19,6 +20,7 @@ use crate::port::AllowedIp;
 
 pub use self::buffers::{Buffers, Size};
 pub use self::fabric::{Fabric, MobilityPolicy};
+pub use self::http::HttpApi;
 pub use self::local::{Foreign, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE, Trunk};
 pub use self::policy::{ALLOWED_MAX, PortPolicies, PortPolicy, RATE_MBPS_MAX};
 pub use self::vnet::Vnet;
@@ -36,6 +38,9 @@ pub struct HostConfig {
     /// The fabric of the host; absent: all endpoints are listed here, and none is learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<Fabric>,
+    /// HTTP interface of the host.
+    #[serde(default, skip_serializing_if = "HttpApi::is_default")]
+    pub api: HttpApi,
     /// Buffers of the host; each has a default.
     #[serde(default)]
     pub buffers: Buffers,

@@ -14,6 +14,7 @@ pub mod fabric;
 pub mod fabric_config;
 pub mod foreign;
 mod hold;
+pub mod http;
 pub mod placement;
 pub mod port;
 pub mod reload;

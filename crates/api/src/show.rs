@@ -261,11 +261,17 @@ pub struct GuardRow {
 /// Counters of the whole machine: their losses may be of any program.
 const OF_MACHINE: [&str; 2] = ["softnet.dropped", "neigh.unresolved_discards"];
 
+/// Returns true if a counter of a port counts the losses of the whole machine.
+#[must_use]
+pub fn is_of_machine(counter: &str) -> bool {
+    OF_MACHINE.contains(&counter)
+}
+
 /// Formats a port's losses, without those that may be another's: `lost 12 frames outside the switch
 /// (ring.drops), last 3.0 s ago`.
 #[must_use]
 pub fn losses_text(losses: &[LossRow]) -> Option<String> {
-    let own = |row: &&LossRow| !OF_MACHINE.contains(&row.counter.as_str());
+    let own = |row: &&LossRow| !is_of_machine(&row.counter);
     let losses: Vec<&LossRow> = losses.iter().filter(own).collect();
     let last = losses.iter().map(|row| row.ago_ns).min()?;
     let frames: u64 = losses.iter().map(|row| row.frames).sum();

@@ -160,10 +160,22 @@ impl Configuration {
     /// # Errors
     /// Reason of a refusal, with the remedy.
     pub(crate) fn ask(&self, question: Question) -> Result<Answer, String> {
+        self.ask_within(question, ANSWER_MAX)
+    }
+
+    /// Answers a question within a time.
+    ///
+    /// # Errors
+    /// Reason of a refusal, with the remedy.
+    pub(crate) fn ask_within(
+        &self,
+        question: Question,
+        within: Duration,
+    ) -> Result<Answer, String> {
         let (answer, result) = sync_channel(1);
         // The thread ends only with the process.
         _ = self.events.send(Event::Ask(Box::new(question), answer));
-        result.recv_timeout(ANSWER_MAX).unwrap_or_else(|_| {
+        result.recv_timeout(within).unwrap_or_else(|_| {
             Err("there is no answer yet; `sluice config log` will show the outcome".to_owned())
         })
     }

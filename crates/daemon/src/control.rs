@@ -20,6 +20,7 @@
 
 mod child;
 mod force;
+mod http;
 mod kept;
 pub(crate) mod policy;
 mod ports;
@@ -136,8 +137,8 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let watched = beat()?;
     let (applicants, asks) = Applicants::new();
     let front = Arc::new(Front::new(&host.name, whole.is_none().then_some(applicants)));
-    let socket = config::run_dir(&host).join(run_dir::SHOW_SOCKET);
-    let listen = || show::serve(role.listen(&socket, host.group.as_deref())?, Arc::clone(&front));
+    let listen = || show::serve(&role, &host, Arc::clone(&front));
+    http::serve(&role, &host, source.api(whole.as_ref()), &front)?;
     if whole.is_none() {
         listen()?;
     }
@@ -171,7 +172,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     ports.wait_for_namespaces()?;
     front.open(show::Known {
-        host: plan.config.host.name.clone(),
+        facts: http::Facts::of(&plan.config),
         run_dir: plan.run_dir.clone(),
         fabric: fabric.clone(),
         ports,
@@ -190,7 +191,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     ready(&watched, fabric.as_ref());
     let ended = control.watch(link);
     notify::tell("STOPPING=1");
-    _ = run_dir::remove(&socket);
+    run_dir::forget_sockets(&plan.run_dir);
     if ended.is_ok() {
         kept.delete_devices(&plan);
     }

@@ -24,6 +24,7 @@ pub mod enroll;
 pub mod fabric;
 pub mod import;
 pub mod ipc;
+mod metrics;
 mod registry;
 pub mod sys;
 

@@ -40,6 +40,7 @@ pub(crate) fn file(plan: &Plan, config: HostConfig) -> anyhow::Result<String> {
     let local = LocalConfig {
         host,
         underlay,
+        api: config.api,
         buffers: config.buffers,
         ports,
         vports,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use sluice_api::envelope::{Envelope, Failed};
 use sluice_api::fabric;
 use sluice_api::show;
@@ -25,6 +25,7 @@ use transaction::{TokenArguments, VnetCommand};
 use vlan::VlanCommand;
 use vport::VportCommand;
 
+mod generate;
 mod import;
 mod placement;
 mod port;
@@ -103,6 +104,18 @@ enum Command {
     /// Simulate data centres, and measure in them
     #[command(subcommand)]
     Sim(SimCommand),
+    /// Print the completion of these commands for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages of all commands
+    #[command(hide = true)]
+    Man {
+        /// The folder for them
+        #[arg(value_name = "DIR")]
+        out: PathBuf,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -377,6 +390,8 @@ fn main() -> ExitCode {
         Command::Guest(arguments) => sluice_guest::run(&arguments),
         Command::Lab(command) => sluice_lab::cli::run(command),
         Command::Sim(command) => sluice_lab::sim::cli::run(command),
+        Command::Completions { shell } => generate::completions(Arguments::command(), shell),
+        Command::Man { out } => generate::manual(Arguments::command(), &out),
     };
     done.unwrap_or_else(|error| {
         let whole = format!("{error:#}");

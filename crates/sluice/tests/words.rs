@@ -148,3 +148,28 @@ fn pipe_gets_no_screen_codes() {
     assert!(!text.contains('\u{1b}'), "{text:?}");
     assert!(text.contains("\n\nh1  policy"), "pictures are apart: {text:?}");
 }
+
+/// The shell itself takes the text, and knows of the program afterwards.
+#[test]
+fn completion_taken_by_bash() {
+    let script = format!("source <({SLUICE} completions bash) && complete -p sluice");
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && printed.contains("sluice"), "{output:?}");
+    for shell in ["zsh", "fish"] {
+        let output = Command::new(SLUICE).args(["completions", shell]).output().unwrap();
+        assert!(String::from_utf8_lossy(&output.stdout).contains("rotate-ca"), "{shell}");
+    }
+}
+
+#[test]
+fn every_command_has_manual_page() {
+    let dir = std::env::temp_dir().join(format!("sluice-man-{}", std::process::id()));
+    let output = Command::new(SLUICE).arg("man").arg(&dir).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for page in ["sluice", "sluice-daemon", "sluice-fabric-create", "sluice-show"] {
+        let text = std::fs::read_to_string(dir.join(format!("{page}.1"))).unwrap();
+        assert!(text.contains(".TH ") && text.contains(".SH SYNOPSIS"), "{page}: {text}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}

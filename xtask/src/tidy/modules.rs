@@ -70,8 +70,21 @@ const DAEMON: &[Part] = &[
         &["sluice_switch", "sluice_host", "sluice_placement"],
     ),
     part(
+        "metrics",
+        &[],
+        &[
+            "sluice_switch",
+            "sluice_control",
+            "sluice_host",
+            "sluice_ports",
+            "rcgen",
+            "rustls",
+            "x509_parser",
+        ],
+    ),
+    part(
         "control",
-        &["sys", "ipc", "config", "fabric", "enroll", "discovery", "configuration"],
+        &["sys", "ipc", "config", "fabric", "enroll", "discovery", "configuration", "metrics"],
         &["sluice_switch", "sluice_host", "sluice_ports", "sluice_placement"],
     ),
     part("check", &["config", "fabric"], &[]),

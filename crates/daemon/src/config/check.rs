@@ -61,6 +61,7 @@ impl<'a> Check<'a> {
     pub(super) fn all(mut self) {
         self.host();
         self.lifetime();
+        self.api();
         self.policy();
         self.underlay();
         self.buffers();
@@ -85,6 +86,12 @@ impl<'a> Check<'a> {
 
     fn facts(&self, device: &str) -> Option<DeviceFacts> {
         self.devices.facts(device)
+    }
+
+    fn api(&mut self) {
+        if let Err((what, remedy)) = self.config.api.check() {
+            self.problem(&[Key("api"), Key("listen")], what, remedy);
+        }
     }
 
     fn host(&mut self) {

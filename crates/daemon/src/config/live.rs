@@ -49,6 +49,7 @@ pub(crate) fn no_place(key: &str) -> String {
 }
 
 const NEEDS_RESTART: &str = "the data process reads it at its start";
+const LISTENS_AT_START: &str = "the control process listens from its start on";
 
 /// Most endpoints of a port that a running host can always learn: as many entries its table has at
 /// least, and the table does not grow.
@@ -116,6 +117,7 @@ impl Merge<'_> {
                     "the table of learned endpoints is made at the start; up to {LEARN_MAX_LIVE} \
                      take effect now"
                 ),
+                key if key.starts_with("api.") || key == "api" => LISTENS_AT_START.to_owned(),
                 _ => NEEDS_RESTART.to_owned(),
             };
             self.postpone(key, why);

@@ -79,6 +79,7 @@ impl HostFile {
             ));
         }
         super::trunks::check(&local)?;
+        local.api.check().map_err(|(what, remedy)| format!("api.listen: {what}\n    {remedy}"))?;
         Ok(Self::Local(Box::new(local)))
     }
 }
@@ -157,6 +158,7 @@ pub(crate) fn compose(
             link: underlay.link.clone(),
         }),
         fabric: Some(fabric),
+        api: local.api,
         buffers: local.buffers.clone(),
         classes: classes(settings),
         vnets: vnets_of(shared),

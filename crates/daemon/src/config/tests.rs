@@ -98,6 +98,13 @@ macro_rules! wrong {
     };
 }
 
+#[test]
+fn http_address_for_everybody_refused_by_line() {
+    let said = said(HOST, &[("[underlay]", "[api]\nlisten = \"10.0.0.1:9342\"\n[underlay]")]);
+    let what = "host.toml:6: api.listen: 10.0.0.1:9342 is no loopback address";
+    assert!(said.starts_with(what) && said.contains("\n    Use 127.0.0.1 or [::1]"), "{said}");
+}
+
 wrong! {
     unknown_key: HOST, [("policy =", "polcy =")], "
 host.toml:3: host.polcy: no such key

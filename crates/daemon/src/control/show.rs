@@ -2,27 +2,31 @@
 //! back unchanged; questions about the fabric are answered here.
 
 use std::io;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
+use sluice_api::config::Host;
 use sluice_api::envelope::HostIdentity;
 use sluice_api::fabric::Question;
 use sluice_api::fabric_config::Operation;
 use sluice_api::placement::{self, PolicyVersion, Stamped};
 use sluice_api::transaction::{self, How};
 
+use super::http::Facts;
 use super::ports::AddedPorts;
 use super::waiting::Applicants;
 use super::{Reloads, Upgrades};
+use crate::config;
 use crate::configuration::Configuration;
 use crate::control::policy::Controller;
 use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Failure, Request};
 use crate::ipc::serve;
+use crate::sys::run_dir::{self, Role};
 use crate::sys::threads::spawn_behind;
 
 /// Longest silence of a client.
@@ -51,6 +55,19 @@ impl Front {
         _ = self.known.set(known);
     }
 
+    /// Returns the name of the host.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the sources of the answers, or the reason why there are none yet.
+    pub(super) fn known(&self) -> Result<&Known, String> {
+        self.known.get().ok_or_else(|| {
+            let why = if self.applicants.is_some() { NO_FABRIC } else { STARTING };
+            why.to_owned()
+        })
+    }
+
     fn answer(&self, stream: &UnixStream, request: Request) -> io::Result<()> {
         if let Some(known) = self.known.get() {
             return answer(known, stream, request);
@@ -65,17 +82,16 @@ impl Front {
             (Request::Transaction(question), Some(applicants)) => {
                 protocol::reply(stream, applicants.ask(*question))
             }
-            (_, Some(_)) => fail(
-                "this host is in no fabric yet: `sluice fabric create NAME --underlay DEV` makes \
-                 one of it, `sluice fabric join ADDRESS --token …` a member of one",
-            ),
-            (_, None) => fail("this host is being started"),
+            (_, Some(_)) => fail(NO_FABRIC),
+            (_, None) => fail(STARTING),
         }
     }
 }
 
 /// Answers in a thread of its own for as long as the process lives.
-pub(super) fn serve(listener: UnixListener, front: Arc<Front>) -> anyhow::Result<()> {
+pub(super) fn serve(role: &Role, host: &Host, front: Arc<Front>) -> anyhow::Result<()> {
+    let socket = config::run_dir(host).join(run_dir::SHOW_SOCKET);
+    let listener = role.listen(&socket, host.group.as_deref())?;
     spawn_behind("show", move || {
         serve::connections(&listener, Some(SILENCE_MAX), move |stream, reader| {
             while let Some(request) = protocol::next_request(stream, reader) {
@@ -87,12 +103,15 @@ pub(super) fn serve(listener: UnixListener, front: Arc<Front>) -> anyhow::Result
     })
 }
 
+const NO_FABRIC: &str = "this host is in no fabric yet: `sluice fabric create NAME --underlay DEV` \
+                         makes one of it, `sluice fabric join ADDRESS --token …` a member of one";
+const STARTING: &str = "this host is being started";
 const OWNER: &str = "only root may change anything; members of the group may look";
 
 /// Sources of the answers.
 #[derive(Debug)]
 pub(super) struct Known {
-    pub(super) host: String,
+    pub(super) facts: Facts,
     pub(super) run_dir: PathBuf,
     pub(super) fabric: Option<Fabric>,
     pub(super) ports: Arc<AddedPorts>,
@@ -108,8 +127,7 @@ const FROM_FILE: &str = "this host takes its whole configuration from its file; 
                          command (`sluice fabric create`, `sluice fabric join`)";
 
 fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
-    let Known { host, run_dir, fabric, ports, controller, upgrades, reloads, configuration } =
-        known;
+    let Known { facts, fabric, ports, controller, upgrades, reloads, configuration, .. } = known;
     let fail = |error: String| protocol::write(stream, &Failure { error });
     if changes(&request) && !is_owner(stream) {
         return fail(OWNER.to_owned());
@@ -117,9 +135,9 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
     match (request, fabric.as_ref()) {
         (Request::Who, _) => {
             let program = env!("CARGO_PKG_VERSION").to_owned();
-            protocol::write(stream, &HostIdentity { host: host.clone(), program })
+            protocol::write(stream, &HostIdentity { host: facts.host.clone(), program })
         }
-        (request @ Request::Show(_), _) => hand_on(run_dir, stream, &request),
+        (request @ Request::Show(_), _) => hand_on(&known.run_dir, stream, &request),
         (Request::Fabric(Question::Watch), Some(fabric)) => {
             let lines = fabric.watch();
             loop {

@@ -3,8 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use sluice_api::config::LocalConfig;
+use sluice_api::config::{HttpApi, LocalConfig};
 
+use crate::config::Plan;
 use crate::config::member::{HostFile, local_default};
 
 /// Source of a host's configuration.
@@ -37,6 +38,14 @@ impl<'a> Source<'a> {
                 }
                 Ok(Self::Fabric(local, Some(std::path::absolute(path)?)))
             }
+        }
+    }
+
+    /// Returns the HTTP interface; `whole` is the plan of a file that says everything.
+    pub(super) fn api(&self, whole: Option<&Plan>) -> HttpApi {
+        match (self, whole) {
+            (Self::Fabric(local, _), None) => local.api,
+            (_, plan) => plan.map(|plan| plan.config.api).unwrap_or_default(),
         }
     }
 }

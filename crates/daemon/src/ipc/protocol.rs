@@ -265,6 +265,21 @@ pub(crate) fn connect(run_dir: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(run_dir.join(run_dir::DATA_SOCKET))
 }
 
+/// Connects like [`connect`], but does not wait for a process that hangs to accept those before it.
+///
+/// # Errors
+/// The kernel's error; [`silence`] says what it means.
+pub(crate) fn connect_now(run_dir: &Path) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let address = SocketAddrUnix::new(run_dir.join(run_dir::DATA_SOCKET))?;
+    rustix::net::connect(&socket, &address)?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 /// Returns the reason why data did not answer, as far as that can be known here.
 pub(crate) fn silence(error: &io::Error) -> String {
     use io::ErrorKind::{ConnectionRefused, NotFound, TimedOut, WouldBlock};

@@ -5,6 +5,7 @@
 //!     control.pid  data.pid    locked by the process for as long as it lives; contains its number
 //!     data.sock                of the data process: for control only
 //!     show.sock                of control: `sluice show`
+//!     http.sock                of control: `/metrics`, `/healthz`
 //!     data.toml                configuration of the data process
 //!     taps/PORT.json           record of a port's TAP (taps.rs)
 //!     placement.json           placement policy that holds
@@ -36,6 +37,8 @@ const STATE_ROOT: &str = "/var/lib/sluice";
 pub const DATA_SOCKET: &str = "data.sock";
 /// Socket that answers questions.
 pub const SHOW_SOCKET: &str = "show.sock";
+/// Socket that answers HTTP.
+pub(crate) const HTTP_SOCKET: &str = "http.sock";
 /// Configuration of the data process.
 pub const CONFIG_FILE: &str = "data.toml";
 /// Configuration of a data process that is about to take over.
@@ -198,6 +201,11 @@ pub fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Removes the sockets of a control process that ends.
+pub(crate) fn forget_sockets(dir: &Path) {
+    [SHOW_SOCKET, HTTP_SOCKET].iter().for_each(|name| _ = remove(&dir.join(name)));
 }
 
 /// Writes a file in one step: a reader sees the old text or the new one.

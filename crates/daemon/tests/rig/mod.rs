@@ -17,6 +17,7 @@ pub(crate) mod bridge;
 pub(crate) mod counted;
 pub(crate) mod culprit;
 pub(crate) mod dpdk;
+pub(crate) mod http;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
 pub(crate) mod member;

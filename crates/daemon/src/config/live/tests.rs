@@ -57,6 +57,15 @@ fn keys(merged: &Merged) -> Vec<&str> {
 }
 
 #[test]
+fn http_address_waits_for_control_to_start() {
+    let api = [("[underlay]", "[api]\nlisten = \"127.0.0.1:9342\"\n[underlay]")];
+    let merged = changed(&api, &[]).unwrap();
+    assert_eq!(keys(&merged), ["api"]);
+    assert_eq!(merged.at_restart[0].why, "the control process listens from its start on");
+    assert!(merged.changed.is_empty(), "{:?}", merged.changed);
+}
+
+#[test]
 fn same_file_changes_nothing() {
     let merged = changed(&[], &[]).unwrap();
     assert_eq!((merged.changed.len(), merged.at_restart.len()), (0, 0));

@@ -63,6 +63,18 @@ fn composed_configuration_passes_every_check() {
 }
 
 #[test]
+fn http_address_of_file_is_members_own() {
+    let text = |at| format!("[host]\nname = \"h1\"\n[api]\nlisten = \"{at}\"\n");
+    let underlay = LocalUnderlay::new("eth0");
+    let local = local(&text("127.0.0.1:9342"));
+    let config = compose(&local, Some(&underlay), &fabric(), ("h1", Path::new("/state"))).unwrap();
+    assert_eq!(config.api.listen, Some("127.0.0.1:9342".parse().unwrap()));
+    // The file is checked before there is a plan: a host listens while it waits for its fabric.
+    let refused = HostFile::read(&text("192.0.2.1:9342")).unwrap_err();
+    assert!(refused.contains("api.listen: 192.0.2.1:9342 is no loopback address"), "{refused}");
+}
+
+#[test]
 fn underlay_of_file_goes_before_that_of_command() {
     let (shared, by_command) = (fabric(), LocalUnderlay::new("eth0"));
     let at = ("h2", Path::new("/state"));

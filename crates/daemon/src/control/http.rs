@@ -1,0 +1,226 @@
+//! The HTTP interface of a host: `/metrics` and `/healthz`.
+//!
+//! ```text
+//!   clients ─▶ http.sock ─┐   thread `http`: one runtime,      thread `metrics`: asks data,
+//!   clients ─▶ TCP ───────┴─▶ each connection a task ─ asks ─▶ fabric and configuration, at
+//!                                                              most once in 250 ms
+//! ```
+//!
+//! A client costs a bounded amount: a connection answers one request, has [`CONNECTION_MAX`] for
+//! all of it and [`HEAD_MAX`] for its head, of at most [`HEAD_SIZE_MAX`] bytes. A listener has
+//! [`CONNECTIONS_MAX`] of them; one more ends the oldest that has not asked yet, or else the
+//! oldest. So a client that asks at once is answered, whatever others do. Answers are made one at a
+//! time, by a thread that may wait; no worker waits for it.
+
+mod accept;
+mod sampler;
+
+use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use sluice_api::config::{Host, HttpApi};
+use sluice_api::http::Problem;
+
+use self::accept::Limits;
+pub(super) use self::sampler::Facts;
+use self::sampler::{Sampler, Wanted};
+use super::show::Front;
+use crate::config;
+use crate::metrics::Format;
+use crate::sys::log::say;
+use crate::sys::run_dir::{self, Role};
+use crate::sys::threads::spawn_behind;
+
+/// Connections of a listener at a time.
+const CONNECTIONS_MAX: usize = 64;
+/// Longest life of a connection.
+const CONNECTION_MAX: Duration = Duration::from_secs(15);
+/// Longest time for the head of a request.
+const HEAD_MAX: Duration = Duration::from_secs(5);
+/// Longest head of a request.
+const HEAD_SIZE_MAX: usize = 16 << 10;
+/// Most headers of a request.
+const HEADERS_MAX: usize = 64;
+/// Longest wait of a request for its answer; a connection may still write it then.
+const ANSWER_MAX: Duration = Duration::from_secs(14);
+/// Time between two attempts to listen on an address that another program has.
+const LISTEN_EVERY: Duration = Duration::from_secs(1);
+
+const LIMITS: Limits = Limits {
+    connections_max: CONNECTIONS_MAX,
+    connection_max: CONNECTION_MAX,
+    head_max: HEAD_MAX,
+    head_size_max: HEAD_SIZE_MAX,
+    headers_max: HEADERS_MAX,
+};
+
+/// Answers on the socket of the host's directory and, if the configuration says so, on a TCP
+/// address, for as long as the process lives.
+///
+/// # Errors
+/// If there is no socket or no thread. An address that is in use is tried again and again: a host
+/// forwards without it.
+pub(super) fn serve(
+    role: &Role,
+    host: &Host,
+    api: HttpApi,
+    front: &Arc<Front>,
+) -> anyhow::Result<()> {
+    let socket = config::run_dir(host).join(run_dir::HTTP_SOCKET);
+    let listener = role.listen(&socket, host.group.as_deref())?;
+    listener.set_nonblocking(true)?;
+    let sampler = Sampler::start(Arc::clone(front))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .build()
+        .context("cannot make the runtime of the HTTP interface")?;
+    spawn_behind("http", move || runtime.block_on(both(listener, api.listen, router(sampler))))
+}
+
+/// Serves both listeners. A failure of one does not end the other.
+async fn both(socket: UnixListener, tcp: Option<SocketAddr>, router: Router) {
+    let of_tcp = router.clone();
+    tokio::spawn(async move {
+        if let Some(at) = tcp {
+            accept::serve(listen(at).await, LIMITS, of_tcp).await;
+        }
+    });
+    match tokio::net::UnixListener::from_std(socket) {
+        Ok(socket) => accept::serve(socket, LIMITS, router).await,
+        Err(error) => say!(error: "no HTTP on {}: {error}", run_dir::HTTP_SOCKET),
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Listens on an address, as soon as no other program has it.
+async fn listen(at: SocketAddr) -> tokio::net::TcpListener {
+    let mut is_told = false;
+    loop {
+        match tokio::net::TcpListener::bind(at).await {
+            Ok(listener) => {
+                say!("HTTP on {at}");
+                return listener;
+            }
+            Err(error) if !is_told => {
+                is_told = true;
+                say!(
+                    warn: "cannot listen on {at}, which is tried again each second: {error}; \
+                           `api.listen` may have another address"
+                );
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(LISTEN_EVERY).await;
+    }
+}
+
+fn router(sampler: Sampler) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .route("/healthz", get(health))
+        .method_not_allowed_fallback(no_method)
+        .fallback(no_path)
+        .with_state(sampler)
+}
+
+async fn metrics(State(sampler): State<Sampler>, headers: HeaderMap) -> Response {
+    ask(&sampler, Wanted::Metrics(format_of(&headers))).await
+}
+
+async fn health(State(sampler): State<Sampler>) -> Response {
+    ask(&sampler, Wanted::Health).await
+}
+
+async fn ask(sampler: &Sampler, wanted: Wanted) -> Response {
+    let answer = async { Ok::<_, Problem>(sampler.ask(wanted)?.await.ok()) };
+    match tokio::time::timeout(ANSWER_MAX, answer).await {
+        Ok(Ok(Some(answer))) => {
+            let kind = [
+                (header::CONTENT_TYPE, HeaderValue::from_static(answer.content_type)),
+                (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+            ];
+            (answer.status, kind, answer.body).into_response()
+        }
+        Ok(Err(problem)) => answer_of(StatusCode::SERVICE_UNAVAILABLE, &problem),
+        Ok(Ok(None)) | Err(_) => {
+            let message = format!("there is no answer within {} s", ANSWER_MAX.as_secs());
+            answer_of(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &problem("late", message, "Try again; the log of the host may say why."),
+            )
+        }
+    }
+}
+
+async fn no_path(uri: Uri) -> Response {
+    let message = format!("there is no `{}` here", uri.path());
+    answer_of(
+        StatusCode::NOT_FOUND,
+        &problem("not_found", message, "Ask for `/metrics` or `/healthz`."),
+    )
+}
+
+async fn no_method(method: Method) -> Response {
+    let message = format!("`{method}` is not understood here: nothing can be changed");
+    let problem = problem("method_not_allowed", message, "Use GET or HEAD.");
+    answer_of(StatusCode::METHOD_NOT_ALLOWED, &problem)
+}
+
+fn problem(code: &str, message: String, remedy: &str) -> Problem {
+    Problem { code: code.to_owned(), message, remedy: remedy.to_owned() }
+}
+
+fn answer_of(status: StatusCode, body: &Problem) -> Response {
+    let text = serde_json::to_string(body).unwrap_or_default();
+    (status, [(header::CONTENT_TYPE, HeaderValue::from_static(sampler::JSON))], text)
+        .into_response()
+}
+
+/// Returns the format that a client wants: OpenMetrics if it names that, and does not prefer the
+/// other (RFC 9110 section 12.5.1). A person with `curl` gets what `promtool` reads.
+fn format_of(headers: &HeaderMap) -> Format {
+    let (mut open, mut plain) = (0, 0);
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    for range in values.flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(str::trim);
+        let kind = parts.next().unwrap_or_default();
+        let (mut quality, mut version) = (1_000, None);
+        for (key, value) in parts.filter_map(|part| part.split_once('=')) {
+            match key.trim() {
+                "q" => quality = thousandths(value.trim()),
+                "version" => version = Some(value.trim().trim_matches('"')),
+                _ => {}
+            }
+        }
+        match kind {
+            "application/openmetrics-text" if version.is_none_or(|one| one == "1.0.0") => {
+                open = open.max(quality);
+            }
+            "text/plain" => plain = plain.max(quality),
+            _ => {}
+        }
+    }
+    if open > 0 && open >= plain { Format::OpenMetrics } else { Format::Prometheus }
+}
+
+/// Returns a weight (`0.75`) in thousandths; one that cannot be read is none.
+fn thousandths(weight: &str) -> u32 {
+    let (whole, rest) = weight.split_once('.').unwrap_or((weight, ""));
+    let digits = format!("{whole}{rest:0<3}");
+    match digits.parse() {
+        Ok(value) if rest.len() <= 3 && value <= 1_000 => value,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! Connections of a listener: a bounded number, each with bounds of its own.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::task::AbortHandle;
+
+/// Pause after a failed `accept`, such as one without a free descriptor.
+const FAILED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bounds of a listener and of its connections.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Connections at a time.
+    pub(super) connections_max: usize,
+    /// Longest life of a connection.
+    pub(super) connection_max: Duration,
+    /// Longest time for the head of its request.
+    pub(super) head_max: Duration,
+    /// Longest head, in bytes.
+    pub(super) head_size_max: usize,
+    /// Most headers.
+    pub(super) headers_max: usize,
+}
+
+/// A listening socket.
+pub(super) trait Listener {
+    type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    async fn next(&self) -> io::Result<Self::Stream>;
+}
+
+impl Listener for UnixListener {
+    type Stream = tokio::net::UnixStream;
+
+    async fn next(&self) -> io::Result<Self::Stream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+impl Listener for TcpListener {
+    type Stream = tokio::net::TcpStream;
+
+    async fn next(&self) -> io::Result<Self::Stream> {
+        self.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+/// A connection.
+struct Open {
+    task: AbortHandle,
+    /// True once the head of its request is complete.
+    has_asked: Arc<AtomicBool>,
+}
+
+/// Accepts for ever, each connection as a task.
+pub(super) async fn serve(listener: impl Listener, limits: Limits, router: Router) {
+    // The oldest first.
+    let mut open: Vec<Open> = Vec::with_capacity(limits.connections_max);
+    loop {
+        let Ok(stream) = listener.next().await else {
+            tokio::time::sleep(FAILED_PAUSE).await;
+            continue;
+        };
+        open.retain(|one| !one.task.is_finished());
+        if open.len() >= limits.connections_max {
+            let victim = open.iter().position(|one| !one.has_asked.load(Ordering::Relaxed));
+            open.remove(victim.unwrap_or(0)).task.abort();
+        }
+        let has_asked = Arc::new(AtomicBool::new(false));
+        let task = converse(stream, limits, router.clone(), Arc::clone(&has_asked));
+        open.push(Open { task: tokio::spawn(task).abort_handle(), has_asked });
+        // The runtime has one thread: a connection is read before the next one can end it.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Answers the request of a connection.
+async fn converse<S>(stream: S, limits: Limits, router: Router, has_asked: Arc<AtomicBool>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        has_asked.store(true, Ordering::Relaxed);
+        router.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_max)
+        .max_buf_size(limits.head_size_max)
+        .max_headers(limits.headers_max)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service);
+    // A client that breaks off, or is too slow, is nobody's concern.
+    _ = tokio::time::timeout(limits.connection_max, connection).await;
+}
