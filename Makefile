@@ -8,7 +8,7 @@ DPDK_SECONDS ?= 600
 SLUICE_OLD ?= $(if $(shell git tag --list 2>/dev/null),$(shell scripts/old-program.sh))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build man guest test bench soak old audit goldens docs clean-lab
+.PHONY: help setup demo build man guest cni test bench soak old audit goldens docs clean-lab
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -25,7 +25,10 @@ man: build ## Write manual pages and completions of shells into target/man
 	for shell in bash zsh fish; do target/release/sluice completions $$shell >target/man/sluice.$$shell || exit; done
 
 guest: ## Build `sluice guest` for virtual machines, one static file: target/guest/sluice-guest
-	@scripts/guest-agent.sh
+	@scripts/static.sh guest
+
+cni: ## Build the CNI plugin for container runtimes, one static file: target/cni/sluice-cni
+	@scripts/static.sh cni
 
 demo: ## Show that lossless beats lossy, in namespaces on this machine; needs root
 	@scripts/setup.sh demo
@@ -52,7 +55,7 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	cargo build --package sluice
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond cycles
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_isolation --test live_stuck \
-		--test live_random_drill --test live_partition --test live_parity -- --include-ignored --nocapture
+		--test live_random_drill --test live_partition --test live_parity --test live_cni_kills -- --include-ignored --nocapture
 	scripts/guest.sh backports || echo "no newer kernel is to be had: what needs it is skipped"
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_backpressure -- --include-ignored --nocapture newest
 	SLUICE_OLD=$(SLUICE_OLD) cargo test --package sluice-daemon --test live_rolling -- --include-ignored --nocapture

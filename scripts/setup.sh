@@ -51,6 +51,15 @@ tools='
 deny | 0.20.2 | test | checks licenses, sources and banned crates
 fuzz | 0.13.2 | test | runs the fuzz targets
 '
+# program | Go package and version | purposes | why. They stay in a folder of their own, and nothing
+# of Sluice is linked with them.
+cni=github.com/containernetworking
+go_tools="
+cnitool    | $cni/cni/cnitool@v1.3.0                         | test | the runtime's side of CNI
+host-local | $cni/plugins/plugins/ipam/host-local@v1.7.1     | test | assigns addresses to containers of the CNI tests
+portmap    | $cni/plugins/plugins/meta/portmap@v1.7.1        | test | a plugin that runs behind that of Sluice
+bandwidth  | $cni/plugins/plugins/meta/bandwidth@v1.7.1      | test | another one
+"
 # Compiling for it shows that the pure crates need no operating system.
 bare_target=x86_64-unknown-none
 
@@ -148,6 +157,24 @@ while IFS='|' read -r tool version purposes why; do
         cargo install --quiet --locked --debug --version "$version" "cargo-$tool" ||
         unavailable+=("cargo-$tool")
 done <<<"$tools"
+
+peers=$(realpath -m "${CARGO_TARGET_DIR:-target}")/cni-peers
+while IFS='|' read -r tool package purposes why; do
+    read -r tool <<<"$tool"
+    read -r package <<<"$package"
+    read -r purposes <<<"$purposes"
+    if [ -z "$tool" ] || ! wanted "$purposes" || [ -x "$peers/$tool" ]; then
+        continue
+    fi
+    echo "missing: $tool,$why (up to a minute to build)"
+    if ! command -v go >/dev/null; then
+        unavailable+=("$tool, which needs Go 1.21")
+        continue
+    fi
+    # From another folder: this one is no Go module.
+    run env -C / GOBIN="$peers" timeout 300 go install "$package" ||
+        unavailable+=("$tool")
+done <<<"$go_tools"
 
 if wanted test && ! scripts/docs.sh --can >/dev/null; then
     echo "missing: mdbook, builds the pages as a book, whose links are checked"

@@ -88,6 +88,8 @@ fuzz_target!(|bytes: &[u8]| {
             }
         }
         _ = reply::counters(&all);
+        assert!(reply::addresses(&all, 3).len() <= all.len());
+        assert!(reply::routes(&all, 3).len() <= all.len());
         let drops = reply::root_drops(&all, 3);
         assert!(drops == 0 || !all.is_empty());
         if let Some(Err(error)) = end {

@@ -1,11 +1,12 @@
 //! Interface of Sluice to people and programs: the configuration file of a host, and the versioned
 //! JSON of the management API.
 //!
-//! This crate has types, and what follows from them alone. The daemon checks a configuration and
-//! builds a switch from it.
+//! This crate has types, what follows from them alone, and the client's side of a host's socket
+//! ([`client`]). The daemon checks a configuration and builds a switch from it.
 #![forbid(unsafe_code)]
 
 pub mod agree;
+pub mod client;
 pub mod config;
 pub mod discovery;
 pub mod doctor;
@@ -18,6 +19,7 @@ pub mod http;
 pub mod placement;
 pub mod port;
 pub mod reload;
+pub mod request;
 pub mod results;
 pub mod show;
 pub mod span;

@@ -91,6 +91,22 @@ pub struct NewPort {
     /// MTU of the device; absent: that of the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
+    /// Attachment of a container network for which the port is; absent: it was added by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cni: Option<Attachment>,
+}
+
+/// A container's interface in a network of its runtime: the key by which a CNI plugin finds what it
+/// made (CNI 1.1 section 2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attachment {
+    /// Name of the runtime's network.
+    pub network: String,
+    /// The container, as its runtime calls it.
+    pub container: String,
+    /// The interface in the container.
+    pub interface: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -131,6 +147,48 @@ pub struct Added {
     pub allowed: Vec<AllowedIp>,
     /// Number of the port in the switch.
     pub number: u16,
+}
+
+/// The ports that were added.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddedPorts {
+    /// One row each, in the order in which they came.
+    pub ports: Vec<PortState>,
+}
+
+/// A port that was added, and its state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortState {
+    /// The port, with its defaults filled in.
+    pub port: NewPort,
+    /// True if it forwards; false if it waits for its namespace or its network.
+    pub open: bool,
+}
+
+/// The device of a port as it is now, in its namespace: its owner may have changed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card {
+    /// Name of the device.
+    pub device: String,
+    /// Its MAC.
+    pub mac: String,
+    /// Its MTU.
+    pub mtu: u32,
+    /// True if it is set up.
+    pub up: bool,
+    /// Its addresses, each with the length of its prefix.
+    pub addresses: Vec<CardAddress>,
+    /// Its routes in the main table.
+    pub routes: Vec<Route>,
+}
+
+/// An address of a device with the length of its prefix; the kernel may have made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// The length of its prefix.
+    pub prefix: u8,
 }
 
 /// A port that was deleted.

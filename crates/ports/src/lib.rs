@@ -4,8 +4,8 @@
 //! [`tap`] and [`veth`] (a container's network card), [`vhost_user`] (a virtual machine's), [`l2`]
 //! (whole frames on a device) and [`udp`] (VXLAN through the kernel's sockets). All of them are a
 //! [`Port`], and their frames lie in slots of a [`Pool`] or in a guest's memory. [`neigh`] follows
-//! the kernel's next hops, [`device`] queries devices, and [`guard`] keeps others from sending in a
-//! VTEP's name.
+//! the kernel's next hops, [`device`] queries devices, [`card`] looks at a container's, and
+//! [`guard`] keeps others from sending in a VTEP's name.
 //!
 //! A port is driven by one thread and promises three things. It reads a frame only if the caller
 //! granted a window for it and a slot is free. It never drops a frame that it took: a frame that
@@ -19,6 +19,7 @@
 
 pub mod buckets;
 mod bytes;
+pub mod card;
 pub mod device;
 mod ebpf;
 mod error;

@@ -198,6 +198,19 @@ impl Netlink {
         }
     }
 
+    /// Addresses of a device, with the lengths of their prefixes.
+    pub(crate) fn addresses(&mut self, index: u32) -> io::Result<Vec<(IpAddr, u8)>> {
+        let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        Ok(reply::addresses(&self.ask(question, NLM_F_DUMP)?, index))
+    }
+
+    /// Routes of the main table that lead out by a device: destination, length of its prefix,
+    /// router.
+    pub(crate) fn routes(&mut self, index: u32) -> io::Result<Vec<(IpAddr, u8, Option<IpAddr>)>> {
+        let question = RouteNetlinkMessage::GetRoute(RouteMessage::default());
+        Ok(reply::routes(&self.ask(question, NLM_F_DUMP)?, index))
+    }
+
     /// The name of a device and its alias (`ip link set alias`).
     pub(crate) fn name_and_alias(&mut self, index: u32) -> io::Result<(String, String)> {
         let mut question = LinkMessage::default();

@@ -1,4 +1,4 @@
-//! Arguments of `sluice port add` and `sluice port del`.
+//! Arguments of `sluice port add`, `sluice port del` and `sluice port list`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,6 +18,11 @@ pub(crate) enum PortCommand {
     Del {
         /// The name of the port
         name: String,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// List the ports that were added
+    List {
         #[command(flatten)]
         asked: Asked,
     },
@@ -98,6 +103,7 @@ pub(crate) struct AddArguments {
 pub(crate) fn run(command: PortCommand) -> anyhow::Result<ExitCode> {
     match command {
         PortCommand::Del { name, asked } => client::port::delete(&asked.whom(), &name, asked.json)?,
+        PortCommand::List { asked } => client::port::list(&asked.whom(), asked.json)?,
         PortCommand::Add(said) => {
             let said = *said;
             let whom = match (said.socket, said.run_dir, said.on) {
@@ -129,6 +135,7 @@ pub(crate) fn run(command: PortCommand) -> anyhow::Result<ExitCode> {
                 gateway,
                 routes,
                 mtu,
+                cni: None,
             };
             client::port::add(&whom, new, said.json)?;
         }

@@ -39,6 +39,7 @@ const RULES: &[Rule] = &[
     ),
     rule("steer", 5, &["base", "placement", "cpus", "api"]),
     rule("guest", 5, &["ports", "api"]),
+    rule("cni", 5, &["api"]),
     rule("lab", 5, &["base", "wire", "placement", "api", "chart", "sim", "dropwatch", "netns"]),
     rule(
         "bench",

@@ -85,6 +85,7 @@ fn new_port_json_omits_unset_fields() {
         gateway: None,
         routes: Vec::new(),
         mtu: None,
+        cni: None,
     };
     let line = serde_json::to_string(&new).unwrap();
     assert_eq!(line, r#"{"place":{"netns":"web"},"vnet":"blue","ips":["10.0.0.7/24"]}"#);
@@ -120,4 +121,14 @@ fn allowed_is_an_address_or_a_prefix() {
         let error = text.parse::<AllowedIp>().unwrap_err();
         assert!(error.contains(remedy), "{error}");
     }
+}
+
+#[test]
+fn attachment_of_container_is_kept() {
+    let attachment = r#"{"network":"pods","container":"c7","interface":"eth0"}"#;
+    let text = format!(r#"{{"place":{{"netns":"x"}},"vnet":"blue","cni":{attachment}}}"#);
+    let new: NewPort = serde_json::from_str(&text).unwrap();
+    assert_eq!(new.cni.as_ref().unwrap().network, "pods");
+    assert_eq!(serde_json::to_string(&new).unwrap(), text);
+    assert!(serde_json::from_str::<NewPort>(&text.replace("c7\"", "c7\",\"x\":1")).is_err());
 }

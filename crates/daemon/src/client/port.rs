@@ -1,13 +1,13 @@
-//! `sluice port`: adds ports to a running host, and deletes them.
+//! `sluice port`: adds ports to a running host, deletes them, and lists those that were added.
 
 use std::io::Write as _;
 
 use anyhow::Context as _;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sluice_api::port::{Added, Deleted, NewPort};
+use sluice_api::port::{Added, AddedPorts, Deleted, NewPort, Place, PortState};
 
-use crate::client::show::{HostSelector, connect, enveloped, socket};
+use crate::client::show::{self, HostSelector, connect, enveloped, socket};
 use crate::ipc::protocol::{self, Request};
 
 /// Adds a port and prints its properties.
@@ -44,6 +44,34 @@ pub fn delete(whom: &HostSelector, name: &str, json: bool) -> anyhow::Result<()>
         0 => format!("port {} is gone", deleted.name),
         frames => format!("port {} is gone; {frames} frames ended with it", deleted.name),
     })
+}
+
+/// Lists the ports that were added.
+///
+/// # Errors
+/// If no host answers.
+pub fn list(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
+    let all: AddedPorts = ask(whom, &Request::Ports)?;
+    print(whom, &all, json, || {
+        let header = ["port", "vnet", "place", "device", "for", "state"];
+        let rows = all.ports.iter().map(row).collect();
+        show::table(&header, header.len(), rows, "no port was added").trim_end().to_owned()
+    })
+}
+
+fn row(state: &PortState) -> Vec<String> {
+    let PortState { port, open } = state;
+    let place = match &port.place {
+        Place::Netns(netns) => netns.clone(),
+        Place::Pid(pid) => format!("process {pid}"),
+        Place::Tap(_) | Place::Host => "this host".to_owned(),
+    };
+    let made_for = port.cni.as_ref().map_or_else(String::new, |of| {
+        format!("{} of {}, CNI network {}", of.interface, of.container, of.network)
+    });
+    let state = if *open { "open" } else { "waits" };
+    let word = |text: &Option<String>| text.clone().unwrap_or_default();
+    vec![word(&port.name), port.vnet.clone(), place, word(&port.device), made_for, state.to_owned()]
 }
 
 fn ask<T: DeserializeOwned>(whom: &HostSelector, request: &Request) -> anyhow::Result<T> {

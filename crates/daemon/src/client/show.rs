@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use sluice_api::client;
+pub use sluice_api::client::HostSelector;
 use sluice_api::envelope::{Envelope, HostIdentity};
 use sluice_api::show::{Answer, Question};
 
 use crate::ipc::protocol::{self, Request};
-use crate::sys::run_dir::{self, ROOT, SHOW_SOCKET};
 
 /// Returns a table with a header. The first `names` columns are names, the others are numbers.
 /// Without rows, returns `none`.
@@ -24,19 +25,6 @@ pub(crate) fn table(header: &[&str], names: usize, rows: Vec<Vec<String>>, none:
 pub(crate) const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Time between two questions of `--watch`.
 const WATCH: Duration = Duration::from_secs(1);
-
-/// The host to ask.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HostSelector {
-    /// The host that listens on this socket.
-    Socket(PathBuf),
-    /// The host with this directory.
-    RunDir(PathBuf),
-    /// The host of this name.
-    Host(String),
-    /// The only host on this machine.
-    TheOnlyOne,
-}
 
 /// Style of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,39 +103,11 @@ pub fn ask(socket: &Path, question: Question) -> anyhow::Result<String> {
 }
 
 pub(crate) fn connect(socket: &Path) -> anyhow::Result<UnixStream> {
-    UnixStream::connect(socket).with_context(|| {
-        let socket = socket.display();
-        format!("no host answers on {socket}; start it with `sluice daemon --config FILE`")
-    })
+    Ok(client::connect(socket)?)
 }
 
 pub(crate) fn socket(whom: &HostSelector) -> anyhow::Result<PathBuf> {
-    match whom {
-        HostSelector::Socket(path) => Ok(path.clone()),
-        HostSelector::RunDir(dir) => Ok(dir.join(SHOW_SOCKET)),
-        HostSelector::Host(name) => Ok(run_dir::of_host(name).join(SHOW_SOCKET)),
-        HostSelector::TheOnlyOne => the_only_one(Path::new(ROOT)),
-    }
-}
-
-fn the_only_one(root: &Path) -> anyhow::Result<PathBuf> {
-    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let sockets = entries.map(|entry| entry.path().join(SHOW_SOCKET));
-    let mut sockets: Vec<PathBuf> = sockets.filter(|socket| socket.exists()).collect();
-    sockets.sort();
-    match &sockets[..] {
-        [socket] => Ok(socket.clone()),
-        [] => bail!(
-            "no host runs under {}; name one with `--run-dir DIR`, or start one with \
-             `sluice daemon --config FILE`",
-            root.display()
-        ),
-        several => {
-            let names = several.iter().filter_map(|socket| socket.parent()?.file_name());
-            let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
-            bail!("several hosts run here: {}; name one with `--host NAME`", names.join(", "))
-        }
-    }
+    Ok(whom.socket()?)
 }
 
 #[cfg(test)]

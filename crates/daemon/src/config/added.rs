@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use sluice_api::config::{self as api, PortKind, Role};
-use sluice_api::port::{Added, Kind, NewPort, Place};
+use sluice_api::port::{Added, Card, CardAddress, Kind, NewPort, Place, Route};
 use sluice_base::{IpPrefix, Mac, Prng, Vni};
 use sluice_switch::{ALLOWED_MAX, BoundIps, PortConfig};
 
@@ -93,7 +93,8 @@ pub(crate) fn complete(plan: &Plan, new: &NewPort) -> Result<NewPort, String> {
         return Err(format!("the device is called `{tap}` and `{said}`; say it once"));
     }
     new.device.get_or_insert(device);
-    if new.mac.is_none() && !new.ips.is_empty() {
+    // A container's runtime reports the MAC, so that its port always has one.
+    if new.mac.is_none() && (!new.ips.is_empty() || new.cni.is_some()) {
         if matches!(new.place, Place::Tap(_)) {
             return Err("the machine behind a TAP has a MAC of its own: say it with `--mac`, or \
                         leave `--ip` out to learn both"
@@ -361,6 +362,20 @@ pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::Port
         ips: new.ips.clone(),
         allowed: added.plan.allowed.clone(),
         number: number.0,
+    }
+}
+
+/// Returns the answer about a port's device as it is now.
+pub(crate) fn card_answer(device: &str, card: &sluice_ports::card::Card) -> Card {
+    let address = |&(ip, prefix): &(IpAddr, u8)| CardAddress { ip, prefix };
+    let route = |&(ip, prefix, gateway): &(IpAddr, u8, _)| Route { ip, prefix, gateway };
+    Card {
+        device: device.to_owned(),
+        mac: card.device.mac.to_string(),
+        mtu: card.device.mtu,
+        up: card.device.up,
+        addresses: card.addresses.iter().map(address).collect(),
+        routes: card.routes.iter().map(route).collect(),
     }
 }
 

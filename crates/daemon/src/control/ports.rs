@@ -21,7 +21,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use sluice_api::config::HostConfig;
-use sluice_api::port::{Added, Deleted, NewPort, Place};
+use sluice_api::port::{Added, Deleted, NewPort, Place, PortState};
 use sluice_base::PortId;
 
 use super::kept::DescriptorStore as Files;
@@ -112,6 +112,12 @@ impl AddedPorts {
         let plan = Mutex::new(Arc::new(plan.clone()));
         let places = Mutex::default();
         Ok(Self { plan, places, fabric, configuration, files, list: Mutex::new(list) })
+    }
+
+    /// Lists the ports with their states. It waits for a port that is about to come or go.
+    pub(super) fn report(&self) -> sluice_api::port::AddedPorts {
+        let row = |listed: &Listed| PortState { port: listed.new.clone(), open: listed.is_open };
+        sluice_api::port::AddedPorts { ports: self.list().iter().map(row).collect() }
     }
 
     /// Returns the ports that are open.

@@ -137,7 +137,9 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             let program = env!("CARGO_PKG_VERSION").to_owned();
             protocol::write(stream, &HostIdentity { host: facts.host.clone(), program })
         }
-        (request @ Request::Show(_), _) => hand_on(&known.run_dir, stream, &request),
+        (request @ (Request::Show(_) | Request::Card(_)), _) => {
+            hand_on(&known.run_dir, stream, &request)
+        }
         (Request::Fabric(Question::Watch), Some(fabric)) => {
             let lines = fabric.watch();
             loop {
@@ -159,6 +161,7 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
         ),
         (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
         (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
+        (Request::Ports, _) => protocol::write(stream, &ports.report()),
         (Request::Upgrade, _) => upgrades.ask(|done| protocol::reply(stream, done)),
         (Request::Transaction(question), _) => match configuration {
             Some(configuration) => protocol::reply(stream, configuration.ask(*question)),

@@ -12,9 +12,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use sluice_api::port::{self, Deleted, NewPort};
+use sluice_api::port::{self, Card, Deleted, NewPort};
 use sluice_base::PortId;
-use sluice_ports::Port;
+use sluice_ports::{Port, card};
 use sluice_switch::{AttachError, PortConfig};
 
 use super::registry::Ports;
@@ -138,6 +138,17 @@ impl Changes {
         self.ports.all_added()
     }
 
+    /// Looks at the device of an added port, in its namespace.
+    pub(super) fn card(&self, name: &str) -> Result<Card, String> {
+        // Not while the device is being made or deleted.
+        let _turn = self.turn();
+        let (_, new) = self.ports.added(name).ok_or_else(|| not_added(name))?;
+        let planned = config::plan_port(&self.plan(), &[], &new)?;
+        let place = planned.local.tap.ok_or_else(|| format!("port `{name}` has no device"))?;
+        let card = card::look(place.netns.as_deref(), &place.device);
+        Ok(config::card_answer(&place.device, &card.map_err(|error| error.to_string())?))
+    }
+
     /// Deletes the added ports that control does not know, and the remains of an earlier process.
     pub(super) fn tidy(&self, asker: &WorkerHandle, known: &[String]) -> Result<Done, String> {
         let _turn = self.turn();
@@ -160,7 +171,7 @@ impl Changes {
 
     fn delete_one(&self, asker: &WorkerHandle, name: &str) -> Result<Deleted, String> {
         let added = self.ports.added(name);
-        let (id, _) = added.ok_or_else(|| format!("no port `{name}` was added"))?;
+        let (id, _) = added.ok_or_else(|| not_added(name))?;
         let frames = asker.answer(|reply| WorkerRequest::Del(id, reply))?;
         // The kernel takes time to delete a device; no worker waits for it.
         self.taps.delete(name);
@@ -197,6 +208,10 @@ impl PlanChange<'_> {
         *self.changes.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         *self.changes.plan.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan);
     }
+}
+
+fn not_added(name: &str) -> String {
+    format!("no port `{name}` was added")
 }
 
 /// Returns the reason why a port has no place, in words.

@@ -71,7 +71,9 @@ impl Server {
                     let error = "the control process knows the fabric".to_owned();
                     protocol::write(stream, &Failure { error })
                 }
-                Ok(Some(Request::Placement(_) | Request::Transaction(_) | Request::Who)) => {
+                Ok(Some(
+                    Request::Placement(_) | Request::Transaction(_) | Request::Who | Request::Ports,
+                )) => {
                     let error = "the control process answers that".to_owned();
                     protocol::write(stream, &Failure { error })
                 }
@@ -87,6 +89,7 @@ impl Server {
                     let deleted = self.changes.delete(self.askers.first(), &name);
                     protocol::reply(stream, deleted)
                 }
+                Ok(Some(Request::Card(name))) => protocol::reply(stream, self.changes.card(&name)),
                 Ok(Some(Request::Lend(ports))) => {
                     descriptors::send(stream, &self.taps.descriptors(&ports))
                 }

@@ -9,6 +9,8 @@
 //! | `{"fabric":"vnets"}` | an answer of `sluice_api::fabric` | control |
 //! | `{"fabric":"watch"}` | such an answer for each event | control |
 //! | `{"add":{…}}`, `{"del":"web"}` | an answer of `sluice_api::port` | control, which asks data |
+//! | `"ports"` | the ports that were added: a `sluice_api::port::AddedPorts` | control |
+//! | `{"card":"web"}` | the device of one: a `sluice_api::port::Card` | control, which asks data |
 //! | `{"placement":"show"}` | an answer of `sluice_api::placement` | control |
 //! | `{"follow":{…}}` | a `sluice_api::placement::Followed` | data |
 //! | `{"lend":["web"]}` | descriptors (`descriptors.rs`) of these ports, or of all | data |
@@ -26,70 +28,21 @@
 //!
 //! A request that cannot be answered gets `{"error":"…"}`.
 
-use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sluice_api::port::NewPort;
+use sluice_api::client::{self, read_line};
+pub use sluice_api::client::{Failure, ask, write};
 use sluice_api::reload::Reloaded;
-use sluice_api::show::Question;
+pub use sluice_api::request::{Request, Wanted};
 
 use crate::sys::run_dir;
 
-/// The longest line; an answer of a large host is below it.
-const LINE_SIZE_MAX: u64 = 64 << 20;
 /// The longest request: the configuration of a host with a hundred peers, each of which has a
 /// thousand networks, escaped.
 const REQUEST_SIZE_MAX: u64 = 8 << 20;
-
-/// A request.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Request {
-    /// Identify this process.
-    Hello,
-    /// Identify this host.
-    Who,
-    /// A question of `sluice show`.
-    Show(Question),
-    /// A question of `sluice trace` about entries of the switch.
-    Look(sluice_api::trace::Look),
-    /// A question about the fabric.
-    Fabric(sluice_api::fabric::Question),
-    /// A question about the placement policy.
-    Placement(sluice_api::placement::Question),
-    /// A question about the fabric's configuration, or a change of it.
-    Transaction(Box<sluice_api::transaction::Question>),
-    /// Follow this placement policy.
-    Follow(Box<sluice_api::placement::Stamped>),
-    /// Add a port. To data: a port that is there already as requested is not opened again.
-    Add(Box<NewPort>),
-    /// Delete a port.
-    Del(String),
-    /// Send the descriptors of these ports for control to keep; of all if none is named.
-    Lend(Vec<String>),
-    /// Keep these added ports: delete other ones, and the remains of an earlier process.
-    Tidy(Vec<String>),
-    /// Does every worker still answer?
-    Pulse,
-    /// Hand everything over, in this format.
-    Yield(u32),
-    /// End: another process continues.
-    Leave,
-    /// Continue: no other process does.
-    GoOn,
-    /// Have another data process, of the program that is there now, take over.
-    Upgrade,
-    /// Report the configuration that it runs.
-    Running,
-    /// Take over a new configuration, as far as that is possible now.
-    Reconfigure(Box<Wanted>),
-    /// Read the configuration file again, and apply it.
-    Reload,
-    /// Use this connection for punts and commands of one worker from now on.
-    Attach(u16),
-}
 
 /// The request is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,17 +58,6 @@ pub struct Hello {
     pub fingerprint: String,
     /// Version of the program.
     pub version: String,
-}
-
-/// A new configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Wanted {
-    /// Its text.
-    pub text: String,
-    /// Base directory of its relative paths.
-    pub dir: Option<PathBuf>,
-    /// True if nothing is to be changed.
-    pub only_check: bool,
 }
 
 /// The configuration that a data process runs.
@@ -155,13 +97,6 @@ pub struct Places {
     pub tunnels: usize,
 }
 
-/// A question that cannot be answered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Failure {
-    /// Reason, and the remedy.
-    pub error: String,
-}
-
 /// Reads one request; `None` at the end of the stream.
 ///
 /// # Errors
@@ -191,32 +126,6 @@ pub(crate) fn next_request(
     }
 }
 
-/// Reads one line without its end; `None` at the end of the stream.
-///
-/// # Errors
-/// If the stream fails, or the line is longer than `size_max`.
-fn read_line(stream: &mut impl BufRead, size_max: u64) -> io::Result<Option<String>> {
-    let mut line = String::new();
-    if stream.take(size_max).read_line(&mut line)? == 0 {
-        return Ok(None);
-    }
-    if line.pop() != Some('\n') {
-        let error = format!("a line that does not end within {size_max} bytes");
-        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
-    }
-    Ok(Some(line))
-}
-
-/// Writes one reply, or one request.
-///
-/// # Errors
-/// If the stream fails.
-pub fn write(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    stream.write_all(&line)
-}
-
 /// Writes an answer, or the reason why there is none.
 ///
 /// # Errors
@@ -236,25 +145,12 @@ pub fn write_empty(mut stream: &UnixStream) -> io::Result<()> {
     stream.write_all(b"\n")
 }
 
-/// Sends a request and returns the line that answers it.
-///
-/// # Errors
-/// If the stream fails or ends.
-pub fn ask(stream: UnixStream, request: &Request) -> io::Result<String> {
-    write(&stream, request)?;
-    let reply = read_line(&mut BufReader::new(stream), LINE_SIZE_MAX)?;
-    reply.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without an answer"))
-}
-
 /// Reads a reply of the expected kind.
 ///
 /// # Errors
 /// The failure that came instead, or a reply that is neither.
 pub fn expect<T: DeserializeOwned>(line: &str) -> anyhow::Result<T> {
-    if let Ok(Failure { error }) = serde_json::from_str(line) {
-        anyhow::bail!(error);
-    }
-    Ok(serde_json::from_str(line)?)
+    Ok(client::expect(line)?)
 }
 
 /// Connects to the data process of a directory.

@@ -25,7 +25,7 @@ pub(crate) fn connections(
         let Ok(stream) = stream else { continue };
         if open.fetch_add(1, Ordering::Relaxed) >= CONVERSATIONS_MAX {
             open.fetch_sub(1, Ordering::Relaxed);
-            let error = format!("{CONVERSATIONS_MAX} others are asking; try again");
+            let error = sluice_api::client::busy(CONVERSATIONS_MAX);
             _ = protocol::write(&stream, &Failure { error });
             continue;
         }

@@ -27,16 +27,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use rustix::fs::FlockOperation;
+pub use sluice_api::client::{DATA_SOCKET, ROOT, SHOW_SOCKET};
 
-/// Parent of the directories of hosts.
-pub const ROOT: &str = "/run/sluice";
 /// Parent of the directories for state that must survive a restart of the machine, unless a host
 /// names another one.
 const STATE_ROOT: &str = "/var/lib/sluice";
-/// Socket of the data process.
-pub const DATA_SOCKET: &str = "data.sock";
-/// Socket that answers questions.
-pub const SHOW_SOCKET: &str = "show.sock";
 /// Socket that answers HTTP.
 pub(crate) const HTTP_SOCKET: &str = "http.sock";
 /// Configuration of the data process.
@@ -54,11 +49,7 @@ pub(crate) const PLACEMENT_FILE: &str = "placement.json";
 /// Longest path of a Unix socket, without its final zero.
 pub(crate) const SOCKET_PATH_SIZE_MAX: usize = 107;
 
-/// Returns the directory of a host that does not name its own.
-#[must_use]
-pub fn of_host(name: &str) -> PathBuf {
-    Path::new(ROOT).join(name)
-}
+pub use sluice_api::client::of_host;
 
 /// Returns the directory of a host for state that must survive a restart of the machine.
 pub(crate) fn state_of_host(name: &str) -> PathBuf {

@@ -1,16 +1,18 @@
 //! Parser of the kernel's netlink datagrams (netlink(7)). Nothing here sends.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
-use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::link::Stats64;
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
 };
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteType};
 use netlink_packet_route::stats::StatsAttribute;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcStats2};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use sluice_base::Mac;
 
 use crate::link::LinkNow;
@@ -99,6 +101,73 @@ pub fn root_drops(answer: &[RouteNetlinkMessage], index: i32) -> u32 {
         }
     }
     drops
+}
+
+/// Addresses of a device, with the lengths of their prefixes.
+#[must_use]
+pub fn addresses(answer: &[RouteNetlinkMessage], index: u32) -> Vec<(IpAddr, u8)> {
+    let of_device = answer.iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewAddress(message) if message.header.index == index => Some(message),
+        _ => None,
+    });
+    let own = of_device.filter_map(|message| {
+        let find = |wanted: fn(&AddressAttribute) -> Option<IpAddr>| {
+            message.attributes.iter().find_map(wanted)
+        };
+        // At one end of a point-to-point link the other end has the plain address.
+        let ip = find(|attribute| match attribute {
+            AddressAttribute::Local(ip) => Some(*ip),
+            _ => None,
+        });
+        let ip = ip.or_else(|| {
+            find(|attribute| match attribute {
+                AddressAttribute::Address(ip) => Some(*ip),
+                _ => None,
+            })
+        });
+        Some((ip?, message.header.prefix_len))
+    });
+    own.collect()
+}
+
+/// Routes of the main table that lead out by a device: destination, length of its prefix, router.
+#[must_use]
+pub fn routes(answer: &[RouteNetlinkMessage], index: u32) -> Vec<(IpAddr, u8, Option<IpAddr>)> {
+    let unicast = answer.iter().filter_map(|message| match message {
+        RouteNetlinkMessage::NewRoute(route)
+            if route.header.table == RouteHeader::RT_TABLE_MAIN
+                && route.header.kind == RouteType::Unicast =>
+        {
+            Some(route)
+        }
+        _ => None,
+    });
+    let read = unicast.filter_map(|route| {
+        let (mut by, mut gateway) = (None, None);
+        let mut to: Option<IpAddr> = match route.header.address_family {
+            AddressFamily::Inet => Some(Ipv4Addr::UNSPECIFIED.into()),
+            AddressFamily::Inet6 => Some(Ipv6Addr::UNSPECIFIED.into()),
+            _ => None,
+        };
+        for attribute in &route.attributes {
+            match attribute {
+                RouteAttribute::Oif(index) => by = Some(*index),
+                RouteAttribute::Destination(address) => to = ip_of(address),
+                RouteAttribute::Gateway(address) => gateway = ip_of(address),
+                _ => {}
+            }
+        }
+        (by == Some(index)).then_some((to?, route.header.destination_prefix_length, gateway))
+    });
+    read.collect()
+}
+
+fn ip_of(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(ip) => Some((*ip).into()),
+        RouteAddress::Inet6(ip) => Some((*ip).into()),
+        _ => None,
+    }
 }
 
 /// Address of an entry of the neighbour table.

@@ -1,5 +1,3 @@
-use std::os::unix::net::UnixListener;
-
 use sluice_api::config::Policy;
 use sluice_api::show::{
     Audit, AuditRow, Balance, Body, BucketsRow, DropRow, LossRow, PlacementRow, PortRow, VERSION,
@@ -11,24 +9,6 @@ fn answer(body: Body) -> Answer {
     let host = "h1".to_owned();
     let (policy, outside, guard) = (Policy::ZZ, Vec::new(), Vec::new());
     Answer { version: VERSION, host, policy, at_ns: 1_500_000_000, outside, guard, body }
-}
-
-#[test]
-fn show_without_host_name_needs_single_host() {
-    let root = std::env::temp_dir().join(format!("sluice-{}-show", std::process::id()));
-    let error = the_only_one(&root).unwrap_err().to_string();
-    assert!(error.starts_with("no host runs under "), "{error}");
-    let mut listeners = Vec::new();
-    for name in ["h1", "h2"] {
-        std::fs::create_dir_all(root.join(name)).unwrap();
-        listeners.push(UnixListener::bind(root.join(name).join(SHOW_SOCKET)).unwrap());
-        if name == "h1" {
-            assert_eq!(the_only_one(&root).unwrap(), root.join("h1").join(SHOW_SOCKET));
-        }
-    }
-    let error = the_only_one(&root).unwrap_err().to_string();
-    assert_eq!(error, "several hosts run here: h1, h2; name one with `--host NAME`");
-    std::fs::remove_dir_all(&root).unwrap();
 }
 
 #[test]

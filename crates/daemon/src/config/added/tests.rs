@@ -25,6 +25,7 @@ fn new(place: Place) -> NewPort {
         gateway: None,
         routes: Vec::new(),
         mtu: None,
+        cni: None,
     }
 }
 

@@ -1,3 +1,8 @@
+use std::io::Write as _;
+
+use sluice_api::client::LINE_SIZE_MAX;
+use sluice_api::show::Question;
+
 use super::*;
 
 #[test]

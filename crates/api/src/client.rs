@@ -1,0 +1,204 @@
+//! The client's side of a host's socket: one line of JSON each way.
+//!
+//! Every program that asks a host does it here, so that there is one protocol: a socket is found
+//! ([`HostSelector`]), connected ([`connect`]), asked ([`ask`]), and the line that comes back is
+//! the expected answer or a [`Failure`] ([`expect`]).
+
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::request::Request;
+
+/// Parent of the directories of hosts.
+pub const ROOT: &str = "/run/sluice";
+/// Socket of the data process, for control only.
+pub const DATA_SOCKET: &str = "data.sock";
+/// Socket that answers questions.
+pub const SHOW_SOCKET: &str = "show.sock";
+/// The longest line; an answer of a large host is below it.
+pub const LINE_SIZE_MAX: u64 = 64 << 20;
+
+/// End of the refusal of a host that answers as many others as it can.
+const BUSY: &str = "others are asking; try again";
+
+/// A question that cannot be answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Reason, and the remedy.
+    pub error: String,
+}
+
+/// Reason why a host cannot be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FindError {
+    /// No host runs on this machine.
+    #[error(
+        "no host runs under {}; name one with `--run-dir DIR`, or start one with `sluice daemon \
+         --config FILE`",
+        root.display()
+    )]
+    None {
+        /// Directory that was searched.
+        root: PathBuf,
+    },
+    /// More than one host runs on this machine.
+    #[error("several hosts run here: {names}; name one with `--host NAME`")]
+    Several {
+        /// Their names.
+        names: String,
+    },
+    /// Nobody listens on a socket.
+    #[error(
+        "no host answers on {}; start it with `sluice daemon --config FILE`",
+        socket.display()
+    )]
+    Silent {
+        /// The socket.
+        socket: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+}
+
+/// Reason why a line is not the expected answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// The host refused, in its own words.
+    #[error("{0}")]
+    Refused(String),
+    /// The line is no answer of this kind.
+    #[error(transparent)]
+    Unreadable(#[from] serde_json::Error),
+}
+
+/// The host to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostSelector {
+    /// The host that listens on this socket.
+    Socket(PathBuf),
+    /// The host with this directory.
+    RunDir(PathBuf),
+    /// The host of this name.
+    Host(String),
+    /// The only host on this machine.
+    TheOnlyOne,
+}
+
+impl HostSelector {
+    /// Returns the path of the host's socket.
+    ///
+    /// # Errors
+    /// If the only host is wanted, and there is none or more than one.
+    pub fn socket(&self) -> Result<PathBuf, FindError> {
+        match self {
+            Self::Socket(path) => Ok(path.clone()),
+            Self::RunDir(dir) => Ok(dir.join(SHOW_SOCKET)),
+            Self::Host(name) => Ok(of_host(name).join(SHOW_SOCKET)),
+            Self::TheOnlyOne => the_only_one(Path::new(ROOT)),
+        }
+    }
+}
+
+/// Returns the directory of a host that does not name its own.
+#[must_use]
+pub fn of_host(name: &str) -> PathBuf {
+    Path::new(ROOT).join(name)
+}
+
+fn the_only_one(root: &Path) -> Result<PathBuf, FindError> {
+    let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+    let sockets = entries.map(|entry| entry.path().join(SHOW_SOCKET));
+    let mut sockets: Vec<PathBuf> = sockets.filter(|socket| socket.exists()).collect();
+    sockets.sort();
+    match &sockets[..] {
+        [socket] => Ok(socket.clone()),
+        [] => Err(FindError::None { root: root.to_owned() }),
+        several => {
+            let names = several.iter().filter_map(|socket| socket.parent()?.file_name());
+            let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+            Err(FindError::Several { names: names.join(", ") })
+        }
+    }
+}
+
+/// Connects to a socket.
+///
+/// # Errors
+/// If nobody listens there.
+pub fn connect(socket: &Path) -> Result<UnixStream, FindError> {
+    let silent = |source| FindError::Silent { socket: socket.to_owned(), source };
+    UnixStream::connect(socket).map_err(silent)
+}
+
+/// Sends a request and returns the line that answers it.
+///
+/// # Errors
+/// If the stream fails or ends.
+pub fn ask(stream: UnixStream, request: &Request) -> io::Result<String> {
+    // A host that answers enough others refuses and closes without reading: its words are there
+    // even if the request could not be written.
+    let written = write(&stream, request);
+    let reply = read_line(&mut BufReader::new(stream), LINE_SIZE_MAX);
+    if let Ok(Some(line)) = reply {
+        return Ok(line);
+    }
+    written?;
+    reply?.ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "it ended without an answer"))
+}
+
+/// Returns the refusal of a host that answers as many others as it can.
+#[must_use]
+pub fn busy(others: usize) -> String {
+    format!("{others} {BUSY}")
+}
+
+/// Returns true for a refusal of [`busy`]: the same question may be asked again.
+#[must_use]
+pub fn is_busy(refusal: &str) -> bool {
+    refusal.ends_with(BUSY)
+}
+
+/// Reads a reply of the expected kind.
+///
+/// # Errors
+/// The failure that came instead, or a reply that is neither.
+pub fn expect<T: DeserializeOwned>(line: &str) -> Result<T, AnswerError> {
+    if let Ok(Failure { error }) = serde_json::from_str(line) {
+        return Err(AnswerError::Refused(error));
+    }
+    Ok(serde_json::from_str(line)?)
+}
+
+/// Writes one reply, or one request.
+///
+/// # Errors
+/// If the stream fails.
+pub fn write(mut stream: &UnixStream, message: &impl Serialize) -> io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Reads one line without its end; `None` at the end of the stream.
+///
+/// # Errors
+/// If the stream fails, or the line is longer than `size_max`.
+pub fn read_line(stream: &mut impl BufRead, size_max: u64) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    if stream.take(size_max).read_line(&mut line)? == 0 {
+        return Ok(None);
+    }
+    if line.pop() != Some('\n') {
+        let error = format!("a line that does not end within {size_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+    }
+    Ok(Some(line))
+}
+
+#[cfg(test)]
+mod tests;
