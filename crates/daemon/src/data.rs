@@ -83,8 +83,8 @@ const CONTAINERS_EVERY: Duration = Duration::from_millis(500);
 /// Longest time for a worker's answer. A worker reads questions once per turn; if it does not, it
 /// is stuck or the machine is.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// Slice of a worker: less than the kernel's 0.7 ms or more, so that it runs at its wake-up also while
-/// another thread of the host works, such as one that commits a change.
+/// Slice of a worker: less than the kernel's 0.7 ms or more, so that it runs at its wake-up, also
+/// while another thread of the host works, such as one that commits a change.
 const SLICE: Duration = Duration::from_micros(200);
 /// A pool up to this size is taken from the kernel at once; a larger one as it is used.
 const POPULATED_BYTES_MAX: usize = 64 << 20;
