@@ -163,6 +163,21 @@ pub fn is_busy(refusal: &str) -> bool {
     refusal.ends_with(BUSY)
 }
 
+/// Beginnings of a refusal that says only that the data process could not be asked: it does not
+/// answer, it runs no more, it ended meanwhile.
+pub const UNANSWERED: [&str; 3] = [
+    "the data process is there and does not answer",
+    "no data process runs",
+    "the data process broke off",
+];
+
+/// Returns true for a refusal that says only that the data process could not be asked: the same
+/// question may be asked again, and what it is about may be as it was.
+#[must_use]
+pub fn is_unanswered(refusal: &str) -> bool {
+    UNANSWERED.iter().any(|words| refusal.starts_with(words))
+}
+
 /// Reads a reply of the expected kind.
 ///
 /// # Errors

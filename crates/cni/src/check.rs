@@ -34,7 +34,10 @@ pub(crate) fn check(invocation: &Invocation, config: &NetConfig) -> Result<(), E
         let (is, wanted) = (&state.port.vnet, vnet);
         return Err(differs(&format!("interface {interface} is in vnet {is}, not in {wanted}")));
     }
-    let card = host.card(&name::of(&key)).map_err(|error| error.with(Code::Differs))?;
+    let card = host.card(&name::of(&key)).map_err(|error| match error.code() {
+        Code::TryAgain => error,
+        _ => error.with(Code::Differs),
+    })?;
     let netns = invocation.netns.as_deref().unwrap_or_default();
     if let Some(difference) = difference(&state.port, &card, before, netns) {
         return Err(differs(&difference));

@@ -124,6 +124,9 @@ impl Host {
             AnswerError::Refused(text) if client::is_busy(&text) => {
                 AskError::Busy(Error::sentence(Code::TryAgain, &text))
             }
+            AnswerError::Refused(text) if client::is_unanswered(&text) => {
+                AskError::Other(Error::sentence(Code::TryAgain, &text))
+            }
             AnswerError::Refused(text) => AskError::Other(Error::sentence(Code::Refused, &text)),
             error => AskError::Other(self.unreadable(&error.to_string())),
         })

@@ -52,7 +52,7 @@ impl Format {
     }
 }
 
-/// Answers of a host at one time.
+/// Answers of a host, asked one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     /// Name of the host.

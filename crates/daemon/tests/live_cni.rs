@@ -357,6 +357,9 @@ fn many_adds_at_once_all_succeed() {
         let there = if command == "ADD" { usize::from(CONTAINERS) } else { 0 };
         assert_eq!(cni.assigned().len(), there);
         assert_eq!(cni.ports(&case.daemons[0]).len(), there);
+        // The host's list and what its data process has open are two things.
+        let devices = all.iter().filter(|netns| devices(netns).contains(&"eth0".to_owned()));
+        assert_eq!(devices.count(), there);
     }
 }
 
@@ -419,12 +422,14 @@ fn portmap_behind_it_reaches_container() {
         return;
     }
     let socket = c1.udp(C1, 7);
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
     // From the other host of the underlay, to the port of the first.
-    case.hosts[1].udp(Ipv4Addr::UNSPECIFIED, 0).send_to(b"in", ("192.0.2.1", 8080)).unwrap();
-    let mut bytes = [0; 8];
-    let received = socket.recv_from(&mut bytes);
-    assert!(received.is_ok(), "{}", h1.run("nft list ruleset"));
+    let sender = case.hosts[1].udp(Ipv4Addr::UNSPECIFIED, 0);
+    say(&h1.run("nft list ruleset"));
+    wait_for("a datagram comes through the port of the host", || {
+        sender.send_to(b"in", ("192.0.2.1", 8080)).unwrap();
+        socket.recv_from(&mut [0; 8]).is_ok()
+    });
     cni.cnitool_in(h1, "check", c1, &mapped).succeeds();
     cni.cnitool_in(h1, "del", c1, &mapped).succeeds();
     nothing_is_left_beside(&case.daemons[0], &cni, h1);

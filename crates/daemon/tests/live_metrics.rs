@@ -46,7 +46,9 @@ impl Case {
         host.ip("link set lo up");
         let taken = host.inside(|| TcpListener::bind((Ipv4Addr::LOCALHOST, PORT)).unwrap());
         let daemon = net.daemon(&host, "h0", &config(&one, &two));
-        assert!(daemon.log().contains("cannot listen on 127.0.0.1:9342"), "{}", daemon.log());
+        wait_for("the host names the address", || {
+            daemon.log().contains("cannot listen on 127.0.0.1:9342")
+        });
         drop(taken);
         for (netns, address) in [(&one, ONE), (&two, TWO)] {
             netns.ip(&format!("addr add {address}/24 dev t0"));

@@ -32,6 +32,9 @@ const BUFFER_SIZE: usize = 32 << 10;
 /// Limit of the queueing discipline of a container's card. It must take the send buffers of all
 /// sockets together; memory is bounded by these.
 pub(crate) const CONTAINER_FIFO_FRAMES: u32 = 200_000;
+/// Parts of an answer that are kept. Whoever owns a container says how many addresses, neighbours
+/// and routes it has.
+const PARTS_MAX: usize = 65_536;
 /// Limit of the kernel's time to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
@@ -109,6 +112,11 @@ impl Netlink {
             }
             if let Some(end) = reply::read(&self.buffer[..size], self.sequence, &mut answer) {
                 return end.map(|()| answer);
+            }
+            if answer.len() > PARTS_MAX {
+                return Err(io::Error::other(format!(
+                    "an answer of netlink has more than {PARTS_MAX} parts"
+                )));
             }
         }
     }

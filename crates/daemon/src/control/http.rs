@@ -9,7 +9,7 @@
 //! A client costs a bounded amount: a connection answers one request, has [`CONNECTION_MAX`] for
 //! all of it and [`HEAD_MAX`] for its head, of at most [`HEAD_SIZE_MAX`] bytes. A listener has
 //! [`CONNECTIONS_MAX`] of them; one more ends the oldest that has not asked yet, or else the
-//! oldest. So a client that asks at once is answered, whatever others do. Answers are made one at a
+//! oldest. So clients that do not ask keep nobody out. Answers are made one at a
 //! time, by a thread that may wait; no worker waits for it.
 
 mod accept;

@@ -16,10 +16,11 @@
 //! forgotten.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use sluice_api::client::is_busy;
 use sluice_api::config::HostConfig;
 use sluice_api::port::{Added, Deleted, NewPort, Place, PortState};
 use sluice_base::PortId;
@@ -37,6 +38,8 @@ use crate::sys::threads::spawn;
 const NAMESPACE_RETRY: Duration = Duration::from_secs(1);
 /// Longest time for data to open a device and attach it.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Time between two attempts at a data process that answers many others.
+const BUSY_RETRY: Duration = Duration::from_millis(10);
 
 /// The ports that were added.
 #[derive(Debug)]
@@ -343,8 +346,10 @@ impl AddedPorts {
         match self.ask(&Request::Del(name.to_owned())) {
             Ok(deleted) => Ok(deleted),
             // A data process that does not have the port has lost it already.
-            Err(Asked::Refused(_)) => Ok(Deleted { name: name.to_owned(), frames: 0 }),
-            Err(Asked::Silent(error)) => Err(error),
+            Err(Asked::Refused(why)) if why == protocol::not_added(name) => {
+                Ok(Deleted { name: name.to_owned(), frames: 0 })
+            }
+            Err(Asked::Refused(why) | Asked::Silent(why)) => Err(why),
         }
     }
 
@@ -374,7 +379,20 @@ impl AddedPorts {
         Ok(added)
     }
 
+    /// Asks data, and asks again while it answers as many others as it can.
     fn ask<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, Asked> {
+        let until = Instant::now() + ANSWER_MAX;
+        loop {
+            match self.ask_once(request) {
+                Err(Asked::Refused(why)) if is_busy(&why) && Instant::now() < until => {
+                    std::thread::sleep(BUSY_RETRY);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn ask_once<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, Asked> {
         let silent = |error: std::io::Error| Asked::Silent(protocol::silence(&error));
         let data = protocol::connect(&self.plan().run_dir).map_err(silent)?;
         data.set_read_timeout(Some(ANSWER_MAX)).map_err(silent)?;

@@ -22,7 +22,7 @@ use super::taps::Taps;
 use super::worker::WorkerRequest;
 use super::{WorkerHandle, attach};
 use crate::config::{self, BoundTo, Fingerprint, Plan};
-use crate::ipc::protocol::Done;
+use crate::ipc::protocol::{Done, not_added};
 
 /// Longest time for which the frames of a deleted port may keep its place.
 const PLACE_WAIT: Duration = Duration::from_secs(2);
@@ -208,10 +208,6 @@ impl PlanChange<'_> {
         *self.changes.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
         *self.changes.plan.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan);
     }
-}
-
-fn not_added(name: &str) -> String {
-    format!("no port `{name}` was added")
 }
 
 /// Returns the reason why a port has no place, in words.

@@ -33,7 +33,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use sluice_api::client::{self, read_line};
+use sluice_api::client::{self, UNANSWERED, read_line};
 pub use sluice_api::client::{Failure, ask, write};
 use sluice_api::reload::Reloaded;
 pub use sluice_api::request::{Request, Wanted};
@@ -180,17 +180,21 @@ pub(crate) fn connect_now(run_dir: &Path) -> io::Result<UnixStream> {
 pub(crate) fn silence(error: &io::Error) -> String {
     use io::ErrorKind::{ConnectionRefused, NotFound, TimedOut, WouldBlock};
     match error.kind() {
-        WouldBlock | TimedOut => {
-            "the data process is there and does not answer: it hangs, is traced, or the machine is \
-             overloaded; what is not answered is not known. See `data_hung_ms` of `[host]`"
-                .to_owned()
-        }
+        WouldBlock | TimedOut => format!(
+            "{}: it hangs, is traced, or the machine is overloaded; what is not answered is not \
+             known. See `data_hung_ms` of `[host]`",
+            UNANSWERED[0]
+        ),
         ConnectionRefused | NotFound => {
-            "no data process runs; control starts one, and its log says why if that fails"
-                .to_owned()
+            format!("{}; control starts one, and its log says why if that fails", UNANSWERED[1])
         }
-        _ => format!("the data process broke off ({error}); try again"),
+        _ => format!("{} ({error}); try again", UNANSWERED[2]),
     }
+}
+
+/// Returns the refusal of a data process that does not have an added port of this name.
+pub(crate) fn not_added(name: &str) -> String {
+    format!("no port `{name}` was added")
 }
 
 #[cfg(test)]

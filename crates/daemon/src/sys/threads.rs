@@ -2,6 +2,10 @@
 
 use anyhow::Context as _;
 use rustix::process::{getpriority_process, setpriority_process};
+use thread_priority::{
+    NormalThreadSchedulePolicy, ScheduleParams, ThreadPriority, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id, thread_schedule_policy,
+};
 
 /// Nice value of threads that let workers go first: a third of a worker's share if both want the
 /// same processor all the time. A larger one would keep a host that forwards at its limit from
@@ -13,11 +17,27 @@ const NICE: i32 = 5;
 /// # Errors
 /// The kernel's error, with the name of the thread.
 pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let body = || {
+        share_time();
+        body();
+    };
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(body)
         .with_context(|| format!("cannot start the thread `{name}`"))?;
     Ok(())
+}
+
+/// Leaves the real-time priority that a thread has from the one that started it. Workers would wait
+/// for it.
+fn share_time() {
+    if !matches!(thread_schedule_policy(), Ok(ThreadSchedulePolicy::Realtime(_))) {
+        return;
+    }
+    let shared = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other);
+    let none = ThreadPriority::from_posix(ScheduleParams { sched_priority: 0 });
+    // No permission is needed for less.
+    _ = set_thread_priority_and_policy(thread_native_id(), none, shared);
 }
 
 /// Starts a thread like [`spawn`] that works for milliseconds at a time, and lets workers and
@@ -39,14 +59,35 @@ pub(crate) fn spawn_behind(name: &str, body: impl FnOnce() + Send + 'static) -> 
 
 #[cfg(test)]
 mod tests {
+    use thread_priority::RealtimeThreadSchedulePolicy;
+
     use super::*;
 
     #[test]
     fn thread_behind_has_less_weight_than_worker() {
-        let (sender, receiver) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let own = getpriority_process(None).unwrap();
         spawn_behind("behind", move || sender.send(getpriority_process(None)).unwrap()).unwrap();
         assert_eq!(receiver.recv().unwrap().unwrap(), own.max(NICE));
         assert_eq!(getpriority_process(None).unwrap(), own, "only that thread");
+    }
+
+    #[test]
+    fn thread_of_real_time_thread_shares_time() {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let parent = std::thread::spawn(move || {
+            let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
+            let lowest = ThreadPriority::from_posix(ScheduleParams { sched_priority: 1 });
+            if set_thread_priority_and_policy(thread_native_id(), lowest, policy).is_err() {
+                eprintln!("SKIPPED thread_of_real_time_thread_shares_time: needs CAP_SYS_NICE");
+                return;
+            }
+            spawn("child", move || sender.send(thread_schedule_policy()).unwrap()).unwrap();
+        });
+        parent.join().unwrap();
+        if let Ok(policy) = receiver.recv() {
+            let shared = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Other);
+            assert_eq!(policy.unwrap(), shared);
+        }
     }
 }

@@ -196,14 +196,14 @@ fn idle_connections_do_not_keep_others_out() {
 /// A client that asks and does not read its answer is ended in time, too, and delays nobody.
 #[test]
 fn unread_answer_ends_connection() {
-    let limits = Limits { connection_max: Duration::from_secs(3), ..LIMITS };
+    let limits = Limits { connection_max: Duration::from_secs(10), ..LIMITS };
     let server = Server::start("unread", limits, large);
     let mut unread = server.connect();
     unread.write_all(b"GET /metrics HTTP/1.1\r\nHost: h1\r\n\r\n").unwrap();
     let whole = server.get("/metrics").len();
     let began = Instant::now();
     while unread.write_all(b"x").is_ok() {
-        assert!(began.elapsed() < Duration::from_secs(20), "the connection does not end");
+        assert!(began.elapsed() < Duration::from_secs(60), "the connection does not end");
         std::thread::sleep(Duration::from_millis(50));
     }
     let part = read(unread).len();
