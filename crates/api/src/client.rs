@@ -102,6 +102,18 @@ impl HostSelector {
             Self::TheOnlyOne => the_only_one(Path::new(ROOT)),
         }
     }
+
+    /// Returns the path of the host's socket for what must reach the same host each time: a host
+    /// that is stopped counts as well, until the machine starts anew.
+    ///
+    /// # Errors
+    /// If the only host is wanted, and there is none, or there was more than one.
+    pub fn lasting_socket(&self) -> Result<PathBuf, FindError> {
+        match self {
+            Self::TheOnlyOne => the_only_one_ever(Path::new(ROOT)),
+            named => named.socket(),
+        }
+    }
 }
 
 /// Returns the directory of a host that does not name its own.
@@ -111,15 +123,23 @@ pub fn of_host(name: &str) -> PathBuf {
 }
 
 fn the_only_one(root: &Path) -> Result<PathBuf, FindError> {
+    one_of(root, |dir| dir.join(SHOW_SOCKET).exists())
+}
+
+fn the_only_one_ever(root: &Path) -> Result<PathBuf, FindError> {
+    one_of(root, Path::is_dir)
+}
+
+fn one_of(root: &Path, is_host: impl Fn(&Path) -> bool) -> Result<PathBuf, FindError> {
     let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let sockets = entries.map(|entry| entry.path().join(SHOW_SOCKET));
-    let mut sockets: Vec<PathBuf> = sockets.filter(|socket| socket.exists()).collect();
-    sockets.sort();
-    match &sockets[..] {
-        [socket] => Ok(socket.clone()),
+    let mut dirs: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    dirs.retain(|dir| is_host(dir));
+    dirs.sort();
+    match &dirs[..] {
+        [dir] => Ok(dir.join(SHOW_SOCKET)),
         [] => Err(FindError::None { root: root.to_owned() }),
         several => {
-            let names = several.iter().filter_map(|socket| socket.parent()?.file_name());
+            let names = several.iter().filter_map(|dir| dir.file_name());
             let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
             Err(FindError::Several { names: names.join(", ") })
         }

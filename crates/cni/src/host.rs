@@ -26,7 +26,7 @@ pub(crate) struct Host {
 impl Host {
     /// Finds the host that the configuration selects.
     pub(crate) fn find(selector: &HostSelector) -> Result<Self, Error> {
-        let socket = selector.socket().map_err(|error| match error {
+        let socket = selector.lasting_socket().map_err(|error| match error {
             FindError::Several { .. } => {
                 let details = "name one with `\"host\": \"NAME\"` in the network configuration";
                 Error::new(Code::Config, problem(&error), details)

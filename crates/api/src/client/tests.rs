@@ -2,6 +2,22 @@ use std::os::unix::net::UnixListener;
 
 use super::*;
 
+/// A plugin asked about a container of a host that is stopped must not ask the other one.
+#[test]
+fn stopped_host_is_one_of_several() {
+    let root = std::env::temp_dir().join(format!("sluice-lasting-{}", std::process::id()));
+    for host in ["h1", "h2"] {
+        std::fs::create_dir_all(root.join(host)).unwrap();
+    }
+    std::fs::write(root.join("h2").join(SHOW_SOCKET), "").unwrap();
+    assert_eq!(the_only_one(&root).unwrap(), root.join("h2").join(SHOW_SOCKET));
+    let error = the_only_one_ever(&root).unwrap_err().to_string();
+    assert!(error.contains("h1, h2"), "{error}");
+    std::fs::remove_dir_all(root.join("h1")).unwrap();
+    assert_eq!(the_only_one_ever(&root).unwrap(), root.join("h2").join(SHOW_SOCKET));
+    std::fs::remove_dir_all(root).unwrap();
+}
+
 #[test]
 fn show_without_host_name_needs_single_host() {
     let root = std::env::temp_dir().join(format!("sluice-{}-show", std::process::id()));
