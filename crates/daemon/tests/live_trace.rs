@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rig::member::member;
-use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
+use rig::{Daemon, Net, Netns, are_connected, cable, say, skip, wait_for};
 use serde_json::Value;
 use sluice_testkit::bound::at_most;
 
@@ -101,6 +101,17 @@ impl Case {
         trace
     }
 
+    /// Returns a trace like [`Self::trace`] of hosts that are connected: one without a processor for a
+    /// quarter of a second counts as hung, until it has one.
+    fn settled(&self, own: usize, from: &str, to: &str, more: &[&str]) -> Value {
+        let mut trace = Value::Null;
+        wait_for("both hosts answer", || {
+            trace = self.trace(own, from, to, more);
+            !["not_connected", "no_answer", "host_stale"].contains(&verdict(&trace).0)
+        });
+        trace
+    }
+
     /// Returns the lines of a host's log about members that do not answer.
     fn alarms(&self, own: usize) -> Vec<String> {
         let is_alarm = |line: &&str| line.contains("hung") || line.contains("suspected");
@@ -161,7 +172,7 @@ fn trace_reports_each_hop_with_counters_and_verdict() {
     }
     let case = Case::new("trace");
     let [c1, c2] = &case.containers;
-    let trace = case.trace(0, C1_MAC, "10.42.0.2", &[]);
+    let trace = case.settled(0, C1_MAC, "10.42.0.2", &[]);
     assert_eq!(verdict(&trace), ("delivered", ""), "{trace:#}");
     let from_here = "h1: bound port_up resolved installed tunnel_up lossy";
     let there = "h2: accepted installed delivered";
@@ -169,7 +180,7 @@ fn trace_reports_each_hop_with_counters_and_verdict() {
     assert!(seen(&trace, "h2", "decap", "decap_frames") >= 3, "{trace:#}");
     assert!(seen(&trace, "h1", "tunnel", "tx_frames") >= 3, "{trace:#}");
     // Any host may be asked.
-    let trace = case.trace(1, C1_MAC, "10.42.0.2", &[]);
+    let trace = case.settled(1, C1_MAC, "10.42.0.2", &[]);
     assert_eq!(hops(&trace), ["h2: source_elsewhere", from_here, there], "{trace:#}");
     assert_eq!(verdict(&trace), ("delivered", ""));
     let words = ["trace", "--vnet", "blue", "--from", C1_MAC, "--to", "10.42.0.2"];
@@ -178,34 +189,32 @@ fn trace_reports_each_hop_with_counters_and_verdict() {
     assert!(printed.contains("pass: delivered: 02:42:00:00:00:02 gets it at port web"));
 
     // An unknown receiver.
-    let trace = case.trace(0, C1_MAC, NOBODY, &[]);
+    let trace = case.settled(0, C1_MAC, NOBODY, &[]);
     assert_eq!(verdict(&trace), ("destination_unknown", "h1"), "{trace:#}");
-    let trace = case.trace(1, C1_MAC, "10.42.0.99", &[]);
+    let trace = case.settled(1, C1_MAC, "10.42.0.99", &[]);
     assert_eq!(verdict(&trace), ("ip_unknown", "h1"), "{trace:#}");
-    let trace = case.trace(0, NOBODY, C2_MAC, &[]);
+    let trace = case.settled(0, NOBODY, C2_MAC, &[]);
     assert_eq!(verdict(&trace), ("source_unknown", "h1"), "{trace:#}");
 
     // A spoofed sender: predicted, and real.
-    let spoofed = || case.trace(0, NOBODY, C2_MAC, &["--port", "web"]);
+    let spoofed = || case.settled(0, NOBODY, C2_MAC, &["--port", "web"]);
     assert_eq!(verdict(&spoofed()), ("spoofed_mac", "h1"));
     c1.ip("link set t0 address 02:42:00:00:00:66");
     c1.udp(C1, 7).send_to(b"it is me", (C2, 7)).unwrap();
     wait_for("its frames are counted", || {
-        let trace = case.forth();
+        let trace = case.settled(0, C1_MAC, C2_MAC, &[]);
         seen(&trace, "h1", "port", "drops.spoofed_mac") > 0
     });
     c1.ip(&format!("link set t0 address {C1_MAC}"));
 
     // The receiver's port is down.
     c2.ip("link set t0 down");
-    let trace = case.forth();
+    let trace = case.settled(0, C1_MAC, C2_MAC, &[]);
     assert_eq!(verdict(&trace), ("port_down", "h2"), "{trace:#}");
     assert!(!trace["remedy"].as_str().unwrap().is_empty());
     c2.ip("link set t0 up");
-    assert_eq!(verdict(&case.forth()), ("delivered", ""));
-    for daemon in &case.daemons {
-        assert!(daemon.is_connected());
-    }
+    assert_eq!(verdict(&case.settled(0, C1_MAC, C2_MAC, &[])), ("delivered", ""));
+    are_connected(&case.daemons);
 }
 
 #[test]

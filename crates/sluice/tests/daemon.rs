@@ -102,7 +102,7 @@ fn both_killed_leave_nothing_that_blocks_a_start() {
     let mut first = rig.start();
     first.kill();
     support::kill(rig.data_pid());
-    assert_eq!(rig.sockets(), ["data.sock", "show.sock"], "they are left behind");
+    assert_eq!(rig.sockets(), ["data.sock", "http.sock", "show.sock"], "they are left behind");
     let mut second = rig.start();
     rig.pinger(0, 1).ping().expect("a ping comes back");
     let refused = rig.run_control();
