@@ -253,8 +253,8 @@ fn segments_max(namespace: &str) -> u64 {
     words.nth(1).unwrap().parse().unwrap()
 }
 
-/// Opens a TAP whose descriptor was closed just now. A child that another test starts has it as well
-/// between its fork and its exec.
+/// Opens a TAP whose descriptor was closed just now. A child that another test starts has it as
+/// well between its fork and its exec.
 fn open_again(config: &TapConfig) -> TapPort {
     let until = Instant::now() + Duration::from_secs(30);
     loop {
