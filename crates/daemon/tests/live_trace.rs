@@ -101,8 +101,8 @@ impl Case {
         trace
     }
 
-    /// Returns a trace like [`Self::trace`] of hosts that are connected: one without a processor for
-    /// a quarter of a second counts as hung, until it has one.
+    /// Returns a trace like [`Self::trace`] of hosts that are connected: one without a processor
+    /// for a quarter of a second counts as hung, until it has one.
     fn settled(&self, own: usize, from: &str, to: &str, more: &[&str]) -> Value {
         let mut trace = Value::Null;
         wait_for("both hosts answer", || {
