@@ -7,6 +7,7 @@
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -23,6 +24,8 @@ pub const LINE_SIZE_MAX: u64 = 64 << 20;
 
 /// End of the refusal of a host that answers as many others as it can.
 const BUSY: &str = "others are asking; try again";
+/// Time between two attempts at such a host.
+const BUSY_RETRY: Duration = Duration::from_millis(20);
 
 /// A question that cannot be answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -181,6 +184,25 @@ pub fn busy(others: usize) -> String {
 #[must_use]
 pub fn is_busy(refusal: &str) -> bool {
     refusal.ends_with(BUSY)
+}
+
+/// Asks, and asks again while the error is a refusal of [`busy`], until a moment.
+///
+/// # Errors
+/// The error of the last attempt.
+pub fn while_busy<T, E>(
+    until: Instant,
+    is_busy: impl Fn(&E) -> bool,
+    mut ask: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    loop {
+        match ask() {
+            Err(error) if is_busy(&error) && Instant::now() < until => {
+                std::thread::sleep(BUSY_RETRY);
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// Beginnings of a refusal that says only that the data process could not be asked: it does not

@@ -15,7 +15,6 @@ use crate::name;
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longest time for which a host that answers many others is asked again.
 const BUSY_MAX: Duration = Duration::from_secs(20);
-const BUSY_RETRY: Duration = Duration::from_millis(20);
 
 /// A running host.
 #[derive(Debug)]
@@ -96,15 +95,9 @@ impl Host {
     }
 
     fn ask<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, Error> {
-        let until = Instant::now() + BUSY_MAX;
-        loop {
-            match self.ask_once(request) {
-                Err(AskError::Busy(_)) if Instant::now() < until => {}
-                Err(AskError::Busy(error) | AskError::Other(error)) => return Err(error),
-                Ok(answer) => return Ok(answer),
-            }
-            std::thread::sleep(BUSY_RETRY);
-        }
+        let is_busy = |error: &AskError| matches!(error, AskError::Busy(_));
+        client::while_busy(Instant::now() + BUSY_MAX, is_busy, || self.ask_once(request))
+            .map_err(|(AskError::Busy(error) | AskError::Other(error))| error)
     }
 
     fn ask_once<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, AskError> {

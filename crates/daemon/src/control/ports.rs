@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
-use sluice_api::client::is_busy;
+use sluice_api::client::{is_busy, while_busy};
 use sluice_api::config::HostConfig;
 use sluice_api::port::{Added, Deleted, NewPort, Place, PortState};
 use sluice_base::PortId;
@@ -38,8 +38,6 @@ use crate::sys::threads::spawn;
 const NAMESPACE_RETRY: Duration = Duration::from_secs(1);
 /// Longest time for data to open a device and attach it.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Time between two attempts at a data process that answers many others.
-const BUSY_RETRY: Duration = Duration::from_millis(10);
 
 /// The ports that were added.
 #[derive(Debug)]
@@ -381,15 +379,8 @@ impl AddedPorts {
 
     /// Asks data, and asks again while it answers as many others as it can.
     fn ask<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, Asked> {
-        let until = Instant::now() + ANSWER_MAX;
-        loop {
-            match self.ask_once(request) {
-                Err(Asked::Refused(why)) if is_busy(&why) && Instant::now() < until => {
-                    std::thread::sleep(BUSY_RETRY);
-                }
-                answer => return answer,
-            }
-        }
+        let is_busy = |asked: &Asked| matches!(asked, Asked::Refused(why) if is_busy(why));
+        while_busy(Instant::now() + ANSWER_MAX, is_busy, || self.ask_once(request))
     }
 
     fn ask_once<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, Asked> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
-use sluice_api::client::is_busy;
+use sluice_api::client::{is_busy, while_busy};
 use sluice_api::config::{HostConfig, Role};
 use sluice_api::fabric;
 use sluice_api::http::{Healthy, Problem};
@@ -31,8 +31,6 @@ const FRESH: Duration = Duration::from_millis(250);
 const ASKS_MAX: usize = 128;
 /// Longest time for all answers of the data process.
 const DATA_MAX: Duration = Duration::from_secs(4);
-/// Time between two attempts at a data process that answers many others.
-const BUSY_RETRY: Duration = Duration::from_millis(10);
 /// Longest time for the answer about the configuration.
 const CONFIGURATION_MAX: Duration = Duration::from_secs(3);
 
@@ -214,7 +212,10 @@ fn sample_of(known: &Known, began: Instant) -> Sample {
 
 /// Asks the data process, until a moment. The first question that is not answered is the last one.
 fn ask_data(run_dir: &Path, until: Instant) -> Result<DataAnswers, String> {
-    let ask = |question| ask_question(run_dir, question, until);
+    let ask = |question| {
+        let is_busy = |why: &String| is_busy(why);
+        while_busy(until, is_busy, || ask_question(run_dir, question, until))
+    };
     Ok(DataAnswers {
         ports: ask(Question::Ports)?,
         queues: ask(Question::Queues)?,
@@ -226,17 +227,7 @@ fn ask_data(run_dir: &Path, until: Instant) -> Result<DataAnswers, String> {
     })
 }
 
-/// Asks a question, and asks again while data answers as many others as it can.
 fn ask_question(run_dir: &Path, question: Question, until: Instant) -> Result<Answer, String> {
-    loop {
-        match ask_once(run_dir, question, until) {
-            Err(why) if is_busy(&why) && Instant::now() < until => std::thread::sleep(BUSY_RETRY),
-            answer => return answer,
-        }
-    }
-}
-
-fn ask_once(run_dir: &Path, question: Question, until: Instant) -> Result<Answer, String> {
     let line = protocol::connect_now(run_dir).and_then(|data| {
         // Zero would be no limit.
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
