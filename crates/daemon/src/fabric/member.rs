@@ -19,18 +19,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
-use rustix::process::setpriority_process;
 use sluice_api::fabric as api;
 use sluice_base::{HostId, Nanos, PortId};
 use sluice_control::plane::{Event as Noted, Kind, Plane};
 use sluice_control::rpc::Failure;
 use sluice_control::session::Due;
 use sluice_control::vport::Key;
-use thread_priority::ThreadPriority;
-use thread_priority::unix::{
-    RealtimeThreadSchedulePolicy, ScheduleParams, ThreadSchedulePolicy,
-    set_thread_priority_and_policy, thread_native_id,
-};
 
 use super::answer::Answers;
 use super::calls::{Call, Calls};
@@ -47,6 +41,7 @@ use crate::config::{Bound, FabricPlan, LocalPort};
 use crate::sys::clock;
 use crate::sys::log::{self, say};
 use crate::sys::poller::{Event, Poller};
+use crate::sys::threads;
 
 /// Indices of the poller.
 pub(super) const LISTENER: usize = 0;
@@ -61,9 +56,6 @@ const DATAGRAMS_MAX: usize = 256;
 
 /// A turn that is noted in the log: members take a host that is silent for longer to hang.
 const TURN_LONG: Nanos = Nanos::from_millis(200);
-
-/// Nice value of the thread: above all processes with the default.
-const PRIORITY: i32 = -10;
 
 /// Requests of other threads.
 #[derive(Debug)]
@@ -157,7 +149,7 @@ impl Member {
 
     /// Runs turns for as long as the process lives, or until told to leave.
     pub(super) fn run(mut self) {
-        go_first();
+        threads::go_first();
         loop {
             let now = clock::now();
             if let Some(done) = self.answer(now) {
@@ -504,19 +496,6 @@ impl Member {
             }
             Event::Readable(_) | Event::Writable(_) | Event::Woken => {}
         })
-    }
-}
-
-/// Raises the thread's priority. A thread that waits for a processor behind tenants looks to other
-/// members as if it hung. A nice value counts within a session only if the kernel groups by session
-/// (sched_autogroup(7)), so this thread gets real-time priority, ahead of all time-shared threads
-/// (sched(7)); it works for milliseconds at a time. Without the permission for either, it waits
-/// like all others.
-fn go_first() {
-    let policy = ThreadSchedulePolicy::Realtime(RealtimeThreadSchedulePolicy::RoundRobin);
-    let lowest = ThreadPriority::from_posix(ScheduleParams { sched_priority: 1 });
-    if set_thread_priority_and_policy(thread_native_id(), lowest, policy).is_err() {
-        _ = setpriority_process(None, PRIORITY);
     }
 }
 
