@@ -18,18 +18,22 @@ const OWN: [&str; 2] = ["control", "underlay"];
 const UNRESOLVED: &str = "unresolved";
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
-/// Names that have series of their own.
-pub(super) struct Named<'a>(BTreeSet<&'a str>);
+/// Names that have series of their own, and the number of those that share one.
+pub(super) struct Named<'a> {
+    names: BTreeSet<&'a str>,
+    shared: usize,
+}
 
 impl<'a> Named<'a> {
     /// Takes the first `most` names, and those that are always there.
     pub(super) fn first(all: &BTreeSet<&'a str>, most: usize) -> Self {
         let (own, others): (Vec<&str>, Vec<&str>) = all.iter().partition(|name| OWN.contains(name));
-        Self(own.into_iter().chain(others.into_iter().take(most)).collect())
+        let names: BTreeSet<&str> = own.into_iter().chain(others.into_iter().take(most)).collect();
+        Self { shared: all.len() - names.len(), names }
     }
 
     fn has(&self, name: &str) -> bool {
-        self.0.contains(name)
+        self.names.contains(name)
     }
 
     /// Returns the name of the series.
@@ -86,11 +90,8 @@ pub(super) fn all(sample: &Sample, ports: &Named<'_>, peers: &Named<'_>) -> Seri
     out.add(M::Build, &[env!("CARGO_PKG_VERSION")], true);
     out.add(M::DataUp, &[], sample.data.is_ok());
     out.add(M::ScrapeDuration, &[], Value::Seconds(sample.took.as_secs_f64()));
-    let shared = |all: BTreeSet<&str>, named: &Named<'_>| {
-        all.into_iter().filter(|name| !named.has(name)).count()
-    };
-    out.add(M::AggregatedNames, &["ports"], shared(ports_of(sample), ports));
-    out.add(M::AggregatedNames, &["peers"], shared(peers_of(sample), peers));
+    out.add(M::AggregatedNames, &["ports"], ports.shared);
+    out.add(M::AggregatedNames, &["peers"], peers.shared);
     if let Ok(data) = &sample.data {
         out.add(M::Host, &[&sample.host, data.ports.policy.name()], true);
         out.add(M::DataUptime, &[], Value::of_ns(data.ports.at_ns));
