@@ -63,18 +63,22 @@ fn undo(host: &Host, attachment: &Attachment, ipam: Option<&Ipam<'_>>) -> Result
 /// or the machine was restarted. A port whose device is there is in use.
 fn clear(host: &Host, attachment: &Attachment, ipam: Option<&Ipam<'_>>) -> Result<(), Error> {
     let Some(state) = host.port_of(attachment)? else { return Ok(()) };
-    let card = if state.open { host.card(&name::of(attachment)).map(drop) } else { Ok(()) };
-    // A host that cannot look now has not said that the device is gone.
-    if card.as_ref().is_err_and(|error| error.code() == Code::TryAgain) {
-        return card;
-    }
-    if state.open && card.is_ok() {
-        let Attachment { network, container, interface } = attachment;
-        return Err(Error::new(
-            Code::Refused,
-            format!("container {container} has its interface {interface} in {network} already"),
-            "DEL it before another ADD",
-        ));
+    if state.open {
+        match host.card(&name::of(attachment)) {
+            Ok(_) => {
+                let Attachment { network, container, interface } = attachment;
+                return Err(Error::new(
+                    Code::Refused,
+                    format!(
+                        "container {container} has its interface {interface} in {network} already"
+                    ),
+                    "DEL it before another ADD",
+                ));
+            }
+            // A host that cannot look now has not said that the device is gone.
+            Err(error) if error.code() == Code::TryAgain => return Err(error),
+            Err(_) => {}
+        }
     }
     undo(host, attachment, ipam)
 }

@@ -1,7 +1,7 @@
 //! CHECK: compares what the ADD reported, and what the host was asked for, with what is there.
 
 use serde_json::Value;
-use sluice_api::port::{Card, NewPort, Route};
+use sluice_api::port::{Card, NewPort};
 
 use crate::attach::attachment;
 use crate::config::NetConfig;
@@ -73,30 +73,21 @@ fn difference(port: &NewPort, card: &Card, before: &Value, netns: &str) -> Optio
         return Some(format!("{device} is down"));
     }
     let is_of_it = |row: &&Value| row.get("interface").and_then(Value::as_u64) == Some(at as u64);
-    let reported =
-        rows(before, "ips").iter().filter(is_of_it).filter_map(|row| text(row, "address"));
-    let wanted = reported.chain(port.ips.iter().map(ToString::to_string));
+    let ips = rows(before, "ips").iter().filter(is_of_it);
+    let reported: Vec<String> = ips.filter_map(|row| text(row, "address")).collect();
+    let bound: Vec<String> = port.ips.iter().map(ToString::to_string).collect();
     let has_address = |text: &String| {
         let of_card = card.addresses.iter().map(|own| format!("{}/{}", own.ip, own.prefix));
         of_card.into_iter().any(|own| own == *text)
     };
-    let mut missing = wanted.filter(|text| !has_address(text));
-    if let Some(address) = missing.next() {
+    if let Some(address) = reported.iter().chain(&bound).find(|text| !has_address(text)) {
         return Some(format!("{device} does not have the address {address}"));
     }
-    let bound = |text: &String| port.ips.iter().any(|ip| ip.to_string() == *text);
-    let mut strange =
-        rows(before, "ips").iter().filter(is_of_it).filter_map(|row| text(row, "address"));
-    if let Some(address) = strange.find(|text| !bound(text)) {
+    if let Some(address) = reported.iter().find(|text| !bound.contains(text)) {
         return Some(format!("the port of {device} is not bound to {address}"));
     }
-    let route = port.routes.iter().find(|route| !has_route(card, route));
+    let route = port.routes.iter().find(|route| !card.routes.contains(route));
     route.map(|route| format!("{device} does not have the route {route}"))
-}
-
-/// Returns true if a device has a route; IPv4's, and IPv6's on-link ones, have no router.
-fn has_route(card: &Card, wanted: &Route) -> bool {
-    card.routes.iter().any(|route| route == wanted)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use rig::pair::{Pair, devices};
 use rig::{Daemon, Net, Netns, say, wait_for};
 use serde_json::{Value, json};
 use sluice_base::Prng;
+use sluice_testkit::bound::is_soak;
 
 /// Containers; each thread has half of them.
 const CONTAINERS: usize = 8;
@@ -50,8 +51,7 @@ fn random_adds_and_dels_with_kills_leave_nothing() {
         return;
     }
     let seed = std::env::var("SLUICE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let is_soak = std::env::var_os("SLUICE_SOAK").is_some();
-    let operations = if is_soak { OPERATIONS_SOAK } else { OPERATIONS };
+    let operations = if is_soak() { OPERATIONS_SOAK } else { OPERATIONS };
     say(&format!("SLUICE_SEED={seed}: {operations} operations"));
     let mut case = Pair::new("cnikill", 24);
     let mut net = Net::new("cnikillc");
