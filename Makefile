@@ -53,13 +53,13 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
 	cargo xtask planted --all
 	cargo build --package sluice
+	cargo build --profile dist --package sluice --package sluice-bench
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond cycles
-	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_isolation --test live_stuck \
+	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_isolation --test live_stuck \
 		--test live_random_drill --test live_partition --test live_parity --test live_cni_kills -- --include-ignored --nocapture
 	scripts/guest.sh backports || echo "no newer kernel is to be had: what needs it is skipped"
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_backpressure -- --include-ignored --nocapture newest
 	SLUICE_OLD=$(SLUICE_OLD) cargo test --package sluice-daemon --test live_rolling -- --include-ignored --nocapture
-	cargo build --profile dist --package sluice --package sluice-bench
 	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_DPDK_SECONDS=$(DPDK_SECONDS) cargo test --package sluice-daemon \
 		--test live_dpdk -- --include-ignored --nocapture
 	cargo run --profile dist --package sluice-bench -- fabric --only hung --load 600
