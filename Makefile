@@ -53,7 +53,7 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	FUZZ_SECONDS=$(FUZZ_SECONDS) VERBOSE=1 scripts/test.sh fuzz
 	cargo xtask planted --all
 	cargo build --package sluice
-	cargo build --profile dist --package sluice --package sluice-bench
+	cargo build --profile dist --package sluice --package sluice-cni --package sluice-bench
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond cycles
 	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_isolation --test live_stuck \
 		--test live_random_drill --test live_partition --test live_parity --test live_cni_kills -- --include-ignored --nocapture

@@ -25,6 +25,7 @@ use sluice_ports::probe;
 use sluice_ports::tap::{TapConfig, TapPort};
 use sluice_ports::{FrameBuf, Pool, PoolConfig, Port};
 use sluice_switch::{Egress, Sink as _, Taken, Window};
+use sluice_testkit::bound::is_soak;
 
 const ONE: Ipv4Addr = Ipv4Addr::new(10, 58, 0, 1);
 const TWO: Ipv4Addr = Ipv4Addr::new(10, 58, 0, 2);
@@ -283,7 +284,7 @@ fn eight_streams_with_and_without_hold() {
 #[ignore = "live: needs root"]
 fn newest_kernel_eight_streams_with_and_without_hold() {
     let test = "newest_kernel_eight_streams_with_and_without_hold";
-    if std::env::var_os("SLUICE_SOAK").is_none_or(|word| word != "1") {
+    if !is_soak() {
         return say(&format!("SKIPPED {test}: it measures for minutes; SLUICE_SOAK=1 runs it"));
     }
     if skip(test, &[]) {

@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use rig::kernel::Kernel;
 use rig::member::member;
 use rig::{Daemon, Net, Netns, are_connected, cable, say, skip, wait_for};
+use sluice_testkit::bound::is_soak;
 
 /// Datagrams a second of each socket that sends, without [`RATE_VARIABLE`].
 const RATE: u32 = 1000;
@@ -66,8 +67,7 @@ fn rate() -> u32 {
 
 /// Length of a run.
 fn span() -> Duration {
-    let soak = std::env::var_os("SLUICE_SOAK").is_some_and(|word| word == "1");
-    Duration::from_secs(if soak { 60 } else { 3 })
+    Duration::from_secs(if is_soak() { 60 } else { 3 })
 }
 
 /// Everything of one test. Fields end in this order: the daemons before their namespaces.
@@ -429,20 +429,21 @@ fn got_by_fast_one(shape: Shape, shares: [u32; 4]) -> u64 {
 /// The fast receiver gets beside slow ones what it gets beside fast ones.
 ///
 /// Others on the machine take a share of some spans, and of no two alike. What slow sockets cost,
-/// they cost in each round, so that one round without is the proof.
+/// they cost in each round, so that one round without is the proof. A soak run has a machine of its
+/// own, and one round of a minute.
 #[test]
 #[ignore = "live: needs root"]
 fn slow_sockets_cost_fast_one_nothing() {
-    const ROUNDS: usize = 5;
     let test = "slow_sockets_cost_fast_one_nothing";
     if skip(test, &["ping"]) {
         return;
     }
+    let rounds = if is_soak() { 1 } else { 5 };
     for hosts in [1, 2] {
         let word = if hosts == 1 { "beside-1" } else { "beside-2" };
         let is_apart = hosts == 2;
         let shape = Shape { word, hosts, is_apart, hold: "forever", kind: "veth" };
-        let is_equal = (0..ROUNDS).any(|_| {
+        let is_equal = (0..rounds).any(|_| {
             let got = [ALL_FAST, SHARES].map(|shares| got_by_fast_one(shape, shares));
             say(&format!("{hosts} hosts: {} beside fast, {} beside slow ones", got[0], got[1]));
             println!(
@@ -456,7 +457,7 @@ fn slow_sockets_cost_fast_one_nothing() {
             );
             got[1] * 100 >= got[0] * 95
         });
-        assert!(is_equal, "{hosts} hosts: slow sockets cost the fast one in {ROUNDS} of {ROUNDS}");
+        assert!(is_equal, "{hosts} hosts: slow sockets cost the fast one in {rounds} of {rounds}");
     }
 }
 

@@ -23,7 +23,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 use sluice_api::placement::{PlaceStatus, PolicyFile, PolicyVersion, Stamped};
 use sluice_cpus::machines;
-use sluice_testkit::bound::at_most;
+use sluice_testkit::bound::{at_most, is_soak};
 
 const A: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 2);
@@ -236,7 +236,7 @@ fn steer_cycles_restore_device_state() {
     let look = || (case.b.ip("-d link show dev wire"), mask());
     case.b.run("sh -c echo${IFS}1>/sys/class/net/wire/queues/rx-0/rps_cpus");
     let before = look();
-    let rounds = if std::env::var_os("SLUICE_SOAK").is_some() { 100 } else { 20 };
+    let rounds = if is_soak() { 100 } else { 20 };
     let ((), fared) = case.under_traffic(PACE, || {
         for round in 0..rounds {
             let how = if round % 10 == 9 { "rps" } else { "generic" };
@@ -344,7 +344,7 @@ fn a_bucket_moves_every_millisecond_under_full_load() {
     if skip(name, &[]) || !two_cores(name) {
         return;
     }
-    let seconds = if std::env::var_os("SLUICE_SOAK").is_some() { 60 } else { 3 };
+    let seconds = if is_soak() { 60 } else { 3 };
     let case = Case::new("drill");
     // Each of many flows pauses for longer than a move waits, each of few does not.
     let pauses = Manner { flows: 256, burst: 8, words: "--drill-ms 1 --patience-ms 0" };

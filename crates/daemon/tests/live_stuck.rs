@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use rig::{Daemon, Net, Netns, cable, say, skip, wait_for};
 use serde_json::Value;
+use sluice_testkit::bound::is_soak;
 use sluice_testkit::guest::{Guest, GuestConfig};
 
 /// Rates of every link in Mbit/s. With the first a pause lasts 335 ms, with the second 33.6 ms,
@@ -252,10 +253,6 @@ fn stall(daemons: [&Daemon; 3]) -> Duration {
         }
     }
     longest
-}
-
-fn is_soak() -> bool {
-    std::env::var_os("SLUICE_SOAK").is_some_and(|word| word == "1")
 }
 
 fn nobody_reads(rate_mbps: Option<u32>, run: usize) {

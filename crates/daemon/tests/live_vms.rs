@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rig::vm::{self, Vm};
 use rig::{Daemon, Net, say, wait_for};
+use sluice_testkit::bound::is_soak;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -138,7 +139,7 @@ fn a_machine_may_start_again_under_load() {
     if vm::skip("a_machine_may_start_again_under_load", &[]) {
         return;
     }
-    if std::env::var_os("SLUICE_SOAK").is_none() {
+    if !is_soak() {
         say("SKIPPED a_machine_may_start_again_under_load: takes minutes; SLUICE_SOAK=1 runs it");
         return;
     }
@@ -223,7 +224,7 @@ fn the_data_process_may_be_killed_under_load() {
     if vm::skip(TEST, &[]) {
         return;
     }
-    if std::env::var_os("SLUICE_SOAK").is_none() {
+    if !is_soak() {
         say(&format!("SKIPPED {TEST}: takes minutes; SLUICE_SOAK=1 runs it"));
         return;
     }

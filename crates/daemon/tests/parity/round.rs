@@ -6,6 +6,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use sluice_testkit::bound::is_soak;
+
 use super::bridge::Bridge;
 use super::fabric::Fabric;
 use super::judge::{self, Differing};
@@ -35,12 +37,13 @@ struct Round {
 /// Runs the suite; panics with every surprise.
 pub(crate) fn run() {
     let wanted = std::env::var("PARITY").unwrap_or_default();
-    let soak = std::env::var_os("SLUICE_SOAK").is_some_and(|word| word == "1");
     let all = cases::all();
     let names: BTreeSet<_> = all.iter().map(|case| case.name).collect();
     assert_eq!(names.len(), all.len(), "a name is there twice");
     let runs = |case: &&Case| {
-        case.name.starts_with(&wanted) && (soak || case.when != When::Soak) && !lacks_tool(case)
+        case.name.starts_with(&wanted)
+            && (is_soak() || case.when != When::Soak)
+            && !lacks_tool(case)
     };
     let mut chosen: Vec<(usize, Case)> = all
         .iter()
