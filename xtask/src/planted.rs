@@ -17,9 +17,9 @@
 //! Building takes longer than testing, so a verdict is kept with digests of the content that it
 //! depends on (`content`), and `choice` says which faults are proved now. The copies start with the
 //! build output of the work tree. They stay in the target folder, and faults of one test program
-//! follow each other, so that only the code touched by a fault is built. There are two copies: one
-//! worker takes faults from the front of the line, the other from its end, so that at most one
-//! package is built by both.
+//! follow each other, so that only the code touched by a fault is built (`order`). There are two
+//! copies: a worker takes a program that nobody has begun, and helps with the longest line when
+//! there is none.
 //!
 //! With `--tested` the caller has run the tests on this content, as `scripts/test.sh` does in step
 //! `unit`, and most are not run again without a fault: each worker runs those of its first program,
@@ -28,6 +28,7 @@
 mod choice;
 mod content;
 mod fault;
+mod order;
 mod patch;
 mod record;
 mod scratch;
@@ -38,12 +39,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
 use crate::workspace::{self, Metadata, Package};
 use choice::{Choice, Why};
 use content::{Evidence, Sources};
 use fault::{Fault, Target, Test};
+use order::{Depths, Lines};
 use patch::Fit;
 use record::{Keeper, Record};
 use scratch::{Ended, Scratch, TIME_MAX, TIME_MAX_FIRST};
@@ -244,9 +246,8 @@ fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
 
 /// The faults to prove, shared by the workers.
 struct Work<'a> {
-    /// Faults of one program are adjacent.
-    line: Mutex<VecDeque<&'a Fault>>,
     programs: Vec<Program<'a>>,
+    lines: Mutex<Lines<'a>>,
     caught: AtomicUsize,
     keeper: &'a Keeper,
     /// Target folder of the work tree, which also holds the copies.
@@ -272,22 +273,18 @@ impl<'a> Work<'a> {
         keeper: &'a Keeper,
         is_tested: bool,
     ) -> Self {
-        let mut line: Vec<&Fault> = faults.to_vec();
-        // Within a program, faults that change the same files are adjacent, so that these are built
-        // once.
-        let same_program = |fault: &Fault| (fault.test.package.clone(), fault.test.target.clone());
-        line.sort_by_key(|fault| (same_program(fault), fault.files.clone()));
-        let programs = line
-            .chunk_by(|a, b| a.test.same_program(&b.test))
-            .map(|faults| Program {
-                tests: faults.iter().map(|fault| &fault.test).collect(),
-                incremental: incremental(metadata, faults),
+        let lines = Depths::new(metadata).lines(faults);
+        let program = |line: &VecDeque<&'a Fault>| {
+            let faults: Vec<&Fault> = line.iter().copied().collect();
+            Program {
+                tests: line.iter().map(|fault| &fault.test).collect(),
+                incremental: incremental(metadata, &faults),
                 good: OnceLock::new(),
-            })
-            .collect();
+            }
+        };
         Self {
-            line: Mutex::new(line.into()),
-            programs,
+            programs: lines.iter().map(program).collect(),
+            lines: Mutex::new(Lines::new(lines)),
             caught: AtomicUsize::new(0),
             keeper,
             target: &metadata.target_directory,
@@ -296,9 +293,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn next(&self, from_front: bool) -> Option<&'a Fault> {
-        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        if from_front { line.pop_front() } else { line.pop_back() }
+    fn next(&self, program: &mut Option<usize>) -> Option<&'a Fault> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).next(program)
     }
 
     /// Proves all faults with several workers; returns the number caught.
@@ -308,7 +304,7 @@ impl<'a> Work<'a> {
                 let home = self.target.join("planted").join(worker.to_string());
                 let scratch = Scratch::new(&home, &self.beside)?;
                 scratch.seed(self.target)?;
-                self.one_by_one(&scratch, worker == 0)
+                self.one_by_one(&scratch)
             };
             let threads: Vec<_> =
                 (0..workers).map(|worker| scope.spawn(move || work(worker))).collect();
@@ -321,14 +317,11 @@ impl<'a> Work<'a> {
     }
 
     /// Proves the remaining faults.
-    fn one_by_one(&self, scratch: &Scratch, from_front: bool) -> Result<()> {
-        let mut copy_is_sound = false;
-        while let Some(fault) = self.next(from_front) {
+    fn one_by_one(&self, scratch: &Scratch) -> Result<()> {
+        let (mut copy_is_sound, mut at) = (false, None);
+        while let Some(fault) = self.next(&mut at) {
             scratch.restore()?;
-            let Some(program) = self.programs.iter().find(|it| it.tests.contains(&fault.test))
-            else {
-                bail!("{} is in no program", fault.name)
-            };
+            let program = at.and_then(|at| self.programs.get(at)).context("it has a program")?;
             // All tests run at once, so that the program is built only once without a fault.
             let good = program.good.get_or_init(|| match self.is_tested && copy_is_sound {
                 true => program.tests.clone(),
