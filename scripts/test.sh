@@ -112,6 +112,9 @@ step_fuzz() {
         echo "$fuzz_not_run"
         return
     fi
+    # cargo-fuzz asks for one unit of code for each crate, so that one core waits while the other
+    # builds the largest.
+    export RUSTFLAGS="-Ccodegen-units=16 ${RUSTFLAGS:-}"
     cargo fuzz build --sanitizer none
     # A target is one thread: as many at a time as there are cores.
     for source in fuzz/fuzz_targets/*.rs; do
