@@ -1,4 +1,4 @@
-//! The HTTP interface of a host: `/metrics` and `/healthz`.
+//! The HTTP interface of a host: `/metrics`, `/healthz`, and `/v1`, the management API.
 //!
 //! ```text
 //!   clients ─▶ http.sock ─┐   thread `http`: one runtime,      thread `metrics`: asks data,
@@ -13,6 +13,7 @@
 //! time, by a thread that may wait; no worker waits for it.
 
 mod accept;
+mod api;
 mod sampler;
 
 use std::net::SocketAddr;
@@ -30,6 +31,7 @@ use sluice_api::config::{Host, HttpApi};
 use sluice_api::http::Problem;
 
 use self::accept::Limits;
+use self::api::Api;
 pub(super) use self::sampler::Facts;
 use self::sampler::{Sampler, Wanted};
 use super::show::Front;
@@ -78,12 +80,17 @@ pub(super) fn serve(
     let listener = role.listen(&socket, host.group.as_deref())?;
     listener.set_nonblocking(true)?;
     let sampler = Sampler::start(Arc::clone(front))?;
+    let (front, name) = (Arc::clone(front), &host.name);
+    let managed = Api::new(name, Arc::new(move |request| front.respond(request)));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
+        .max_blocking_threads(api::AT_ONCE_MAX)
         .build()
         .context("cannot make the runtime of the HTTP interface")?;
-    spawn_behind("http", move || runtime.block_on(both(listener, api.listen, router(sampler))))
+    spawn_behind("http", move || {
+        runtime.block_on(both(listener, api.listen, router(sampler, managed)))
+    })
 }
 
 /// Serves both listeners. A failure of one does not end the other.
@@ -123,13 +130,14 @@ async fn listen(at: SocketAddr) -> tokio::net::TcpListener {
     }
 }
 
-fn router(sampler: Sampler) -> Router {
+fn router(sampler: Sampler, api: Api) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(health))
+        .with_state(sampler)
+        .merge(api.router())
         .method_not_allowed_fallback(no_method)
         .fallback(no_path)
-        .with_state(sampler)
 }
 
 async fn metrics(State(sampler): State<Sampler>, headers: HeaderMap) -> Response {
@@ -165,13 +173,17 @@ async fn no_path(uri: Uri) -> Response {
     let message = format!("there is no `{}` here", uri.path());
     answer_of(
         StatusCode::NOT_FOUND,
-        &problem("not_found", message, "Ask for `/metrics` or `/healthz`."),
+        &problem(
+            "not_found",
+            message,
+            "Ask for `/metrics`, `/healthz`, or `/v1`, which has the others.",
+        ),
     )
 }
 
-async fn no_method(method: Method) -> Response {
-    let message = format!("`{method}` is not understood here: nothing can be changed");
-    let problem = problem("method_not_allowed", message, "Use GET or HEAD.");
+async fn no_method(method: Method, uri: Uri) -> Response {
+    let message = format!("`{method}` is not understood at `{}`", uri.path());
+    let problem = problem("method_not_allowed", message, "The head `Allow` has what is.");
     answer_of(StatusCode::METHOD_NOT_ALLOWED, &problem)
 }
 

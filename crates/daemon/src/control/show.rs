@@ -8,7 +8,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use serde_json::value::RawValue;
+use serde::Serialize;
 use sluice_api::config::Host;
 use sluice_api::envelope::HostIdentity;
 use sluice_api::fabric::Question;
@@ -68,22 +68,45 @@ impl Front {
         })
     }
 
+    /// Answers a client of the socket.
     fn answer(&self, stream: &UnixStream, request: Request) -> io::Result<()> {
-        if let Some(known) = self.known.get() {
-            return answer(known, stream, request);
+        if self.is_reserved(&request) && !is_owner(stream) {
+            return protocol::write(stream, &Failure { error: OWNER.to_owned() });
         }
-        let fail = |error: &str| protocol::write(stream, &Failure { error: error.to_owned() });
+        if let Some(known) = self.known.get() {
+            match (&request, &known.fabric) {
+                (Request::Fabric(Question::Watch), Some(fabric)) => return watch(fabric, stream),
+                (Request::Upgrade, _) => {
+                    return known.upgrades.ask(|done| protocol::reply(stream, done));
+                }
+                _ => {}
+            }
+        }
+        match self.respond(request) {
+            Ok(line) => protocol::write_line(stream, &line),
+            Err(error) => protocol::write(stream, &Failure { error }),
+        }
+    }
+
+    /// Returns true for requests of the owner of the host alone.
+    fn is_reserved(&self, request: &Request) -> bool {
+        let joins = matches!(request, Request::Transaction(_)) && self.known.get().is_none();
+        joins || changes(request)
+    }
+
+    /// Answers a request of somebody who may make it with a line of JSON.
+    ///
+    /// # Errors
+    /// The reason why not, with the remedy.
+    pub(super) fn respond(&self, request: Request) -> Result<String, String> {
+        if let Some(known) = self.known.get() {
+            return respond(known, request);
+        }
         match (request, &self.applicants) {
-            (Request::Who, _) => {
-                let program = env!("CARGO_PKG_VERSION").to_owned();
-                protocol::write(stream, &HostIdentity { host: self.host.clone(), program })
-            }
-            (Request::Transaction(_), Some(_)) if !is_owner(stream) => fail(OWNER),
-            (Request::Transaction(question), Some(applicants)) => {
-                protocol::reply(stream, applicants.ask(*question))
-            }
-            (_, Some(_)) => fail(NO_FABRIC),
-            (_, None) => fail(STARTING),
+            (Request::Who, _) => line(&who(&self.host)),
+            (Request::Transaction(question), Some(applicants)) => line(&applicants.ask(*question)?),
+            (_, Some(_)) => Err(NO_FABRIC.to_owned()),
+            (_, None) => Err(STARTING.to_owned()),
         }
     }
 }
@@ -106,6 +129,9 @@ pub(super) fn serve(role: &Role, host: &Host, front: Arc<Front>) -> anyhow::Resu
 const NO_FABRIC: &str = "this host is in no fabric yet: `sluice fabric create NAME --underlay DEV` \
                          makes one of it, `sluice fabric join ADDRESS --token …` a member of one";
 const STARTING: &str = "this host is being started";
+const NO_STREAM: &str = "this is asked on `show.sock` alone";
+const NOT_OF_FABRIC: &str = "this host is in no fabric; add a `[fabric]` with `name`, `id` and \
+                             `certificates` to its configuration";
 const OWNER: &str = "only root may change anything; members of the group may look";
 
 /// Sources of the answers.
@@ -126,57 +152,32 @@ const FROM_FILE: &str = "this host takes its whole configuration from its file; 
                          networks and peers in its file can be made a member of a fabric by \
                          command (`sluice fabric create`, `sluice fabric join`)";
 
-fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()> {
-    let Known { facts, fabric, ports, controller, upgrades, reloads, configuration, .. } = known;
-    let fail = |error: String| protocol::write(stream, &Failure { error });
-    if changes(&request) && !is_owner(stream) {
-        return fail(OWNER.to_owned());
-    }
+fn respond(known: &Known, request: Request) -> Result<String, String> {
+    let Known { facts, fabric, ports, controller, reloads, configuration, .. } = known;
     match (request, fabric.as_ref()) {
-        (Request::Who, _) => {
-            let program = env!("CARGO_PKG_VERSION").to_owned();
-            protocol::write(stream, &HostIdentity { host: facts.host.clone(), program })
-        }
-        (request @ (Request::Show(_) | Request::Card(_)), _) => {
-            hand_on(&known.run_dir, stream, &request)
-        }
-        (Request::Fabric(Question::Watch), Some(fabric)) => {
-            let lines = fabric.watch();
-            loop {
-                match lines.recv_timeout(WATCH_BEAT) {
-                    Ok(line) => protocol::write(stream, &line)?,
-                    // An empty line shows whether the client still listens.
-                    Err(RecvTimeoutError::Timeout) => protocol::write_empty(stream)?,
-                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                }
-            }
-        }
-        (Request::Fabric(question), Some(fabric)) => {
-            protocol::reply(stream, fabric.answer(question))
-        }
-        (Request::Fabric(_), None) => fail(
-            "this host is in no fabric; add a `[fabric]` with `name`, `id` and `certificates` to \
-             its configuration"
-                .to_owned(),
-        ),
-        (Request::Add(new), _) => protocol::reply(stream, ports.add(&new)),
-        (Request::Del(name), _) => protocol::reply(stream, ports.delete(&name)),
-        (Request::Ports, _) => protocol::write(stream, &ports.report()),
-        (Request::Upgrade, _) => upgrades.ask(|done| protocol::reply(stream, done)),
+        (Request::Who, _) => line(&who(&facts.host)),
+        (request @ (Request::Show(_) | Request::Card(_)), _) => hand_on(&known.run_dir, &request),
+        (Request::Fabric(Question::Watch), Some(_)) => Err(NO_STREAM.to_owned()),
+        (Request::Fabric(question), Some(fabric)) => line(&fabric.answer(question)?),
+        (Request::Fabric(_), None) => Err(NOT_OF_FABRIC.to_owned()),
+        (Request::Add(new), _) => line(&ports.add(&new)?),
+        (Request::Del(name), _) => line(&ports.delete(&name)?),
+        (Request::Ports, _) => line(&ports.report()),
         (Request::Transaction(question), _) => match configuration {
-            Some(configuration) => protocol::reply(stream, configuration.ask(*question)),
-            None => fail(FROM_FILE.to_owned()),
+            Some(configuration) => line(&configuration.ask(*question)?),
+            None => Err(FROM_FILE.to_owned()),
         },
         (Request::Reload, _) => match configuration {
-            Some(configuration) => protocol::reply(stream, configuration.reload()),
-            None => protocol::reply(stream, reloads.reload()),
+            Some(configuration) => line(&configuration.reload()?),
+            None => line(&reloads.reload()?),
         },
         (Request::Placement(question), _) => match (question, configuration) {
             (placement::Question::Set(policy), Some(configuration)) => {
-                protocol::reply(stream, configuration.ask(set_placement(*policy)))
+                line(&configuration.ask(set_placement(*policy))?)
             }
-            (question, _) => protocol::reply(stream, controller.answer(question)),
+            (question, _) => line(&controller.answer(question)?),
         },
+        (Request::Upgrade, _) => Err(NO_STREAM.to_owned()),
         (
             Request::Hello
             | Request::Attach(_)
@@ -191,8 +192,29 @@ fn answer(known: &Known, stream: &UnixStream, request: Request) -> io::Result<()
             | Request::Reconfigure(_)
             | Request::Pulse,
             _,
-        ) => fail("only questions are answered here".to_owned()),
+        ) => Err("only questions are answered here".to_owned()),
     }
+}
+
+/// Writes events of the fabric for as long as the client listens.
+fn watch(fabric: &Fabric, stream: &UnixStream) -> io::Result<()> {
+    let lines = fabric.watch();
+    loop {
+        match lines.recv_timeout(WATCH_BEAT) {
+            Ok(line) => protocol::write(stream, &line)?,
+            // An empty line shows whether the client still listens.
+            Err(RecvTimeoutError::Timeout) => protocol::write_empty(stream)?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+fn who(host: &str) -> HostIdentity {
+    HostIdentity { host: host.to_owned(), program: env!("CARGO_PKG_VERSION").to_owned() }
+}
+
+fn line(answer: &impl Serialize) -> Result<String, String> {
+    serde_json::to_string(answer).map_err(|error| format!("the answer cannot be written: {error}"))
 }
 
 /// Returns the change of a fabric's configuration that sets a policy.
@@ -219,14 +241,15 @@ fn is_owner(stream: &UnixStream) -> bool {
         .is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
-fn hand_on(run_dir: &Path, stream: &UnixStream, request: &Request) -> io::Result<()> {
+/// Passes a request to data, and data's answer back unchanged.
+fn hand_on(run_dir: &Path, request: &Request) -> Result<String, String> {
     let reply = protocol::connect(run_dir).and_then(|data| {
         data.set_read_timeout(Some(ANSWER_MAX))?;
         protocol::ask(data, request)
     });
-    match reply.map(RawValue::from_string) {
-        Ok(Ok(line)) => protocol::write(stream, &line),
-        Ok(Err(error)) => protocol::write(stream, &Failure { error: error.to_string() }),
-        Err(error) => protocol::write(stream, &Failure { error: protocol::silence(&error) }),
+    let line = reply.map_err(|error| protocol::silence(&error))?;
+    match protocol::failure(&line) {
+        Some(Failure { error }) => Err(error),
+        None => Ok(line),
     }
 }

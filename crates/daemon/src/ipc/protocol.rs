@@ -137,6 +137,23 @@ pub fn reply(stream: &UnixStream, answer: Result<impl Serialize, String>) -> io:
     }
 }
 
+/// Writes an answer that is a line already.
+///
+/// # Errors
+/// If the stream fails.
+pub(crate) fn write_line(mut stream: &UnixStream, line: &str) -> io::Result<()> {
+    stream.write_all(&[line.trim_end().as_bytes(), b"\n"].concat())
+}
+
+/// Returns the reason why a line is no answer, if it says one.
+pub(crate) fn failure(line: &str) -> Option<Failure> {
+    // An answer may be large, and is not read for this.
+    if !line.starts_with(r#"{"error":"#) {
+        return None;
+    }
+    serde_json::from_str(line).ok()
+}
+
 /// Writes an empty line.
 ///
 /// # Errors

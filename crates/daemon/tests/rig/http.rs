@@ -21,9 +21,22 @@ pub(crate) struct Answer {
 }
 
 /// Sends a request on a connection, and reads until the server ends that.
-pub(crate) fn get(mut stream: impl Read + Write, path: &str, accept: &str) -> Answer {
+pub(crate) fn get(stream: impl Read + Write, path: &str, accept: &str) -> Answer {
     // Of version 1.0: no server sends chunks, and all of them end the connection.
-    let request = format!("GET {path} HTTP/1.0\r\nHost: h\r\nAccept: {accept}\r\n\r\n");
+    converse(stream, &format!("GET {path} HTTP/1.0\r\nHost: h\r\nAccept: {accept}\r\n\r\n"))
+}
+
+/// Sends a request with a body in JSON to a socket: `POST /v1/vnets`.
+pub(crate) fn send(socket: &Path, line: &str, body: &str) -> Answer {
+    let stream = UnixStream::connect(socket).unwrap();
+    stream.set_read_timeout(Some(SILENCE_MAX)).unwrap();
+    let length = body.len();
+    let head = "Host: h\r\nContent-Type: application/json";
+    let request = format!("{line} HTTP/1.0\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}");
+    converse(stream, &request)
+}
+
+fn converse(mut stream: impl Read + Write, request: &str) -> Answer {
     let mut text = String::new();
     if stream.write_all(request.as_bytes()).is_err() || stream.read_to_string(&mut text).is_err() {
         return Answer::default();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -32,11 +32,24 @@ pub(super) struct Limits {
     pub(super) headers_max: usize,
 }
 
+/// The other side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Peer {
+    /// Root, or the user as whom this process runs.
+    Owner,
+    /// Somebody else who reaches the socket: a member of its group.
+    Group,
+    /// Anybody who reaches a network address.
+    Network,
+}
+
 /// A listening socket.
 pub(super) trait Listener {
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
     async fn next(&self) -> io::Result<Self::Stream>;
+
+    fn peer(stream: &Self::Stream) -> Peer;
 }
 
 impl Listener for UnixListener {
@@ -45,6 +58,14 @@ impl Listener for UnixListener {
     async fn next(&self) -> io::Result<Self::Stream> {
         self.accept().await.map(|(stream, _)| stream)
     }
+
+    fn peer(stream: &Self::Stream) -> Peer {
+        let own = rustix::process::geteuid().as_raw();
+        match stream.peer_cred() {
+            Ok(peer) if peer.uid() == 0 || peer.uid() == own => Peer::Owner,
+            _ => Peer::Group,
+        }
+    }
 }
 
 impl Listener for TcpListener {
@@ -52,6 +73,10 @@ impl Listener for TcpListener {
 
     async fn next(&self) -> io::Result<Self::Stream> {
         self.accept().await.map(|(stream, _)| stream)
+    }
+
+    fn peer(_: &Self::Stream) -> Peer {
+        Peer::Network
     }
 }
 
@@ -63,7 +88,7 @@ struct Open {
 }
 
 /// Accepts for ever, each connection as a task.
-pub(super) async fn serve(listener: impl Listener, limits: Limits, router: Router) {
+pub(super) async fn serve<L: Listener>(listener: L, limits: Limits, router: Router) {
     // The oldest first.
     let mut open: Vec<Open> = Vec::with_capacity(limits.connections_max);
     loop {
@@ -77,7 +102,9 @@ pub(super) async fn serve(listener: impl Listener, limits: Limits, router: Route
             open.remove(victim.unwrap_or(0)).task.abort();
         }
         let has_asked = Arc::new(AtomicBool::new(false));
-        let task = converse(stream, limits, router.clone(), Arc::clone(&has_asked));
+        // The request says who makes it.
+        let router = router.clone().layer(Extension(L::peer(&stream)));
+        let task = converse(stream, limits, router, Arc::clone(&has_asked));
         open.push(Open { task: tokio::spawn(task).abort_handle(), has_asked });
         // The runtime has one thread: a connection is read before the next one can end it.
         tokio::task::yield_now().await;

@@ -1,0 +1,189 @@
+//! The management API of a host: it answers as the commands do, and what it makes forwards.
+//!
+//! ```text
+//!   c1 ── h1 up0 ══ br0 ══ up0 h2 ── c2
+//!          └── http.sock: networks, ports, transactions
+//! ```
+
+mod rig;
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rig::bridge::{Bridge, ip};
+use rig::counted::Counted;
+use rig::http::{Answer, get_unix, send};
+use rig::{Daemon, say, skip, wait_for};
+use rustix::process::{Gid, Uid};
+use serde_json::{Value, json};
+
+/// Group of the hosts, which every Debian has, with its number.
+const GROUP: (&str, u32) = ("daemon", 1);
+/// A user that is nobody's owner: `nobody`.
+const NOBODY: u32 = 65_534;
+/// Datagrams: number at once, time between, size.
+const FLOW: (u32, Duration, usize) = (4, Duration::from_millis(2), 500);
+/// Requests beside which nothing may be lost.
+const REQUESTS: u32 = 500;
+
+fn fabric(word: &str) -> Bridge {
+    let bridge = Bridge::waiting(word, 2, |_, _| format!("group = \"{}\"\n", GROUP.0));
+    bridge.become_fabric();
+    bridge
+}
+
+fn socket(bridge: &Bridge, own: usize) -> PathBuf {
+    bridge.net.file(&format!("h{}/http.sock", own + 1))
+}
+
+fn json_of(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}
+
+/// Asks, and leaves out what differs between two answers to one question.
+fn without_time(mut answer: Value) -> Value {
+    for key in ["time", "at_ns"] {
+        answer.as_object_mut().unwrap().remove(key);
+    }
+    answer
+}
+
+/// Does work in a thread with the rights of a member of the hosts' group.
+fn as_member<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let in_group = || {
+            let (group, user) = (Gid::from_raw(GROUP.1), Uid::from_raw(NOBODY));
+            rustix::thread::set_thread_groups(&[]).unwrap();
+            rustix::thread::set_thread_res_gid(group, group, group).unwrap();
+            rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+            work()
+        };
+        scope.spawn(in_group).join().unwrap()
+    })
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn api_answers_as_commands_do() {
+    if skip("api_answers_as_commands_do", &[]) {
+        return;
+    }
+    let bridge = fabric("alike");
+    bridge.add(0);
+    bridge.add(1);
+    let h1 = &bridge.daemons[0];
+    wait_for("h1 knows both endpoints", || {
+        h1.ask(&["fabric", "vports"])["vports"].as_array().is_some_and(|all| all.len() == 2)
+    });
+    for (path, words) in [
+        ("/v1/ports", &["port", "list"][..]),
+        ("/v1/vnets", &["fabric", "vnets"]),
+        ("/v1/vports", &["fabric", "vports"]),
+        ("/v1/vports/10.42.0.2?vnet=blue", &["fabric", "vport", "10.42.0.2", "--vnet", "blue"]),
+        ("/v1/config", &["config", "show"]),
+        ("/v1/transactions?last=2", &["config", "log", "--last", "2"]),
+        ("/v1/show/placement", &["show", "placement"]),
+        ("/v1/placement", &["placement", "show"]),
+    ] {
+        let answer = get_unix(&socket(&bridge, 0), path, "*/*");
+        assert_eq!(answer.status, 200, "{path}: {answer:?}");
+        let (api, command) = (without_time(json_of(&answer)), without_time(h1.ask(words)));
+        assert_eq!(api, command, "{path} and {words:?}");
+        assert_eq!((&api["host"], &api["format"]), (&json!("h1"), &json!(1)), "{path}");
+    }
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn network_made_by_api_forwards_on_all_hosts() {
+    if skip("network_made_by_api_forwards_on_all_hosts", &[]) {
+        return;
+    }
+    let bridge = fabric("made");
+    let at = |own| socket(&bridge, own);
+    let vnet = r#"{"name":"green","vnet":{"vni":200}}"#;
+
+    let before = bridge.daemons[0].revision();
+    let check = send(&at(0), "POST /v1/vnets?check=true", vnet);
+    assert_eq!(check.status, 200, "{check:?}");
+    assert_eq!(json_of(&check)["accepted"]["voted"], json!(["h1", "h2"]), "{check:?}");
+    assert_eq!(bridge.daemons[0].revision(), before, "nothing was made");
+
+    let made = send(&at(0), "POST /v1/vnets?comment=by%20API&require_all=true", vnet);
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(json_of(&made)["committed"]["revision"], before + 1, "{made:?}");
+    assert_eq!(bridge.daemons[0].transactions()[0]["comment"], "by API");
+    let again = send(&at(1), "POST /v1/vnets", vnet);
+    assert_eq!((again.status, &json_of(&again)["code"]), (409, &json!("refused")), "{again:?}");
+    assert!(again.body.contains("green") && !json_of(&again)["remedy"].is_null(), "{again:?}");
+
+    bridge.all_have_caught_up();
+    let address = |own: u8| Ipv4Addr::new(10, 43, 0, own);
+    for own in 0..2_u8 {
+        let netns = bridge.containers[usize::from(own)].name();
+        let port = json!({
+            "place": {"netns": netns}, "vnet": "green", "name": "web",
+            "ips": [format!("{}/24", address(own + 1))]
+        });
+        let added = send(&at(usize::from(own)), "POST /v1/ports", &port.to_string());
+        assert_eq!((added.status, &json_of(&added)["device"]), (201, &json!("eth0")), "{added:?}");
+    }
+    bridge.containers[0].ping(address(2), 3);
+
+    let twice = send(&at(0), "DELETE /v1/vnets/green", "");
+    assert_eq!(twice.status, 409, "it has ports: {twice:?}");
+    for own in 0..2 {
+        let gone = send(&at(own), "DELETE /v1/ports/web", "");
+        assert_eq!((gone.status, &json_of(&gone)["name"]), (200, &json!("web")), "{gone:?}");
+        let missing = send(&at(own), "DELETE /v1/ports/web", "");
+        assert_eq!((missing.status, &json_of(&missing)["code"]), (404, &json!("no_such_port")));
+    }
+    wait_for("the network goes when nobody uses it", || {
+        send(&at(0), "DELETE /v1/vnets/green", "").status == 200
+    });
+    assert_eq!(bridge.daemons[1].vnets(), ["blue"]);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn member_of_group_looks_and_changes_nothing() {
+    if skip("member_of_group_looks_and_changes_nothing", &[]) {
+        return;
+    }
+    let bridge = fabric("group");
+    let at = socket(&bridge, 0);
+    let before = bridge.daemons[0].revision();
+    let (looked, wrote) = as_member(|| {
+        let looked = get_unix(&at, "/v1/vnets", "*/*");
+        (looked, send(&at, "POST /v1/vnets", r#"{"name":"green","vnet":{"vni":200}}"#))
+    });
+    assert_eq!(looked.status, 200, "{looked:?}");
+    assert_eq!((wrote.status, &json_of(&wrote)["code"]), (403, &json!("forbidden")), "{wrote:?}");
+    assert_eq!(bridge.daemons[0].revision(), before);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn requests_cost_no_frame() {
+    if skip("requests_cost_no_frame", &[]) {
+        return;
+    }
+    let bridge = fabric("cost");
+    bridge.add(0);
+    bridge.add(1);
+    let [from, to] = [0, 1].map(|own| (&bridge.containers[own], ip(own)));
+    bridge.containers[0].ping(ip(1), 2);
+    let flow = Counted::start(from, to, 9, FLOW);
+    let (at, began) = (socket(&bridge, 0), Instant::now());
+    for count in 0..REQUESTS {
+        let path = ["/v1/ports", "/v1/vnets", "/v1/show/ports", "/v1/fabric/status"];
+        let answer = get_unix(&at, path[count as usize % path.len()], "*/*");
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let took = began.elapsed();
+    let seen = flow.stop();
+    say(&format!("{:.0} requests/s beside {seen:?}", f64::from(REQUESTS) / took.as_secs_f64()));
+    assert_eq!(seen.received, seen.sent);
+    bridge.daemons.iter().for_each(Daemon::assert_lossless);
+}
