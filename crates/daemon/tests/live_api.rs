@@ -74,13 +74,13 @@ fn api_answers_as_commands_do() {
     bridge.add(1);
     let h1 = &bridge.daemons[0];
     wait_for("h1 knows both endpoints", || {
-        h1.ask(&["fabric", "vports"])["vports"].as_array().is_some_and(|all| all.len() == 2)
+        h1.ask(&["vport", "list"])["vports"].as_array().is_some_and(|all| all.len() == 2)
     });
     for (path, words) in [
         ("/v1/ports", &["port", "list"][..]),
-        ("/v1/vnets", &["fabric", "vnets"]),
-        ("/v1/vports", &["fabric", "vports"]),
-        ("/v1/vports/10.42.0.2?vnet=blue", &["fabric", "vport", "10.42.0.2", "--vnet", "blue"]),
+        ("/v1/vnets", &["vnet", "list"]),
+        ("/v1/vports", &["vport", "list"]),
+        ("/v1/vports/10.42.0.2?vnet=blue", &["vport", "show", "10.42.0.2", "--vnet", "blue"]),
         ("/v1/config", &["config", "show"]),
         ("/v1/transactions?last=2", &["config", "log", "--last", "2"]),
         ("/v1/show/placement", &["show", "placement"]),

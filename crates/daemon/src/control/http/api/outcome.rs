@@ -32,7 +32,7 @@ impl Outcome {
             (StatusCode::SERVICE_UNAVAILABLE, "busy")
         } else if is_unanswered(why) {
             (StatusCode::SERVICE_UNAVAILABLE, "data_silent")
-        } else if why.starts_with("no port `") {
+        } else if why.starts_with("there is no port `") {
             (StatusCode::NOT_FOUND, "no_such_port")
         } else {
             (StatusCode::CONFLICT, "refused")

@@ -172,7 +172,12 @@ fn status_says_what_was_made() {
 #[test]
 fn refusal_of_host_has_status_and_remedy() {
     for (why, status, code, remedy) in [
-        ("no port `web` was added", StatusCode::NOT_FOUND, "no_such_port", "see `sluice help`"),
+        (
+            "there is no port `web`; added were db",
+            StatusCode::NOT_FOUND,
+            "no_such_port",
+            "added were db",
+        ),
         ("16 others are asking; try again", StatusCode::SERVICE_UNAVAILABLE, "busy", "try again"),
         (
             "no data process runs; control starts one",
