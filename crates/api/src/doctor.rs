@@ -1,4 +1,5 @@
-//! Output of `sluice doctor`: what this machine can do for a host, and what to change.
+//! Reports: what this machine can do for a host (`sluice doctor`), whether a running host is well
+//! (`sluice status`), and what to change.
 
 use std::fmt;
 
@@ -23,7 +24,8 @@ pub struct Report {
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Part of a host that needs it: `host`, `containers`, `machines`, `underlay` or `config`.
+    /// Part of a host that needs it: `host`, `containers`, `machines`, `underlay` or `config`; part
+    /// of a running host that it is about: `host`, `ports` or `fabric`.
     pub part: String,
     /// Subject, in a few words.
     pub what: String,

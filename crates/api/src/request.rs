@@ -16,6 +16,8 @@ pub enum Request {
     Hello,
     /// Identify this host.
     Who,
+    /// Is this host well, and its fabric?
+    Status,
     /// A question of `sluice show`.
     Show(Question),
     /// A question of `sluice trace` about entries of the switch.

@@ -7,6 +7,7 @@ pub mod placement;
 pub mod port;
 pub mod reload;
 pub mod show;
+pub mod status;
 pub mod top;
 pub mod transaction;
 pub mod upgrade;

@@ -26,8 +26,10 @@ pub(crate) mod policy;
 mod ports;
 mod pulse;
 mod reload;
+mod sample;
 pub(crate) mod show;
 mod source;
+mod status;
 mod unfit;
 mod upgrade;
 mod waiting;
@@ -172,7 +174,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     ports.wait_for_namespaces()?;
     front.open(show::Known {
-        facts: http::Facts::of(&plan.config),
+        facts: sample::Facts::of(&plan.config),
         run_dir: plan.run_dir.clone(),
         fabric: fabric.clone(),
         ports,

@@ -20,10 +20,11 @@ use std::time::Duration;
 
 use prometheus_client::encoding::{prometheus_text, text};
 use prometheus_client::registry::Registry;
-use sluice_api::config::Role;
-use sluice_api::fabric::{Certificates, MemberRow};
-use sluice_api::show::Answer;
+use sluice_api::config::{Policy, Role};
+use sluice_api::fabric::{Certificates, MemberRow, RivalRow};
+use sluice_api::show::{Answer, DropRow};
 use sluice_api::transaction::Status;
+use sluice_base::DropClass;
 
 use self::collect::Named;
 use self::series::Series;
@@ -91,6 +92,14 @@ pub(crate) struct DataAnswers {
 pub(crate) struct FabricAnswers {
     pub(crate) members: Vec<MemberRow>,
     pub(crate) certificates: Certificates,
+    pub(crate) rivals: Vec<RivalRow>,
+}
+
+/// Returns the class of a row's frames if they were lost: their priority is lossless, and no rule
+/// of the network, no format and no end of a port took them.
+pub(crate) fn loss(sample: &Sample, policy: Policy, row: &DropRow) -> Option<DropClass> {
+    let reason = collect::lossless_reasons().find(|reason| reason.name() == row.reason)?;
+    collect::is_lossless(sample, policy, row.priority).then(|| reason.class())
 }
 
 /// Returns the text of a sample.

@@ -55,6 +55,13 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Tell whether a running host is well, and its fabric, and what to do if not; ends with 0 if
+    /// all is as it should be, with 3 for `warn`, 4 for `stop`, 5 for `unknown`, and with 1 if no
+    /// host answers
+    Status {
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// Ask a running host
     Show(ShowArguments),
     /// Show what a host does now: the time of its data workers, the rates of its ports
@@ -373,6 +380,8 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Daemon(arguments) => daemon(&arguments),
         Command::Doctor { config, json } => sluice_daemon::doctor(config.as_deref(), json)
+            .map(|grade| ExitCode::from(grade.exit_code())),
+        Command::Status { asked } => client::status::status(&asked.whom(), asked.json)
             .map(|grade| ExitCode::from(grade.exit_code())),
         Command::Show(arguments) => show(&arguments),
         Command::Top(arguments) => top(&arguments),

@@ -15,6 +15,11 @@ struct Host(PathBuf);
 
 impl Host {
     fn new(word: &str) -> Self {
+        Self::graded(word, "pass")
+    }
+
+    /// Starts a host whose status has a grade.
+    fn graded(word: &str, grade: &'static str) -> Self {
         let dir = std::env::temp_dir().join(format!("sluice-words-{word}-{}", std::process::id()));
         _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
@@ -23,7 +28,8 @@ impl Host {
             for stream in listener.incoming().flatten() {
                 let mut line = String::new();
                 let Ok(1..) = BufReader::new(&stream).read_line(&mut line) else { continue };
-                let reply = answer(&serde_json::from_str(&line).unwrap());
+                let request = serde_json::from_str(&line).unwrap();
+                let reply = if request == "status" { report(grade) } else { answer(&request) };
                 _ = writeln!(&stream, "{reply}");
             }
         });
@@ -51,6 +57,15 @@ fn read(output: &Output) -> (Option<i32>, Value) {
     let text = String::from_utf8_lossy(&output.stdout);
     let value = serde_json::from_str(&text);
     (output.status.code(), value.unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+/// Returns the report of a host that has a row of a grade, its last one.
+fn report(grade: &str) -> Value {
+    json!({"version": 1, "grade": grade, "rows": [
+        {"part": "host", "what": "program", "grade": "pass", "seen": "it is", "remedy": ""},
+        {"part": "host", "what": "forwarding", "grade": grade, "seen": "it is",
+         "remedy": "Mend it."},
+    ]})
 }
 
 fn answer(request: &Value) -> Value {
@@ -115,6 +130,25 @@ fn exit_code_of_a_trace_is_its_verdict() {
             assert_eq!(output.status.code(), Some(wanted), "{grade}");
         }
     }
+}
+
+#[test]
+fn status_exit_code_is_gravest_row_with_remedy() {
+    for (grade, wanted) in [("pass", 0), ("warn", 3), ("stop", 4), ("unknown", 5)] {
+        let host = Host::graded(&format!("status-{grade}"), grade);
+        let (code, answer) = host.ask(&["status", "--json"]);
+        assert_eq!((code, &answer["grade"]), (Some(wanted), &json!(grade)), "{answer}");
+        assert_eq!((&answer["format"], &answer["host"]), (&json!(1), &json!("h1")));
+        let output = host.command(&["status"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(wanted), "{text}");
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert!(lines[1].starts_with(&format!("host  forwarding  {grade}")), "{text}");
+        assert_eq!(lines[2], "Mend it.", "{text}");
+    }
+    let nobody = ["status", "--run-dir", "/nonexistent"];
+    let output = Command::new(SLUICE).args(nobody).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "no host answers");
 }
 
 #[test]

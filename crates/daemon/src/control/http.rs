@@ -32,7 +32,6 @@ use sluice_api::http::Problem;
 
 use self::accept::Limits;
 use self::api::Api;
-pub(super) use self::sampler::Facts;
 use self::sampler::{Sampler, Wanted};
 use super::show::Front;
 use crate::config;

@@ -16,8 +16,9 @@ use sluice_api::fabric_config::Operation;
 use sluice_api::placement::{self, PolicyVersion, Stamped};
 use sluice_api::transaction::{self, How};
 
-use super::http::Facts;
 use super::ports::AddedPorts;
+use super::sample::{Facts, sample};
+use super::status;
 use super::waiting::Applicants;
 use super::{Reloads, Upgrades};
 use crate::config;
@@ -99,6 +100,9 @@ impl Front {
     /// # Errors
     /// The reason why not, with the remedy.
     pub(super) fn respond(&self, request: Request) -> Result<String, String> {
+        if request == Request::Status {
+            return line(&status::report(&sample(self)));
+        }
         if let Some(known) = self.known.get() {
             return respond(known, request);
         }
@@ -190,7 +194,8 @@ fn respond(known: &Known, request: Request) -> Result<String, String> {
             | Request::GoOn
             | Request::Running
             | Request::Reconfigure(_)
-            | Request::Pulse,
+            | Request::Pulse
+            | Request::Status,
             _,
         ) => Err("only questions are answered here".to_owned()),
     }

@@ -67,12 +67,13 @@ impl Server {
                         protocol::write(stream, &Failure { error })
                     }
                 },
-                Ok(Some(Request::Fabric(_))) => {
-                    let error = "the control process knows the fabric".to_owned();
-                    protocol::write(stream, &Failure { error })
-                }
                 Ok(Some(
-                    Request::Placement(_) | Request::Transaction(_) | Request::Who | Request::Ports,
+                    Request::Fabric(_)
+                    | Request::Placement(_)
+                    | Request::Transaction(_)
+                    | Request::Who
+                    | Request::Ports
+                    | Request::Status,
                 )) => {
                     let error = "the control process answers that".to_owned();
                     protocol::write(stream, &Failure { error })

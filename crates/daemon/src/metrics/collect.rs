@@ -178,15 +178,14 @@ fn add_queues(out: &mut Series, data: &DataAnswers, ports: &Named<'_>, peers: &N
     }
 }
 
-/// Returns the words of the reasons that a lossless priority may not know.
-fn lossless_reasons() -> impl Iterator<Item = &'static str> {
+/// Returns the reasons that a lossless priority may not know.
+pub(super) fn lossless_reasons() -> impl Iterator<Item = DropReason> {
     let is_loss = |class| matches!(class, DropClass::Congestion | DropClass::Stuck);
-    let all = DropReason::ALL.iter().filter(move |reason| is_loss(reason.class()));
-    all.map(|reason| reason.name())
+    DropReason::ALL.iter().copied().filter(move |reason| is_loss(reason.class()))
 }
 
 fn add_drops(out: &mut Series, sample: &Sample, data: &DataAnswers, named: &Named<'_>) {
-    let reasons: BTreeSet<&str> = lossless_reasons().collect();
+    let reasons: BTreeSet<&str> = lossless_reasons().map(DropReason::name).collect();
     for row in ports(data) {
         // There before the first loss: otherwise its first value would be no increase.
         for reason in &reasons {
@@ -206,7 +205,7 @@ fn add_drops(out: &mut Series, sample: &Sample, data: &DataAnswers, named: &Name
     }
 }
 
-fn is_lossless(sample: &Sample, policy: Policy, priority: u8) -> bool {
+pub(super) fn is_lossless(sample: &Sample, policy: Policy, priority: u8) -> bool {
     let by_policy = match sample.role {
         Role::Host => policy.virtual_lossless(),
         Role::Switch => policy.physical_lossless(),

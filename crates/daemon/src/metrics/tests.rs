@@ -132,7 +132,8 @@ fn fabric() -> FabricAnswers {
         {"kind": "anchor", "host": "", "from": "2026-01-01", "until": "2025-02-01",
          "days_left": -2, "state": "expired"},
     ]});
-    FabricAnswers { members, certificates: serde_json::from_value(certificates).unwrap() }
+    let certificates = serde_json::from_value(certificates).unwrap();
+    FabricAnswers { members, certificates, rivals: Vec::new() }
 }
 
 fn sample() -> Sample {
@@ -206,7 +207,7 @@ fn lossless_drops_exported_without_those_of_lossy_priorities() {
     // Under a policy that drops, no priority is lossless.
     let mut lossy = sample();
     let mut answers = data();
-    answers.drops.policy = sluice_api::config::Policy::LZ;
+    answers.drops.policy = Policy::LZ;
     lossy.data = Ok(Box::new(answers));
     let series = bounded(&lossy, SERIES_MAX);
     let stuck = series.get(Metric::LosslessDroppedFrames, &["web", "receiver_stuck"]);

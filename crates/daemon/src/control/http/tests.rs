@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::sampler::tests::{large, silent, well};
+use super::sampler::tests::large;
 use super::*;
+use crate::control::sample::tests::{silent, well};
 use crate::metrics::Sample;
 
 /// A server with small bounds on a socket of its own.

@@ -29,6 +29,7 @@ pub(super) fn router() -> Router<Api> {
     Router::new()
         .route("/v1", get(index))
         .route("/v1/host", get(host))
+        .route("/v1/status", get(status))
         .route("/v1/show/{question}", get(show_switch))
         .route("/v1/fabric/{question}", get(ask_fabric))
         .route("/v1/vports", get(vports))
@@ -47,8 +48,9 @@ pub(super) fn router() -> Router<Api> {
 }
 
 /// Paths for a reader.
-const PATHS: [&str; 17] = [
+const PATHS: [&str; 18] = [
     "/v1/host",
+    "/v1/status",
     "/v1/show/{ports,queues,drops,audit,pauses,tunnels,mac,worker,placement}",
     "/v1/fabric/{members,status,flows,holds,certificates,rivals}",
     "/v1/vports?vnet=NAME",
@@ -169,6 +171,10 @@ async fn index(State(api): State<Api>, Extension(peer): From) -> Response {
 
 async fn host(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
     api.look(peer, plain(&uri, Request::Who)).await
+}
+
+async fn status(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
+    api.look(peer, plain(&uri, Request::Status)).await
 }
 
 async fn show_switch(

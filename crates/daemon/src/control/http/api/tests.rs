@@ -82,6 +82,7 @@ fn each_path_is_request_of_socket() {
     let vport = || "02:00:00:00:00:01".to_owned();
     for (line, body, expected) in [
         ("GET /v1/host", "", Request::Who),
+        ("GET /v1/status", "", Request::Status),
         ("GET /v1/show/ports", "", Request::Show(sluice_api::show::Question::Ports)),
         ("GET /v1/show/placement", "", Request::Show(sluice_api::show::Question::Placement)),
         ("GET /v1/fabric/members", "", Request::Fabric(fabric::Question::Members)),
