@@ -9,8 +9,8 @@
 //! A client costs a bounded amount: a connection answers one request, has [`CONNECTION_MAX`] for
 //! all of it and [`HEAD_MAX`] for its head, of at most [`HEAD_SIZE_MAX`] bytes. A listener has
 //! [`CONNECTIONS_MAX`] of them; one more ends the oldest that has not asked yet, or else the
-//! oldest. So clients that do not ask keep nobody out. Answers are made one at a
-//! time, by a thread that may wait; no worker waits for it.
+//! oldest, and the owner's after those of others. So clients that do not ask keep nobody out.
+//! Metrics are made one at a time, by a thread that may wait; no worker waits for it.
 
 mod accept;
 mod api;

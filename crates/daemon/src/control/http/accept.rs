@@ -85,6 +85,21 @@ struct Open {
     task: AbortHandle,
     /// True once the head of its request is complete.
     has_asked: Arc<AtomicBool>,
+    peer: Peer,
+}
+
+impl Open {
+    /// Returns the order in which connections end when there are too many: those that have not
+    /// asked before those that wait for an answer, and the owner's, which may change something,
+    /// after those of others.
+    fn worth(&self) -> (bool, bool) {
+        (self.peer == Peer::Owner, self.has_asked.load(Ordering::Relaxed))
+    }
+}
+
+/// Returns the place of the connection that ends for a new one: the oldest of the least worth.
+fn victim(open: &[Open]) -> usize {
+    (0..open.len()).min_by_key(|&at| open[at].worth()).unwrap_or(0)
 }
 
 /// Accepts for ever, each connection as a task.
@@ -98,14 +113,14 @@ pub(super) async fn serve<L: Listener>(listener: L, limits: Limits, router: Rout
         };
         open.retain(|one| !one.task.is_finished());
         if open.len() >= limits.connections_max {
-            let victim = open.iter().position(|one| !one.has_asked.load(Ordering::Relaxed));
-            open.remove(victim.unwrap_or(0)).task.abort();
+            open.remove(victim(&open)).task.abort();
         }
         let has_asked = Arc::new(AtomicBool::new(false));
         // The request says who makes it.
-        let router = router.clone().layer(Extension(L::peer(&stream)));
+        let peer = L::peer(&stream);
+        let router = router.clone().layer(Extension(peer));
         let task = converse(stream, limits, router, Arc::clone(&has_asked));
-        open.push(Open { task: tokio::spawn(task).abort_handle(), has_asked });
+        open.push(Open { task: tokio::spawn(task).abort_handle(), has_asked, peer });
         // The runtime has one thread: a connection is read before the next one can end it.
         tokio::task::yield_now().await;
     }
@@ -130,4 +145,39 @@ where
         .serve_connection(TokioIo::new(stream), service);
     // A client that breaks off, or is too slow, is nobody's concern.
     _ = tokio::time::timeout(limits.connection_max, connection).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_of_least_worth_ends_first() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let open = |peer, has_asked| Open {
+            task: runtime.spawn(async {}).abort_handle(),
+            has_asked: Arc::new(AtomicBool::new(has_asked)),
+            peer,
+        };
+        let mut all = vec![
+            open(Peer::Owner, true),
+            open(Peer::Group, true),
+            open(Peer::Owner, false),
+            open(Peer::Network, false),
+            open(Peer::Group, false),
+        ];
+        let mut ended = Vec::new();
+        while !all.is_empty() {
+            let one = all.remove(victim(&all));
+            ended.push((one.peer, one.has_asked.load(Ordering::Relaxed)));
+        }
+        let expected = [
+            (Peer::Network, false),
+            (Peer::Group, false),
+            (Peer::Group, true),
+            (Peer::Owner, false),
+            (Peer::Owner, true),
+        ];
+        assert_eq!(ended, expected);
+    }
 }
