@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   acknowledgement --> acknowledged --> cwnd grows (slow start below ssthresh, else avoidance)
+//!   short segment ----> sent_short
 //!   RTT sample -------> sampled
 //!   loss, time-out ---> reduce --------> the new ssthresh; the caller sets cwnd
 //!   all repaired -----> reopened
@@ -75,11 +76,26 @@ impl Control {
         }
     }
 
-    /// Takes a measured round trip time.
+    /// Takes a round trip time that was measured when the bytes below `ack` were acknowledged.
     #[inline]
-    pub(super) fn sampled(&mut self, rtt: Nanos) {
+    pub(super) fn sampled(&mut self, rtt: Nanos, ack: u64) {
         if let Self::Vegas(vegas) = self {
-            vegas.sampled(rtt);
+            vegas.sampled(rtt, ack);
+        }
+    }
+
+    /// Notes a segment that is not full: its round trip time is another one.
+    pub(super) const fn sent_short(&mut self, seq: u64, len: u64) {
+        if let Self::Vegas(vegas) = self {
+            vegas.sent_short(seq, len);
+        }
+    }
+
+    /// Takes back an earlier state, after a time-out that was early.
+    pub(super) fn restore(&mut self, earlier: Self) {
+        match (self, earlier) {
+            (Self::Vegas(vegas), Self::Vegas(earlier)) => vegas.restore(earlier),
+            (control, earlier) => *control = earlier,
         }
     }
 

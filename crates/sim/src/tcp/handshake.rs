@@ -69,9 +69,11 @@ impl Connection {
         let sender = &mut self.sender;
         sender.deadline = Nanos::MAX;
         if sender.timeouts == 0 {
-            // Only an answer to a SYN that was sent once gives a sample (Karn).
+            // Only an answer to a SYN that was sent once gives a sample (Karn). It is one for the
+            // time-out alone: a SYN takes less time on each link than a full segment, so that a
+            // controller would take a full segment's own time for a queue.
             let rtt = now.since(sender.last_send);
-            sender.measured(rtt, &self.config);
+            sender.rtt.sample(rtt, &self.config);
         } else {
             // RFC 5681 clause 3.1: a lost SYN leaves a window of one segment.
             sender.timeouts = 0;

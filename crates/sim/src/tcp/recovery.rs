@@ -95,7 +95,7 @@ impl Sender {
         {
             stats.timeouts_undone += 1;
             self.window = undo.window;
-            self.control = undo.control;
+            self.control.restore(undo.control);
             self.recover = self.una;
             self.reopen();
         }
@@ -352,6 +352,9 @@ impl Sender {
         let len = (limit - seq).min(u64::from(config.mss));
         self.high_rxt = self.high_rxt.max(seq + len);
         self.pipe += len;
+        if len < u64::from(config.mss) {
+            self.control.sent_short(seq, len);
+        }
         // Karn: an acknowledgement may now answer either copy.
         self.timed_end = 0;
         self.last_send = now;

@@ -227,13 +227,8 @@ impl Sender {
                 now.since(self.timed_start)
             }
         };
-        self.measured(rtt, config);
-    }
-
-    /// Takes a measured round trip time.
-    pub(super) fn measured(&mut self, rtt: Nanos, config: &Config) {
         self.rtt.sample(rtt, config);
-        self.control.sampled(rtt);
+        self.control.sampled(rtt, segment.ack);
     }
 
     /// Returns the next bytes to send now: offset and length.
@@ -290,6 +285,9 @@ impl Sender {
             self.timed_end = self.nxt;
             self.timed_start = now;
         }
+        if len < u64::from(config.mss) {
+            self.control.sent_short(seq, len);
+        }
         self.last_send = now;
         if self.deadline == Nanos::MAX {
             self.deadline = now.after(self.rtt.rto(config));
@@ -320,6 +318,7 @@ impl Sender {
             // The byte does not count as sent: it is likely to be thrown away.
             self.probe = false;
             stats.window_probes += 1;
+            self.control.sent_short(self.nxt, 1);
             return Some((self.nxt, 1));
         }
         if self.una == self.nxt && self.deadline == Nanos::MAX {

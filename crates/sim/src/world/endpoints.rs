@@ -264,6 +264,12 @@ impl World {
         self.endpoints[id.index()].tcp.delivered()
     }
 
+    /// Returns the congestion window of an endpoint, in bytes.
+    #[must_use]
+    pub fn congestion_window(&self, id: EndpointId) -> u64 {
+        self.endpoints[id.index()].tcp.cwnd()
+    }
+
     /// Returns the counters of an endpoint's TCP.
     #[must_use]
     pub fn tcp_stats(&self, id: EndpointId) -> Stats {
