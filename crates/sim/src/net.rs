@@ -38,6 +38,7 @@ use sluice_wire::mac_control::Message;
 
 pub(crate) use census::{Census, Seen, Whereabouts};
 pub(crate) use config::Ends;
+use config::FRAME_MIN;
 pub use config::{Buffering, NetConfig, NetConfigError};
 pub(crate) use frames::Payload;
 pub use frames::{Ecn, Shape};
@@ -232,6 +233,9 @@ impl<P: Payload> Net<P> {
         shape: Shape,
         payload: P,
     ) {
+        debug_assert!(shape.size <= self.config.frame_max, "headroom is for frames of that size");
+        // A shorter frame is padded by its sender, and stays so (802.3 clause 4.2.3.3).
+        let shape = Shape { size: shape.size.max(FRAME_MIN), ..shape };
         let active = &mut self.ways[path.0 as usize];
         active.frames += 1;
         let link = active.path.link(0);

@@ -46,6 +46,8 @@ pub(crate) struct Experiment {
     /// The settings of each variant, for people.
     pub(crate) settings: Vec<(String, Map<String, Value>)>,
     pub(crate) cases: Vec<Case>,
+    /// Settings that work and that hardly anybody means.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// One cell: one size under one policy.
@@ -184,6 +186,7 @@ fn from_sim(mut scenario: SimScenario, overrides: &Overrides) -> anyhow::Result<
         background: scenario.background != Noise::None,
         settings: vec![(scenario.sim.name.clone(), settings)],
         cases,
+        warnings: warnings(&tcp),
     })
 }
 
@@ -274,8 +277,25 @@ fn tcp_of(scenario: &SimScenario) -> Arc<tcp::Config> {
     config.send_buffer = own.send_buffer_kb.map_or(config.send_buffer, |kb| kb * 1000);
     config.receive_buffer = own.receive_buffer_kb.map_or(config.receive_buffer, |kb| kb * 1000);
     config.ack_every = own.ack_every.unwrap_or(config.ack_every);
+    config.ack_delay = nanos(own.ack_delay_us, config.ack_delay);
+    config.quick_acks = own.quick_acks.unwrap_or(config.quick_acks);
     config.idle_restart = own.idle_restart.unwrap_or(config.idle_restart);
     Arc::new(config)
+}
+
+/// Returns the warning of a TCP that sends again what was not lost.
+pub(super) fn warnings(config: &tcp::Config) -> Vec<String> {
+    let early = config.ack_delay_outlasts_rto();
+    let text = || {
+        format!(
+            "tcp.ack_delay_us: an acknowledgement may be delayed for {} us, and a sender waits for \
+             {} us at least (rto_min and rto_slop): segments that are not lost time out. Make it \
+             less, or set tcp.ack_every = 1",
+            config.ack_delay.0 / 1000,
+            config.least_rto().0 / 1000
+        )
+    };
+    early.then(text).into_iter().collect()
 }
 
 /// Returns the payload of a full segment: the MTU without the headers of IPv4 and of TCP.

@@ -17,7 +17,7 @@ use sluice_sim::tcp;
 use sluice_sim::workload::Aggregate;
 
 use super::experiment::{
-    Case, Experiment, Load, Overrides, Parts, frames, listed, mss, pause_response, star,
+    Case, Experiment, Load, Overrides, Parts, frames, listed, mss, pause_response, star, warnings,
 };
 use super::scenario::{default_delay_ns, default_receive_ns, default_send_ns};
 use crate::plan::Plan;
@@ -90,6 +90,7 @@ pub(super) fn experiment(
         background: false,
         settings,
         cases,
+        warnings: warnings(&tcp),
     })
 }
 

@@ -46,6 +46,9 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
     if let Some(folder) = &options.out {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     }
+    for warning in &experiment.warnings {
+        eprintln!("warning: {warning}");
+    }
     let progress = Progress::new(options.quiet || options.json);
     let mut measured = Vec::new();
     let mut broken = Vec::new();

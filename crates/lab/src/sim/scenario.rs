@@ -204,6 +204,10 @@ pub(crate) struct Tcp {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ack_every: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ack_delay_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) quick_acks: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) idle_restart: Option<bool>,
 }
 

@@ -16,6 +16,7 @@ mod file;
 mod gains;
 mod grid;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -63,6 +64,9 @@ pub fn sweep(path: &Path, folder: &Path, threads: usize, quiet: bool) -> anyhow:
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     let mut lines = Lines::open(&folder.join("sweep.jsonl"), &cells)?;
     let missing: Vec<&Cell> = cells.iter().filter(|cell| !lines.has(cell)).collect();
+    for warning in warnings(&missing)? {
+        eprintln!("warning: {warning}");
+    }
     let bar = bar(cells.len(), cells.len() - missing.len(), quiet);
     run_all(&missing, threads, path, &mut |line| {
         bar.inc(1);
@@ -141,6 +145,17 @@ fn run_all(
         drop(receive);
         outcome
     })
+}
+
+/// Returns the warnings of all cells, each once.
+fn warnings(cells: &[&Cell]) -> anyhow::Result<BTreeSet<String>> {
+    let mut warnings = BTreeSet::new();
+    for cell in cells {
+        let make = || Experiment::new(Any::parse(&cell.text)?, &Overrides::default());
+        let at = || format!("cell {} ({})", cell.number, words(&cell.parameters));
+        warnings.extend(make().with_context(at)?.warnings);
+    }
+    Ok(warnings)
 }
 
 fn run_cell(cell: &Cell, path: &Path) -> anyhow::Result<Line> {

@@ -2,6 +2,11 @@
 
 use sluice_base::{BitRate, ByteCount, Nanos, PriorityMask};
 
+/// The smallest frame, without its check sequence: a shorter one is padded (802.3 clause 3.2.8).
+pub(crate) const FRAME_MIN: u16 = 60;
+/// Bytes of a frame's check sequence.
+const CHECK_SEQUENCE: u16 = 4;
+
 /// Buffer in which a lossy frame may find no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Buffering {
@@ -33,7 +38,7 @@ pub struct NetConfig {
     pub pause_response: Nanos,
     /// Bytes on the wire beside a frame's own: preamble, check sequence, gap (24 on Ethernet).
     pub overhead: u16,
-    /// The largest frame.
+    /// The largest frame, without its check sequence.
     pub frame_max: u16,
 }
 
@@ -100,8 +105,9 @@ impl NetConfig {
     /// bytes on the link (802.1Q annex N).
     #[must_use]
     pub fn headroom(&self, rate: BitRate, delay: Nanos) -> ByteCount {
-        let frame = u64::from(self.frame_max);
-        let on_wire = frame + u64::from(self.overhead);
+        let on_wire = u64::from(self.frame_max) + u64::from(self.overhead);
+        // The frame that reaches XOFF is in the buffer with its check sequence.
+        let frame = u64::from(self.frame_max + CHECK_SEQUENCE.min(self.overhead));
         let pause = sluice_wire::mac_control::FRAME_SIZE as u64 + u64::from(self.overhead);
         let span = Nanos(2 * delay.0 + self.pause_response.0);
         ByteCount(frame + on_wire + pause + on_wire + rate.bytes_in(span).0 + 1)

@@ -97,7 +97,8 @@ pub struct Config {
     /// Number of segments at the start of a connection that are acknowledged at once (Linux's quick
     /// ACKs).
     pub quick_acks: u8,
-    /// Longest delay of an acknowledgement.
+    /// Longest delay of an acknowledgement: at most 500 ms (RFC 9293 clause 3.8.6.3, RFC 1122 clause
+    /// 4.2.3.2), and less than [`Self::least_rto`], or nothing lost times out.
     pub ack_delay: Nanos,
     /// Bytes that the sender may have unacknowledged.
     pub send_buffer: u32,
@@ -197,6 +198,21 @@ impl Config {
             receive_buffer: 6 << 20,
             ..Self::freebsd9(algorithm)
         }
+    }
+
+    /// The least time after which a segment that nobody acknowledges is sent again.
+    #[must_use]
+    pub fn least_rto(&self) -> Nanos {
+        let variance = self.rto_min.max(self.tick);
+        Nanos(variance.0 + self.rto_slop.0).min(self.rto_max)
+    }
+
+    /// Returns true if a segment at the end of a message may time out although nothing is lost: its
+    /// acknowledgement is delayed for longer than a sender on a short path waits (RFC 6298 clause
+    /// 2.4 has a second for that reason).
+    #[must_use]
+    pub fn ack_delay_outlasts_rto(&self) -> bool {
+        self.ack_every > 1 && self.ack_delay >= self.least_rto()
     }
 
     /// Returns true if segments carry time stamps.

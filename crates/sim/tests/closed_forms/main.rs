@@ -3,5 +3,7 @@
 //! Each expectation is derived in its test from the scenario's own numbers. A tolerance is stated
 //! where the form is asymptotic or the scenario is random.
 
+mod frames;
 mod network;
+mod timeouts;
 mod vegas;

@@ -128,3 +128,24 @@ fn the_overrides_of_a_profile_reach_tcp() {
     assert_eq!((plan.tcp.rto_min, plan.tcp.rto_slop), (Nanos(500_000), Nanos(7_000)));
     assert_eq!((plan.tcp.send_buffer, plan.tcp.idle_restart), (64_000, false));
 }
+
+#[test]
+fn ack_delay_beyond_rto_warned_of() {
+    let warned = |slop_us: u32, more: &str| {
+        let text = include_str!("../../../../../scenarios/sim/incast.toml").replace(
+            "profile = \"linux-2013\"",
+            &format!("profile = \"freebsd9\"\nrto_slop_us = {slop_us}\n{more}"),
+        );
+        let any = Any::parse(&text).unwrap();
+        Experiment::new(any, &Overrides::default()).unwrap().warnings
+    };
+    assert_eq!(warned(20_000, ""), Vec::<String>::new());
+    // 10 ms of the profile against 2 ms.
+    let warning = warned(0, "").concat();
+    assert!(warning.contains("tcp.ack_delay_us") && warning.contains("10000 us"), "{warning}");
+    assert!(warning.contains("2000 us") && warning.contains("tcp.ack_every = 1"), "{warning}");
+    // A delay that is as long as the wait is too long.
+    assert_eq!(warned(0, "ack_delay_us = 2000").len(), 1);
+    assert_eq!(warned(0, "ack_delay_us = 1999"), Vec::<String>::new());
+    assert_eq!(warned(0, "ack_every = 1"), Vec::<String>::new());
+}

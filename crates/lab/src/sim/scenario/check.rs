@@ -60,6 +60,11 @@ impl SimScenario {
         let tcp = &self.tcp;
         ensure!(tcp.initial_window != Some(0), "tcp.initial_window: 1 at least");
         ensure!(tcp.ack_every != Some(0), "tcp.ack_every: 1 at least");
+        ensure!(
+            tcp.ack_delay_us.is_none_or(|us| (1..=500_000).contains(&us)),
+            "tcp.ack_delay_us: 1 to 500000 (RFC 1122 has half a second at most); tcp.ack_every = 1 \
+             for no delay"
+        );
         let small = |kb: Option<u32>| kb.is_some_and(|kb| !(4..=1 << 20).contains(&kb));
         ensure!(
             !small(tcp.send_buffer_kb) && !small(tcp.receive_buffer_kb),
