@@ -97,8 +97,8 @@ pub struct Config {
     /// Number of segments at the start of a connection that are acknowledged at once (Linux's quick
     /// ACKs).
     pub quick_acks: u8,
-    /// Longest delay of an acknowledgement: at most 500 ms (RFC 9293 clause 3.8.6.3, RFC 1122 clause
-    /// 4.2.3.2), and less than [`Self::least_rto`], or nothing lost times out.
+    /// Longest delay of an acknowledgement: at most 500 ms (RFC 9293 clause 3.8.6.3, RFC 1122
+    /// clause 4.2.3.2), and less than [`Self::least_rto`], or nothing lost times out.
     pub ack_delay: Nanos,
     /// Bytes that the sender may have unacknowledged.
     pub send_buffer: u32,

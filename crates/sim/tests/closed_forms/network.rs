@@ -44,8 +44,8 @@ impl Chain {
         self.rate.0 as f64 / 8.0 * 1_448.0 / FULL_WIRE as f64
     }
 
-    /// Returns the least round trip of a full segment and its acknowledgement, in full frames of one
-    /// link: segments that are on their way without a queue.
+    /// Returns the least round trip of a full segment and its acknowledgement, in full frames of
+    /// one link: segments that are on their way without a queue.
     pub(crate) fn path_segments(&self) -> f64 {
         let byte_ns = 8e9 / self.rate.0 as f64;
         let both = (FULL_WIRE + ACK_WIRE) as f64 * byte_ns + 2.0 * self.delay.0 as f64;

@@ -44,7 +44,8 @@ fn one_message(config: Config) -> (Nanos, u32) {
     (message.acknowledged.expect("acknowledged"), u32::try_from(timeouts).expect("a few"))
 }
 
-/// Frames take a byte's time for each byte of the wire, rounded up; an acknowledgement has 84 bytes.
+/// Frames take a byte's time for each byte of the wire, rounded up; an acknowledgement has
+/// 84 bytes.
 #[test]
 fn single_segment_waits_for_ack_delay() {
     let bits = |bytes: u64| (bytes * 8).div_ceil(10);

@@ -65,7 +65,8 @@ fn short_segment_ahead_leaves_rate_full() {
 }
 
 /// Brakmo and Peterson 1995: in equilibrium alpha (2) to beta (4) packets of each flow wait. Flows
-/// that begin together have seen the path without a queue before the slow start of all has filled it.
+/// that begin together have seen the path without a queue before the slow start of all has filled
+/// it.
 #[test]
 fn vegas_queue_settles_between_alpha_and_beta() {
     for (pairs, links, gbps) in

@@ -24,8 +24,8 @@ fn ns3_vegas() {
         (1_446, 15, 10, 106, 16, 16 * 1_446 * 3 / 4),
         // 2.1 queued: alpha <= 2.1 <= beta.
         (746, 20, 10, 112, 20, 20 * 746 * 3 / 4),
-        // The fifth case of ns-3, 1.65 queued: less than alpha by the paper and by Linux. ns-3 rounds
-        // up to 2, and stays at 20.
+        // The fifth case of ns-3, 1.65 queued: less than alpha by the paper and by Linux. ns-3
+        // rounds up to 2, and stays at 20.
         (746, 20, 10, 109, 21, 21 * 746 * 3 / 4),
     ];
     for (mss, cwnd, ssthresh, rtt, cwnd_after, ssthresh_after) in table {

@@ -5,8 +5,9 @@
 //! `expected = cwnd * base / least`, `queued = cwnd - expected`, in segments. In avoidance the
 //! window grows by a segment if fewer than alpha are queued, shrinks if more than beta are. Slow
 //! start ends when more than gamma are queued. With two samples or fewer in a round it acts as
-//! NewReno, as Linux and ns-3 do; there the round also ends with the first byte sent in it. They take
-//! `queued` as a whole number of segments, Linux rounding down and ns-3 up; here it is a fraction.
+//! NewReno, as Linux and ns-3 do; there the round also ends with the first byte sent in it. They
+//! take `queued` as a whole number of segments, Linux rounding down and ns-3 up; here it is a
+//! fraction.
 //!
 //! Only full segments give samples. A shorter one takes less time on each link; with such a time as
 //! the least ever, the own time of full segments would count as a queue: on six links of 10 Gbit/s
