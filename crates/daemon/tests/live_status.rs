@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rig::bridge::{Bridge, ip};
 use rig::{Daemon, skip, wait_for};
 use serde_json::Value;
+use sluice_testkit::bound::at_most;
 
 const PORT: u16 = 9;
 /// Lines of a screen.
@@ -184,7 +185,7 @@ fn hung_data(daemon: &Daemon) {
     daemon.hang_data(false);
     let parts = ["does not answer", "See the log of the host"];
     assert!(answer.has(STOP, &parts), "{:?}\n{}", answer.code, answer.text);
-    assert!(took < Duration::from_secs(20), "{took:?}");
+    at_most("the verdict on a data process that hangs", took, Duration::from_secs(20));
     says("data answers again", daemon, PASS, &["every frame is accounted for"]);
 }
 

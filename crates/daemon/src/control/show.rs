@@ -130,9 +130,11 @@ pub(super) fn serve(role: &Role, host: &Host, front: Arc<Front>) -> anyhow::Resu
     })
 }
 
-const NO_FABRIC: &str = "this host is in no fabric yet: `sluice fabric create NAME --underlay DEV` \
+/// Refusal of a host that waits for a command.
+pub(super) const NO_FABRIC: &str = "this host is in no fabric yet: `sluice fabric create NAME --underlay DEV` \
                          makes one of it, `sluice fabric join ADDRESS --token …` a member of one";
-const STARTING: &str = "this host is being started";
+/// Refusal of a host that does not forward yet.
+pub(super) const STARTING: &str = "this host is being started";
 const NO_STREAM: &str = "this is asked on `show.sock` alone";
 const NOT_OF_FABRIC: &str = "this host is in no fabric; add a `[fabric]` with `name`, `id` and \
                              `certificates` to its configuration";

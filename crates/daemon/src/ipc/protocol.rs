@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `"hello"` | `{"pid":7,"fingerprint":"…","version":"0.1.0"}` | data |
 //! | `"who"` | `{"host":"h1","program":"0.1.0"}` | control |
+//! | `"status"` | a `sluice_api::doctor::Report` | control, which asks data |
 //! | `{"show":"ports"}` | an answer of `sluice_api::show` | control, which asks data |
 //! | `{"look":{"vnet":0,…}}` | a `sluice_api::trace::Looked` | data |
 //! | `{"fabric":"vnets"}` | an answer of `sluice_api::fabric` | control |

@@ -14,8 +14,10 @@ mod paths;
 
 use std::sync::Arc;
 
-use axum::Router;
+use axum::extract::{Request as HttpRequest, State};
+use axum::middleware::{self, Next};
 use axum::response::Response;
+use axum::{Extension, Router};
 use tokio::sync::Semaphore;
 
 use self::outcome::Outcome;
@@ -28,6 +30,9 @@ pub(super) const AT_ONCE_MAX: usize = 8;
 
 /// Answers a request with a line of JSON, or with the reason why it does not.
 pub(super) type Answer = dyn Fn(Request) -> Result<String, String> + Send + Sync;
+
+/// A request, or the reason why it is none.
+type Asked = Result<Request, Outcome>;
 
 /// The API of a host.
 #[derive(Clone)]
@@ -51,20 +56,34 @@ impl Api {
         Self { host: host.into(), answer, places: Arc::new(Semaphore::new(AT_ONCE_MAX)) }
     }
 
-    /// Returns the paths.
+    fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Returns the paths. Who may not ask is told so before anything of the request is read.
     pub(super) fn router(self) -> Router {
-        paths::router().with_state(self)
+        let admit = middleware::from_fn_with_state(self.clone(), admit);
+        paths::router().route_layer(admit).with_state(self)
     }
 
-    /// Answers a request, if this peer may make it. `made` is true if it makes something new.
-    async fn respond(&self, peer: Peer, access: Access, request: Request, made: bool) -> Response {
-        let outcome = match may(peer, access) {
-            Err(refused) => refused,
-            Ok(()) => self.run(request, made).await,
-        };
-        outcome.into_response(&self.host)
+    /// Answers a request, or says why it is none.
+    async fn respond(&self, asked: Asked) -> Response {
+        self.outcome(asked, false).await.into_response(&self.host)
     }
 
+    /// Answers a request that makes something new.
+    async fn make(&self, asked: Asked) -> Response {
+        self.outcome(asked, true).await.into_response(&self.host)
+    }
+
+    async fn outcome(&self, asked: Asked, made: bool) -> Outcome {
+        match asked {
+            Ok(request) => self.run(request, made).await,
+            Err(malformed) => malformed,
+        }
+    }
+
+    /// Runs a request. `made` is true if it makes something new.
     async fn run(&self, request: Request, made: bool) -> Outcome {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             return Outcome::busy(AT_ONCE_MAX);
@@ -81,6 +100,21 @@ impl Api {
             // A thread that panics has ended the process.
             Ok(Err(_)) | Err(_) => Outcome::late(super::ANSWER_MAX),
         }
+    }
+}
+
+/// Hands a request on if its peer may make it: one that only looks has a safe method (RFC 9110
+/// section 9.2.1).
+async fn admit(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    let access = if request.method().is_safe() { Access::Read } else { Access::Write };
+    match may(peer, access) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => refused.into_response(&api.host),
     }
 }
 

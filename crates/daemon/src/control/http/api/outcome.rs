@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use sluice_api::client::{is_busy, is_unanswered};
+use sluice_api::client::{UNANSWERED, is_busy};
 use sluice_api::envelope::{Envelope, Failed, HostIdentity};
 use sluice_api::http::Problem;
 
 use super::super::{problem, sampler};
 use super::answer_of;
+use crate::control::show::{NO_FABRIC, STARTING};
 
 /// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +31,11 @@ impl Outcome {
     pub(super) fn refused(why: &str) -> Self {
         let (status, code) = if is_busy(why) {
             (StatusCode::SERVICE_UNAVAILABLE, "busy")
-        } else if is_unanswered(why) {
+        } else if UNANSWERED.iter().any(|words| why.contains(words)) {
             (StatusCode::SERVICE_UNAVAILABLE, "data_silent")
-        } else if why.starts_with("there is no port `") {
+        } else if [NO_FABRIC, STARTING].contains(&why) {
+            (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
+        } else if ["there is no port `", "no port `"].iter().any(|words| why.starts_with(words)) {
             (StatusCode::NOT_FOUND, "no_such_port")
         } else {
             (StatusCode::CONFLICT, "refused")

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
-use axum::extract::{Extension, Path, Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, Uri, header};
 use axum::response::Response;
 use axum::routing::{get, patch, post};
@@ -16,10 +16,9 @@ use sluice_api::port::NewPort;
 use sluice_api::transaction::{Away, How};
 use sluice_api::{fabric, placement, show, transaction};
 
-use super::super::accept::Peer;
 use super::super::sampler;
 use super::outcome::Outcome;
-use super::{Access, Api};
+use super::{Api, Asked};
 use crate::ipc::protocol::Request;
 
 /// Transactions of an answer without `last`.
@@ -69,11 +68,8 @@ const PATHS: [&str; 18] = [
     "/metrics, /healthz",
 ];
 
-/// A request, or the reason why it is none.
-type Asked = Result<Request, Outcome>;
 type Name = Result<Path<String>, PathRejection>;
 type Body = Result<Bytes, BytesRejection>;
-type From = Extension<Peer>;
 
 /// Query of a request that is about one network, or about all.
 #[derive(Deserialize)]
@@ -133,66 +129,25 @@ impl TryFrom<Way> for How {
     }
 }
 
-impl Api {
-    /// Answers a request that looks, or says why it is none.
-    async fn look(&self, peer: Peer, asked: Asked) -> Response {
-        self.respond_to(peer, Access::Read, asked, false).await
-    }
-
-    /// Answers a request that changes something.
-    async fn change(&self, peer: Peer, asked: Asked) -> Response {
-        self.respond_to(peer, Access::Write, asked, false).await
-    }
-
-    /// Answers a request that makes something.
-    async fn make(&self, peer: Peer, asked: Asked) -> Response {
-        self.respond_to(peer, Access::Write, asked, true).await
-    }
-
-    async fn respond_to(&self, peer: Peer, access: Access, asked: Asked, made: bool) -> Response {
-        // Who may not ask is not told what is wrong with the question.
-        match (super::may(peer, access), asked) {
-            (Ok(()), Ok(request)) => self.respond(peer, access, request, made).await,
-            (Err(why), _) | (_, Err(why)) => why.into_response(&self.host),
-        }
-    }
+async fn index(State(api): State<Api>) -> Response {
+    let line = serde_json::json!({ "paths": PATHS }).to_string();
+    Outcome::Answer { line, made: false }.into_response(api.host())
 }
 
-async fn index(State(api): State<Api>, Extension(peer): From) -> Response {
-    let outcome = match super::may(peer, Access::Read) {
-        Err(refused) => refused,
-        Ok(()) => {
-            let line = serde_json::json!({ "paths": PATHS }).to_string();
-            Outcome::Answer { line, made: false }
-        }
-    };
-    outcome.into_response(&api.host)
+async fn host(State(api): State<Api>, uri: Uri) -> Response {
+    api.respond(plain(&uri, Request::Who)).await
 }
 
-async fn host(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
-    api.look(peer, plain(&uri, Request::Who)).await
+async fn status(State(api): State<Api>, uri: Uri) -> Response {
+    api.respond(plain(&uri, Request::Status)).await
 }
 
-async fn status(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
-    api.look(peer, plain(&uri, Request::Status)).await
-}
-
-async fn show_switch(
-    State(api): State<Api>,
-    Extension(peer): From,
-    uri: Uri,
-    name: Name,
-) -> Response {
+async fn show_switch(State(api): State<Api>, uri: Uri, name: Name) -> Response {
     let asked = nothing(&uri).and_then(|()| word::<show::Question>(name)).map(Request::Show);
-    api.look(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn ask_fabric(
-    State(api): State<Api>,
-    Extension(peer): From,
-    uri: Uri,
-    name: Name,
-) -> Response {
+async fn ask_fabric(State(api): State<Api>, uri: Uri, name: Name) -> Response {
     let asked = nothing(&uri).and_then(|()| text(name)).and_then(|name| {
         let question = match &*name {
             "members" => fabric::Question::Members,
@@ -205,80 +160,65 @@ async fn ask_fabric(
         };
         Ok(Request::Fabric(question))
     });
-    api.look(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn vports(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
+async fn vports(State(api): State<Api>, uri: Uri) -> Response {
     let asked = query::<OfVnet>(&uri)
         .map(|OfVnet { vnet }| Request::Fabric(fabric::Question::Vports { vnet }));
-    api.look(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn vport(State(api): State<Api>, Extension(peer): From, uri: Uri, name: Name) -> Response {
+async fn vport(State(api): State<Api>, uri: Uri, name: Name) -> Response {
     let asked = query::<OfVnet>(&uri).and_then(|OfVnet { vnet }| {
         let endpoint = text(name)?;
         Ok(Request::Fabric(fabric::Question::Vport { vnet, endpoint }))
     });
-    api.look(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn thaw(State(api): State<Api>, Extension(peer): From, uri: Uri, name: Name) -> Response {
+async fn thaw(State(api): State<Api>, uri: Uri, name: Name) -> Response {
     let asked = query::<OfVnet>(&uri).and_then(|OfVnet { vnet }| {
         let endpoint = text(name)?;
         Ok(Request::Fabric(fabric::Question::Thaw { vnet, endpoint }))
     });
-    api.change(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn ports(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
-    api.look(peer, plain(&uri, Request::Ports)).await
+async fn ports(State(api): State<Api>, uri: Uri) -> Response {
+    api.respond(plain(&uri, Request::Ports)).await
 }
 
-async fn add_port(
-    State(api): State<Api>,
-    Extension(peer): From,
-    uri: Uri,
-    head: HeaderMap,
-    body: Body,
-) -> Response {
+async fn add_port(State(api): State<Api>, uri: Uri, head: HeaderMap, body: Body) -> Response {
     let asked = nothing(&uri).and_then(|()| json::<NewPort>(&head, body));
-    api.make(peer, asked.map(|port| Request::Add(Box::new(port)))).await
+    api.make(asked.map(|port| Request::Add(Box::new(port)))).await
 }
 
-async fn card(State(api): State<Api>, Extension(peer): From, uri: Uri, name: Name) -> Response {
-    api.look(peer, nothing(&uri).and_then(|()| text(name)).map(Request::Card)).await
+async fn card(State(api): State<Api>, uri: Uri, name: Name) -> Response {
+    api.respond(nothing(&uri).and_then(|()| text(name)).map(Request::Card)).await
 }
 
-async fn delete_port(
-    State(api): State<Api>,
-    Extension(peer): From,
-    uri: Uri,
-    name: Name,
-) -> Response {
-    api.change(peer, nothing(&uri).and_then(|()| text(name)).map(Request::Del)).await
+async fn delete_port(State(api): State<Api>, uri: Uri, name: Name) -> Response {
+    api.respond(nothing(&uri).and_then(|()| text(name)).map(Request::Del)).await
 }
 
-async fn vnets(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
-    api.look(peer, plain(&uri, Request::Fabric(fabric::Question::Vnets))).await
+async fn vnets(State(api): State<Api>, uri: Uri) -> Response {
+    api.respond(plain(&uri, Request::Fabric(fabric::Question::Vnets))).await
 }
 
-async fn create_vnet(
-    State(api): State<Api>,
-    Extension(peer): From,
-    uri: Uri,
-    head: HeaderMap,
-    body: Body,
-) -> Response {
+async fn create_vnet(State(api): State<Api>, uri: Uri, head: HeaderMap, body: Body) -> Response {
     let operations = json::<VnetBody>(&head, body)
         .map(|VnetBody { name, vnet }| vec![Operation::CreateVnet { name, vnet }]);
     let is_check = query::<Way>(&uri).is_ok_and(|way| way.check);
     let asked = operations.and_then(|operations| changing(&uri, operations));
-    api.respond_to(peer, Access::Write, asked, !is_check).await
+    match is_check {
+        true => api.respond(asked).await,
+        false => api.make(asked).await,
+    }
 }
 
 async fn set_vnet(
     State(api): State<Api>,
-    Extension(peer): From,
     uri: Uri,
     name: Name,
     head: HeaderMap,
@@ -292,80 +232,57 @@ async fn set_vnet(
         };
         changing(&uri, values.into_iter().map(set).collect())
     });
-    api.change(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn delete_vnet(
-    State(api): State<Api>,
-    Extension(peer): From,
-    uri: Uri,
-    name: Name,
-) -> Response {
+async fn delete_vnet(State(api): State<Api>, uri: Uri, name: Name) -> Response {
     let asked = text(name).and_then(|name| changing(&uri, vec![Operation::DeleteVnet { name }]));
-    api.change(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn config(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
+async fn config(State(api): State<Api>, uri: Uri) -> Response {
     let asked = query::<AtRevision>(&uri)
         .map(|AtRevision { revision }| transaction(transaction::Question::Show { at: revision }));
-    api.look(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn log(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
+async fn log(State(api): State<Api>, uri: Uri) -> Response {
     let asked = query::<Last>(&uri).map(|Last { last }| {
         transaction(transaction::Question::Log { last: last.unwrap_or(LAST) })
     });
-    api.look(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn change(
-    State(api): State<Api>,
-    Extension(peer): From,
-    uri: Uri,
-    head: HeaderMap,
-    body: Body,
-) -> Response {
+async fn change(State(api): State<Api>, uri: Uri, head: HeaderMap, body: Body) -> Response {
     let asked =
         json::<ChangeBody>(&head, body).and_then(|ChangeBody { change }| changing(&uri, change));
-    api.change(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn confirm(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
-    api.change(peer, plain(&uri, transaction(transaction::Question::Confirm))).await
+async fn confirm(State(api): State<Api>, uri: Uri) -> Response {
+    api.respond(plain(&uri, transaction(transaction::Question::Confirm))).await
 }
 
-async fn rollback(
-    State(api): State<Api>,
-    Extension(peer): From,
-    uri: Uri,
-    head: HeaderMap,
-    body: Body,
-) -> Response {
+async fn rollback(State(api): State<Api>, uri: Uri, head: HeaderMap, body: Body) -> Response {
     let asked = json::<RollbackBody>(&head, body).and_then(|RollbackBody { to }| {
         let how = query::<Way>(&uri)?.try_into()?;
         Ok(transaction(transaction::Question::Rollback { to, how }))
     });
-    api.change(peer, asked).await
+    api.respond(asked).await
 }
 
-async fn policy(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
-    api.look(peer, plain(&uri, Request::Placement(placement::Question::Show))).await
+async fn policy(State(api): State<Api>, uri: Uri) -> Response {
+    api.respond(plain(&uri, Request::Placement(placement::Question::Show))).await
 }
 
-async fn set_policy(
-    State(api): State<Api>,
-    Extension(peer): From,
-    uri: Uri,
-    head: HeaderMap,
-    body: Body,
-) -> Response {
+async fn set_policy(State(api): State<Api>, uri: Uri, head: HeaderMap, body: Body) -> Response {
     let asked = nothing(&uri).and_then(|()| json::<placement::Policy>(&head, body));
     let set = |policy| Request::Placement(placement::Question::Set(Box::new(policy)));
-    api.change(peer, asked.map(set)).await
+    api.respond(asked.map(set)).await
 }
 
-async fn reload(State(api): State<Api>, Extension(peer): From, uri: Uri) -> Response {
-    api.change(peer, plain(&uri, Request::Reload)).await
+async fn reload(State(api): State<Api>, uri: Uri) -> Response {
+    api.respond(plain(&uri, Request::Reload)).await
 }
 
 fn transaction(question: transaction::Question) -> Request {

@@ -46,7 +46,7 @@ impl Asked {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::from(body.to_owned())).unwrap();
-        let router = self.api.clone().router().layer(axum::Extension(peer));
+        let router = self.api.clone().router().layer(Extension(peer));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             use hyper::service::Service as _;
@@ -180,6 +180,19 @@ fn refusal_of_host_has_status_and_remedy() {
             "added were db",
         ),
         ("16 others are asking; try again", StatusCode::SERVICE_UNAVAILABLE, "busy", "try again"),
+        ("no port `web` was added", StatusCode::NOT_FOUND, "no_such_port", "see `sluice help`"),
+        (
+            crate::control::show::STARTING,
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not_ready",
+            "see `sluice help`",
+        ),
+        (
+            "port web is not deleted: no data process runs; control starts one",
+            StatusCode::SERVICE_UNAVAILABLE,
+            "data_silent",
+            "control starts one",
+        ),
         (
             "no data process runs; control starts one",
             StatusCode::SERVICE_UNAVAILABLE,
