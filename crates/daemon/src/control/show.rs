@@ -131,8 +131,9 @@ pub(super) fn serve(role: &Role, host: &Host, front: Arc<Front>) -> anyhow::Resu
 }
 
 /// Refusal of a host that waits for a command.
-pub(super) const NO_FABRIC: &str = "this host is in no fabric yet: `sluice fabric create NAME --underlay DEV` \
-                         makes one of it, `sluice fabric join ADDRESS --token …` a member of one";
+pub(super) const NO_FABRIC: &str = "this host is in no fabric yet: \
+                                    `sluice fabric create NAME --underlay DEV` makes one of it, \
+                                    `sluice fabric join ADDRESS --token …` a member of one";
 /// Refusal of a host that does not forward yet.
 pub(super) const STARTING: &str = "this host is being started";
 const NO_STREAM: &str = "this is asked on `show.sock` alone";
