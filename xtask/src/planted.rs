@@ -236,8 +236,7 @@ fn incremental(metadata: &Metadata, faults: &[&Fault]) -> BTreeSet<String> {
         return unit.into_iter().collect();
     }
     let is_changed = |package: &&Package| {
-        let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
-        let folder = folder.strip_prefix(workspace::root()).unwrap_or(folder);
+        let folder = package.folder();
         let mut files = faults.iter().flat_map(|fault| &fault.files);
         package.name == test.package || files.any(|file| file.starts_with(folder))
     };

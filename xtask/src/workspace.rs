@@ -75,6 +75,12 @@ pub(crate) struct BuildTarget {
 }
 
 impl Package {
+    /// Returns its folder, from the root of the workspace.
+    pub(crate) fn folder(&self) -> &Path {
+        let folder = self.manifest_path.parent().unwrap_or(&self.manifest_path);
+        folder.strip_prefix(root()).unwrap_or(folder)
+    }
+
     pub(crate) fn has_target(&self, kind: &str, name: Option<&str>) -> bool {
         let of_kind = |target: &&BuildTarget| target.kind.iter().any(|own| own == kind);
         let mut targets = self.targets.iter().filter(of_kind);

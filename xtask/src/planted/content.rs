@@ -248,8 +248,7 @@ fn members(metadata: &Metadata) -> BTreeMap<String, Member> {
         wanted.map(|dependency| dependency.name.clone()).collect()
     };
     let member = |package: &workspace::Package| {
-        let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
-        let folder = folder.strip_prefix(workspace::root()).unwrap_or(folder).to_owned();
+        let folder = package.folder().to_owned();
         let (normal, dev) = (of_kind(package, false), of_kind(package, true));
         (package.name.clone(), Member { folder, normal, dev })
     };

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 
 use super::fault::Fault;
-use crate::workspace::{self, Metadata, Package};
+use crate::workspace::{Metadata, Package};
 
 /// Number of packages of the workspace on the longest way down from each of them.
 pub(super) struct Depths(BTreeMap<String, (usize, PathBuf)>);
@@ -23,9 +23,7 @@ impl Depths {
             depth(name, &packages, &mut known);
         }
         let with_folder = |package: &Package| {
-            let folder = package.manifest_path.parent().unwrap_or(&package.manifest_path);
-            let folder = folder.strip_prefix(workspace::root()).unwrap_or(folder).to_owned();
-            (package.name.clone(), (known[&*package.name], folder))
+            (package.name.clone(), (known[&*package.name], package.folder().to_owned()))
         };
         Self(metadata.packages.iter().map(with_folder).collect())
     }

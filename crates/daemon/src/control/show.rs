@@ -2,6 +2,7 @@
 //! back unchanged; questions about the fabric are answered here.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
@@ -243,7 +244,7 @@ fn changes(request: &Request) -> bool {
 }
 
 /// Returns true if the peer is root, or the user as whom this process runs.
-fn is_owner(stream: &UnixStream) -> bool {
+pub(super) fn is_owner(stream: impl AsFd) -> bool {
     let own = rustix::process::geteuid();
     rustix::net::sockopt::socket_peercred(stream)
         .is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::workspace::Dependency;
+use crate::workspace::{self, Dependency};
 
 /// A package of the workspace with the packages below it.
 fn package(name: &str, below: &[&str]) -> Package {

@@ -14,6 +14,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 
+use crate::control::show::is_owner;
+
 /// Pause after a failed `accept`, such as one without a free descriptor.
 const FAILED_PAUSE: Duration = Duration::from_millis(100);
 
@@ -60,11 +62,7 @@ impl Listener for UnixListener {
     }
 
     fn peer(stream: &Self::Stream) -> Peer {
-        let own = rustix::process::geteuid().as_raw();
-        match stream.peer_cred() {
-            Ok(peer) if peer.uid() == 0 || peer.uid() == own => Peer::Owner,
-            _ => Peer::Group,
-        }
+        if is_owner(stream) { Peer::Owner } else { Peer::Group }
     }
 }
 

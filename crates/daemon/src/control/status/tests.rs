@@ -201,7 +201,7 @@ fn stuck_socket_named_held_one_slow() {
     assert!(held.to_string().contains("slow: socket 10.0.0.1:53"), "{held}");
 }
 
-/// What ends by a rule is no loss; what ends by a contract is none of the network.
+/// Takes no end by a rule for a loss, and no end by a contract for one of the network.
 #[test]
 fn losses_warn_but_for_stuck_receivers() {
     let rules = json!([drop_of("web", "same_port", 5), drop_of("web", "receiver_stuck", 7)]);
