@@ -1,6 +1,7 @@
 //! Ports that migrate between workers while frames come and go.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
 
 use sluice_api::placement::{PolicyVersion, Stamped};
 use sluice_placement::Mode;
@@ -11,6 +12,7 @@ use super::*;
 use crate::data::cpus::Cpus;
 use crate::data::policy::PolicyWatch;
 use crate::data::rebalancer::ports::{self, Mover, Shown};
+use crate::data::worker::{MigrationStep, WorkerRequest};
 
 mod given_up;
 
@@ -153,6 +155,32 @@ fn ports_moving_under_load_keep_frames_and_order() {
     assert!(moves.done > 20, "{moves:?}");
     running.no_drops();
     pairs.are_shown(&running);
+    running.end();
+}
+
+/// The window in which a frame could be handed off to a port that is quiesced is held open: nobody
+/// has to hit it by chance.
+#[test]
+fn frames_wait_while_port_is_quiesced() {
+    let running = start(&containers(2, 64), &[0, 1], 64);
+    let step = |worker: usize, step: &dyn Fn(SyncSender<()>) -> MigrationStep| {
+        let answer = running.askers.0[worker].request(|reply| WorkerRequest::Migrate(step(reply)));
+        answer.recv().unwrap();
+    };
+    let both =
+        |made: &dyn Fn(SyncSender<()>) -> MigrationStep| (0..2).for_each(|at| step(at, made));
+    both(&|reply| MigrationStep::Quiesce(PortId(1), reply));
+    assert!(running.send(0, 1, 7));
+    // A question is answered between two turns.
+    let mut turns_since_read = 0;
+    while turns_since_read < 20 {
+        let Body::Ports(ports) = running.ask(Question::Ports) else { panic!("ports") };
+        turns_since_read += u32::from(ports[0].state.received.frames == 1);
+    }
+    assert_eq!(running.probes[1].receive(), None, "handed off to a port that may be moving");
+    both(&|reply| MigrationStep::Resume(PortId(1), 1, reply));
+    assert_eq!(number(&running.receive(1)), 7);
+    running.no_drops();
     running.end();
 }
 
