@@ -11,22 +11,38 @@
 //!
 //! [`config`] turns `host.toml` into a plan. Nothing on the path of a frame logs or allocates.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(feature = "processes"),
+    allow(dead_code, unused_imports, reason = "the processes use what only reads nothing of")
+)]
 
+#[cfg(feature = "processes")]
 mod check;
+#[cfg(feature = "processes")]
 pub mod client;
 pub mod config;
+#[cfg(feature = "processes")]
 mod configuration;
+#[cfg(feature = "processes")]
 pub mod control;
+#[cfg(feature = "processes")]
 pub mod data;
 pub mod discovery;
+#[cfg(feature = "processes")]
 mod doctor;
 pub mod enroll;
+#[cfg(feature = "processes")]
 pub mod fabric;
+#[cfg(feature = "processes")]
 pub mod import;
 pub mod ipc;
+#[cfg(feature = "processes")]
 mod metrics;
+#[cfg(feature = "processes")]
 mod registry;
 pub mod sys;
 
+#[cfg(feature = "processes")]
 pub use check::check;
+#[cfg(feature = "processes")]
 pub use doctor::doctor;

@@ -10,6 +10,7 @@ pub(crate) mod notify;
 pub(crate) mod poller;
 pub(crate) mod privileges;
 pub mod run_dir;
+#[cfg(feature = "processes")]
 pub(crate) mod seccomp;
 pub(crate) mod taps;
 pub(crate) mod threads;
