@@ -138,7 +138,9 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     stop_on_signals(&sender)?;
     let watched = beat()?;
     let (applicants, asks) = Applicants::new();
-    let front = Arc::new(Front::new(&host.name, whole.is_none().then_some(applicants)));
+    // A member that is started again waits for nobody.
+    let waits = whole.is_none() && setup::place(&config::state_dir(&host))?.is_none();
+    let front = Arc::new(Front::new(&host, waits.then_some(applicants)));
     let listen = || show::serve(&role, &host, Arc::clone(&front));
     http::serve(&role, &host, source.api(whole.as_ref()), &front)?;
     if whole.is_none() {

@@ -53,6 +53,17 @@ impl Format {
     }
 }
 
+/// How far a control process is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stage {
+    /// It waits for the command that makes its host a member of a fabric.
+    Waits,
+    /// It is being started, maybe beside a data process that forwards.
+    Starts { forwards: bool },
+    /// It can be asked.
+    Works,
+}
+
 /// Answers of a host, asked one after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
@@ -62,8 +73,8 @@ pub(crate) struct Sample {
     pub(crate) role: Role,
     /// Priorities that the classes of the configuration do not have as lossy.
     pub(crate) lossless: [bool; 8],
-    /// True if the host does not forward yet: it is being started, or waits for its fabric.
-    pub(crate) is_waiting: bool,
+    /// How far its control process is.
+    pub(crate) stage: Stage,
     /// Answers of the data process, or the reason why it is silent.
     pub(crate) data: Result<Box<DataAnswers>, String>,
     /// Answers of the fabric's thread, or the reason why it is silent; absent: the host is in no

@@ -385,8 +385,7 @@ impl AddedPorts {
 
     fn ask_once<T: serde::de::DeserializeOwned>(&self, request: &Request) -> Result<T, Asked> {
         let silent = |error: std::io::Error| Asked::Silent(protocol::silence(&error));
-        let data = protocol::connect(&self.plan().run_dir).map_err(silent)?;
-        data.set_read_timeout(Some(ANSWER_MAX)).map_err(silent)?;
+        let data = protocol::connect_within(&self.plan().run_dir, ANSWER_MAX).map_err(silent)?;
         let line = protocol::ask(data, request).map_err(silent)?;
         protocol::expect(&line).map_err(|error| Asked::Refused(error.to_string()))
     }

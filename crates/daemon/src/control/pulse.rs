@@ -87,12 +87,7 @@ impl Pulse {
     fn ask(&mut self) -> io::Result<bool> {
         let stream = match self.stream.take() {
             Some(stream) => stream,
-            None => {
-                let stream = protocol::connect(&self.run_dir)?;
-                stream.set_read_timeout(Some(self.limit))?;
-                stream.set_write_timeout(Some(self.limit))?;
-                stream
-            }
+            None => protocol::connect_within(&self.run_dir, self.limit)?,
         };
         // After an error the stream is not used again: the answer may still come.
         let line = protocol::ask(stream.try_clone()?, &Request::Pulse)?;

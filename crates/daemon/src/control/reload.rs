@@ -184,10 +184,8 @@ impl Control<'_> {
 fn ask_data(wanted: &Plan, only_check: bool) -> Result<Reconfigured, String> {
     let (text, dir) = (wanted.text.clone(), wanted.dir.clone());
     let request = Request::Reconfigure(Box::new(Wanted { text, dir, only_check }));
-    let data = protocol::connect(&wanted.run_dir).and_then(|data| {
-        data.set_read_timeout(Some(ANSWER_MAX))?;
-        protocol::ask(data, &request)
-    });
+    let data = protocol::connect_within(&wanted.run_dir, ANSWER_MAX)
+        .and_then(|data| protocol::ask(data, &request));
     let line = data.map_err(|error| protocol::silence(&error))?;
     protocol::expect(&line).map_err(|error| error.to_string())
 }

@@ -15,7 +15,7 @@ use super::show::{Front, Known};
 use crate::configuration::Configuration;
 use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Request};
-use crate::metrics::{DataAnswers, FabricAnswers, Sample};
+use crate::metrics::{DataAnswers, FabricAnswers, Sample, Stage};
 
 /// Longest time for all answers of the data process.
 const DATA_MAX: Duration = Duration::from_secs(4);
@@ -53,7 +53,7 @@ pub(super) fn sample(front: &Front) -> Sample {
             host: front.host().to_owned(),
             role: Role::default(),
             lossless: [true; 8],
-            is_waiting: true,
+            stage: front.stage(),
             data: Err(why),
             fabric: None,
             configuration: None,
@@ -71,12 +71,17 @@ fn sample_of(known: &Known, began: Instant) -> Sample {
         host: host.clone(),
         role: *role,
         lossless: *lossless,
-        is_waiting: false,
+        stage: Stage::Works,
         data: ask_data(&known.run_dir, began + DATA_MAX).map(Box::new),
         fabric: known.fabric.as_ref().map(ask_fabric),
         configuration: known.configuration.as_ref().map(ask_configuration),
         took: Duration::ZERO,
     }
+}
+
+/// Returns true if a data process answers.
+pub(super) fn forwards(run_dir: &Path) -> bool {
+    ask_question(run_dir, Question::Worker, Instant::now() + DATA_MAX).is_ok()
 }
 
 /// Asks the data process, until a moment. The first question that is not answered is the last one.

@@ -18,7 +18,7 @@ use sluice_api::placement::{self, PolicyVersion, Stamped};
 use sluice_api::transaction::{self, How};
 
 use super::ports::AddedPorts;
-use super::sample::{Facts, sample};
+use super::sample::{Facts, forwards, sample};
 use super::status;
 use super::waiting::Applicants;
 use super::{Reloads, Upgrades};
@@ -28,6 +28,7 @@ use crate::control::policy::Controller;
 use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Failure, Request};
 use crate::ipc::serve;
+use crate::metrics::Stage;
 use crate::sys::run_dir::{self, Role};
 use crate::sys::threads::spawn_behind;
 
@@ -43,13 +44,17 @@ const ANSWER_MAX: Duration = Duration::from_secs(6);
 #[derive(Debug)]
 pub(super) struct Front {
     host: String,
+    run_dir: PathBuf,
     applicants: Option<Applicants>,
     known: OnceLock<Known>,
 }
 
 impl Front {
-    pub(super) fn new(host: &str, applicants: Option<Applicants>) -> Self {
-        Self { host: host.to_owned(), applicants, known: OnceLock::new() }
+    /// Returns that of a host which waits for a fabric, if there are applicants, or is being
+    /// started.
+    pub(super) fn new(host: &Host, applicants: Option<Applicants>) -> Self {
+        let run_dir = config::run_dir(host);
+        Self { host: host.name.clone(), run_dir, applicants, known: OnceLock::new() }
     }
 
     /// The host forwards from now on.
@@ -60,6 +65,15 @@ impl Front {
     /// Returns the name of the host.
     pub(super) fn host(&self) -> &str {
         &self.host
+    }
+
+    /// Returns how far the control process is.
+    pub(super) fn stage(&self) -> Stage {
+        match (self.known.get(), &self.applicants) {
+            (Some(_), _) => Stage::Works,
+            (None, Some(_)) => Stage::Waits,
+            (None, None) => Stage::Starts { forwards: forwards(&self.run_dir) },
+        }
     }
 
     /// Returns the sources of the answers, or the reason why there are none yet.
@@ -252,10 +266,8 @@ pub(super) fn is_owner(stream: impl AsFd) -> bool {
 
 /// Passes a request to data, and data's answer back unchanged.
 fn hand_on(run_dir: &Path, request: &Request) -> Result<String, String> {
-    let reply = protocol::connect(run_dir).and_then(|data| {
-        data.set_read_timeout(Some(ANSWER_MAX))?;
-        protocol::ask(data, request)
-    });
+    let reply =
+        protocol::connect_within(run_dir, ANSWER_MAX).and_then(|data| protocol::ask(data, request));
     let line = reply.map_err(|error| protocol::silence(&error))?;
     match protocol::failure(&line) {
         Some(Failure { error }) => Err(error),

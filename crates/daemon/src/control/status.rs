@@ -15,7 +15,7 @@ use sluice_api::show::{Body, PortRow, TunnelRow, losses_text, seconds};
 use sluice_api::trace::Grade;
 use sluice_base::DropClass;
 
-use crate::metrics::{self, DataAnswers, Sample};
+use crate::metrics::{self, DataAnswers, Sample, Stage};
 
 /// Most names in a row.
 const NAMES_MAX: usize = 5;
@@ -26,17 +26,27 @@ pub(super) fn report(sample: &Sample) -> Report {
     let mut rows = vec![Row::pass("host", "program", program)];
     match &sample.data {
         Ok(data) => rows.extend(of_data(sample, data)),
-        Err(why) if sample.is_waiting => {
-            let row = Row::pass("host", "forwarding", why);
-            rows.push(row.but(Grade::Stop, "Until then it forwards nothing."));
-        }
-        Err(why) => {
-            let remedy = "See the log of the host; `sluice doctor` looks at this machine.";
-            rows.push(Row::pass("host", "forwarding", why).but(Grade::Stop, remedy));
-        }
+        Err(why) => rows.push(of_silence(sample.stage, why)),
     }
     rows.extend(fabric::rows(sample));
     Report::new(rows)
+}
+
+/// Says what it means that nothing is known of data.
+fn of_silence(stage: Stage, why: &str) -> Row {
+    let again = "Ask again in a moment; if it stays so, see the log of the host.";
+    let (grade, remedy) = match stage {
+        Stage::Waits => (Grade::Stop, "Until then it forwards nothing."),
+        Stage::Starts { forwards: true } => {
+            let seen = "yes; but control is being started, and knows no more yet";
+            return Row::pass("host", "forwarding", seen).but(Grade::Unknown, again);
+        }
+        Stage::Starts { forwards: false } => (Grade::Stop, again),
+        Stage::Works => {
+            (Grade::Stop, "See the log of the host; `sluice doctor` looks at this machine.")
+        }
+    };
+    Row::pass("host", "forwarding", why).but(grade, remedy)
 }
 
 fn of_data(sample: &Sample, data: &DataAnswers) -> Vec<Row> {

@@ -32,6 +32,7 @@
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sluice_api::client::{self, UNANSWERED, read_line};
@@ -44,6 +45,9 @@ use crate::sys::run_dir;
 /// The longest request: the configuration of a host with a hundred peers, each of which has a
 /// thousand networks, escaped.
 const REQUEST_SIZE_MAX: u64 = 8 << 20;
+
+/// Time between two tries for a place in a listener's queue.
+const QUEUE_BEAT: Duration = Duration::from_millis(5);
 
 /// The request is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,6 +195,26 @@ pub(crate) fn connect_now(run_dir: &Path) -> io::Result<UnixStream> {
     rustix::net::connect(&socket, &address)?;
     let stream = UnixStream::from(socket);
     stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
+/// Connects, and bounds the wait for a place in the queue of a process that hangs, for the request
+/// to be taken and for each part of the answer.
+///
+/// # Errors
+/// The kernel's error; [`silence`] says what it means.
+pub(crate) fn connect_within(run_dir: &Path, most: Duration) -> io::Result<UnixStream> {
+    let until = Instant::now() + most;
+    let stream = loop {
+        match connect_now(run_dir) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
+                std::thread::sleep(QUEUE_BEAT);
+            }
+            connected => break connected?,
+        }
+    };
+    stream.set_read_timeout(Some(most))?;
+    stream.set_write_timeout(Some(most))?;
     Ok(stream)
 }
 

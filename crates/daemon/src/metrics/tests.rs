@@ -154,7 +154,7 @@ fn sample() -> Sample {
         host: "h1".to_owned(),
         role: Role::Host,
         lossless,
-        is_waiting: false,
+        stage: Stage::Works,
         data: Ok(Box::new(data())),
         fabric: Some(Ok(fabric())),
         configuration: Some(Ok(Box::new(serde_json::from_value(status).unwrap()))),

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::problem;
 use crate::control::sample::sample;
 use crate::control::show::Front;
-use crate::metrics::{self, Format, Sample};
+use crate::metrics::{self, Format, Sample, Stage};
 use crate::sys::threads::spawn_behind;
 
 /// Time for which a sample answers other requests, too.
@@ -121,7 +121,7 @@ impl Taken {
 fn health(sample: &Sample) -> Made {
     let remedy = "See the log of the host, and `sluice doctor`.";
     let unwell = match (&sample.data, &sample.fabric) {
-        (Err(why), _) if sample.is_waiting => {
+        (Err(why), _) if sample.stage != Stage::Works => {
             let remedy = "Wait; a host that is in no fabric waits for a command.";
             Some(problem("not_ready", why.clone(), remedy))
         }

@@ -57,9 +57,8 @@ impl Held {
         // send later.
         let turn = self.turns.take(until);
         let _turn = turn.ok_or("the data process does not answer: others wait for it, too")?;
-        let data = protocol::connect(&self.run_dir).map_err(silent)?;
         let left = until.saturating_duration_since(Instant::now()).max(LIMIT_MIN);
-        data.set_read_timeout(Some(left)).map_err(silent)?;
+        let data = protocol::connect_within(&self.run_dir, left).map_err(silent)?;
         let line = protocol::ask(data, &Request::Follow(Box::new(self.now()))).map_err(silent)?;
         protocol::expect(&line).map_err(|error| error.to_string())
     }

@@ -10,7 +10,7 @@ pub(in crate::control) fn silent() -> Sample {
         host: "h1".to_owned(),
         role: Role::Host,
         lossless: [true; 8],
-        is_waiting: false,
+        stage: Stage::Works,
         data: Err("it hangs".to_owned()),
         fabric: None,
         configuration: None,

@@ -6,12 +6,12 @@ use sluice_api::trace::Grade;
 use sluice_api::transaction::Status;
 
 use super::{counted, few};
-use crate::metrics::{FabricAnswers, Sample};
+use crate::metrics::{FabricAnswers, Sample, Stage};
 
 pub(super) fn rows(sample: &Sample) -> Vec<Row> {
     let mut rows = match &sample.fabric {
-        // One that waits for its fabric has said so.
-        None if sample.is_waiting => Vec::new(),
+        // It is not known yet, which the row before has said.
+        None if sample.stage != Stage::Works => Vec::new(),
         None => vec![Row::pass("fabric", "members", "this host is in no fabric")],
         Some(Err(why)) => vec![
             Row::pass("fabric", "members", why).but(Grade::Unknown, "See the log of the host."),

@@ -151,10 +151,25 @@ fn silent_data_process_stops_host() {
     assert!(row.remedy.contains("sluice doctor"), "{row:?}");
     // One that waits for its fabric says what makes it a member, and nothing of a fabric.
     let why = "this host is in no fabric yet: `sluice fabric create` makes one".to_owned();
-    let waits = Sample { is_waiting: true, data: Err(why.clone()), ..silent() };
+    let waits = Sample { stage: Stage::Waits, data: Err(why.clone()), ..silent() };
     let row = only_unwell(&waits);
     assert_eq!((row.grade, row.seen), (Grade::Stop, why));
     assert!(report(&waits).rows.iter().all(|row| row.part == "host"));
+}
+
+/// A member's control may be restarted while its data forwards: it is neither in no fabric nor down.
+#[test]
+fn starting_control_leaves_forwarding_host_unknown() {
+    let starts = |forwards| {
+        let why = "this host is being started".to_owned();
+        Sample { stage: Stage::Starts { forwards }, data: Err(why), ..silent() }
+    };
+    let row = only_unwell(&starts(true));
+    assert_eq!((row.grade, row.what.as_str()), (Grade::Unknown, "forwarding"));
+    assert!(row.seen.starts_with("yes"), "{row:?}");
+    let row = only_unwell(&starts(false));
+    assert_eq!((row.grade, row.seen.as_str()), (Grade::Stop, "this host is being started"));
+    assert!(row.remedy.contains("again"), "{row:?}");
 }
 
 #[test]

@@ -57,3 +57,29 @@ fn unreadable_request_answered_with_reason() {
         assert!(error.contains(says), "{error}");
     }
 }
+
+/// A process that hangs accepts nobody: who asks it must not hang with it.
+#[test]
+fn connection_to_full_queue_given_up() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let dir = std::env::temp_dir().join(format!("sluice-queue-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join(run_dir::DATA_SOCKET);
+    let listener = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let first = connect_within(&dir, Duration::from_secs(5)).unwrap();
+    let within = Duration::from_millis(30);
+    let error = connect_within(&dir, within).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    assert!(silence(&error).contains("hangs"), "{}", silence(&error));
+    // One that accepts meanwhile is asked.
+    let waits = std::thread::spawn({
+        let dir = dir.clone();
+        move || connect_within(&dir, Duration::from_secs(60))
+    });
+    drop(rustix::net::accept(&listener).unwrap());
+    assert!(waits.join().unwrap().is_ok());
+    drop(first);
+    std::fs::remove_dir_all(&dir).unwrap();
+}

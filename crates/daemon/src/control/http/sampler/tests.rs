@@ -28,10 +28,12 @@ pub(in crate::control::http) fn large() -> Sample {
 /// A host that is being started is not one whose data process hangs.
 #[test]
 fn waiting_host_unwell_with_code_of_its_own() {
-    let made = health(&Sample { is_waiting: true, ..silent() });
-    let problem: Problem = serde_json::from_slice(&made.body).unwrap();
-    assert_eq!(
-        (made.status, problem.code.as_str()),
-        (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
-    );
+    for stage in [Stage::Waits, Stage::Starts { forwards: true }] {
+        let made = health(&Sample { stage, ..silent() });
+        let problem: Problem = serde_json::from_slice(&made.body).unwrap();
+        assert_eq!(
+            (made.status, problem.code.as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
+        );
+    }
 }
