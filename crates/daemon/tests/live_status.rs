@@ -143,6 +143,7 @@ fn status_names_each_fault_with_remedy() {
     }
     stuck_socket(&bridge);
     hung_data(&bridge.daemons[1]);
+    control_restarts(&mut bridge.daemons[1]);
     full_disk(&bridge, &disk);
     bridge.daemons[1].kill_both();
     let gone = ["h2 is down", "sluice fabric evict", "sluice fabric recover", "1 of 2 voters"];
@@ -187,6 +188,24 @@ fn hung_data(daemon: &Daemon) {
     assert!(answer.has(STOP, &parts), "{:?}\n{}", answer.code, answer.text);
     at_most("the verdict on a data process that hangs", took, Duration::from_secs(20));
     says("data answers again", daemon, PASS, &["every frame is accounted for"]);
+}
+
+/// A member whose control process restarts is neither in no fabric nor does it stop forwarding,
+/// whenever it is asked.
+fn control_restarts(daemon: &mut Daemon) {
+    for _ in 0..3 {
+        daemon.kill_control();
+        daemon.begin_control();
+        let mut early = 0;
+        wait_for("control has started", || {
+            let Answer { code, text } = status(daemon);
+            let is_wrong = text.contains("in no fabric") || code == Some(STOP);
+            assert!(!is_wrong, "{code:?}\n{text}");
+            early += u32::from(text.contains("control is being started"));
+            code == Some(PASS)
+        });
+        eprintln!("{early} answers came while control was being started");
+    }
 }
 
 /// A disk without room: what is configured stays, and no more can be.

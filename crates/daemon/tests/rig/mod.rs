@@ -319,9 +319,14 @@ impl Daemon {
         kill_process(pid.unwrap(), signal).unwrap();
     }
 
+    /// Starts the control process again, and does not wait for it.
+    pub(crate) fn begin_control(&mut self) {
+        self.control = start_control(&self.netns, &self.dir);
+    }
+
     /// Starts the control process again.
     pub(crate) fn restart_control(&mut self) {
-        self.control = start_control(&self.netns, &self.dir);
+        self.begin_control();
         self.wait_until_it_answers("a control process that was started again");
     }
 
