@@ -39,6 +39,7 @@ nmap    | nmap     | test            | a client of the parity suite: scans
 ping    | iputils-ping | test        | a client of the parity suite: large packets, and IPv6
 promtool| prometheus | test         | reads the metrics: checks their text, tests the alert rules, scrapes a host
 pip3    | python3-pip | test            | gets mdbook, which Debian does not have
+/usr/lib/python3/dist-packages/jsonschema | python3-jsonschema | test | compares answers of the API with its document
 valgrind| valgrind | bench           | counts instructions per frame
 /usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
 etcd    | etcd-server | bench           | the quorum log that commits are compared with

@@ -45,6 +45,7 @@ pub struct Page {
 
 /// A setting that differs between two members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Setting {
     /// The VNI of a network of one name.
@@ -103,6 +104,7 @@ impl Setting {
 
 /// A setting of a member that differs from this host's.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Difference {
     /// The setting.
     pub what: Setting,

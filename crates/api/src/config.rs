@@ -80,6 +80,7 @@ pub enum Role {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = FlowControl))]
 pub enum Policy {
     /// Lossy, lossy.
     LL,

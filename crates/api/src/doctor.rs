@@ -12,6 +12,7 @@ pub const VERSION: u32 = 1;
 
 /// A report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Report {
     /// Version of the types.
     pub version: u32,
@@ -23,6 +24,7 @@ pub struct Report {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ReportRow))]
 pub struct Row {
     /// Part of a host that needs it: `host`, `containers`, `machines`, `underlay` or `config`; part
     /// of a running host that it is about: `host`, `ports` or `fabric`.

@@ -19,6 +19,7 @@ pub const FORMAT: u32 = 1;
 
 /// The envelope of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Envelope {
     /// Version of the format.
     pub format: u32,

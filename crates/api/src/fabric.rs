@@ -82,16 +82,19 @@ pub enum Answer {
 
 /// An endpoint as one host claims it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VportRow {
     /// Name of the network.
     pub vnet: String,
     /// MAC of the endpoint.
     pub mac: String,
     /// Known IP addresses of the endpoint.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub ips: Vec<IpAddr>,
     /// IP addresses that it shares with other bound endpoints, and has for as long as no other one
     /// announces them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<String>))]
     pub shared: Vec<IpAddr>,
     /// Host that has it.
     pub host: String,
@@ -117,6 +120,7 @@ pub struct VportRow {
 
 /// An endpoint with all details.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Vport {
     /// Claim that holds.
     #[serde(flatten)]
@@ -137,6 +141,7 @@ pub struct Vport {
 
 /// Policy of the port of an endpoint, by the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VportPolicy {
     /// Policy of flow control: `LL`, `LZ`, `ZL`, `ZZ`.
     pub flow_control: String,
@@ -167,6 +172,7 @@ pub struct VportPolicy {
 /// Traffic at the port of an endpoint, as long as the port is there. An endpoint that comes from
 /// another host starts with the counters of its new port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VportUsage {
     /// Number of the port.
     pub port: u16,
@@ -194,6 +200,7 @@ pub struct VportUsage {
 
 /// A host, and whether an endpoint was frozen there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ThawRow {
     /// Name of the host.
     pub host: String,
@@ -206,6 +213,7 @@ pub struct ThawRow {
 
 /// A move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MoveRow {
     /// Time since the move, in nanoseconds.
     pub ago_ns: u64,
@@ -219,6 +227,7 @@ pub struct MoveRow {
 
 /// A network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VnetRow {
     /// Name of the network.
     pub vnet: String,
@@ -234,12 +243,14 @@ pub struct VnetRow {
 
 /// A host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MemberRow {
     /// Name of the host.
     pub host: String,
     /// Number of the host in the fabric.
     pub id: u16,
     /// VTEP of the host.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub vtep: IpAddr,
     /// `own`, `member`, or `foreign`: a VTEP that does not speak the protocol.
     pub kind: String,
@@ -280,6 +291,7 @@ pub struct MemberRow {
 
 /// Tunnels and flows in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Flows {
     /// The tunnels.
     pub tunnels: Vec<TunnelRow>,
@@ -291,6 +303,7 @@ pub struct Flows {
 
 /// A tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TunnelRow {
     /// Host at the other end.
     pub host: String,
@@ -304,6 +317,7 @@ pub struct TunnelRow {
 
 /// Receivers that do not take frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Holds {
     /// Ports of this host.
     pub isolated: Vec<IsolatedRow>,
@@ -313,6 +327,7 @@ pub struct Holds {
 
 /// A port that does not take frames, and has lost its claim on shared buffers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IsolatedRow {
     /// Name of the port.
     pub port: String,
@@ -358,6 +373,7 @@ pub struct Status {
 
 /// A MAC or an address that is bound at two hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RivalRow {
     /// Name of the network.
     pub vnet: String,
@@ -396,6 +412,7 @@ pub struct ReceiverRow {
 
 /// An endpoint of another host, whose frames are held here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeldRow {
     /// Name of the network.
     pub vnet: String,
@@ -415,6 +432,7 @@ pub struct HeldRow {
 
 /// An encap flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EncapRow {
     /// Name of the network.
     pub vnet: String,
@@ -428,6 +446,7 @@ pub struct EncapRow {
 
 /// A decap flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DecapRow {
     /// Name of the network.
     pub vnet: String,

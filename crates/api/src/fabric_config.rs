@@ -86,6 +86,7 @@ impl NotApplicable {
 
 /// The shared configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FabricConfig {
     /// Version of the format: [`FORMAT`].
@@ -120,6 +121,7 @@ pub struct FabricConfig {
 
 /// A member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Member {
     /// Number of the member, different on all: 1 to [`ID_MAX`].
@@ -128,9 +130,11 @@ pub struct Member {
     /// its votes, so it joins again as another member.
     pub seat: u64,
     /// Address of its VTEP.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub vtep: Ipv4Addr,
     /// Address on which it listens for other members; absent: its VTEP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub address: Option<Ipv4Addr>,
     /// Part in decisions.
     #[serde(default, skip_serializing_if = "Role::is_default")]
@@ -147,6 +151,7 @@ impl Member {
 
 /// Part of a member in decisions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// A voter, as long as there are not enough others.
@@ -167,6 +172,7 @@ impl Role {
 
 /// A network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct VnetSettings {
     /// VNI, different in all networks.
@@ -195,6 +201,7 @@ impl VnetSettings {
 
 /// A token that lets one host join. Its secret is not here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Token {
     /// Hash of the secret, in hexadecimal digits.
@@ -208,6 +215,7 @@ pub struct Token {
 
 /// Use of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenUse {
     /// Host that joined with it.

@@ -6,6 +6,7 @@ use crate::fabric_config::{Operation, VnetSettings};
 
 /// Body of `POST /v1/transactions`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ChangeBody {
     /// Operations, all of them or none.
@@ -14,6 +15,7 @@ pub struct ChangeBody {
 
 /// Body of `POST /v1/transactions/rollback`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RollbackBody {
     /// Revision; everything after it is undone.
@@ -22,6 +24,7 @@ pub struct RollbackBody {
 
 /// Body of `POST /v1/vnets`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct VnetBody {
     /// Name of the network.
@@ -32,6 +35,7 @@ pub struct VnetBody {
 
 /// A request that is not answered, or a host that is not well.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
     /// Kind of the problem, for programs: `not_found`, `data_silent`, …
     pub code: String,

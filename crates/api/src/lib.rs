@@ -21,6 +21,8 @@ pub mod port;
 pub mod reload;
 pub mod request;
 pub mod results;
+#[cfg(feature = "openapi")]
+mod schema;
 pub mod show;
 pub mod span;
 pub mod trace;

@@ -28,10 +28,12 @@ pub const VERSION_MAX: u64 = 1 << 48;
 
 /// Placement for all hosts. Empty: each host's own configuration holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlacementPolicy))]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
     /// Rule; absent: that of each host's configuration.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "mode::option")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub mode: Option<Mode>,
     /// CPUs that get no tunnel work.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -66,10 +68,12 @@ impl From<Match> for String {
 
 /// Placement of one host in place of the general one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HostOverride {
     /// Rule for the host.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "mode::option")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub mode: Option<Mode>,
     /// CPUs that get no tunnel work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,6 +144,7 @@ impl Policy {
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PolicyVersion {
     /// One more than the version of the policy that it replaced, as far as its host knew.
     pub version: u64,
@@ -152,6 +157,7 @@ pub struct PolicyVersion {
 
 /// A policy with its stamp. The stamp before any policy is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stamped {
     /// Stamp of the policy.
     pub stamp: PolicyVersion,
@@ -175,6 +181,7 @@ pub struct PolicyFile {
 
 /// State of a policy on a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlacementStatus))]
 pub struct Status {
     /// Name of the host.
     pub host: String,
@@ -213,6 +220,7 @@ impl Status {
 /// A part of a host that follows the policy: a shared underlay, the ports of its workers, or a
 /// device with `sluice steer`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlaceStatus {
     /// The port or the device; `ports`: those that may migrate between workers.
     pub name: String,
@@ -232,6 +240,7 @@ pub struct PlaceStatus {
 
 /// The file `steer-DEV.json` beside `placement.json`: state of the policy at a steered device.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Steered {
     /// State of the device.
     #[serde(flatten)]
@@ -243,6 +252,7 @@ pub struct Steered {
 
 /// A CPU, or a worker that is not pinned to one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CpuStatus {
     /// Number of the CPU; absent: a worker that is not pinned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -292,6 +302,7 @@ pub enum Question {
 
 /// The policy that holds, and its state on each host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = PlacementAnswer))]
 pub struct Answer {
     /// Policy that this host knows.
     pub stamped: Stamped,

@@ -10,6 +10,7 @@ pub use self::allowed::AllowedIp;
 
 /// Place of a new port. In each case a device is made, which is deleted with the port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// A network namespace: its name below `/run/netns`, or a path.
@@ -24,6 +25,7 @@ pub enum Place {
 
 /// Kind of the device of a new port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A TAP device.
@@ -47,6 +49,7 @@ impl FromStr for Kind {
 
 /// A port to be added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewPort {
     /// Place of the port.
@@ -84,6 +87,7 @@ pub struct NewPort {
     pub taken: u32,
     /// Router of the device's default route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>))]
     pub gateway: Option<IpAddr>,
     /// Further routes of the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -99,6 +103,7 @@ pub struct NewPort {
 /// A container's interface in a network of its runtime: the key by which a CNI plugin finds what it
 /// made (CNI 1.1 section 2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Attachment {
     /// Name of the runtime's network.
@@ -126,6 +131,7 @@ const fn is_zero(value: &u32) -> bool {
 
 /// A port that was added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Added {
     /// Name of the port.
     pub name: String,
@@ -151,6 +157,7 @@ pub struct Added {
 
 /// The ports that were added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AddedPorts {
     /// One row each, in the order in which they came.
     pub ports: Vec<PortState>,
@@ -158,6 +165,7 @@ pub struct AddedPorts {
 
 /// A port that was added, and its state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortState {
     /// The port, with its defaults filled in.
     pub port: NewPort,
@@ -167,6 +175,7 @@ pub struct PortState {
 
 /// The device of a port as it is now, in its namespace: its owner may have changed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Card {
     /// Name of the device.
     pub device: String,
@@ -184,8 +193,10 @@ pub struct Card {
 
 /// An address of a device with the length of its prefix; the kernel may have made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CardAddress {
     /// The address.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub ip: IpAddr,
     /// The length of its prefix.
     pub prefix: u8,
@@ -193,6 +204,7 @@ pub struct CardAddress {
 
 /// A port that was deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Deleted {
     /// Name of the port.
     pub name: String,

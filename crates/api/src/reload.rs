@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Outcome of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reloaded {
     /// Process id of the data process, which goes on; absent: none runs just now, and the next one
     /// starts with the new configuration.
@@ -19,6 +20,7 @@ pub struct Reloaded {
 
 /// A change that takes effect at a restart of the data process.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AtRestart {
     /// Key of the configuration, like `host.workers`.
     pub key: String,

@@ -9,6 +9,7 @@ pub const VERSION: u32 = 2;
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Question))]
 #[serde(rename_all = "lowercase")]
 pub enum Question {
     /// The ports.
@@ -33,6 +34,7 @@ pub enum Question {
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Shown))]
 pub struct Answer {
     /// Version of the types.
     pub version: u32,
@@ -55,6 +57,7 @@ pub struct Answer {
 
 /// The rows of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ShownRows))]
 #[serde(rename_all = "lowercase")]
 pub enum Body {
     /// The ports.
@@ -80,6 +83,7 @@ pub enum Body {
 /// A port and its worker, or the buckets of flows of a shared port that a worker has for one
 /// reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlacementRow {
     /// Name of the port.
     pub port: String,
@@ -96,6 +100,7 @@ pub struct PlacementRow {
 
 /// Buckets of flows: flows with the same hash of the inner frame's addresses.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BucketsRow {
     /// Numbers of the buckets: up to 255, and from 256 on for flows of high priority.
     pub list: Vec<u16>,
@@ -108,6 +113,7 @@ pub struct BucketsRow {
 
 /// Times of a data worker since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerTimes {
     /// Turns that moved something, in nanoseconds.
     pub busy_ns: u64,
@@ -124,6 +130,7 @@ pub struct WorkerTimes {
 
 /// A port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PortRow {
     /// Name of the port.
     pub port: String,
@@ -190,6 +197,7 @@ pub struct PortRow {
 
 /// UDP sockets behind a container's card, for which datagrams are held while they have no room.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct SocketsRow {
     /// Requirement that is missing, so that datagrams are not held; absent: they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,8 +228,10 @@ pub struct SocketsRow {
 
 /// A UDP socket that has no room.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HeldSocketRow {
     /// Address and port of the datagrams for it.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub address: std::net::SocketAddr,
     /// Priority of the oldest datagram.
     pub priority: u8,
@@ -235,6 +245,7 @@ pub struct HeldSocketRow {
 
 /// Frames of a port that were lost outside the switch, in the kernel or in a driver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LossRow {
     /// Name of the port.
     pub port: String,
@@ -250,6 +261,7 @@ pub struct LossRow {
 /// A device that leads to other hosts, and whether other programs on it are kept from sending to
 /// the hosts' VTEPs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GuardRow {
     /// Name of the device.
     pub device: String,
@@ -292,6 +304,7 @@ pub fn seconds(ns: u64) -> String {
 
 /// A queue that holds frames.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct QueueRow {
     /// Source of its frames: a port or a peer.
     pub source: String,
@@ -307,6 +320,7 @@ pub struct QueueRow {
 
 /// Frames that were dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DropRow {
     /// Port at which they were classified.
     pub port: String,
@@ -325,6 +339,7 @@ pub struct DropRow {
 /// The audit: `received + injected + copied = delivered + consumed + resident + dropped`, per port
 /// and priority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Audit {
     /// True if every row closes in frames and in bytes.
     pub closed: bool,
@@ -334,6 +349,7 @@ pub struct Audit {
 
 /// A (port, priority) of the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AuditRow {
     /// Name of the port, `control` for injected frames.
     pub port: String,
@@ -347,6 +363,7 @@ pub struct AuditRow {
 
 /// The terms of the audit in one unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Balance {
     /// Entered here.
     pub received: u64,
@@ -368,6 +385,7 @@ pub struct Balance {
 
 /// Pauses of one (port, priority).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PauseRow {
     /// The port.
     pub port: String,
@@ -395,6 +413,7 @@ pub struct PauseRow {
 
 /// A receiver that used more than its share of shared buffers, and has no claim on them now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Isolation {
     /// Start of the isolation, from the start of the data process on.
     pub since_ns: u64,
@@ -416,10 +435,12 @@ pub struct Isolation {
 
 /// A tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = SwitchTunnelRow))]
 pub struct TunnelRow {
     /// Name of the peer.
     pub peer: String,
     /// VTEP of the peer.
+    #[cfg_attr(feature = "openapi", schema(value_type = std::net::String))]
     pub vtep: std::net::Ipv4Addr,
     /// MAC of the next hop, `unresolved` if it is not known.
     pub next_hop: String,
@@ -436,6 +457,7 @@ pub struct TunnelRow {
 
 /// An entry of the MAC table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MacRow {
     /// The network.
     pub vnet: String,

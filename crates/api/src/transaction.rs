@@ -225,6 +225,7 @@ pub enum Answer {
 
 /// A change that holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Committed {
     /// Revision that it made.
     pub revision: u64,
@@ -262,6 +263,7 @@ pub struct Rotation {
 
 /// A transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LogRow {
     /// Revision that it made.
     pub revision: u64,
@@ -285,6 +287,7 @@ pub struct LogRow {
 
 /// State of the configuration at a member.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = ConfigurationStatus))]
 pub struct Status {
     /// Name of the fabric.
     pub fabric: String,
@@ -320,6 +323,7 @@ pub struct Status {
 
 /// Eviction of a host, as a member has told it. What that member does not remember is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Evicted {
     /// Member that says so.
     pub told_by: String,
@@ -336,12 +340,14 @@ pub struct Evicted {
 
 /// Progress of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Progress {
     /// Name of the member.
     pub name: String,
     /// Number of the member.
     pub id: u16,
     /// VTEP of the member.
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub vtep: Ipv4Addr,
     /// `voter` or `learner`; at a host that has joined and has no configuration yet, `joining` for
     /// itself and `unknown` for others.

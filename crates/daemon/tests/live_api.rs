@@ -7,8 +7,10 @@
 
 mod rig;
 
+use std::io::Write as _;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rig::bridge::{Bridge, ip};
@@ -26,6 +28,8 @@ const NOBODY: u32 = 65_534;
 const PORT: u16 = 9342;
 /// Datagrams: number at once, time between, size.
 const FLOW: (u32, Duration, usize) = (4, Duration::from_millis(2), 500);
+/// The Python of Debian, which has the libraries of its packages.
+const PYTHON: &str = "/usr/bin/python3";
 /// Requests beside which nothing may be lost.
 const REQUESTS: u32 = 500;
 
@@ -107,6 +111,124 @@ fn api_answers_as_commands_do() {
         });
         assert_eq!((&api["host"], &api["format"]), (&json!("h1"), &json!(1)), "{path}");
     }
+}
+
+/// Requests of the document: its path, the request and its body. Together with those of ports each
+/// operation is answered once without a problem.
+const DOCUMENTED: [(&str, &str, &str); 41] = [
+    ("/v1", "GET /v1", ""),
+    ("/v1/openapi.json", "GET /v1/openapi.json", ""),
+    ("/v1/host", "GET /v1/host", ""),
+    ("/v1/status", "GET /v1/status", ""),
+    ("/v1/show/{question}", "GET /v1/show/ports", ""),
+    ("/v1/show/{question}", "GET /v1/show/queues", ""),
+    ("/v1/show/{question}", "GET /v1/show/drops", ""),
+    ("/v1/show/{question}", "GET /v1/show/audit", ""),
+    ("/v1/show/{question}", "GET /v1/show/pauses", ""),
+    ("/v1/show/{question}", "GET /v1/show/tunnels", ""),
+    ("/v1/show/{question}", "GET /v1/show/mac", ""),
+    ("/v1/show/{question}", "GET /v1/show/worker", ""),
+    ("/v1/show/{question}", "GET /v1/show/placement", ""),
+    ("/v1/show/{question}", "GET /v1/show/weather", ""),
+    ("/v1/fabric/{question}", "GET /v1/fabric/members", ""),
+    ("/v1/fabric/{question}", "GET /v1/fabric/flows", ""),
+    ("/v1/fabric/{question}", "GET /v1/fabric/holds", ""),
+    ("/v1/fabric/{question}", "GET /v1/fabric/certificates", ""),
+    ("/v1/fabric/{question}", "GET /v1/fabric/rivals", ""),
+    ("/v1/fabric/{question}", "GET /v1/fabric/status", ""),
+    ("/v1/vports", "GET /v1/vports?vnet=blue", ""),
+    ("/v1/vports/{endpoint}", "GET /v1/vports/10.42.0.2?vnet=blue", ""),
+    ("/v1/vports/{endpoint}", "GET /v1/vports/10.42.0.99?vnet=blue", ""),
+    ("/v1/vports/{endpoint}/thaw", "POST /v1/vports/10.42.0.1/thaw?vnet=blue", ""),
+    ("/v1/ports", "POST /v1/ports", r#"{"place":{"netns":"nowhere"},"vnet":"blue"}"#),
+    ("/v1/vnets", "GET /v1/vnets", ""),
+    ("/v1/vnets", "POST /v1/vnets?check=true", r#"{"name":"red","vnet":{"vni":300}}"#),
+    ("/v1/vnets", "POST /v1/vnets", r#"{"name":"red","vnet":{"vni":300,"hold":"2s"}}"#),
+    ("/v1/vnets", "POST /v1/vnets", r#"{"name":"red","vnet":{"vni":301}}"#),
+    ("/v1/vnets/{name}", "PATCH /v1/vnets/red", r#"{"mtu":1400,"hold":null,"priority":3}"#),
+    ("/v1/vnets/{name}", "DELETE /v1/vnets/red?colour=red", ""),
+    ("/v1/vnets/{name}", "DELETE /v1/vnets/red", ""),
+    (
+        "/v1/transactions",
+        "POST /v1/transactions?confirmed_s=60",
+        r#"{"change":[{"create_vnet":{"name":"red","vnet":{"vni":300}}}]}"#,
+    ),
+    ("/v1/transactions/confirm", "POST /v1/transactions/confirm", ""),
+    ("/v1/transactions/confirm", "POST /v1/transactions/confirm", ""),
+    ("/v1/transactions/rollback", "POST /v1/transactions/rollback", r#"{"to":7}"#),
+    ("/v1/transactions", "GET /v1/transactions", ""),
+    ("/v1/config", "GET /v1/config", ""),
+    (
+        "/v1/placement",
+        "PUT /v1/placement",
+        r#"{"mode":"rss","high":["vni=100,proto=tcp,port=443"]}"#,
+    ),
+    ("/v1/placement", "GET /v1/placement", ""),
+    ("/v1/reload", "POST /v1/reload", ""),
+];
+
+/// Answers of a host, each with the operation of the document that it is of.
+struct Answers {
+    socket: PathBuf,
+    lines: String,
+}
+
+impl Answers {
+    fn ask(&mut self, path: &str, line: &str, body: &str) -> Answer {
+        let answer = send(&self.socket, line, body);
+        let method = line.split(' ').next();
+        let (status, body) = (answer.status, json_of(&answer));
+        let line = json!({ "method": method, "path": path, "status": status, "body": body });
+        self.lines += &format!("{line}\n");
+        answer
+    }
+
+    /// Lets a validator that is not ours compare them with the document.
+    fn check(&self) {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/openapi/check.py");
+        let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
+        let mut python = Command::new(PYTHON);
+        python.arg(tests).arg(document).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = python.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(self.lines.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "answers and the document differ:\n{said}");
+        say(said.trim());
+    }
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn answers_match_openapi_document() {
+    if skip("answers_match_openapi_document", &[PYTHON]) {
+        return;
+    }
+    let has_library = Command::new(PYTHON).args(["-c", "import jsonschema"]).status().unwrap();
+    if !has_library.success() {
+        say("SKIPPED answers_match_openapi_document: the Python library jsonschema is missing");
+        return;
+    }
+    let bridge = fabric("schema");
+    bridge.add(0);
+    bridge.add(1);
+    bridge.containers[0].ping(ip(1), 2);
+    let mut answers = Answers { socket: socket(&bridge, 0), lines: String::new() };
+    let netns = bridge.containers[0].name();
+    let port = json!({
+        "place": {"netns": netns}, "vnet": "blue", "name": "web", "ips": ["10.42.0.9/24"],
+        "routes": ["10.9.0.0/16"], "allow_ip": ["10.42.0.128/28"], "device": "eth7"
+    });
+    let name = "/v1/ports/{name}";
+    assert_eq!(answers.ask("/v1/ports", "POST /v1/ports", &port.to_string()).status, 201);
+    answers.ask("/v1/ports", "GET /v1/ports", "");
+    assert_eq!(answers.ask(name, "GET /v1/ports/web", "").status, 200);
+    for (path, line, body) in DOCUMENTED {
+        answers.ask(path, line, body);
+    }
+    assert_eq!(answers.ask(name, "DELETE /v1/ports/web", "").status, 200);
+    assert_eq!(answers.ask(name, "DELETE /v1/ports/web", "").status, 404);
+    answers.check();
 }
 
 #[test]

@@ -59,6 +59,7 @@ const fn default_fabric_port() -> u16 {
 
 /// Reaction to an endpoint that moves too often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum MobilityPolicy {
     /// The log and `sluice vport show` report it.

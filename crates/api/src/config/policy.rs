@@ -19,6 +19,7 @@ const NAME_SIZE_MAX: usize = 64;
 
 /// Policy of a vport. A value that is absent is left to its host and its network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PortPolicy {
     /// Service rate in Mbit/s: the rate at which its machine takes frames.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Certificates that a host knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Certificates {
     /// The host's own, the authority's, and those that members have shown.
     pub rows: Vec<CertificateRow>,
@@ -16,6 +17,7 @@ pub struct Certificates {
 
 /// A certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CertificateRow {
     /// Owner of the certificate.
     pub kind: CertificateKind,
@@ -36,6 +38,7 @@ pub struct CertificateRow {
 
 /// Owner of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CertificateKind {
     /// Of the host that answers.
@@ -48,6 +51,7 @@ pub enum CertificateKind {
 
 /// State of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum CertificateState {
     /// It is valid.

@@ -19,6 +19,7 @@ pub(super) const CHANGE_SIZE_MAX: usize = 1 << 20;
 
 /// An operation. A change is a list of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Operation {
     /// A host joins.

@@ -11,6 +11,7 @@ use crate::hold::HoldTime;
 
 /// The settings. An absent one has the default that a host's file has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
     /// Flow-control policy.
@@ -62,6 +63,7 @@ pub struct Settings {
 
 /// Service of a priority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClassSettings {
     /// True if it is served before all weighted ones.

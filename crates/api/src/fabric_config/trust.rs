@@ -25,6 +25,7 @@ const CERTIFICATE_SIZE_MAX: usize = 8 << 10;
 
 /// Certificates that are believed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Trust {
     /// Certificates of authorities in PEM, the one that signs first.
@@ -43,6 +44,7 @@ pub struct Trust {
 
 /// An authority.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AuthorityEntry {
     /// Fingerprint of its key, in hexadecimal digits.

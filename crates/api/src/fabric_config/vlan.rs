@@ -21,6 +21,7 @@ pub type Vlans = BTreeMap<String, BTreeMap<u16, Vlan>>;
 
 /// A VLAN of a trunk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Vlan {
     /// Network behind it.

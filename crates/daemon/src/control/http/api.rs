@@ -9,6 +9,8 @@
 //!
 //! Everything is on the socket alone: a TCP address has neither TLS nor tokens.
 
+mod answers;
+mod openapi;
 mod outcome;
 mod paths;
 
@@ -63,7 +65,8 @@ impl Api {
     /// Returns the paths. Who may not ask is told so before anything of the request is read.
     pub(super) fn router(self) -> Router {
         let admit = middleware::from_fn_with_state(self.clone(), admit);
-        paths::router().route_layer(admit).with_state(self)
+        let (router, _) = paths::router().split_for_parts();
+        router.route_layer(admit).with_state(self)
     }
 
     /// Answers a request, or says why it is none.
