@@ -14,21 +14,48 @@ import sys
 from jsonschema import Draft202012Validator
 
 
-def closed(schema):
+def parts_of_others(schema, is_part, found):
+    """Collects schemas of components that are parts of others: their keys stand beside more."""
+    if isinstance(schema, list):
+        for one in schema:
+            parts_of_others(one, is_part, found)
+    elif isinstance(schema, dict):
+        if is_part and "$ref" in schema:
+            found.add(schema["$ref"].rsplit("/", 1)[1])
+        for key, value in schema.items():
+            keeps = is_part and key in ("oneOf", "anyOf")
+            parts_of_others(value, key == "allOf" or keeps, found)
+
+
+def closed(schema, is_part=False):
     """Refuses keys that a schema does not name: the document must say everything."""
     if isinstance(schema, list):
-        return [closed(part) for part in schema]
+        return [closed(one, is_part) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: closed(part) for key, part in schema.items()}
-    if "allOf" in made or "oneOf" in made:
+    made = {}
+    for key, value in schema.items():
+        if key in ("properties", "examples", "enum"):
+            made[key] = {name: closed(one) for name, one in value.items()} \
+                if key == "properties" else value
+        else:
+            made[key] = closed(value, key == "allOf" or (is_part and key in ("oneOf", "anyOf")))
+    if is_part:
+        return made
+    if "allOf" in made:
         made.setdefault("unevaluatedProperties", False)
+    elif "properties" in made:
+        made.setdefault("additionalProperties", False)
     return made
 
 
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         document = json.load(file)
+    schemas, parts = document["components"]["schemas"], set()
+    parts_of_others(document, False, parts)
+    for name in schemas:
+        schemas[name] = closed(schemas[name], name in parts)
     wrong, answered, refused = [], set(), {}
     for line in sys.stdin:
         answer = json.loads(line)
