@@ -52,10 +52,9 @@ use self::force::Force;
 use self::kept::DescriptorStore;
 use self::ports::AddedPorts;
 pub(crate) use self::reload::Reloads;
-use self::show::Front;
 use self::source::Source;
 use self::upgrade::NotDone;
-use self::waiting::{Applicants, Became, Beginning};
+use self::waiting::{Became, Beginning, front_of};
 use crate::config::{self, FabricPlan, KernelDevices, Plan};
 use crate::configuration::setup;
 use crate::configuration::{Configuration, Opened, Parts};
@@ -137,10 +136,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let (sender, events) = sync_channel(EVENTS_MAX);
     stop_on_signals(&sender)?;
     let watched = beat()?;
-    let (applicants, asks) = Applicants::new();
-    // A member that is started again waits for nobody.
-    let waits = whole.is_none() && setup::place(&config::state_dir(&host))?.is_none();
-    let front = Arc::new(Front::new(&host, waits.then_some(applicants)));
+    let (front, asks) = front_of(&host, whole.is_some())?;
     let listen = || show::serve(&role, &host, Arc::clone(&front));
     http::serve(&role, &host, source.api(whole.as_ref()), &front)?;
     if whole.is_none() {

@@ -1,14 +1,16 @@
 //! A host that is in no fabric yet: it waits for the command that makes it a member.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sluice_api::config::HostConfig;
+use sluice_api::config::{Host, HostConfig};
 use sluice_api::transaction::{Answer, Question};
 
 use super::Event;
+use super::show::Front;
 use super::source::Source;
 use super::unfit;
 use crate::config::member::HostFile;
@@ -27,6 +29,8 @@ const BEAT: Duration = Duration::from_millis(100);
 
 /// Sender of an answer to a person.
 pub(super) type Reply = SyncSender<Result<Answer, String>>;
+/// Questions of those who would make the host a member, each with its sender of the answer.
+pub(super) type Asks = Receiver<(Question, Reply)>;
 
 /// Handle of the socket for the thread that waits.
 #[derive(Clone, Debug)]
@@ -34,7 +38,7 @@ pub(super) struct Applicants(SyncSender<(Question, Reply)>);
 
 impl Applicants {
     /// Returns the handle, and what comes by it.
-    pub(super) fn new() -> (Self, Receiver<(Question, Reply)>) {
+    pub(super) fn new() -> (Self, Asks) {
         let (sender, asks) = sync_channel(ASKS_MAX);
         (Self(sender), asks)
     }
@@ -49,6 +53,14 @@ impl Applicants {
             .recv_timeout(ANSWER_MAX)
             .unwrap_or_else(|_| Err("there is no answer yet; see the log of this host".to_owned()))
     }
+}
+
+/// Returns what stands behind the sockets, and what applicants ask. A member that is started again
+/// waits for none.
+pub(super) fn front_of(host: &Host, is_whole: bool) -> anyhow::Result<(Arc<Front>, Asks)> {
+    let (applicants, asks) = Applicants::new();
+    let waits = !is_whole && setup::place(&config::state_dir(host))?.is_none();
+    Ok((Arc::new(Front::new(host, waits.then_some(applicants))), asks))
 }
 
 /// A host that became a member, and the one who is to be told when it works.
@@ -95,7 +107,7 @@ impl Beginning {
     pub(super) fn of(
         whole: Option<config::Plan>,
         source: &Source<'_>,
-        asks: Receiver<(Question, Reply)>,
+        asks: Asks,
         events: &Receiver<Event>,
     ) -> anyhow::Result<Option<Self>> {
         if let Some(plan) = whole {
@@ -159,11 +171,7 @@ pub(super) fn plan_of_member(
 }
 
 /// Waits for the command; `None` if the host is stopped meanwhile.
-fn wait(
-    applying: &Applying,
-    asks: &Receiver<(Question, Reply)>,
-    events: &Receiver<Event>,
-) -> Option<Became> {
+fn wait(applying: &Applying, asks: &Asks, events: &Receiver<Event>) -> Option<Became> {
     say!(
         "{} is in no fabric: `sluice fabric create` makes one, `sluice fabric join` makes it a \
          member of one",

@@ -157,7 +157,7 @@ fn silent_data_process_stops_host() {
     assert!(report(&waits).rows.iter().all(|row| row.part == "host"));
 }
 
-/// A member's control may be restarted while its data forwards: it is neither in no fabric nor down.
+/// A member's control may restart while its data forwards: it is neither in no fabric nor down.
 #[test]
 fn starting_control_leaves_forwarding_host_unknown() {
     let starts = |forwards| {

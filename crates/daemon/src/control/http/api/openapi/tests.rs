@@ -1,8 +1,6 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use serde_json::Value;
-
 use super::*;
 
 /// Variable of the environment that writes the document again.
@@ -70,4 +68,17 @@ fn operations_have_words_and_refusals() {
         }
     }
     assert!(names.len() >= 25, "{names:?}");
+}
+
+/// A client that sends what the document allows is understood.
+#[test]
+fn integers_bounded_by_their_types() {
+    let document = parsed();
+    let property = |schema: &str, name: &str| {
+        document["components"]["schemas"][schema]["properties"][name].clone()
+    };
+    assert_eq!(property("NewPort", "mtu")["maximum"], u16::MAX);
+    assert_eq!(property("VnetSettings", "vni")["maximum"], u32::MAX);
+    assert_eq!(property("LogRow", "revision")["maximum"], u64::MAX);
+    assert_eq!(property("PortRow", "port")["maximum"], Value::Null);
 }

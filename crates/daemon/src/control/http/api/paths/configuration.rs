@@ -46,7 +46,11 @@ pub(super) async fn vnets(State(api): State<Api>, uri: Uri) -> Response {
     tag = "configuration",
     params(Way),
     request_body = VnetBody,
-    responses((status = 201, description = "The change", body = Enveloped<Changed>), (status = 200, description = "The votes, with `check`", body = Enveloped<Changed>), Problems)
+    responses(
+        (status = 201, description = "The change", body = Enveloped<Changed>),
+        (status = 200, description = "The votes, with `check`", body = Enveloped<Changed>),
+        Problems
+    )
 )]
 pub(super) async fn create_vnet(
     State(api): State<Api>,
@@ -110,7 +114,10 @@ pub(super) async fn delete_vnet(State(api): State<Api>, uri: Uri, name: Name) ->
     path = "/v1/config",
     tag = "configuration",
     params(AtRevision),
-    responses((status = 200, description = "The configuration", body = Enveloped<Configuration>), Problems)
+    responses(
+        (status = 200, description = "The configuration", body = Enveloped<Configuration>),
+        Problems
+    )
 )]
 pub(super) async fn config(State(api): State<Api>, uri: Uri) -> Response {
     let asked = query::<AtRevision>(&uri)

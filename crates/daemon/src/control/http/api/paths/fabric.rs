@@ -82,7 +82,11 @@ pub(super) async fn vport(State(api): State<Api>, uri: Uri, name: Name) -> Respo
     path = "/v1/vports/{endpoint}/thaw",
     tag = "fabric",
     params(("endpoint" = String, Path, description = "Its MAC or one of its IP addresses"), OfVnet),
-    responses((status = 200, description = "The hosts, and whether it was frozen there", body = Enveloped<Thawed>), Problems)
+    responses(
+        (status = 200, description = "The hosts, and whether it was frozen there",
+         body = Enveloped<Thawed>),
+        Problems
+    )
 )]
 pub(super) async fn thaw(State(api): State<Api>, uri: Uri, name: Name) -> Response {
     let asked = query::<OfVnet>(&uri).and_then(|OfVnet { vnet }| {

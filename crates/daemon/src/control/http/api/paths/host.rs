@@ -66,7 +66,10 @@ pub(super) async fn host(State(api): State<Api>, uri: Uri) -> Response {
     get,
     path = "/v1/status",
     tag = "host",
-    responses((status = 200, description = "Its report", body = Enveloped<doctor::Report>), Problems)
+    responses(
+        (status = 200, description = "Its report", body = Enveloped<doctor::Report>),
+        Problems
+    )
 )]
 pub(super) async fn status(State(api): State<Api>, uri: Uri) -> Response {
     api.respond(plain(&uri, Request::Status)).await
@@ -90,7 +93,10 @@ pub(super) async fn show_switch(State(api): State<Api>, uri: Uri, name: Name) ->
     get,
     path = "/v1/placement",
     tag = "host",
-    responses((status = 200, description = "The policy", body = Enveloped<placement::Answer>), Problems)
+    responses(
+        (status = 200, description = "The policy", body = Enveloped<placement::Answer>),
+        Problems
+    )
 )]
 pub(super) async fn policy(State(api): State<Api>, uri: Uri) -> Response {
     api.respond(plain(&uri, Request::Placement(placement::Question::Show))).await
@@ -102,7 +108,10 @@ pub(super) async fn policy(State(api): State<Api>, uri: Uri) -> Response {
     path = "/v1/placement",
     tag = "host",
     request_body = placement::Policy,
-    responses((status = 200, description = "What holds now", body = Enveloped<PolicySet>), Problems)
+    responses(
+        (status = 200, description = "What holds now", body = Enveloped<PolicySet>),
+        Problems
+    )
 )]
 pub(super) async fn set_policy(
     State(api): State<Api>,
@@ -120,7 +129,10 @@ pub(super) async fn set_policy(
     post,
     path = "/v1/reload",
     tag = "host",
-    responses((status = 200, description = "What changed", body = Enveloped<reload::Reloaded>), Problems)
+    responses(
+        (status = 200, description = "What changed", body = Enveloped<reload::Reloaded>),
+        Problems
+    )
 )]
 pub(super) async fn reload_file(State(api): State<Api>, uri: Uri) -> Response {
     api.respond(plain(&uri, Request::Reload)).await

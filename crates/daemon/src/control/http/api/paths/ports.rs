@@ -63,7 +63,10 @@ pub(super) async fn card(State(api): State<Api>, uri: Uri, name: Name) -> Respon
     path = "/v1/ports/{name}",
     tag = "ports",
     params(("name" = String, Path, description = "Name")),
-    responses((status = 200, description = "The port that was", body = Enveloped<Deleted>), Problems)
+    responses(
+        (status = 200, description = "The port that was", body = Enveloped<Deleted>),
+        Problems
+    )
 )]
 pub(super) async fn delete_port(State(api): State<Api>, uri: Uri, name: Name) -> Response {
     api.respond(nothing(&uri).and_then(|()| text(name)).map(Request::Del)).await
