@@ -32,10 +32,16 @@ use super::paths;
 struct About;
 
 /// Returns the document.
-pub(super) fn document() -> OpenApi {
+fn document() -> OpenApi {
     let mut document = About::openapi();
     document.merge(paths::router().into_openapi());
     document
+}
+
+/// Returns the paths that the document has.
+pub(super) fn path_names() -> &'static [String] {
+    static PATHS: OnceLock<Vec<String>> = OnceLock::new();
+    PATHS.get_or_init(|| document().paths.paths.into_keys().collect())
 }
 
 /// Returns the document as text.
