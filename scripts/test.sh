@@ -202,9 +202,9 @@ live_alone() {
             light+=("$name")
         fi
     done
-    # The others wait for most of their time: three at a time.
+    # The others wait for most of their time: two at a time.
     for name in "${light[@]}"; do
-        wait_for_row 3
+        wait_for_row 2
         live_one "$name" >"$logs/live-$name.log" 2>&1 &
         pids+=($!)
     done
