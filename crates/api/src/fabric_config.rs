@@ -104,9 +104,14 @@ pub struct FabricConfig {
     pub vnets: BTreeMap<String, VnetSettings>,
     /// Policies of single vports, by network and name of the port; none of them is empty.
     #[serde(default, skip_serializing_if = "PortPolicies::is_empty")]
+    #[cfg_attr(
+        feature = "openapi",
+        schema(value_type = BTreeMap<String, BTreeMap<String, crate::config::PortPolicy>>)
+    )]
     pub vports: PortPolicies,
     /// VLANs of trunks, and the networks behind them; no trunk is empty.
     #[serde(default, skip_serializing_if = "Vlans::is_empty")]
+    #[cfg_attr(feature = "openapi", schema(value_type = BTreeMap<String, BTreeMap<String, Vlan>>))]
     pub vlans: Vlans,
     /// Placement policy of all hosts; absent: the one that members hold among themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -115,7 +115,7 @@ fn api_answers_as_commands_do() {
 
 /// Requests of the document: its path, the request and its body. Together with those of ports each
 /// operation is answered once without a problem.
-const DOCUMENTED: [(&str, &str, &str); 41] = [
+const DOCUMENTED: [(&str, &str, &str); 42] = [
     ("/v1", "GET /v1", ""),
     ("/v1/openapi.json", "GET /v1/openapi.json", ""),
     ("/v1/host", "GET /v1/host", ""),
@@ -156,6 +156,14 @@ const DOCUMENTED: [(&str, &str, &str); 41] = [
     ("/v1/transactions/confirm", "POST /v1/transactions/confirm", ""),
     ("/v1/transactions/confirm", "POST /v1/transactions/confirm", ""),
     ("/v1/transactions/rollback", "POST /v1/transactions/rollback", r#"{"to":7}"#),
+    (
+        "/v1/transactions",
+        "POST /v1/transactions",
+        r#"{"change":[
+            {"set_vport":{"vnet":"blue","port":"web","key":"priority","value":3}},
+            {"set_vlan":{"trunk":"t1","number":7,"vlan":{"vnet":"blue"}}}
+        ]}"#,
+    ),
     ("/v1/transactions", "GET /v1/transactions", ""),
     ("/v1/config", "GET /v1/config", ""),
     (
@@ -229,6 +237,26 @@ fn answers_match_openapi_document() {
     assert_eq!(answers.ask(name, "DELETE /v1/ports/web", "").status, 200);
     assert_eq!(answers.ask(name, "DELETE /v1/ports/web", "").status, 404);
     answers.check();
+}
+
+/// The client in Python: each operation of the document against a host, and what needs none.
+#[test]
+#[ignore = "live: needs root"]
+fn python_client_has_each_operation() {
+    if skip("python_client_has_each_operation", &[PYTHON]) {
+        return;
+    }
+    let bridge = fabric("python");
+    bridge.add(0);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    let mut python = Command::new(PYTHON);
+    python.args(["-B", "-m", "unittest", "discover", "tests"]).current_dir(&folder);
+    python.env("PYTHONPATH", folder.join("src")).env("SLUICE_SOCKET", socket(&bridge, 0));
+    python.env("SLUICE_NETNS", bridge.containers[0].name());
+    let output = python.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("skipped"), "{said}");
+    say(said.trim());
 }
 
 #[test]

@@ -20,7 +20,7 @@ use axum::extract::{Request as HttpRequest, State};
 use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::{Extension, Router};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::outcome::Outcome;
 use super::accept::Peer;
@@ -29,6 +29,9 @@ use crate::ipc::protocol::Request;
 
 /// Requests that are answered at a time, each by a thread that may wait.
 pub(super) const AT_ONCE_MAX: usize = 8;
+/// Those of them that nobody but the owner of the host may take: others who ask much, or whose
+/// answers hang, do not keep it out.
+const OWNERS: usize = 2;
 
 /// Answers a request with a line of JSON, or with the reason why it does not.
 pub(super) type Answer = dyn Fn(Request) -> Result<String, String> + Send + Sync;
@@ -42,6 +45,13 @@ pub(super) struct Api {
     host: Arc<str>,
     answer: Arc<Answer>,
     places: Arc<Semaphore>,
+    /// Those of the places that others than the owner may have.
+    of_others: Arc<Semaphore>,
+}
+
+tokio::task_local! {
+    /// The peer whose request is being answered.
+    static ASKS: Peer;
 }
 
 /// Kind of access that a request needs.
@@ -55,7 +65,9 @@ enum Access {
 
 impl Api {
     pub(super) fn new(host: &str, answer: Arc<Answer>) -> Self {
-        Self { host: host.into(), answer, places: Arc::new(Semaphore::new(AT_ONCE_MAX)) }
+        let [places, of_others] =
+            [AT_ONCE_MAX, AT_ONCE_MAX - OWNERS].map(|count| Arc::new(Semaphore::new(count)));
+        Self { host: host.into(), answer, places, of_others }
     }
 
     fn host(&self) -> &str {
@@ -86,11 +98,17 @@ impl Api {
         }
     }
 
+    /// Takes a place for the present peer.
+    fn place(&self) -> Option<[Option<OwnedSemaphorePermit>; 2]> {
+        let of_owner = ASKS.try_with(|peer| *peer == Peer::Owner).unwrap_or_default();
+        let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
+        let other = if of_owner { None } else { Some(take(&self.of_others)?) };
+        Some([Some(take(&self.places)?), other])
+    }
+
     /// Runs a request. `made` is true if it makes something new.
     async fn run(&self, request: Request, made: bool) -> Outcome {
-        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            return Outcome::busy(AT_ONCE_MAX);
-        };
+        let Some(place) = self.place() else { return Outcome::busy(AT_ONCE_MAX) };
         let answer = Arc::clone(&self.answer);
         let work = tokio::task::spawn_blocking(move || {
             let answered = answer(request);
@@ -116,7 +134,7 @@ async fn admit(
 ) -> Response {
     let access = if request.method().is_safe() { Access::Read } else { Access::Write };
     match may(peer, access) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => ASKS.scope(peer, next.run(request)).await,
         Err(refused) => refused.into_response(&api.host),
     }
 }

@@ -284,3 +284,17 @@ fn more_requests_than_threads_are_refused() {
     drop(places);
     assert_eq!(asked.owner("GET /v1/ports", "").0, StatusCode::OK);
 }
+
+/// Members of the group whose answers hang leave the owner its places.
+#[test]
+fn owner_answered_while_group_waits() {
+    let asked = Asked::new();
+    let take = || Arc::clone(&asked.api.of_others).try_acquire_owned().ok();
+    let places: Vec<_> = std::iter::from_fn(take).collect();
+    assert_eq!(places.len(), AT_ONCE_MAX - OWNERS);
+    let reply = asked.send(Peer::Group, "GET /v1/ports", &[], "");
+    assert_eq!((reply.0, &*problem(&reply).code), (StatusCode::SERVICE_UNAVAILABLE, "busy"));
+    assert_eq!(asked.owner("GET /v1/ports", "").0, StatusCode::OK);
+    drop(places);
+    assert_eq!(asked.send(Peer::Group, "GET /v1/ports", &[], "").0, StatusCode::OK);
+}

@@ -42,6 +42,9 @@ fn references_lead_to_schemas() {
     let mut found = BTreeSet::new();
     references(&document, &mut found);
     assert!(found.len() > 50, "{found:?}");
+    // The schema of an alias has the name of the container, which two aliases share.
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    assert!(schemas.keys().all(|name| !["BTreeMap", "BTreeSet", "Vec"].contains(&&**name)));
     for reference in found {
         let pointer = reference.strip_prefix('#').unwrap();
         assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
