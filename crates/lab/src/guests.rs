@@ -38,7 +38,7 @@ const START: Duration = Duration::from_secs(20);
 /// Time limit of an answer of a machine outside of measurements.
 const ANSWER: Duration = Duration::from_secs(30);
 /// Memory of a machine. It holds the file system, twice during the boot.
-const MEMORY: &str = "256M";
+const MEMORY: &str = "384M";
 const QEMU: &str = "qemu-system-x86_64";
 
 /// The running virtual machines.

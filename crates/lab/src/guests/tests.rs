@@ -15,6 +15,6 @@ fn vm_arguments_match_daemon_port_socket_and_mac() {
         let socket = port.socket.as_ref().unwrap();
         assert!(words.contains(&format!("path={socket},reconnect=1")), "{words}");
         assert!(words.contains(&format!("mac={}", port.mac.as_ref().unwrap())), "{words}");
-        assert!(words.contains("size=256M,share=on"), "a port reads only memory that is shared");
+        assert!(words.contains("size=384M,share=on"), "a port reads only memory that is shared");
     }
 }
