@@ -9,7 +9,7 @@ pub const VERSION: u32 = 2;
 
 /// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = Question))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Question {
     /// The ports.
@@ -440,7 +440,7 @@ pub struct TunnelRow {
     /// Name of the peer.
     pub peer: String,
     /// VTEP of the peer.
-    #[cfg_attr(feature = "openapi", schema(value_type = std::net::String))]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub vtep: std::net::Ipv4Addr,
     /// MAC of the next hop, `unresolved` if it is not known.
     pub next_hop: String,

@@ -53,7 +53,7 @@ impl Format {
     }
 }
 
-/// How far a control process is.
+/// Stage of a control process.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stage {
     /// It waits for the command that makes its host a member of a fabric.
@@ -73,7 +73,7 @@ pub(crate) struct Sample {
     pub(crate) role: Role,
     /// Priorities that the classes of the configuration do not have as lossy.
     pub(crate) lossless: [bool; 8],
-    /// How far its control process is.
+    /// Stage of its control process.
     pub(crate) stage: Stage,
     /// Answers of the data process, or the reason why it is silent.
     pub(crate) data: Result<Box<DataAnswers>, String>,

@@ -48,12 +48,14 @@ impl Facts {
 /// Asks all that know something of the host.
 pub(super) fn sample(front: &Front) -> Sample {
     let began = Instant::now();
+    // Before the sources: they may come meanwhile, and then nothing is asked of this.
+    let stage = front.stage();
     let mut sample = match front.known() {
         Err(why) => Sample {
             host: front.host().to_owned(),
             role: Role::default(),
             lossless: [true; 8],
-            stage: front.stage(),
+            stage,
             data: Err(why),
             fabric: None,
             configuration: None,

@@ -67,7 +67,7 @@ impl Front {
         &self.host
     }
 
-    /// Returns how far the control process is.
+    /// Returns the stage of the control process.
     pub(super) fn stage(&self) -> Stage {
         match (self.known.get(), &self.applicants) {
             (Some(_), _) => Stage::Works,

@@ -29,8 +29,7 @@ use crate::ipc::protocol::Request;
 
 /// Requests that are answered at a time, each by a thread that may wait.
 pub(super) const AT_ONCE_MAX: usize = 8;
-/// Those of them that nobody but the owner of the host may take: others who ask much, or whose
-/// answers hang, do not keep it out.
+/// Threads for the owner of the host alone: others, much as they ask, do not keep it out.
 const OWNERS: usize = 2;
 
 /// Answers a request with a line of JSON, or with the reason why it does not.
@@ -45,7 +44,7 @@ pub(super) struct Api {
     host: Arc<str>,
     answer: Arc<Answer>,
     places: Arc<Semaphore>,
-    /// Those of the places that others than the owner may have.
+    /// Places for others than the owner: each of them takes one of both.
     of_others: Arc<Semaphore>,
 }
 
@@ -99,11 +98,11 @@ impl Api {
     }
 
     /// Takes a place for the present peer.
-    fn place(&self) -> Option<[Option<OwnedSemaphorePermit>; 2]> {
+    fn place(&self) -> Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)> {
         let of_owner = ASKS.try_with(|peer| *peer == Peer::Owner).unwrap_or_default();
         let take = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned().ok();
         let other = if of_owner { None } else { Some(take(&self.of_others)?) };
-        Some([Some(take(&self.places)?), other])
+        Some((take(&self.places)?, other))
     }
 
     /// Runs a request. `made` is true if it makes something new.

@@ -6,11 +6,13 @@ use axum::response::Response;
 use serde_json::Value;
 use sluice_api::fabric_config::Operation;
 use sluice_api::http::{ChangeBody, RollbackBody, VnetBody};
+use sluice_api::transaction::How;
 use sluice_api::{fabric, transaction};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::super::answers::{Changed, Configuration, Enveloped, Log, Problems, VnetPatch, Vnets};
+use super::super::outcome::Outcome;
 use super::super::{Api, Asked};
 use super::{AtRevision, Body, Last, Name, Way, configured, json, plain, query, text};
 use crate::ipc::protocol::Request;
@@ -58,10 +60,12 @@ pub(super) async fn create_vnet(
     head: HeaderMap,
     body: Body,
 ) -> Response {
-    let operations = json::<VnetBody>(&head, body)
-        .map(|VnetBody { name, vnet }| vec![Operation::CreateVnet { name, vnet }]);
-    let is_check = query::<Way>(&uri).is_ok_and(|way| way.check);
-    let asked = operations.and_then(|operations| changing(&uri, operations));
+    let way = way(&uri);
+    let is_check = way.as_ref().is_ok_and(|how| how.check);
+    let asked = json::<VnetBody>(&head, body).and_then(|VnetBody { name, vnet }| {
+        let change = vec![Operation::CreateVnet { name, vnet }];
+        Ok(configured(transaction::Question::Change { change, how: way? }))
+    });
     match is_check {
         true => api.respond(asked).await,
         false => api.make(asked).await,
@@ -186,14 +190,17 @@ pub(super) async fn rollback(
     body: Body,
 ) -> Response {
     let asked = json::<RollbackBody>(&head, body).and_then(|RollbackBody { to }| {
-        let how = query::<Way>(&uri)?.try_into()?;
-        Ok(configured(transaction::Question::Rollback { to, how }))
+        Ok(configured(transaction::Question::Rollback { to, how: way(&uri)? }))
     });
     api.respond(asked).await
 }
 
+/// Returns the way to make a change that the query says.
+fn way(uri: &Uri) -> Result<How, Outcome> {
+    query::<Way>(uri)?.try_into()
+}
+
 /// Returns a change of the fabric's configuration in the way that the query says.
 fn changing(uri: &Uri, change: Vec<Operation>) -> Asked {
-    let how = query::<Way>(uri)?.try_into()?;
-    Ok(configured(transaction::Question::Change { change, how }))
+    Ok(configured(transaction::Question::Change { change, how: way(uri)? }))
 }

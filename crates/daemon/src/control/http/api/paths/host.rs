@@ -8,11 +8,11 @@ use sluice_api::{doctor, placement, reload, show};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::super::super::sampler;
 use super::super::answers::{Enveloped, Paths, PolicySet, Problems};
 use super::super::outcome::Outcome;
 use super::super::{Api, openapi};
 use super::{Body, Name, json, nothing, plain, word};
+use crate::control::http::sampler;
 use crate::ipc::protocol::Request;
 
 pub(super) fn router() -> OpenApiRouter<Api> {
