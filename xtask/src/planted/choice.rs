@@ -13,7 +13,8 @@
 //! faults each time would cost more than all the rest.
 //!
 //! The draw depends on the content of the work tree alone: the same commit draws the same faults on
-//! each machine, the next commit draws others.
+//! each machine, the next commit draws others. It draws packages, and of each all that it has until
+//! there are enough: where a tenth of every package is proved, building them is most of the work.
 
 use std::fmt;
 
@@ -83,7 +84,11 @@ pub(super) fn choose(faults: &[(&Fault, Evidence)], record: &Record, seed: Diges
         faults.iter().map(|(fault, evidence)| by_content(fault, *evidence, record)).collect();
     let mut rest: Vec<usize> =
         (0..faults.len()).filter(|&at| !matches!(choices[at], Choice::Prove(_))).collect();
-    rest.sort_by_key(|&at| seed.and(faults[at].0.name.as_bytes()));
+    // Package by package: to build one more costs as much as proving several faults of it.
+    rest.sort_by_key(|&at| {
+        let Fault { name, test, .. } = faults[at].0;
+        (seed.and(test.package.as_bytes()), seed.and(name.as_bytes()))
+    });
     let (oracles, others): (Vec<usize>, Vec<usize>) = rest
         .into_iter()
         .partition(|&at| choices[at] == Choice::Older && is_oracle(&faults[at].0.test.target));

@@ -2,7 +2,8 @@
 //!
 //! - `near`: the patch with its command, the files that it changes, the sources of the test;
 //! - `whole`: that, and all that is compiled or read: every file of the packages that the test is
-//!   built from, files outside of packages that these name, lock file, profiles, compiler.
+//!   built from, files outside of packages that these name, what the lock file and the manifest of
+//!   the workspace say about what they are built from (`outside`), compiler.
 //!
 //! A fault whose `whole` is as recorded has the recorded verdict. One whose `near` differs is
 //! touched: the change is about this fault. Git's history plays no part, so a fresh clone judges as
@@ -20,11 +21,15 @@ use super::fault::{Fault, Target};
 use crate::rust_source;
 use crate::workspace::{self, Dependency, Metadata};
 
-/// Raise this when faults are judged by other rules, so that no older verdict counts.
-const RULES: u32 = 2;
+mod outside;
 
-/// Files outside of packages that decide how every package is built.
-const COMMON: [&str; 3] = ["Cargo.toml", "Cargo.lock", ".cargo"];
+use outside::Outside;
+
+/// Raise this when faults are judged by other rules, so that no older verdict counts.
+const RULES: u32 = 3;
+
+/// Settings outside of packages that decide how every package is built.
+const COMMON: &str = ".cargo";
 
 /// FNV-1a of 128 bits: tells contents apart that differ by accident, not by intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,6 +76,10 @@ struct Member {
     normal: Vec<String>,
     /// Members that only its tests are built from.
     dev: Vec<String>,
+    /// Packages of others that its library is built from.
+    normal_outside: Vec<String>,
+    /// Packages of others that only its tests are built from.
+    dev_outside: Vec<String>,
 }
 
 /// All files of the work tree, and which package needs which.
@@ -78,6 +87,7 @@ pub(super) struct Sources {
     texts: BTreeMap<PathBuf, Vec<u8>>,
     digests: BTreeMap<PathBuf, Digest>,
     members: BTreeMap<String, Member>,
+    outside: Outside,
     compiler: String,
 }
 
@@ -91,19 +101,20 @@ impl Sources {
             texts.insert(path, text);
         }
         let compiler = workspace::output(std::process::Command::new("rustc").arg("-vV"))?;
-        Ok(Self::new(texts, members(metadata), compiler))
+        Self::new(texts, members(metadata), compiler)
     }
 
     fn new(
         texts: BTreeMap<PathBuf, Vec<u8>>,
         members: BTreeMap<String, Member>,
         compiler: String,
-    ) -> Self {
+    ) -> Result<Self> {
+        let outside = Outside::read(&texts)?;
         let digest = |(path, text): (&PathBuf, &Vec<u8>)| {
             (path.clone(), Digest::EMPTY.and(&essence(path, text)))
         };
         let digests = texts.iter().map(digest).collect();
-        Self { texts, digests, members, compiler }
+        Ok(Self { texts, digests, members, outside, compiler })
     }
 
     /// Digest of all that is in the work tree but the record of verdicts.
@@ -116,7 +127,9 @@ impl Sources {
     pub(super) fn evidence(&self, fault: &Fault) -> Evidence {
         let near = self.of(self.near(fault));
         let command = fault.test.to_string();
-        let whole = self.of(self.whole(&fault.test.package)).and(self.compiler.as_bytes());
+        let package = &fault.test.package;
+        let whole = self.of(self.whole(package)).and(self.compiler.as_bytes());
+        let whole = whole.and(self.outside.of(&self.outside_names(package)).as_bytes());
         let whole = whole.and(&RULES.to_le_bytes()).and(command.as_bytes());
         Evidence { near: near.short(), whole: whole.and(&near.short().to_le_bytes()).short() }
     }
@@ -174,7 +187,7 @@ impl Sources {
             self.closure(package).iter().map(|name| &*self.members[*name].folder).collect();
         let in_package = |path: &&PathBuf| folders.iter().any(|folder| path.starts_with(folder));
         let mut files: BTreeSet<&PathBuf> = self.texts.keys().filter(in_package).collect();
-        let mut outside: BTreeSet<PathBuf> = COMMON.iter().map(PathBuf::from).collect();
+        let mut outside = BTreeSet::from([PathBuf::from(COMMON)]);
         for path in &files {
             if path.extension().is_some_and(|extension| extension == "rs") {
                 let code = essence(path, &self.texts[*path]);
@@ -202,6 +215,14 @@ impl Sources {
             }
         }
         closure
+    }
+
+    /// Packages of others that tests of `package` are built from at first hand.
+    fn outside_names(&self, package: &str) -> BTreeSet<&str> {
+        let of_tests = self.members.get(package).map(|member| &member.dev_outside);
+        let closure = self.closure(package);
+        let of_libraries = closure.iter().map(|name| &self.members[*name].normal_outside);
+        of_libraries.chain(of_tests).flatten().map(String::as_str).collect()
     }
 
     fn of<'a>(&self, files: impl IntoIterator<Item = &'a PathBuf>) -> Digest {
@@ -240,19 +261,22 @@ fn top(path: &Path, folder: &Path) -> PathBuf {
 /// The members as cargo knows them.
 fn members(metadata: &Metadata) -> BTreeMap<String, Member> {
     let names: BTreeSet<&str> = metadata.packages.iter().map(|package| &*package.name).collect();
-    let of_kind = |package: &workspace::Package, dev: bool| {
+    let of_kind = |package: &workspace::Package, dev: bool, inside: bool| {
         let wanted = |dependency: &&Dependency| {
-            names.contains(&*dependency.name) && (dependency.kind.as_deref() == Some("dev")) == dev
+            names.contains(&*dependency.name) == inside
+                && (dependency.kind.as_deref() == Some("dev")) == dev
         };
         let wanted = package.dependencies.iter().filter(wanted);
         wanted.map(|dependency| dependency.name.clone()).collect()
     };
-    let member = |package: &workspace::Package| {
-        let folder = package.folder().to_owned();
-        let (normal, dev) = (of_kind(package, false), of_kind(package, true));
-        (package.name.clone(), Member { folder, normal, dev })
+    let member = |package: &workspace::Package| Member {
+        folder: package.folder().to_owned(),
+        normal: of_kind(package, false, true),
+        dev: of_kind(package, true, true),
+        normal_outside: of_kind(package, false, false),
+        dev_outside: of_kind(package, true, false),
     };
-    metadata.packages.iter().map(member).collect()
+    metadata.packages.iter().map(|package| (package.name.clone(), member(package))).collect()
 }
 
 /// Returns true if the file `path` below the source folder `src` has a function that the filter of

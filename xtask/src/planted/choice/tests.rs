@@ -4,7 +4,11 @@ use super::*;
 use crate::planted::fault::parse;
 
 fn fault(name: &str, target: &str) -> Fault {
-    let text = format!("# fault: x\n# caught by: cargo test -p sluice-switch {target} it\n");
+    fault_of("sluice-switch", name, target)
+}
+
+fn fault_of(package: &str, name: &str, target: &str) -> Fault {
+    let text = format!("# fault: x\n# caught by: cargo test -p {package} {target} it\n");
     parse(&Path::new("planted").join(name).with_extension("patch"), &text).unwrap()
 }
 
@@ -63,6 +67,28 @@ fn unchanged_faults_one_tenth_drawn_by_content() {
     for at in 0..41 {
         assert!((1..40).contains(&turns(at)), "fault {at}: {} turns", turns(at));
     }
+}
+
+#[test]
+fn draw_takes_package_by_package() {
+    let of_package = |at: usize| fault_of(&format!("p{}", at / 10), &format!("f{at}"), "--lib");
+    let faults: Vec<Fault> = (0..100).map(of_package).collect();
+    let mut record = Record::default();
+    faults.iter().for_each(|fault| record.add(&fault.name, evidence(1, 1)));
+    let with_evidence: Vec<(&Fault, Evidence)> =
+        faults.iter().map(|fault| (fault, evidence(1, 1))).collect();
+    let drawn_of = |seed: u8| {
+        let choices = choose(&with_evidence, &record, Digest::EMPTY.and(&[seed]));
+        let drawn = (0..100).filter(|&at| matches!(choices[at], Choice::Prove(_)));
+        drawn.map(|at| at / 10).collect::<Vec<usize>>()
+    };
+    let mut packages = std::collections::BTreeSet::new();
+    for seed in 0..100 {
+        let drawn = drawn_of(seed);
+        assert_eq!(drawn, vec![drawn[0]; 10]);
+        packages.insert(drawn[0]);
+    }
+    assert_eq!(packages.len(), 10);
 }
 
 #[test]

@@ -12,7 +12,9 @@ fn diff(test: &str) -> String {
 
 fn member(folder: &str, normal: &[&str], dev: &[&str]) -> Member {
     let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-    Member { folder: folder.into(), normal: names(normal), dev: names(dev) }
+    let (normal, dev) = (names(normal), names(dev));
+    let [normal_outside, dev_outside] = ["", "-tests"].map(|kind| vec![format!("{folder}{kind}")]);
+    Member { folder: folder.into(), normal, dev, normal_outside, dev_outside }
 }
 
 /// `a` is built from `b`, its tests from `kit` too, and those of `kit` from `far`.
@@ -20,7 +22,7 @@ fn sources(test: &str, changed: Option<(&str, &str)>) -> Sources {
     let diff = diff(test);
     let files = [
         (PATCH, &*diff),
-        ("Cargo.toml", "profiles"),
+        ("Cargo.toml", "profile = 1"),
         ("docs/named.md", "page"),
         ("docs/other.md", "page"),
         ("crates/a/src/code.rs", "fn work() {}"),
@@ -48,7 +50,7 @@ fn sources(test: &str, changed: Option<(&str, &str)>) -> Sources {
         ("far", member("crates/far", &[], &[])),
     ];
     let members = members.into_iter().map(|(name, member)| (name.to_owned(), member)).collect();
-    Sources::new(texts, members, "rustc 1".to_owned())
+    Sources::new(texts, members, "rustc 1".to_owned()).unwrap()
 }
 
 fn evidence(test: &str, changed: Option<(&str, &str)>) -> Evidence {
@@ -84,7 +86,6 @@ fn a_change_is_near_far_or_without_effect() {
         ("crates/far/src/lib.rs", "none", "none", "none"),
         ("docs/named.md", "far", "far", "far"),
         ("docs/other.md", "none", "none", "none"),
-        ("Cargo.toml", "far", "far", "far"),
         ("planted/verdicts.txt", "none", "none", "none"),
     ] {
         // A new file is new content, too.
@@ -92,6 +93,27 @@ fn a_change_is_near_far_or_without_effect() {
         assert_eq!(effect("--test random all", file), random, "{file}");
         assert_eq!(effect("--test big all", file), big, "{file}");
     }
+}
+
+#[test]
+fn lock_and_manifest_count_where_something_is_built_from_them() {
+    let before = evidence("--lib works", None);
+    let lock = |package: &str| format!("[[package]]\nname = \"{package}\"\nversion = \"1\"\n");
+    for (package, is_used) in [
+        ("crates/a", true),
+        ("crates/a-tests", true),
+        ("crates/b", true),
+        ("crates/b-tests", false),
+        ("crates/kit", true),
+        ("crates/kit-tests", false),
+        ("crates/far", false),
+    ] {
+        let after = evidence("--lib works", Some(("Cargo.lock", &lock(package))));
+        assert_eq!(after.near, before.near, "{package}");
+        assert_eq!(after.whole != before.whole, is_used, "{package}");
+    }
+    let after = evidence("--lib works", Some(("Cargo.toml", "profile = 2")));
+    assert_eq!((after.near, after.whole == before.whole), (before.near, false));
 }
 
 #[test]
