@@ -54,14 +54,14 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	cargo xtask planted --all
 	cargo build --package sluice
 	cargo build --profile dist --package sluice --package sluice-cni --package sluice-bench
-	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer -- --include-ignored every_millisecond cycles
-	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_isolation --test live_stuck \
-		--test live_random_drill --test live_partition --test live_parity --test live_cni_kills -- --include-ignored --nocapture
+	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored bucket_moves_every_millisecond steer_cycles
+	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored --nocapture \
+		isolation:: stuck:: random_drill:: partition:: parity:: cni_kills::
 	scripts/guest.sh backports || echo "no newer kernel is to be had: what needs it is skipped"
-	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_backpressure -- --include-ignored --nocapture newest
-	SLUICE_OLD=$(SLUICE_OLD) cargo test --package sluice-daemon --test live_rolling -- --include-ignored --nocapture
+	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored --nocapture backpressure::newest
+	SLUICE_OLD=$(SLUICE_OLD) cargo test --package sluice-daemon --test live -- --include-ignored --nocapture rolling::
 	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_DPDK_SECONDS=$(DPDK_SECONDS) cargo test --package sluice-daemon \
-		--test live_dpdk -- --include-ignored --nocapture
+		--test live -- --include-ignored --nocapture dpdk::
 	cargo run --profile dist --package sluice-bench -- fabric --only hung --load 600
 
 old: ## Build the program of the last tag, or of COMMIT=…, for SLUICE_OLD of `make soak`; prints its path

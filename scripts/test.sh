@@ -13,11 +13,11 @@
 #   fuzz     every fuzz target, FUZZ_SECONDS each (default 6)
 #   planted  planted faults that a change touches, and a draw of the rest, are caught by their
 #            tests (cargo xtask planted); every patch applies
-#   heavy    those of crates/*/tests/live*.rs that load every core or compare rates, one at a time
-#   live     crates/*/tests/live*.rs in network namespaces, but for those that heavy has run; needs
-#            root
+#   heavy    live tests that load every core or compare rates, one at a time
+#   live     tests in network namespaces, but for those that heavy has run: the modules of
+#            crates/daemon/tests/live, and crates/*/tests/live_*.rs; needs root
 #
-# LIVE=live_trace runs only these of the live tests.
+# LIVE=trace runs only these of the live tests (a module, or a program without its `live_`).
 #
 # tidy, unit, planted, heavy and live share one build: all of them select the whole workspace, so that
 # every package has the same features in each.
@@ -164,9 +164,16 @@ step_heavy() {
     exec unshare --mount bash "$0" --live-alone alone
 }
 # Those that load every core, or compare rates: one at a time, and before the others.
-live_heavy='live_dpdk live_isolation live_offload live_parity live_pfc live_random_drill live_steer live_stuck'
+live_heavy='dpdk isolation offload parity pfc random_drill steer stuck'
+# A module of the daemon's program, or a program of another package.
 live_one() {
-    cargo test --workspace --no-fail-fast --test "$1" -- --include-ignored --test-threads=1
+    local program=live_$1 filter=()
+    if [ -e "crates/daemon/tests/live/$1.rs" ]; then
+        program=live
+        filter=("$1::")
+    fi
+    cargo test --workspace --no-fail-fast --test "$program" -- --include-ignored --test-threads=1 \
+        "${filter[@]}"
 }
 # `alone`: only the heavy ones; `ran`: all but them.
 live_alone() {
@@ -175,10 +182,11 @@ live_alone() {
     # Those of one package do not make the programs of another.
     cargo build --workspace --bins
     cargo test --workspace --no-run --test 'live*'
-    for file in crates/*/tests/live*.rs; do
+    for file in crates/daemon/tests/live/*.rs crates/*/tests/live_*.rs; do
         name=$(basename "$file" .rs)
+        name=${name#live_}
         # shellcheck disable=SC2053 # LIVE may be a pattern.
-        [[ $name == ${LIVE:-live*} && " ${all[*]} " != *" $name "* ]] || continue
+        [[ $name == ${LIVE:-*} && " main ${all[*]} " != *" $name "* ]] || continue
         is_heavy=$([[ " $live_heavy " == *" $name "* ]] && echo yes || echo no)
         [ "$which $is_heavy" != "alone no" ] && [ "$which $is_heavy" != "ran yes" ] || continue
         all+=("$name")
@@ -186,7 +194,7 @@ live_alone() {
     case ${#all[@]} in
     0)
         [ -z "$which" ] || return 0
-        echo "error: no test of crates/*/tests has the name $LIVE"
+        echo "error: there are no live tests of the name $LIVE"
         return 1
         ;;
     # One alone is seen as it runs.

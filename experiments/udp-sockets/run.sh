@@ -19,7 +19,7 @@ log=$out/log
 : >"$log"
 
 live() {
-    cargo test --package sluice-daemon --test live_sockets -- \
+    cargo test --package sluice-daemon --test live -- \
         --ignored --nocapture --test-threads 1 "$@" | tee -a "$log"
 }
 

@@ -40,8 +40,8 @@ for part in "${parts[@]}"; do
         SLUICE_MOVE_SECONDS=60 cargo test --package sluice-daemon --lib \
             -- buckets_moving_under_load --nocapture
         cargo build --package sluice
-        SLUICE_SOAK=1 cargo test --package sluice-daemon --test live_steer \
-            -- --include-ignored --nocapture every_millisecond
+        SLUICE_SOAK=1 cargo test --package sluice-daemon --test live \
+            -- --include-ignored --nocapture bucket_moves_every_millisecond
         ;;
     *)
         echo "there is no part $part; the first lines of $0 say what there is" >&2

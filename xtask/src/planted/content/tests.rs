@@ -96,7 +96,7 @@ fn a_change_is_near_far_or_without_effect() {
 }
 
 #[test]
-fn lock_and_manifest_count_where_something_is_built_from_them() {
+fn lock_counts_where_something_is_built_from_it() {
     let before = evidence("--lib works", None);
     let lock = |package: &str| format!("[[package]]\nname = \"{package}\"\nversion = \"1\"\n");
     for (package, is_used) in [

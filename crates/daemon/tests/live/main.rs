@@ -1,0 +1,55 @@
+//! Hosts with real clients in network namespaces: one module for each mechanism. They are one
+//! program, since each program would be built with all of the rig.
+
+mod rig;
+
+mod addresses;
+mod api;
+mod backpressure;
+mod bindings;
+mod certificates;
+mod cni;
+mod cni_kills;
+mod create;
+mod discover;
+mod dpdk;
+mod drills;
+mod fabric;
+mod foreign;
+mod guest;
+mod import;
+mod interop;
+mod isolation;
+mod killed;
+mod leaks;
+mod losses;
+mod malformed;
+mod metrics;
+mod migration;
+mod neighbors;
+mod offload;
+mod outlive;
+mod parity;
+mod partition;
+mod pfc;
+mod placement;
+mod ports;
+mod random_drill;
+mod reload;
+mod rolling;
+mod security;
+mod sockets;
+mod status;
+mod steer;
+mod stuck;
+mod too_big;
+mod trace;
+mod trunk;
+mod trust;
+mod underlay;
+mod upgrade;
+mod veth;
+mod vlan;
+mod vms;
+mod vport_policy;
+mod workers;
