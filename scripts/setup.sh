@@ -50,7 +50,6 @@ dpdk-testpmd | dpdk-dev | test bench    | a foreign driver of vhost-user ports, 
 # cargo subcommand | version | purposes | why
 tools='
 deny | 0.20.2 | test | checks licenses, sources and banned crates
-fuzz | 0.13.2 | test | runs the fuzz targets
 '
 # program | Go package and version | purposes | why. They stay in a folder of their own, and nothing
 # of Sluice is linked with them.

@@ -75,6 +75,7 @@ pub(crate) struct Request {
 pub(crate) fn run(request: &Request) -> Result<bool> {
     let faults = fault::load()?;
     let metadata = workspace::metadata()?;
+    let stamp = workspace::stamp(Path::new(record::FILE))?;
     let sources = Sources::read(&metadata)?;
     let record = Record::load()?;
     let faults: Vec<(&Fault, Evidence)> =
@@ -102,7 +103,7 @@ pub(crate) fn run(request: &Request) -> Result<bool> {
     let file =
         if is_asked { workspace::root().join(record::FILE) } else { home.join("verdicts.txt") };
     let file = request.only.is_none().then_some(file);
-    let keeper = Keeper::new(record, &faults, &sources, file, is_asked);
+    let keeper = Keeper::new(record, &faults, stamp, file, is_asked);
     lost.iter().try_for_each(|name| keeper.keep(name, false))?;
     let work = Work::new(&to_prove, &metadata, &keeper, request.tested);
     let caught = work.share(workers(&to_prove))?;

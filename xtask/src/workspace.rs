@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -43,6 +44,20 @@ pub(crate) fn files() -> Result<Vec<PathBuf>> {
     files.sort();
     files.dedup();
     Ok(files)
+}
+
+/// Size and time of the last change of each file of the work tree: equal as long as nobody writes.
+pub(crate) type Stamp = Vec<(PathBuf, u64, SystemTime)>;
+
+/// Returns the stamp of all [`files`] but `left_out`.
+pub(crate) fn stamp(left_out: &Path) -> Result<Stamp> {
+    let of_file = |path: PathBuf| {
+        let data = root().join(&path).symlink_metadata();
+        let data = data.and_then(|data| Ok((data.len(), data.modified()?)));
+        let (size, time) = data.with_context(|| format!("cannot look at {path:?}"))?;
+        Ok((path, size, time))
+    };
+    files()?.into_iter().filter(|path| path != left_out).map(of_file).collect()
 }
 
 /// Reads a file of the work tree.

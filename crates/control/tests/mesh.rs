@@ -40,7 +40,7 @@ fn run(seed: u64) -> (Counts, u64) {
 
 #[test]
 fn every_replica_equals_its_owner_after_any_faults() {
-    let seeds = 300 * u64::from(Config::default().cases) / 256;
+    let seeds = 120 * u64::from(Config::default().cases) / 256;
     let (mut sum, mut messages) = (Counts::default(), 0);
     for seed in 0..seeds.max(1) {
         let (counts, arrived) =

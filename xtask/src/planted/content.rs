@@ -11,6 +11,7 @@
 //! prose can be mended without a proof of every fault near it.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
@@ -86,6 +87,10 @@ struct Member {
 pub(super) struct Sources {
     texts: BTreeMap<PathBuf, Vec<u8>>,
     digests: BTreeMap<PathBuf, Digest>,
+    /// For each Rust source, the paths from the root that it names.
+    named: BTreeMap<PathBuf, Vec<PathBuf>>,
+    /// What tests of a package are built from, or read.
+    wholes: RefCell<BTreeMap<String, Digest>>,
     members: BTreeMap<String, Member>,
     outside: Outside,
     compiler: String,
@@ -110,11 +115,17 @@ impl Sources {
         compiler: String,
     ) -> Result<Self> {
         let outside = Outside::read(&texts)?;
-        let digest = |(path, text): (&PathBuf, &Vec<u8>)| {
-            (path.clone(), Digest::EMPTY.and(&essence(path, text)))
-        };
-        let digests = texts.iter().map(digest).collect();
-        Ok(Self { texts, digests, members, outside, compiler })
+        let (mut digests, mut named) = (BTreeMap::new(), BTreeMap::new());
+        for (path, text) in &texts {
+            let essence = essence(path, text);
+            digests.insert(path.clone(), Digest::EMPTY.and(&essence));
+            if path.extension().is_some_and(|extension| extension == "rs") {
+                let paths = named_outside(&String::from_utf8_lossy(&essence));
+                named.insert(path.clone(), paths);
+            }
+        }
+        let wholes = RefCell::default();
+        Ok(Self { texts, digests, named, wholes, members, outside, compiler })
     }
 
     /// Digest of all that is in the work tree but the record of verdicts.
@@ -128,8 +139,7 @@ impl Sources {
         let near = self.of(self.near(fault));
         let command = fault.test.to_string();
         let package = &fault.test.package;
-        let whole = self.of(self.whole(package)).and(self.compiler.as_bytes());
-        let whole = whole.and(self.outside.of(&self.outside_names(package)).as_bytes());
+        let whole = self.whole_of(package).and(self.compiler.as_bytes());
         let whole = whole.and(&RULES.to_le_bytes()).and(command.as_bytes());
         Evidence { near: near.short(), whole: whole.and(&near.short().to_le_bytes()).short() }
     }
@@ -181,6 +191,14 @@ impl Sources {
         self.texts.keys().filter(move |path| path.starts_with(&folder))
     }
 
+    fn whole_of(&self, package: &str) -> Digest {
+        let of_package = || {
+            self.of(self.whole(package))
+                .and(self.outside.of(&self.outside_names(package)).as_bytes())
+        };
+        *self.wholes.borrow_mut().entry(package.to_owned()).or_insert_with(of_package)
+    }
+
     /// All files that tests of the package are built from, or may read.
     fn whole(&self, package: &str) -> BTreeSet<&PathBuf> {
         let folders: Vec<&Path> =
@@ -188,12 +206,7 @@ impl Sources {
         let in_package = |path: &&PathBuf| folders.iter().any(|folder| path.starts_with(folder));
         let mut files: BTreeSet<&PathBuf> = self.texts.keys().filter(in_package).collect();
         let mut outside = BTreeSet::from([PathBuf::from(COMMON)]);
-        for path in &files {
-            if path.extension().is_some_and(|extension| extension == "rs") {
-                let code = essence(path, &self.texts[*path]);
-                outside.extend(named_outside(&String::from_utf8_lossy(&code)));
-            }
-        }
+        outside.extend(files.iter().filter_map(|path| self.named.get(*path)).flatten().cloned());
         let is_named = |path: &&PathBuf| outside.iter().any(|outer| path.starts_with(outer));
         files.extend(self.texts.keys().filter(is_named));
         files

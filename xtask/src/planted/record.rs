@@ -11,9 +11,9 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::content::{Digest, Evidence, Sources};
+use super::content::Evidence;
 use super::fault::Fault;
-use crate::workspace;
+use crate::workspace::{self, Stamp};
 
 pub(super) const FILE: &str = "planted/verdicts.txt";
 
@@ -95,8 +95,8 @@ pub(super) struct Keeper {
     /// True if the caller asked for the record.
     is_asked: bool,
     evidence: BTreeMap<String, Evidence>,
-    /// Digest of the work tree that the evidence is about.
-    content: Digest,
+    /// The work tree that the evidence is about.
+    stamp: Stamp,
 }
 
 impl Keeper {
@@ -105,22 +105,21 @@ impl Keeper {
     pub(super) fn new(
         mut record: Record,
         faults: &[(&Fault, Evidence)],
-        sources: &Sources,
+        stamp: Stamp,
         file: Option<PathBuf>,
         is_asked: bool,
     ) -> Self {
         record.retain(&faults.iter().map(|(fault, _)| &*fault.name).collect());
         let evidence = faults.iter().map(|(fault, evidence)| (fault.name.clone(), *evidence));
         let (record, evidence) = (Mutex::new(record), evidence.collect());
-        Self { record, file, is_asked, evidence, content: sources.all() }
+        Self { record, file, is_asked, evidence, stamp }
     }
 
     /// Replaces the verdicts about the fault.
     pub(super) fn keep(&self, name: &str, is_caught: bool) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Sources::read(&workspace::metadata()?)?.all();
-        if now != self.content {
+        if workspace::stamp(Path::new(FILE))? != self.stamp {
             ensure!(!self.is_asked, "the work tree changed meanwhile: {name} is not recorded");
             return Ok(());
         }

@@ -234,7 +234,7 @@ fn steer_cycles_restore_device_state() {
     let look = || (case.b.ip("-d link show dev wire"), mask());
     case.b.run("sh -c echo${IFS}1>/sys/class/net/wire/queues/rx-0/rps_cpus");
     let before = look();
-    let rounds = if is_soak() { 100 } else { 20 };
+    let rounds = if is_soak() { 100 } else { 8 };
     let ((), fared) = case.under_traffic(PACE, || {
         for round in 0..rounds {
             let how = if round % 10 == 9 { "rps" } else { "generic" };
