@@ -169,7 +169,12 @@ fn newest_kernel_holds_tap_senders() {
         return;
     }
     let net = Net::new("newest");
-    newest::runs(test, &net, "stopped_data_holds_tap_senders", Duration::from_secs(240));
+    newest::runs(
+        test,
+        &net,
+        "backpressure::stopped_data_holds_tap_senders",
+        Duration::from_secs(240),
+    );
 }
 
 fn port(netns: &Netns, ip: Ipv4Addr, holds: bool, ring_frames: u32) -> TapPort {
@@ -289,5 +294,10 @@ fn newest_kernel_eight_streams_with_and_without_hold() {
         return;
     }
     let net = Net::new("streams");
-    newest::runs(test, &net, "eight_streams_with_and_without_hold", Duration::from_secs(1200));
+    newest::runs(
+        test,
+        &net,
+        "backpressure::eight_streams_with_and_without_hold",
+        Duration::from_secs(1200),
+    );
 }

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::rig::culprit::Culprit;
-use crate::rig::scene::{CULPRIT, SLOW, Scene, SceneConfig, Seen, mac_text, read_if_asked};
+use crate::rig::scene::{CULPRIT, SLOW, Scene, SceneConfig, Seen, mac_text};
 use crate::rig::{say, skip, wait_for};
 use serde_json::Value;
 use sluice_testkit::bound::{at_least, at_most, is_soak};
@@ -261,10 +261,4 @@ fn blocked_receiver_slows_only_its_own_senders() {
         draw(Culprit::Slow, scene),
         draw(Culprit::Stopped, SceneConfig { policy: "LZ", flood: 10_000, ..scene }),
     ]);
-}
-
-#[test]
-#[ignore = "live: the process of a container, started by the test beside it"]
-fn reads_datagrams_if_asked() {
-    read_if_asked();
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::rig::culprit::Culprit;
 use crate::rig::kernel::Kernel;
-use crate::rig::scene::{CULPRIT, Scene, SceneConfig, device_mac, read_if_asked};
+use crate::rig::scene::{CULPRIT, Scene, SceneConfig, device_mac};
 use crate::rig::{say, skip};
 use sluice_testkit::bound::{at_most, is_soak};
 
@@ -195,10 +195,4 @@ fn random_fault_drills_leave_unrelated_pairs_unaffected() {
     let scene = SceneConfig { policy: "ZZ", hold: "1s", workers: 1, flood: 20_000 };
     drill(0, &Draw { culprit: Some(Culprit::Guest), fault: Fault::Mac, scene });
     drill(0, &Draw { culprit: Some(Culprit::Slow), fault: Fault::KillControl, scene });
-}
-
-#[test]
-#[ignore = "live: the process of a container, started by the test beside it"]
-fn reads_datagrams_if_asked() {
-    read_if_asked();
 }

@@ -79,7 +79,7 @@ impl Case {
     fn reader(&self) -> Process {
         let program = std::env::current_exe().unwrap();
         let mut command = self.two.command(program.to_str().unwrap());
-        command.args(["--exact", "reads_numbered_datagrams_if_asked", "--include-ignored"]);
+        command.args(["--exact", "veth::reads_numbered_datagrams_if_asked", "--include-ignored"]);
         command.arg("--nocapture").env(READER, format!("{TWO}:{PORT}"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let reader = Process(command.spawn().unwrap());

@@ -515,11 +515,16 @@ fn box_config(container: &Netns) -> String {
 }
 
 /// Starts a process of its own in the container, so that it can be stopped: this program, at its
-/// test [`read_if_asked`].
+/// test [`reads_datagrams_if_asked`].
 fn start_reader(container: &Netns) -> Process {
     let program = std::env::current_exe().unwrap();
     let mut command = container.command(program.to_str().unwrap());
-    command.args(["--exact", "reads_datagrams_if_asked", "--include-ignored", "--nocapture"]);
+    command.args([
+        "--exact",
+        "rig::scene::reads_datagrams_if_asked",
+        "--include-ignored",
+        "--nocapture",
+    ]);
     command.env(READER, format!("0.0.0.0:{PORT}"));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let reader = Process(command.spawn().unwrap());
@@ -531,7 +536,9 @@ fn start_reader(container: &Netns) -> Process {
 }
 
 /// Reads datagrams until killed, if this process was started for that.
-pub(crate) fn read_if_asked() {
+#[test]
+#[ignore = "live: the process of a container, started by other tests"]
+fn reads_datagrams_if_asked() {
     let Ok(address) = std::env::var(READER) else { return };
     let socket = UdpSocket::bind(address).unwrap();
     let mut bytes = [0; 2_048];
