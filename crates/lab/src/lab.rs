@@ -177,8 +177,12 @@ fn clear_logs(folder: &Path) {
 
 /// Kernel settings of a TCP profile.
 pub(crate) fn tcp_settings(profile: Profile) -> Vec<(&'static str, &'static str)> {
-    let mut settings =
-        vec![("net.ipv4.tcp_no_metrics_save", "1"), ("net.ipv4.tcp_slow_start_after_idle", "0")];
+    let mut settings = vec![
+        ("net.ipv4.tcp_no_metrics_save", "1"),
+        ("net.ipv4.tcp_slow_start_after_idle", "0"),
+        // Answers have the priority of their requests.
+        ("net.ipv4.tcp_reflect_tos", "1"),
+    ];
     if profile == Profile::Linux2013 {
         settings.extend([("net.ipv4.tcp_early_retrans", "0"), ("net.ipv4.tcp_recovery", "0")]);
     }

@@ -112,6 +112,8 @@ pub(crate) struct Cell {
     pub(crate) gap_us: u32,
     /// The congestion control.
     pub(crate) congestion: String,
+    /// Priority of the queries and of their answers.
+    pub(crate) priority: u8,
 }
 
 /// A report of the aggregator.

@@ -351,6 +351,7 @@ impl Run {
             seconds: pa.seconds_per_cell,
             gap_us: pa.gap_us,
             congestion: congestion.to_owned(),
+            priority: pa.priority,
         });
         let name = format!(
             "{} {} {congestion} {size:>3} packets",

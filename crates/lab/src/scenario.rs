@@ -249,6 +249,9 @@ pub struct Pa {
     /// Pause between queries in microseconds.
     #[serde(default = "default_gap_us")]
     pub gap_us: u32,
+    /// Priority of the queries and of their answers, 0 to 7.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub priority: u8,
 }
 
 impl Pa {
@@ -508,6 +511,7 @@ impl Scenario {
 
     fn check_pa(&self, pa: &Pa) -> anyhow::Result<()> {
         ensure!(!pa.sizes.is_empty() && !pa.policies.is_empty(), "pa: sizes and policies needed");
+        ensure!(pa.priority < 8, "pa.priority: 0 to 7");
         ensure!(pa.sizes.iter().all(|&size| (1..=1024).contains(&size)), "pa.sizes: 1 to 1024");
         ensure!(pa.queries >= 1 && pa.queries_min <= pa.queries, "pa.queries_min above queries");
         ensure!(
@@ -564,6 +568,11 @@ const fn default_queries_min() -> u32 {
 
 const fn default_warm_up() -> u32 {
     2
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_zero(value: &u8) -> bool {
+    *value == 0
 }
 
 const fn default_gap_us() -> u32 {

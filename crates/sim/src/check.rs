@@ -97,7 +97,9 @@ impl Checked {
         let mut world = World::new(config)?;
         world.keep_ledger();
         let physical = config.net.lossless == PriorityMask::ALL;
-        let virt = |o: &crate::overlay::OverlayConfig| o.lossless && o.card_pause.is_some();
+        let virt = |o: &crate::overlay::OverlayConfig| {
+            o.lossless == PriorityMask::ALL && o.card_pause.is_some()
+        };
         let lossless = physical && config.overlay.as_ref().is_none_or(virt);
         let last = VecDeque::with_capacity(LAST_EVENTS);
         let watch = cycle::Watch::default();

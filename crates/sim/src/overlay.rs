@@ -24,11 +24,11 @@ use sluice_host::Host;
 use sluice_switch::Sink;
 use sluice_wire::mac_control::{FRAME_SIZE, Message};
 
-pub use build::{OverlayConfig, OverlayError};
+pub use build::{OverlayConfig, OverlayError, SAME_WEIGHT};
 pub(crate) use build::{make_host, vm_head};
 pub(crate) use heads::{Head, Heads, pause_of};
 /// Bound of a buffer of a virtual switch, for configurations.
-pub use sluice_switch::Limit;
+pub use sluice_switch::{Limit, Service};
 
 use crate::packets::{PacketId, Packets};
 use crate::topology::LinkId;

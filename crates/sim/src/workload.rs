@@ -8,7 +8,7 @@ mod search;
 mod waves;
 
 pub use aggregate::{Aggregate, Aggregating};
-pub use background::{Background, BackgroundTraffic, Carrier};
+pub use background::{Background, BackgroundTraffic, Carrier, Full};
 pub use permutation::Permutation;
 pub use search::{Search, Searching};
 pub use waves::Waves;

@@ -4,11 +4,11 @@ use sluice_base::{BitRate, ByteCount, Nanos, Priority, PriorityMask};
 use sluice_sim::check::Checked;
 use sluice_sim::events::Ties;
 use sluice_sim::net::{Buffering, NetConfig};
-use sluice_sim::overlay::{Limit, OverlayConfig};
+use sluice_sim::overlay::{Limit, OverlayConfig, SAME_WEIGHT};
 use sluice_sim::topology::{Cable, Node, Topology};
 use sluice_sim::workload::draw::Sizes;
-use sluice_sim::workload::{Background, BackgroundTraffic, Carrier};
-use sluice_sim::world::{Notice, Workload, World, WorldConfig};
+use sluice_sim::workload::{Background, BackgroundTraffic, Carrier, Full};
+use sluice_sim::world::{Notice, Summary, Workload, World, WorldConfig};
 
 const LINK: BitRate = BitRate::from_gbps(10);
 /// Bytes of every flow, but for one.
@@ -37,7 +37,8 @@ fn two_hosts() -> WorldConfig {
         },
         overlay: Some(OverlayConfig {
             vms_per_host: 1,
-            lossless: true,
+            lossless: PriorityMask::ALL,
+            service: SAME_WEIGHT,
             mtu: 1_446,
             vm_in: limit(100),
             vm_out: limit(100),
@@ -46,6 +47,7 @@ fn two_hosts() -> WorldConfig {
             card_out: limit(100),
             pool: limit(400),
             card_pause: Some((ByteCount(400_000), ByteCount(300_000))),
+            card_priorities: PriorityMask::ALL,
         }),
         send_latency: Nanos::from_micros(9),
         receive_latency: Nanos::from_micros(24),
@@ -80,10 +82,30 @@ impl Workload for Ending {
 /// socket costs nothing: an event for every datagram's time would be fifty times as many.
 #[test]
 fn blocked_sockets_wait_for_room_not_timer() {
+    let (traffic, summary) = run(Full::Wait);
+    let flows = traffic.flows();
+    let datagrams = flows * FLOW.div_ceil(1_400);
+    assert_eq!(traffic.refused(), 0);
+    assert_eq!(summary.hops, 2 * datagrams, "each passes two links, and nothing was paused");
+    assert!(summary.events < 12 * datagrams, "{} events, {datagrams} datagrams", summary.events);
+}
+
+/// Senders that drop do not wait: every datagram is sent or counted, and the link is full all the
+/// same.
+#[test]
+fn dropping_senders_count_what_they_drop() {
+    let (traffic, summary) = run(Full::Drop);
+    let datagrams = traffic.flows() * FLOW.div_ceil(1_400);
+    assert!(traffic.refused() > datagrams / 2, "{} of {datagrams}", traffic.refused());
+    assert_eq!(summary.hops, 2 * (datagrams - traffic.refused()));
+}
+
+/// Runs the traffic of two hosts to its end.
+fn run(full: Full) -> (BackgroundTraffic, Summary) {
     let sizes =
         Sizes { name: "alike", source: "this test", points: &[(FLOW - 1, 0), (FLOW, 1_000_000)] };
     let mut traffic = Ending(BackgroundTraffic::new(Background {
-        carrier: Carrier::Udp { bytes: 1_400, rate: LINK },
+        carrier: Carrier::Udp { bytes: 1_400, rate: LINK, full },
         sizes,
         stations: vec![0, 1],
         gap: Nanos::from_micros(2),
@@ -97,8 +119,6 @@ fn blocked_sockets_wait_for_room_not_timer() {
     assert!(flows > 100, "{flows} flows have begun");
     assert_eq!(traffic.0.flows_open(), 0, "all of them have sent all");
     let summary = checked.world().summary();
-    let datagrams = flows * FLOW.div_ceil(1_400);
     assert_eq!(summary.drops_congestion, 0);
-    assert_eq!(summary.hops, 2 * datagrams, "each passes two links, and nothing was paused");
-    assert!(summary.events < 12 * datagrams, "{} events, {datagrams} datagrams", summary.events);
+    (traffic.0, summary)
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use sluice_base::{BitRate, ByteCount, Nanos, Priority, PriorityMask};
 use sluice_sim::events::Ties;
 use sluice_sim::net::{Buffering, NetConfig};
-use sluice_sim::overlay::OverlayConfig;
+use sluice_sim::overlay::{OverlayConfig, SAME_WEIGHT};
 use sluice_sim::tcp::{Algorithm, Config};
 use sluice_sim::topology::FatTree;
 use sluice_sim::workload::{Permutation, Waves};
@@ -259,7 +259,8 @@ impl Case {
         let limit = |frames: u32| Limit { frames, bytes: ByteCount(u64::from(frames) * 1600) };
         OverlayConfig {
             vms_per_host: 1,
-            lossless: true,
+            lossless: PriorityMask::ALL,
+            service: SAME_WEIGHT,
             mtu: 1450,
             vm_in: limit(64),
             vm_out: limit(256),
@@ -268,6 +269,7 @@ impl Case {
             card_out: limit(256),
             pool: limit(256),
             card_pause: self.pfc.then_some((ByteCount(400_000), ByteCount(200_000))),
+            card_priorities: PriorityMask::ALL,
         }
     }
 }

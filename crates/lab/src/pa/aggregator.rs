@@ -63,7 +63,7 @@ fn work(job: &Job, services: &mut Services) -> anyhow::Result<Report> {
     match job {
         Job::Cell(cell) => run_cell(cell),
         Job::Fetch { from, bytes, congestion } => {
-            let mut peers = Peers::connect(&[*from], congestion)?;
+            let mut peers = Peers::connect(&[*from], congestion, 0)?;
             let ns = peers.query(0, *bytes, Duration::from_secs(600))?;
             Ok(Report::Fetch { ns })
         }
@@ -122,7 +122,7 @@ fn agent_frames() -> (u64, u64) {
 /// Runs a cell. Connections last for the cell: congestion windows are those of a service that has
 /// run a while.
 fn run_cell(cell: &Cell) -> anyhow::Result<Report> {
-    let mut peers = Peers::connect(&cell.workers, &cell.congestion)?;
+    let mut peers = Peers::connect(&cell.workers, &cell.congestion, cell.priority)?;
     let gap = Duration::from_micros(u64::from(cell.gap_us));
     let time = Duration::from_secs_f64(cell.seconds);
     let mut fct_ns = Vec::new();
@@ -164,11 +164,11 @@ struct Peers {
 }
 
 impl Peers {
-    fn connect(workers: &[Ipv4Addr], congestion: &str) -> anyhow::Result<Self> {
+    fn connect(workers: &[Ipv4Addr], congestion: &str, priority: u8) -> anyhow::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let mut streams = Vec::new();
         for (index, &worker) in workers.iter().enumerate() {
-            let stream = socket::connection(worker, PORT, congestion)?;
+            let stream = socket::connection(worker, PORT, congestion, priority)?;
             stream.set_nonblocking(true)?;
             let data = epoll::EventData::new_u64(index as u64);
             epoll::add(&epoll, &stream, data, epoll::EventFlags::IN)?;

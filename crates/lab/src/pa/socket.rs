@@ -45,13 +45,16 @@ pub(crate) fn listener(
     Ok(TcpListener::from(socket))
 }
 
-/// Opens a connection.
+/// Opens a connection whose packets have the class selector of this priority (RFC 2474). The peer
+/// answers with the same one (`net.ipv4.tcp_reflect_tos`).
 pub(crate) fn connection(
     address: Ipv4Addr,
     port: u16,
     congestion: &str,
+    priority: u8,
 ) -> anyhow::Result<TcpStream> {
     let socket = socket(congestion)?;
+    sockopt::set_ip_tos(&socket, priority << 5).context("setting a packet's priority")?;
     let address = SocketAddrV4::new(address, port);
     connect(&socket, &address).with_context(|| format!("connecting to {address}"))?;
     Ok(TcpStream::from(socket))

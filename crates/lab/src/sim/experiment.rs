@@ -17,7 +17,7 @@ use sluice_sim::overlay::{Limit, OverlayConfig};
 use sluice_sim::tcp;
 use sluice_sim::topology::{Cable, FatTree, LeafSpine, Node, Topology};
 use sluice_sim::workload::draw::Sizes;
-use sluice_sim::workload::{Aggregate, Background, Carrier, Search};
+use sluice_sim::workload::{Aggregate, Background, Carrier, Full, Search};
 use sluice_sim::world::WorldConfig;
 
 use super::scenario::{self, Any, Noise, Place, Shape, SimScenario};
@@ -60,6 +60,8 @@ pub(crate) struct Case {
     pub(crate) world: WorldConfig,
     pub(crate) load: Load,
     pub(crate) background: Option<Background>,
+    /// Priorities of the frames.
+    pub(crate) used: PriorityMask,
     /// Time limit of the cell.
     pub(crate) end: Nanos,
 }
@@ -69,14 +71,15 @@ pub(crate) struct Case {
 pub(crate) enum Load {
     Aggregate(Aggregate),
     Search(Search),
-    Permutation { tcp: Arc<tcp::Config>, stations: u32, shift: u32, seed: u64 },
+    Permutation { tcp: Arc<tcp::Config>, stations: u32, shift: u32, priority: Priority, seed: u64 },
 }
 
 impl Case {
     /// Returns true if no frame may be dropped for congestion.
     pub(crate) fn is_lossless(&self) -> bool {
-        let holds_back = self.world.overlay.as_ref().is_none_or(|overlay| overlay.lossless);
-        holds_back && !self.world.net.lossless.is_empty()
+        let holds_all = |lossless: PriorityMask| self.used.without(lossless).is_empty();
+        let holds_back = self.world.overlay.as_ref().is_none_or(|own| holds_all(own.lossless));
+        holds_back && holds_all(self.world.net.lossless)
     }
 
     /// Returns the number of queries, those before the first that counts included; 0 for endless
@@ -171,7 +174,8 @@ fn from_sim(mut scenario: SimScenario, overrides: &Overrides) -> anyhow::Result<
                 _ => Nanos::from_millis(scenario.sim.seconds_max * 1000),
             };
             let world = world.clone();
-            cases.push(Case { policy, variant, size, world, load, background, end });
+            let used = scenario.classes.used(background.is_some());
+            cases.push(Case { policy, variant, size, world, load, background, used, end });
         }
     }
     let mut settings = Map::new();
@@ -205,6 +209,7 @@ fn flatten(prefix: &str, value: &Value, into: &mut Map<String, Value>) {
 /// Returns the workload of each size.
 fn loads(scenario: &SimScenario, tcp: &Arc<tcp::Config>) -> Vec<(u32, Load)> {
     let seed = scenario.sim.seed;
+    let priority = Priority::from_low_bits(scenario.classes.workload);
     let mss = u64::from(tcp.mss);
     let stations = scenario.stations();
     let first_other = stations / scenario.topology.hosts();
@@ -218,7 +223,7 @@ fn loads(scenario: &SimScenario, tcp: &Arc<tcp::Config>) -> Vec<(u32, Load)> {
             queries,
             warm_up,
             gap: Nanos::from_micros(gap_us),
-            priority: Priority::ZERO,
+            priority,
             seed,
         })
     };
@@ -242,7 +247,7 @@ fn loads(scenario: &SimScenario, tcp: &Arc<tcp::Config>) -> Vec<(u32, Load)> {
                     gap: Nanos::from_micros(*gap_us),
                     queries: *queries,
                     warm_up: *warm_up,
-                    priority: Priority::ZERO,
+                    priority,
                     seed,
                 };
                 (size, Load::Search(search))
@@ -251,7 +256,7 @@ fn loads(scenario: &SimScenario, tcp: &Arc<tcp::Config>) -> Vec<(u32, Load)> {
         }
         scenario::Load::Permutation { shift, .. } => {
             let shift = shift % stations;
-            vec![(0, Load::Permutation { tcp: Arc::clone(tcp), stations, shift, seed })]
+            vec![(0, Load::Permutation { tcp: Arc::clone(tcp), stations, shift, priority, seed })]
         }
     }
 }
@@ -312,9 +317,13 @@ fn background(
         Noise::Tcp { sizes, load_percent, vm } => {
             (Carrier::Tcp(Arc::clone(tcp)), sizes, *load_percent, *vm)
         }
-        Noise::Udp { sizes, load_percent, vm, datagram_bytes, flow_mbps } => {
+        Noise::Udp { sizes, load_percent, vm, datagram_bytes, flow_mbps, full } => {
             let rate = BitRate::from_mbps(*flow_mbps);
-            (Carrier::Udp { bytes: *datagram_bytes, rate }, sizes, *load_percent, *vm)
+            let full = match full {
+                scenario::Full::Wait => Full::Wait,
+                scenario::Full::Drop => Full::Drop,
+            };
+            (Carrier::Udp { bytes: *datagram_bytes, rate, full }, sizes, *load_percent, *vm)
         }
     };
     let sizes = Sizes::by_name(sizes).context("background.sizes: no such distribution")?;
@@ -328,7 +337,7 @@ fn background(
         sizes,
         stations,
         gap: Background::gap_for(&sizes, link, load_percent),
-        priority: Priority::ZERO,
+        priority: Priority::from_low_bits(scenario.classes.background),
         seed: scenario.sim.seed,
     }))
 }
@@ -341,6 +350,8 @@ pub(crate) struct Parts {
     pub(crate) overlay: Option<OverlayConfig>,
     pub(crate) send_latency: Nanos,
     pub(crate) receive_latency: Nanos,
+    /// The priorities of which a lossless network drops nothing.
+    pub(crate) lossless: PriorityMask,
     /// True if missing headroom behind XOFF is added to a buffer, as the daemon adds it; false if
     /// missing headroom is an error.
     pub(crate) adds_headroom: bool,
@@ -373,9 +384,10 @@ impl Parts {
         Self {
             topology,
             net,
-            overlay: scenario.overlay.as_ref().map(overlay),
+            overlay: scenario.overlay.as_ref().map(|own| overlay(own, &scenario.classes)),
             send_latency: Nanos(scenario.sim.send_latency_ns),
             receive_latency: Nanos(scenario.sim.receive_latency_ns),
+            lossless: scenario.classes.lossless(),
             adds_headroom: false,
         }
     }
@@ -388,11 +400,14 @@ impl Parts {
     pub(crate) fn world(mut self, policy: Policy, seed: u64) -> anyhow::Result<WorldConfig> {
         let pauses = policy.physical_lossless();
         if pauses {
-            self.net.lossless = PriorityMask::ALL;
+            self.net.lossless = self.lossless;
             self.headroom()?;
         }
         if let Some(overlay) = &mut self.overlay {
-            overlay.lossless = policy.virtual_lossless();
+            if policy.virtual_lossless() {
+                overlay.lossless = self.lossless;
+            }
+            overlay.card_priorities = self.lossless;
             if pauses {
                 let bytes = overlay.card_in.bytes.0;
                 let smallest = u32::try_from(bytes / FRAME_BYTES_MIN).unwrap_or(u32::MAX);
@@ -452,10 +467,11 @@ fn frames_or_kb(count: u32, kb: Option<u64>) -> Limit {
     Limit { frames: most, bytes: ByteCount(kb * 1000) }
 }
 
-fn overlay(own: &scenario::Overlay) -> OverlayConfig {
+fn overlay(own: &scenario::Overlay, classes: &scenario::Classes) -> OverlayConfig {
     OverlayConfig {
         vms_per_host: own.vms_per_host,
-        lossless: false,
+        lossless: PriorityMask::NONE,
+        service: classes.service(),
         mtu: own.mtu,
         vm_in: frames_or_kb(own.vm_frames, own.vm_kb),
         vm_out: frames_or_kb(own.vm_frames, own.vm_kb),
@@ -464,6 +480,7 @@ fn overlay(own: &scenario::Overlay) -> OverlayConfig {
         card_out: frames(own.tunnel_frames),
         pool: frames(own.pool_frames),
         card_pause: None,
+        card_priorities: PriorityMask::ALL,
     }
 }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value, json};
 use sluice_base::{BitRate, ByteCount, Nanos, Priority, PriorityMask};
 use sluice_sim::net::{Buffering, NetConfig};
-use sluice_sim::overlay::OverlayConfig;
+use sluice_sim::overlay::{OverlayConfig, SAME_WEIGHT};
 use sluice_sim::tcp;
 use sluice_sim::workload::Aggregate;
 
@@ -66,7 +66,7 @@ pub(super) fn experiment(
                 queries: pa.queries,
                 warm_up: pa.warm_up,
                 gap: Nanos::from_micros(pa.gap_us.into()),
-                priority: Priority::ZERO,
+                priority: Priority::from_low_bits(pa.priority),
                 seed,
             });
             cases.push(Case {
@@ -76,6 +76,7 @@ pub(super) fn experiment(
                 world: world.clone(),
                 load,
                 background: None,
+                used: PriorityMask(1 << pa.priority),
                 end: END,
             });
         }
@@ -166,7 +167,8 @@ fn parts(scenario: &Scenario, settings: &Settings, vms: u32) -> Parts {
         },
         overlay: Some(OverlayConfig {
             vms_per_host: vms,
-            lossless: false,
+            lossless: PriorityMask::NONE,
+            service: SAME_WEIGHT,
             mtu: scenario.lab.mtu,
             vm_in: frames(settings.vport_in_frames),
             vm_out: frames(settings.vport_out(vms)),
@@ -175,9 +177,11 @@ fn parts(scenario: &Scenario, settings: &Settings, vms: u32) -> Parts {
             card_out: frames(settings.underlay_out_frames),
             pool: frames(settings.pool_frames),
             card_pause: None,
+            card_priorities: PriorityMask::ALL,
         }),
         send_latency: Nanos(default_send_ns()),
         receive_latency: Nanos(default_receive_ns()),
+        lossless: PriorityMask::ALL,
         adds_headroom: true,
     }
 }

@@ -102,6 +102,7 @@ fn details(case: &Case, name: &CellName<'_>, measured: &Measured) -> Vec<Row> {
             .with("hops", summary.hops)
             .with("asked", case.asked())
             .with("background_flows", measured.flows)
+            .with("background_refused", measured.refused)
             .with("drops", json!(measured.losses.drops))
             .with("drops_congestion", measured.losses.congestion)
             .with("audit_closed", measured.losses.audit_closed)

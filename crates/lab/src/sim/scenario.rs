@@ -1,11 +1,12 @@
 //! Scenarios that only the simulator can run, as TOML.
 //!
 //! A scenario of the lab has a table `[lab]`. A scenario of the simulator has `[sim]` in its place,
-//! and beside it `[topology]`, `[overlay]`, `[switch]`, `[tcp]`, `[workload]` and `[background]`.
-//! Every other key is an error, and so is a value that cannot work: the message names the key and
-//! the value to write instead. Names end in their unit; a KB is 1,000 bytes.
+//! and beside it `[topology]`, `[overlay]`, `[switch]`, `[tcp]`, `[workload]`, `[background]` and
+//! `[classes]`. Every other key is an error, and so is a value that cannot work: the message names
+//! the key and the value to write instead. Names end in their unit; a KB is 1,000 bytes.
 
 mod check;
+mod classes;
 
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 use sluice_api::config::Policy;
 
+pub(crate) use self::classes::Classes;
 use crate::scenario::{SHIPPED as LAB, Scenario};
 
 /// The simulator's own scenarios that ship with the program: name and text.
@@ -37,6 +39,8 @@ pub(crate) struct SimScenario {
     pub(crate) workload: Load,
     #[serde(default)]
     pub(crate) background: Noise,
+    #[serde(default, skip_serializing_if = "Classes::is_default")]
+    pub(crate) classes: Classes,
 }
 
 /// Values that apply to the whole simulation.
@@ -316,7 +320,21 @@ pub(crate) enum Noise {
         #[serde(default = "default_datagram")]
         datagram_bytes: u32,
         flow_mbps: u64,
+        /// Fate of a datagram that finds its machine's ring full.
+        #[serde(default)]
+        full: Full,
     },
+}
+
+/// Fate of a datagram that finds its machine's ring full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Full {
+    /// Its socket waits.
+    #[default]
+    Wait,
+    /// The sender drops it.
+    Drop,
 }
 
 /// A scenario that the simulator can run.

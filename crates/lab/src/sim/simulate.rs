@@ -4,7 +4,7 @@
 //! run. A simulation is a function of its scenario and its seed, so that the command gives the same
 //! result.
 
-use sluice_base::{DropReason, Nanos, Priority};
+use sluice_base::{DropReason, Nanos};
 use sluice_sim::workload::{Aggregating, BackgroundTraffic, Permutation, Searching};
 use sluice_sim::world::{ConnectionId, End, Notice, Place, Summary, Workload, World};
 
@@ -22,6 +22,8 @@ pub(crate) struct Measured {
     pub(crate) losses: Losses,
     /// Number of background flows that started.
     pub(crate) flows: u64,
+    /// Number of background datagrams that their senders dropped.
+    pub(crate) refused: u64,
     /// Promises that were not kept, in words.
     pub(crate) broken: Vec<String>,
 }
@@ -97,13 +99,15 @@ pub(crate) fn simulate(case: &Case, tell: &mut dyn FnMut(u32)) -> anyhow::Result
     let workload = match &case.load {
         Load::Aggregate(plan) => Running::Aggregate(Aggregating::new(plan.clone())),
         Load::Search(plan) => Running::Search(Searching::new(plan.clone())),
-        Load::Permutation { tcp, stations, shift, seed } => Running::Permutation(Permutation {
-            tcp: std::sync::Arc::clone(tcp),
-            hosts: *stations,
-            shift: *shift,
-            priority: Priority::ZERO,
-            seed: *seed,
-        }),
+        Load::Permutation { tcp, stations, shift, priority, seed } => {
+            Running::Permutation(Permutation {
+                tcp: std::sync::Arc::clone(tcp),
+                hosts: *stations,
+                shift: *shift,
+                priority: *priority,
+                seed: *seed,
+            })
+        }
     };
     let mut watched = Watched { workload, told: 0, tell };
     let mut background = case.background.clone().map(BackgroundTraffic::new);
@@ -126,7 +130,8 @@ pub(crate) fn simulate(case: &Case, tell: &mut dyn FnMut(u32)) -> anyhow::Result
         end,
         summary,
         losses,
-        flows: background.map_or(0, |background| background.flows()),
+        flows: background.as_ref().map_or(0, BackgroundTraffic::flows),
+        refused: background.as_ref().map_or(0, BackgroundTraffic::refused),
         broken: Vec::new(),
     };
     measured.broken = broken(case, &measured);

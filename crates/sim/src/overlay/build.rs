@@ -20,8 +20,10 @@ use super::{Head, Parcel};
 pub struct OverlayConfig {
     /// Virtual machines of a host.
     pub vms_per_host: u32,
-    /// True if a full output of the virtual switch holds frames back; else it drops them.
-    pub lossless: bool,
+    /// The priorities that a full output of the virtual switch holds back; others it drops.
+    pub lossless: PriorityMask,
+    /// The order among priorities at each port.
+    pub service: [Service; Priority::COUNT],
     /// Layer-3 MTU of the tenants: 50 bytes less than the underlay's.
     pub mtu: u16,
     /// Bound of a VM's input.
@@ -38,7 +40,12 @@ pub struct OverlayConfig {
     pub pool: Limit,
     /// XOFF and XON of the network card's buffer, if the physical network is paused.
     pub card_pause: Option<(ByteCount, ByteCount)>,
+    /// The priorities that the card pauses; of others it drops what finds no room.
+    pub card_priorities: PriorityMask,
 }
+
+/// All priorities have the same weight.
+pub const SAME_WEIGHT: [Service; Priority::COUNT] = [Service::Weighted(1); Priority::COUNT];
 
 /// A virtual switch that cannot be made.
 pub type OverlayError = ConfigError;
@@ -134,13 +141,16 @@ fn switch_config(
     macs: u32,
 ) -> SwitchConfig {
     let members = (0..tunnels.len()).map(TunnelId::from_index).collect();
-    let class = ClassConfig { service: Service::Weighted(1), lossless: config.lossless };
+    let class = |at: usize| ClassConfig {
+        service: config.service[at],
+        lossless: Priority::all().nth(at).is_some_and(|own| config.lossless.contains(own)),
+    };
     let priority_of = |dscp: usize| Priority::all().nth(dscp / 8).unwrap_or(Priority::ZERO);
     SwitchConfig {
         ports,
         vnets: vec![VnetConfig { vni: Vni::new(42), mtu: config.mtu, tunnels: members }],
         tunnels,
-        classes: [class; Priority::COUNT],
+        classes: std::array::from_fn(class),
         dscp_to_priority: std::array::from_fn(priority_of),
         priority_to_dscp: [0, 8, 16, 24, 32, 40, 48, 56],
         pool: PoolConfig {
@@ -197,7 +207,7 @@ fn card_port(config: &OverlayConfig, host: u32, link: BitRate) -> PortConfig {
     let mac = card_mac(host);
     let input_full = match config.card_pause {
         Some((xoff, xon)) => InputFull::Pause(PauseConfig {
-            priorities: PriorityMask::ALL,
+            priorities: config.card_priorities,
             xoff,
             xon,
             link,

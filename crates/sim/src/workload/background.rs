@@ -5,7 +5,7 @@
 //! connection of its own. A UDP flow has no congestion control: its datagrams leave at a steady
 //! rate until all are sent, unless the station's ring is full. A full ring blocks the socket, which
 //! sends again when the ring is half empty; sockets that are blocked take turns, first come first
-//! served.
+//! served. With [`Full::Drop`] the sender drops the datagram instead, and counts it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,19 @@ pub enum Carrier {
         bytes: u32,
         /// The rate of a flow, in bits of payload.
         rate: BitRate,
+        /// Fate of a datagram that finds its machine's ring full.
+        full: Full,
     },
+}
+
+/// Fate of a datagram that finds its machine's ring full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Full {
+    /// The socket blocks, and sends again when the ring is half empty.
+    #[default]
+    Wait,
+    /// The sender drops it, and goes on at its rate.
+    Drop,
 }
 
 /// Plan of the traffic.
@@ -75,6 +87,7 @@ pub struct BackgroundTraffic {
     /// By station: streams that are blocked, the longest first.
     blocked: Vec<VecDeque<u32>>,
     flows: u64,
+    refused: u64,
 }
 
 /// First token of a stream; tokens below are stations.
@@ -92,13 +105,19 @@ impl BackgroundTraffic {
             .map(|station| Prng::stream(plan.seed, &format!("background {station}")))
             .collect();
         let blocked = vec![VecDeque::new(); plan.stations.len()];
-        Self { plan, random, streams: Slab::default(), blocked, flows: 0 }
+        Self { plan, random, streams: Slab::default(), blocked, flows: 0, refused: 0 }
     }
 
     /// Number of flows that have begun.
     #[must_use]
     pub const fn flows(&self) -> u64 {
         self.flows
+    }
+
+    /// Number of datagrams that their senders dropped, because the ring was full.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Number of UDP flows that have not sent all datagrams yet.
@@ -150,6 +169,11 @@ impl BackgroundTraffic {
             self.send(world, place);
             return;
         }
+        if let Carrier::Udp { full: Full::Drop, .. } = self.plan.carrier {
+            self.refused += 1;
+            self.pass(world, place, false);
+            return;
+        }
         blocked.push_back(place);
         if blocked.len() == 1 {
             world.tell_room(client, RING_FRAMES / 2, from);
@@ -169,14 +193,22 @@ impl BackgroundTraffic {
         }
     }
 
-    /// Sends a stream's next datagram, and ends the stream or schedules the next one.
+    /// Sends a stream's next datagram.
     fn send(&mut self, world: &mut World, place: u32) {
-        let Carrier::Udp { bytes, rate } = self.plan.carrier else { return };
+        self.pass(world, place, true);
+    }
+
+    /// Takes a stream's next datagram, which is sent or dropped, and ends the stream or schedules
+    /// the next one.
+    fn pass(&mut self, world: &mut World, place: u32, is_sent: bool) {
+        let Carrier::Udp { bytes, rate, .. } = self.plan.carrier else { return };
         let stream = self.streams.get_mut(place);
         let size = stream.left.min(u64::from(bytes));
         stream.left -= size;
         let size = u32::try_from(size).expect("not more than a datagram");
-        world.send_datagram(stream.connection.client(), size);
+        if is_sent {
+            world.send_datagram(stream.connection.client(), size);
+        }
         if stream.left > 0 {
             let gap = rate.time_for(ByteCount(u64::from(bytes)));
             world.at(world.now().after(gap), STREAMS + place);

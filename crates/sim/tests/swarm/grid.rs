@@ -11,7 +11,7 @@ use std::sync::Arc;
 use sluice_base::{BitRate, ByteCount, Nanos, Priority, PriorityMask};
 use sluice_sim::events::Ties;
 use sluice_sim::net::{Buffering, NetConfig};
-use sluice_sim::overlay::{Limit, OverlayConfig};
+use sluice_sim::overlay::{Limit, OverlayConfig, SAME_WEIGHT};
 use sluice_sim::tcp::{Algorithm, Config};
 use sluice_sim::topology::LeafSpine;
 use sluice_sim::workload::Aggregate;
@@ -114,7 +114,8 @@ fn frames(frames: u32) -> Limit {
 fn virtual_network(lossless: bool, paused: bool) -> OverlayConfig {
     OverlayConfig {
         vms_per_host: 1,
-        lossless,
+        lossless: if lossless { PriorityMask::ALL } else { PriorityMask::NONE },
+        service: SAME_WEIGHT,
         mtu: 1_450,
         vm_in: frames(64),
         vm_out: frames(64),
@@ -123,6 +124,7 @@ fn virtual_network(lossless: bool, paused: bool) -> OverlayConfig {
         card_out: frames(256),
         pool: frames(256),
         card_pause: paused.then_some((ByteCount(150 * FRAME), ByteCount(100 * FRAME))),
+        card_priorities: PriorityMask::ALL,
     }
 }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use sluice_base::{BitRate, ByteCount, Nanos, Priority, PriorityMask, Prng};
 use sluice_sim::events::Ties;
 use sluice_sim::net::{Buffering, NetConfig};
-use sluice_sim::overlay::OverlayConfig;
+use sluice_sim::overlay::{OverlayConfig, SAME_WEIGHT};
 use sluice_sim::tcp::{Algorithm, Config};
 use sluice_sim::topology::{Cable, FatTree, LeafSpine, Node, Topology};
 use sluice_sim::workload::draw::Sizes;
-use sluice_sim::workload::{Aggregate, Background, Carrier};
+use sluice_sim::workload::{Aggregate, Background, Carrier, Full};
 use sluice_sim::world::WorldConfig;
 use sluice_switch::Limit;
 
@@ -233,7 +233,8 @@ fn virtual_network(draw: &mut Draw, topology: &Topology, net: &NetConfig) -> Ove
     let headroom = topology.cables.iter().map(|c| net.headroom(c.rate, c.delay).0).max().unwrap();
     OverlayConfig {
         vms_per_host: 1 + draw.below(3),
-        lossless: draw.chance(50),
+        lossless: if draw.chance(50) { PriorityMask::ALL } else { PriorityMask::NONE },
+        service: SAME_WEIGHT,
         mtu: 1_450,
         vm_in: frames(draw.between(1, 32)),
         vm_out: frames(draw.between(1, 32)),
@@ -242,6 +243,7 @@ fn virtual_network(draw: &mut Draw, topology: &Topology, net: &NetConfig) -> Ove
         card_out: frames(draw.between(1, 64)),
         pool: frames(draw.between(4, 128)),
         card_pause: pfc.then_some((ByteCount(xoff), ByteCount(xon))),
+        card_priorities: PriorityMask::ALL,
     }
 }
 
@@ -339,7 +341,7 @@ fn background(draw: &mut Draw, tcps: &[Arc<Config>; 2], stations: u32) -> Backgr
     let carrier = if draw.chance(50) {
         Carrier::Tcp(Arc::clone(&tcps[0]))
     } else {
-        Carrier::Udp { bytes: 1_000, rate: BitRate::from_gbps(2) }
+        Carrier::Udp { bytes: 1_000, rate: BitRate::from_gbps(2), full: Full::Wait }
     };
     Background {
         carrier,

@@ -36,7 +36,7 @@ pub(crate) fn results(outcome: &Outcome, tail: usize) -> String {
 pub(crate) fn policy(config: &WorldConfig) -> String {
     let virt = match &config.overlay {
         None => '-',
-        Some(overlay) if overlay.lossless => 'Z',
+        Some(overlay) if overlay.lossless == PriorityMask::ALL => 'Z',
         Some(_) => 'L',
     };
     let physical = match config.net.lossless {

@@ -59,7 +59,7 @@ fn a_broken_promise_says_what_repeats_it() {
     let mut found = simulate(&case, &mut |_| {}).unwrap();
     assert!(found.broken.is_empty() && found.losses.congestion > 0);
     case.policy = Policy::ZZ;
-    case.world.overlay.as_mut().unwrap().lossless = true;
+    case.world.overlay.as_mut().unwrap().lossless = sluice_base::PriorityMask::ALL;
     case.world.net.lossless = sluice_base::PriorityMask::ALL;
     found.broken = super::super::simulate::broken(&case, &found);
     let text = report(&case, &found, 7, &command("incast", &experiment, &case));

@@ -31,6 +31,7 @@ impl SimScenario {
             (2..=4096).contains(&self.switch.buffer_kb),
             "switch.buffer_kb: 2 to 4096 (KB of a port)"
         );
+        self.classes.check()?;
         self.check_tcp()?;
         self.check_load()?;
         self.check_noise()
@@ -115,7 +116,7 @@ impl SimScenario {
         let (sizes, load_percent, vm) = match &self.background {
             Noise::None => return Ok(()),
             Noise::Tcp { sizes, load_percent, vm } => (sizes, load_percent, vm),
-            Noise::Udp { sizes, load_percent, vm, datagram_bytes, flow_mbps } => {
+            Noise::Udp { sizes, load_percent, vm, datagram_bytes, flow_mbps, .. } => {
                 let most = self.mtu() - 28;
                 ensure!(
                     (1..=u32::from(most)).contains(datagram_bytes),
