@@ -113,8 +113,8 @@ fn spread(summary: &Summary) -> Option<Spread<'_>> {
     })
 }
 
-/// Returns the common properties of the figures of one line. A line may be predicted at one size and
-/// given at another.
+/// Returns the common properties of the figures of one line. A line may be predicted at one size
+/// and given at another.
 fn line_key(figure: &Figure) -> (String, String, &'static str, bool) {
     let is_plain = figure.basis == Basis::Plain;
     (figure.mode.clone(), figure.of.clone(), figure.unit.symbol(), is_plain)
