@@ -2,8 +2,8 @@
 //!
 //! Muramatsu, Kawashima, Saito and Matsuo, "VSE: Virtual Switch Extension for Adaptive CPU Core
 //! Assignment in Softirq", IEEE CloudCom 2014, pages 923 to 928. Throughput is in Mbit/s of
-//! payload, loss in hundredths, sizes are in bytes of UDP payload. The full text is not public; a
-//! cell whose value is not known is [`Cell::Unknown`], and is predicted all the same.
+//! payload, loss in hundredths, sizes are in bytes of UDP payload. The full text is not at hand;
+//! a cell whose value is not known is [`Cell::Unknown`], and is predicted all the same.
 
 use Cell::{Dash, Printed, Unknown};
 
