@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs parts of the experiment; each is one command, and writes a page, a result.json, or both.
 #
-#   experiments/vs-extend/run.sh [fit | predict | compare | vary | live | bucket | cost]...
+#   experiments/vs-extend/run.sh [fit | predict | keep | compare | vary | live | bucket | cost]...
 #
 #   fit       four parameters from Table 4 of the paper (seconds)
-#   predict   Tables 5, 6 and 7 beside the paper's (seconds)
+#   predict   every cell of Tables 4 to 7 beside the paper's (seconds)
+#   keep      the same, as the files that are kept here; prints the tables of the page (seconds)
 #   compare   rss, rss++, the paper's rule and adaptive, 2 to 8 VMs (two minutes)
 #   vary      the same, each parameter less and more by half (minutes)
 #   live      two real cores, by the kernel and by Sluice's worker (half an hour; root, quiet machine)
@@ -26,13 +27,23 @@ bench() {
     cp "${CARGO_TARGET_DIR:-target}/bench/$1."* "$out/$1/"
 }
 
+model() {
+    [ -x "$sluice" ] || cargo build --release --package sluice
+    "$sluice" sim cpu "$@"
+}
+
 for part in "${parts[@]}"; do
     echo "$part"
     case $part in
     fit | predict | compare | vary)
-        [ -x "$sluice" ] || cargo build --release --package sluice
-        "$sluice" sim cpu "$part" --out "$out/$part"
+        model "$part" --out "$out/$part"
         cargo xtask results "$out/$part/result.json"
+        ;;
+    keep)
+        model predict --out "$out/predict"
+        cargo xtask results "$out/predict/result.json"
+        cp "$out/predict/result.json" experiments/vs-extend/
+        model draw experiments/vs-extend/result.json --out experiments/vs-extend
         ;;
     live) bench steer ;;
     cost) bench placement ;;

@@ -1,7 +1,7 @@
 //! A chart of stacked bars in groups.
 
 use crate::axis::nice_top;
-use crate::frame::{self, BOTTOM, LEFT, RIGHT, TOP};
+use crate::frame::{self, BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH};
 use crate::number::count;
 use crate::svg::{Anchor, Svg};
 
@@ -9,6 +9,25 @@ use crate::svg::{Anchor, Svg};
 const NAMES: f64 = 14.0;
 /// Largest width of a bar.
 const WIDTH_MAX: f64 = 46.0;
+
+/// Height of the legend of a file, and the room of a key in it.
+const LEGEND: f64 = 24.0;
+const KEY_ROOM: f64 = 220.0;
+/// Style of a file, without its keys.
+const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#222}.grid{stroke:#ddd}";
+
+/// The colours of a class in a file of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<'a> {
+    /// The CSS class of parts.
+    pub class: &'a str,
+    /// Its name in the legend.
+    pub name: &'a str,
+    /// Its colour as CSS writes it, on light ground.
+    pub light: &'a str,
+    /// The same on dark ground.
+    pub dark: &'a str,
+}
 
 /// A chart of stacked bars in groups.
 #[derive(Debug)]
@@ -59,11 +78,37 @@ impl Part {
 }
 
 impl Bars {
-    /// Draws the chart; empty if there is no bar.
+    /// Draws the chart as an element of a page; empty if there is no bar.
     #[must_use]
     pub fn svg(&self) -> String {
+        let chart = self.draw();
+        chart.map_or_else(String::new, |svg| frame::finish(svg, &self.x_label, &self.y_label))
+    }
+
+    /// Draws the chart as a file of its own, with a legend; empty if there is no bar. Parts whose
+    /// class has no key are black.
+    #[must_use]
+    pub fn file(&self, title: &str, keys: &[Key<'_>]) -> String {
+        let Some(mut svg) = self.draw() else { return String::new() };
+        frame::labels(&mut svg, &self.x_label, &self.y_label);
+        for (at, key) in keys.iter().enumerate() {
+            let x = LEFT + count(at) * KEY_ROOM;
+            svg.rect(&format!("bar {}", key.class), (x, HEIGHT + 4.0), (12.0, 12.0), "");
+            svg.text("", (x + 18.0, HEIGHT + 14.0), Anchor::Start, key.name);
+        }
+        let rules = |colour: fn(&Key<'_>) -> String| keys.iter().map(colour).collect::<String>();
+        let light = rules(|key| format!(".{}{{fill:{}}}", key.class, key.light));
+        let dark = rules(|key| format!(".{}{{fill:{}}}", key.class, key.dark));
+        let style = format!(
+            "{STYLE}{light}@media(prefers-color-scheme:dark){{text{{fill:#eee}}\
+             .grid{{stroke:#444}}{dark}}}"
+        );
+        svg.file((WIDTH, HEIGHT + LEGEND), title, &style)
+    }
+
+    fn draw(&self) -> Option<Svg> {
         let bars = self.groups.iter().flat_map(|group| &group.bars);
-        let Some(most) = bars.map(Bar::height).reduce(f64::max) else { return String::new() };
+        let most = bars.map(Bar::height).reduce(f64::max)?;
         let top = nice_top(most);
         let base = BOTTOM - NAMES;
         let height = base - TOP;
@@ -84,7 +129,7 @@ impl Bars {
             frame::name(&mut svg, &group.name, f64::midpoint(from, x));
             x += slot;
         }
-        frame::finish(svg, &self.x_label, &self.y_label)
+        Some(svg)
     }
 }
 
@@ -127,6 +172,20 @@ mod tests {
     fn chart_without_bars_is_empty() {
         assert_eq!(chart(Vec::new()).svg(), "");
         assert_eq!(chart(vec![Group { name: "g".into(), bars: Vec::new() }]).svg(), "");
+    }
+
+    #[test]
+    fn file_has_legend_and_colours() {
+        let key = Key { class: "c", name: "a < b", light: "#123456", dark: "#abcdef" };
+        let bars = vec![bar(&[1.0])];
+        let file = chart(vec![Group { name: "g".into(), bars }]).file("t", &[key]);
+        assert!(file.starts_with("<svg xmlns="), "{file}");
+        for part in ["<title>t</title>", ">a &lt; b</text>", ".c{fill:#123456}", ".c{fill:#abcdef}"]
+        {
+            assert!(file.contains(part), "{part}: {file}");
+        }
+        assert_eq!(file.matches("class=\"bar c\"").count(), 2, "the bar and its key");
+        assert_eq!(chart(Vec::new()).file("t", &[key]), "");
     }
 
     #[test]

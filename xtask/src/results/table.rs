@@ -139,12 +139,18 @@ const BESIDE: &[Measure] = &[
     measure("vs-extend.parameter", "ns", &["name"]),
     measure("vs-extend.jain", "ratio", VS_EXTEND),
     measure("vs-extend.softirq_share", "ratio", VS_EXTEND),
+    measure(
+        "vs-extend.error",
+        "ratio",
+        &["group", "cells", "p90", "worst", "worst_at", "points_median", "points_worst"],
+    ),
     measure("vs-extend.target", "count", &["what", "needed", "met"]),
     measure("vs-extend.over-rss", "ratio", VS_EXTEND_VARIED),
     measure("vs-extend.over-rss-hold", "ratio", VS_EXTEND_VARIED),
     measure("vs-extend.over-rss++", "ratio", VS_EXTEND_VARIED),
     measure("vs-extend.loss", "ratio", VS_EXTEND_VARIED),
     measure("vs-extend.priority", "ratio", VS_EXTEND_VARIED),
+    measure("vs-extend.predicted-error", "ratio", VS_EXTEND_VARIED),
     // result.json of a lab run
     measure("lab.settings", "count", &["variant"]),
     measure("lab.cell", "s", CELL),

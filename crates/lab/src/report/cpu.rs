@@ -5,8 +5,8 @@ use sluice_sim::cpu::Policy;
 
 use super::{figure, page};
 use crate::sim::cpu::compare::{Comparison, policy_name};
+use crate::sim::cpu::figure::{Basis, Figure, Unit};
 use crate::sim::cpu::fit::Fit;
-use crate::sim::cpu::predict::Figure;
 use crate::sim::cpu::published::{Rule, SIZES, TABLE_7};
 use crate::sim::cpu::text::{self, Grid};
 use crate::sim::cpu::vary::Varied;
@@ -52,11 +52,8 @@ fn pair(published: f64, model: f64, unit: &str) -> Vec<Bar> {
 }
 
 /// Returns a rule's name, shortened to fit below a bar.
-const fn short(rule: Rule) -> &'static str {
-    match rule {
-        Rule::VsExtend => "vse",
-        other => other.name(),
-    }
+fn short(mode: &str) -> &str {
+    if mode == Rule::VsExtend.name() { "vse" } else { mode }
 }
 
 const BOTH: [(&str, &str); 2] = [(PAPER, "paper"), (MODEL, "model")];
@@ -89,41 +86,45 @@ pub(crate) fn fit(found: &Fit) -> String {
 }
 
 pub(crate) fn predict(figures: &[Figure]) -> String {
-    let chart = |table: u8, of: &[&str], y_label: &str| {
-        let is = |f: &&Figure| f.table == table && of.contains(&f.of.as_str());
-        let group = |f: &Figure| Group {
-            name: format!("{} {}", short(f.rule), f.bytes),
-            bars: pair(f.published, f.predicted, f.unit),
+    let chart = |table: u8, of: &str, unit: Unit, y_label: &str| {
+        let is = |f: &&Figure| {
+            f.table == table && f.of == of && f.unit == unit && f.basis != Basis::Plain
+        };
+        let group = |f: &Figure| {
+            let name = format!("{} {}", short(&f.mode), f.bytes);
+            let bars = pair(f.published.value()?, f.predicted, f.unit.symbol());
+            Some(Group { name, bars })
         };
         Bars {
             x_label: "rule, payload of a datagram in bytes".to_owned(),
             y_label: y_label.to_owned(),
-            groups: figures.iter().filter(is).map(group).collect(),
+            groups: figures.iter().filter(is).filter_map(group).collect(),
         }
         .svg()
     };
+    let charts = [
+        ("Throughput of three VMs", "Table 7: the sum of all three.", (7, "all", Unit::Mbps)),
+        ("Throughput of VM1, of high priority", "Table 7.", (7, "VM1", Unit::Mbps)),
+        ("Throughput of VM2 and VM3", "Table 7: all less VM1.", (7, "VM2 and VM3", Unit::Mbps)),
+        ("Loss of VM1", "Table 6: datagrams lost of two VMs.", (6, "VM1", Unit::Loss)),
+        ("Loss of VM2", "Table 6: datagrams lost of two VMs.", (6, "VM2", Unit::Loss)),
+        (
+            "Throughput of two VMs",
+            "Of the paper: what is offered, less the losses of Table 6.",
+            (6, "all", Unit::Mbps),
+        ),
+    ];
     let legend = legend(&BOTH);
-    let mut body = figure(
-        "Throughput of three VMs",
-        "Table 7: the sum of all three.",
-        &chart(7, &["all"], "Mbit/s of three VMs"),
-        &legend,
-    );
-    body += &figure(
-        "Throughput of VM1, of high priority",
-        "Table 7.",
-        &chart(7, &["VM1"], "Mbit/s of VM1"),
-        &legend,
-    );
-    for vm in ["VM1", "VM2"] {
-        let caption = "Table 6: datagrams lost of two VMs.";
-        body += &figure(&format!("Loss of {vm}"), caption, &chart(6, &[vm], "loss, %"), &legend);
+    let mut body = grid("Errors", &text::summary_grid(figures));
+    for (title, caption, (table, of, unit)) in charts {
+        let label = if unit == Unit::Loss { "loss, %" } else { "Mbit/s" };
+        body += &figure(title, caption, &chart(table, of, unit, label), &legend);
     }
     for (table, name) in text::TABLES {
         body += &grid(name, &text::predict_grid(figures, table));
     }
-    let about = format!("Predicted with parameters of Table 4. {}.", text::errors(figures));
-    whole("VS-extend: published and predicted", &about, &body)
+    let about = "Every cell of Tables 4 to 7, with parameters of Table 4.";
+    whole("VS-extend: published and predicted", about, &body)
 }
 
 /// Returns a bar with VM1 below and the others above.
@@ -139,10 +140,10 @@ fn stack(name: &str, first: f64, total: f64) -> Bar {
 
 fn throughput(found: &Comparison, vms: u16, policy: Policy, bytes: u64) -> Vec<Bar> {
     let mut bars = Vec::new();
-    for (size, rule, total, first) in TABLE_7 {
+    for (size, rule, total, cells) in TABLE_7 {
         if vms == 3 && size == bytes {
             let name = if rule == Rule::Rss { "rss*" } else { "vse*" };
-            bars.push(stack(name, first.unwrap_or(0.0), total));
+            bars.push(stack(name, cells[0].value().unwrap_or(0.0), total));
         }
     }
     let rules = [

@@ -46,7 +46,7 @@ pub(crate) struct Fit {
 /// Computes Table 4 with these parameters.
 pub(crate) fn cells(testbed: &Testbed, params: &Params) -> anyhow::Result<Vec<Cell>> {
     let all = TABLE_4.iter().flat_map(|(case, row)| {
-        SIZES.iter().zip(row).filter_map(|(bytes, value)| Some((*case, *bytes, (*value)?)))
+        SIZES.iter().zip(row).filter_map(|(bytes, value)| Some((*case, *bytes, value.value()?)))
     });
     all.map(|(case, bytes, published)| {
         let simulated = testbed::table_4(testbed, params, case, bytes)?;

@@ -6,6 +6,8 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use sluice_sim::cpu::Params;
 
+use super::published::SIZES;
+
 /// The frozen parameters.
 const SHIPPED: &str = include_str!("../../../../../experiments/vs-extend/params.toml");
 
@@ -54,6 +56,15 @@ pub(crate) struct Testbed {
     pub(crate) link_mbps: u64,
     /// Offered rate of a sender, in kbit/s, for 64, 1400 and 8192 bytes.
     pub(crate) offered_kbps: [u64; 3],
+}
+
+impl Testbed {
+    /// Returns the offered rate of a sender, in bit/s; of a size that the paper does not have, that
+    /// of 1,400 bytes.
+    pub(crate) fn offered_bps(&self, bytes: u64) -> u64 {
+        let at = SIZES.iter().position(|size| *size == bytes).unwrap_or(1);
+        self.offered_kbps[at] * 1000
+    }
 }
 
 impl File {

@@ -1,52 +1,41 @@
-//! Tables 5, 6 and 7, published and predicted side by side.
+//! All cells of Tables 4 to 7, published and predicted side by side.
 
-use sluice_api::results::median;
 use sluice_sim::cpu::{Params, Policy};
 
+use super::figure::{Basis, Figure, Published, Unit};
 use super::params::Testbed;
-use super::published::{
-    Rule, SIZES, TABLE_5_JAIN, TABLE_5_PROPOSAL, TABLE_5_RSS_8192, TABLE_6, TABLE_7,
-};
-use super::testbed::{Answer, Question, ask};
+use super::published::{Rule, SIZES, TABLE_4, TABLE_5, TABLE_5_JAIN, TABLE_6, TABLE_7, share};
+use super::testbed::{self, Answer, Question, ask};
 
-/// A figure of the paper beside the model's.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Figure {
-    pub(crate) table: u8,
-    pub(crate) bytes: u64,
-    pub(crate) vms: u16,
-    pub(crate) rule: Rule,
-    /// Subject of the figure: `VM1`, `core 2`, `all`, `Jain`.
-    pub(crate) of: String,
-    pub(crate) unit: &'static str,
-    pub(crate) published: f64,
-    pub(crate) predicted: f64,
-    /// False if the figure follows from the testbed's parameters and is no prediction.
-    pub(crate) is_counted: bool,
+/// Row of a table: the context of its figures.
+struct Line<'a> {
+    table: u8,
+    bytes: u64,
+    vms: u16,
+    mode: &'a str,
+    basis: Basis,
 }
 
-impl Figure {
-    /// Returns the error relative to the published value, in hundredths; none if that value is
-    /// zero.
-    pub(crate) fn error(&self) -> Option<f64> {
-        let far = (self.predicted - self.published).abs();
-        (self.published > 0.0).then(|| 100.0 * far / self.published)
+impl Line<'_> {
+    fn add(
+        &self,
+        all: &mut Vec<Figure>,
+        of: impl Into<String>,
+        unit: Unit,
+        (published, predicted): (Published, f64),
+    ) {
+        all.push(Figure {
+            table: self.table,
+            bytes: self.bytes,
+            vms: self.vms,
+            mode: self.mode.to_owned(),
+            of: of.into(),
+            unit,
+            published,
+            predicted,
+            basis: self.basis,
+        });
     }
-}
-
-/// Returns the median error of the counted figures of a table, and their number; `None`: of all
-/// tables.
-pub(crate) fn median_error(figures: &[Figure], table: Option<u8>) -> (f64, usize) {
-    let of_table = |figure: &&Figure| table.is_none_or(|table| figure.table == table);
-    let counted = figures.iter().filter(|figure| figure.is_counted).filter(of_table);
-    let errors: Vec<f64> = counted.filter_map(Figure::error).collect();
-    (median(&errors), errors.len())
-}
-
-/// Returns the median error of the losses in Table 6, in percentage points.
-pub(crate) fn median_points(figures: &[Figure]) -> f64 {
-    let loss = figures.iter().filter(|figure| figure.table == 6);
-    median(&loss.map(|f| (f.predicted - f.published).abs()).collect::<Vec<_>>())
 }
 
 fn question(rule: Rule, bytes: u64, vms: u16, seeds: u64) -> Question {
@@ -70,69 +59,108 @@ pub(crate) fn figures(
     params: &Params,
     seeds: u64,
 ) -> anyhow::Result<Vec<Figure>> {
-    let mut all = Vec::new();
+    let mut all = table_4(testbed, params)?;
     let mut later = Vec::new();
     for bytes in SIZES {
+        let offered = testbed::whole(testbed.offered_bps(bytes)) / 1e6;
         for rule in [Rule::Default, Rule::Rss, Rule::VsExtend] {
             let two = ask(testbed, params, &question(rule, bytes, 2, seeds))?;
             table_5(&mut all, rule, bytes, &two);
-            for (_, _, loss) in TABLE_6.iter().filter(|row| (row.0, row.1) == (bytes, rule)) {
-                for (vm, published) in loss.iter().enumerate() {
-                    let of = format!("VM{}", vm + 1);
-                    let figure = (of, "%", *published, two.loss[vm], true);
-                    later.push(make(6, rule, bytes, 2, figure));
-                }
-            }
+            table_6(&mut later, rule, bytes, &two, offered);
         }
     }
     all.append(&mut later);
-    for (bytes, rule, total, first) in TABLE_7 {
-        let three = ask(testbed, params, &question(rule, bytes, 3, seeds))?;
-        let sum = ("all".to_owned(), "Mbit/s", total, three.total(), true);
-        all.push(make(7, rule, bytes, 3, sum));
-        let first = first.map(|published| {
-            make(
-                7,
-                rule,
-                bytes,
-                3,
-                ("VM1".to_owned(), "Mbit/s", published, three.throughput[0], true),
-            )
-        });
-        all.extend(first);
+    for row in TABLE_7 {
+        let (bytes, rule, _, _) = row;
+        let mut question = question(rule, bytes, 3, seeds);
+        table_7(&mut all, &row, Basis::Predicted, &ask(testbed, params, &question)?);
+        if rule == Rule::VsExtend {
+            question.is_guarded = false;
+            table_7(&mut later, &row, Basis::Plain, &ask(testbed, params, &question)?);
+        }
+    }
+    all.append(&mut later);
+    Ok(all)
+}
+
+fn table_4(testbed: &Testbed, params: &Params) -> anyhow::Result<Vec<Figure>> {
+    let mut all = Vec::new();
+    for (case, row) in TABLE_4 {
+        let vms = u16::try_from(case.cores().len())?;
+        for (bytes, cell) in SIZES.into_iter().zip(row) {
+            let mbps = testbed::table_4(testbed, params, case, bytes)?;
+            let line = Line { table: 4, bytes, vms, mode: case.name(), basis: Basis::Fitted };
+            line.add(&mut all, "all", Unit::Mbps, (cell.into(), mbps));
+        }
     }
     Ok(all)
 }
 
-type Values = (String, &'static str, f64, f64, bool);
-
-fn make(table: u8, rule: Rule, bytes: u64, vms: u16, values: Values) -> Figure {
-    let (of, unit, published, predicted, is_counted) = values;
-    Figure { table, bytes, vms, rule, of, unit, published, predicted, is_counted }
+/// Adds each core's count and share, and Jain's index of RSS.
+fn table_5(all: &mut Vec<Figure>, rule: Rule, bytes: u64, answer: &Answer) {
+    // The testbed says which core has the work of `default`, and that of fragments under RSS.
+    let is_given = rule == Rule::Default || (rule == Rule::Rss && bytes == 8192);
+    let basis = if is_given { Basis::Given } else { Basis::Predicted };
+    let line = Line { table: 5, bytes, vms: 2, mode: rule.name(), basis };
+    let cells = TABLE_5.iter().find(|row| (row.0, row.1) == (bytes, rule)).map(|row| row.2);
+    let sum: f64 = answer.pieces_per_second.iter().sum();
+    for (core, cell) in cells.into_iter().flatten().enumerate() {
+        let rate = answer.pieces_per_second[core];
+        let known = share(bytes, rule, core).map_or(Published::Unknown, Published::Derived);
+        let of = format!("core {core}");
+        line.add(all, of.as_str(), Unit::Share, (known, 100.0 * rate / sum));
+        let count = match Published::from(cell) {
+            Published::Printed(value) if value > 0.0 => Published::Incomparable(value),
+            other => other,
+        };
+        line.add(all, of, Unit::Count, (count, rate / 1e6));
+    }
+    if rule == Rule::Rss {
+        for (_, jain) in TABLE_5_JAIN.iter().filter(|row| row.0 == bytes) {
+            let pair = (Published::Derived(*jain), testbed::jain(&answer.pieces_per_second));
+            line.add(all, "Jain", Unit::Jain, pair);
+        }
+    }
 }
 
-fn table_5(all: &mut Vec<Figure>, rule: Rule, bytes: u64, answer: &Answer) {
-    let mut add = |of: &str, unit, published, predicted, is_counted| {
-        all.push(make(5, rule, bytes, 2, (of.to_owned(), unit, published, predicted, is_counted)));
-    };
-    match rule {
-        Rule::Default => add("core 3", "%", 100.0, answer.softirq[3], false),
-        Rule::Rss => {
-            let is_fragments = bytes == 8192;
-            for (_, jain) in TABLE_5_JAIN.iter().filter(|row| row.0 == bytes) {
-                add("Jain", "", *jain, answer.jain(), !is_fragments);
-            }
-            if is_fragments {
-                add("core 0", "%", TABLE_5_RSS_8192, answer.softirq[0], false);
-            }
+/// Adds each machine's loss, and what it receives: what is offered to it less the loss.
+fn table_6(all: &mut Vec<Figure>, rule: Rule, bytes: u64, answer: &Answer, offered: f64) {
+    let mut line = Line { table: 6, bytes, vms: 2, mode: rule.name(), basis: Basis::Predicted };
+    let rows = TABLE_6.iter().filter(|row| (row.0, row.1) == (bytes, rule));
+    for (_, _, loss) in rows {
+        line.basis = Basis::Predicted;
+        for (vm, percent) in loss.iter().enumerate() {
+            let pair = (Published::Printed(*percent), answer.loss[vm]);
+            line.add(all, format!("VM{}", vm + 1), Unit::Loss, pair);
         }
-        // The paper's figure is available for one size only.
-        Rule::VsExtend if bytes == 1400 => {
-            for (core, published) in TABLE_5_PROPOSAL.iter().enumerate() {
-                let is_counted = *published > 0.0;
-                add(&format!("core {core}"), "%", *published, answer.softirq[core], is_counted);
-            }
+        line.basis = Basis::Repeated;
+        let received = loss.map(|percent| offered * (1.0 - percent / 100.0));
+        for (vm, mbps) in received.iter().enumerate() {
+            let pair = (Published::Derived(*mbps), answer.throughput[vm]);
+            line.add(all, format!("VM{}", vm + 1), Unit::Mbps, pair);
         }
-        _ => {}
+        let pair = (Published::Derived(received.iter().sum()), answer.total());
+        line.add(all, "all", Unit::Mbps, pair);
+    }
+}
+
+type Row7 = (u64, Rule, f64, [super::published::Cell; 3]);
+
+/// Adds each machine's throughput, the sum, and the sum of those that are not known one by one.
+fn table_7(all: &mut Vec<Figure>, row: &Row7, basis: Basis, answer: &Answer) {
+    let (bytes, rule, total, cells) = *row;
+    let line = Line { table: 7, bytes, vms: 3, mode: rule.name(), basis };
+    line.add(all, "all", Unit::Mbps, (Published::Printed(total), answer.total()));
+    for (vm, cell) in cells.into_iter().enumerate() {
+        let pair = (cell.into(), answer.throughput[vm]);
+        line.add(all, format!("VM{}", vm + 1), Unit::Mbps, pair);
+    }
+    let known: f64 = cells.iter().filter_map(|cell| cell.value()).sum();
+    let unknown: Vec<usize> = (0..cells.len()).filter(|vm| cells[*vm].value().is_none()).collect();
+    if unknown.len() > 1 && unknown.len() < cells.len() {
+        let names: Vec<String> = unknown.iter().map(|vm| format!("VM{}", vm + 1)).collect();
+        let predicted = unknown.iter().map(|vm| answer.throughput[*vm]).sum();
+        let pair = (Published::Derived(total - known), predicted);
+        line.add(all, names.join(" and "), Unit::Mbps, pair);
     }
 }

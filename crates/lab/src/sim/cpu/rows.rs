@@ -3,12 +3,14 @@
 use serde_json::json;
 use sluice_api::results::{Results, Row};
 
+use super::cells;
 use super::compare::{Comparison, policy_name};
+use super::figure::Figure;
 use super::fit::{self, Fit};
-use super::predict::Figure;
+use super::summary::{self, Summary};
 use super::vary::Varied;
 
-const MBIT: f64 = 1e6;
+pub(super) const MBIT: f64 = 1e6;
 
 pub(crate) fn results(name: &str, rows: Vec<Row>) -> Results {
     Results {
@@ -26,7 +28,12 @@ fn row(measure: &str, unit: &str, values: Vec<f64>) -> Row {
 
 /// Returns a row of `throughput`, `loss` or `softirq` of a machine or a core; context that does not
 /// apply is null.
-fn cell(measure: &str, unit: &str, values: Vec<f64>, (bytes, mode, vms): (u64, &str, u16)) -> Row {
+pub(super) fn cell(
+    measure: &str,
+    unit: &str,
+    values: Vec<f64>,
+    (bytes, mode, vms): (u64, &str, u16),
+) -> Row {
     let row = Row::new(measure, "sluice", unit, values);
     let row = row.with("frame_bytes", bytes).with("mode", mode).with("vms", vms);
     ["vm", "core", "published"].into_iter().fold(row, |row, key| row.with(key, json!(null)))
@@ -49,26 +56,21 @@ pub(crate) fn fit(found: &Fit) -> Vec<Row> {
 }
 
 pub(crate) fn predict(figures: &[Figure], seeds: u64) -> Vec<Row> {
-    let one = |figure: &Figure| {
-        let (measure, unit, scale) = match figure.table {
-            5 if figure.unit.is_empty() => ("vs-extend.jain", "ratio", 1.0),
-            5 => ("vs-extend.softirq_share", "ratio", 0.01),
-            6 => ("loss", "ratio", 0.01),
-            _ => ("throughput", "bit/s", MBIT),
-        };
-        let of = (figure.bytes, figure.rule.name(), figure.vms);
-        let row = cell(measure, unit, vec![figure.predicted * scale], of);
-        let row = match figure.of.rsplit_once(|c: char| !c.is_ascii_digit()) {
-            Some((_, number)) if figure.of.starts_with("core") => row.with("core", number),
-            Some((_, number)) if figure.of.starts_with("VM") => row.with("vm", number),
-            _ => row.with("vm", figure.of.as_str()),
-        };
-        row.with("table", figure.table)
-            .with("published", figure.published * scale)
-            .with("counted", figure.is_counted)
-            .with("seeds", seeds)
+    let one = |figure: &Figure| cells::row(figure).with("seeds", seeds);
+    let error = |summary: &Summary| {
+        let ratios = summary.errors.iter().map(|error| error / 100.0).collect();
+        let points = summary.in_points();
+        row("error", "ratio", ratios)
+            .with("group", summary.name)
+            .with("cells", summary.figures)
+            .with("p90", summary.p90() / 100.0)
+            .with("worst", summary.worst() / 100.0)
+            .with("worst_at", summary.worst_at.as_str())
+            .with("points_median", json!(points.map(|(median, _)| median)))
+            .with("points_worst", json!(points.map(|(_, worst)| worst)))
     };
-    figures.iter().map(one).collect()
+    let errors = summary::summaries(figures);
+    figures.iter().map(one).chain(errors.iter().map(error)).collect()
 }
 
 pub(crate) fn compare(found: &Comparison) -> Vec<Row> {
@@ -122,6 +124,7 @@ pub(crate) fn vary(all: &[Varied], seeds: u64) -> Vec<Row> {
         add("loss", "ratio", varied.loss.map(|percent| percent / 100.0));
         add("priority", "ratio", varied.priority.map(|percent| percent / 100.0));
         add("over-rss++", "ratio", varied.over_rss_plus_plus);
+        add("predicted-error", "ratio", varied.predicted_error.map(|percent| percent / 100.0));
     }
     rows
 }

@@ -5,7 +5,7 @@ use sluice_placement::{Config, CoreIndex, Mode};
 use sluice_sim::cpu::{Flow, Params, Policy, Report, Scenario};
 
 use super::params::Testbed;
-use super::published::{Case, Rule, SIZES};
+use super::published::{Case, Rule};
 
 /// Entries of a card's indirection table.
 const BUCKETS: u32 = 128;
@@ -42,6 +42,8 @@ pub(crate) struct Answer {
     pub(crate) softirq: Vec<f64>,
     /// Pieces of softirq work that each core did in a run.
     pub(crate) pieces: Vec<f64>,
+    /// The same in a second.
+    pub(crate) pieces_per_second: Vec<f64>,
     /// Mbit/s of all VMs under each seed.
     pub(crate) totals: Vec<f64>,
 }
@@ -50,14 +52,13 @@ impl Answer {
     pub(crate) fn total(&self) -> f64 {
         self.throughput.iter().sum()
     }
+}
 
-    /// Returns Jain's index of softirq work over cores.
-    pub(crate) fn jain(&self) -> f64 {
-        let sum: f64 = self.softirq.iter().sum();
-        let squares: f64 = self.softirq.iter().map(|share| share * share).sum();
-        let count = count(self.softirq.len());
-        if squares > 0.0 { sum * sum / (count * squares) } else { 0.0 }
-    }
+/// Returns Jain's index of values; zero if all are.
+pub(crate) fn jain(values: &[f64]) -> f64 {
+    let sum: f64 = values.iter().sum();
+    let squares: f64 = values.iter().map(|value| value * value).sum();
+    if squares > 0.0 { sum * sum / (count(values.len()) * squares) } else { 0.0 }
 }
 
 pub(crate) fn count(items: usize) -> f64 {
@@ -65,8 +66,7 @@ pub(crate) fn count(items: usize) -> f64 {
 }
 
 fn offered(testbed: &Testbed, bytes: u64) -> BitRate {
-    let at = SIZES.iter().position(|size| *size == bytes).unwrap_or(1);
-    BitRate(testbed.offered_kbps[at] * 1000)
+    BitRate(testbed.offered_bps(bytes))
 }
 
 /// Returns the entry of a flow: an entry of its own if the rule sees inner flows, its bucket if the
@@ -119,8 +119,7 @@ pub(crate) fn scenario(
         Rule::VsExtend | Rule::Adaptive if question.is_guarded => vec![0],
         _ => Vec::new(),
     };
-    let stays = matches!(question.rule, Rule::Default | Rule::Rss);
-    let (warm_up, span) = if stays { SHORT } else { LONG };
+    let (warm_up, span) = span(question.rule);
     Scenario {
         cores: testbed.cores,
         excluded,
@@ -144,10 +143,18 @@ pub(crate) fn ask(
 ) -> anyhow::Result<Answer> {
     let run = |seed| sluice_sim::cpu::run(&scenario(testbed, params, question, seed));
     let reports: Vec<Report> = (1..=question.seeds).map(run).collect::<Result<_, _>>()?;
-    Ok(answer(&reports))
+    Ok(answer(&reports, span(question.rule).1))
 }
 
-fn answer(reports: &[Report]) -> Answer {
+/// Returns warm-up and measured span of a rule's runs.
+const fn span(rule: Rule) -> (Nanos, Nanos) {
+    match rule {
+        Rule::Default | Rule::Rss => SHORT,
+        Rule::RssPlusPlus | Rule::VsExtend | Rule::Adaptive => LONG,
+    }
+}
+
+fn answer(reports: &[Report], span: Nanos) -> Answer {
     let runs = count(reports.len());
     let mean = |of: &dyn Fn(&Report) -> f64| reports.iter().map(of).sum::<f64>() / runs;
     let flows = reports.first().map_or(0, |report| report.flows.len());
@@ -157,6 +164,9 @@ fn answer(reports: &[Report]) -> Answer {
         100.0 * whole(report.cores[core].softirq_ns) / whole(all.max(1))
     };
     let mbps = |bps: u64| whole(bps) / 1e6;
+    let pieces: Vec<f64> =
+        (0..cores).map(|at| mean(&|report| whole(report.cores[at].softirq_pieces))).collect();
+    let seconds = whole(span.0) / 1e9;
     Answer {
         throughput: (0..flows)
             .map(|at| mean(&|report| mbps(report.flows[at].throughput_bps)))
@@ -165,15 +175,14 @@ fn answer(reports: &[Report]) -> Answer {
             .map(|at| mean(&|report| whole(report.flows[at].loss_ppm()) / 1e4))
             .collect(),
         softirq: (0..cores).map(|at| mean(&|report| softirq(report, at))).collect(),
-        pieces: (0..cores)
-            .map(|at| mean(&|report| whole(report.cores[at].softirq_pieces)))
-            .collect(),
+        pieces_per_second: pieces.iter().map(|pieces| pieces / seconds).collect(),
+        pieces,
         totals: reports.iter().map(|report| mbps(report.total_bps())).collect(),
     }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds and bit/s of a run are below 2^53")]
-fn whole(value: u64) -> f64 {
+pub(crate) fn whole(value: u64) -> f64 {
     value as f64
 }
 

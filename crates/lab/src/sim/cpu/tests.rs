@@ -2,7 +2,6 @@ use sluice_sim::cpu::Policy;
 
 use super::fit::{NAMES, cells, field};
 use super::params::File;
-use super::predict::{Figure, median_error};
 use super::published::{Case, Rule};
 use super::testbed::{Question, ask};
 use super::*;
@@ -37,25 +36,6 @@ fn no_step_from_the_shipped_parameters_fits_better() {
             assert!(badness(params) >= best, "{name} {thousandths}");
         }
     }
-}
-
-#[test]
-fn fitted_figure_not_counted_as_prediction() {
-    let figure = |published, predicted, is_counted| Figure {
-        table: 5,
-        bytes: 64,
-        vms: 2,
-        rule: Rule::Rss,
-        of: String::new(),
-        unit: "%",
-        published,
-        predicted,
-        is_counted,
-    };
-    let figures = [figure(10.0, 11.0, true), figure(10.0, 10.0, false), figure(10.0, 10.0, false)];
-    let (error, count) = median_error(&figures, Some(5));
-    assert!((error - 10.0).abs() < 1e-9, "{error}");
-    assert_eq!((count, median_error(&figures, Some(6)).1), (1, 0));
 }
 
 #[test]

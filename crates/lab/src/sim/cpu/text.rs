@@ -4,8 +4,9 @@ use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, Table};
 
 use super::compare::{Comparison, policy_name};
+use super::figure::{Basis, Figure, Published, Unit};
 use super::fit::{self, Fit};
-use super::predict::{Figure, median_error, median_points};
+use super::summary::{self, Summary};
 use super::vary::Varied;
 
 /// Lines of words, shown both on a page and on a terminal.
@@ -69,50 +70,74 @@ pub(crate) fn fit(found: &Fit) -> String {
     )
 }
 
+/// Returns the reason for a figure without an error, or what its error is worth.
+fn note(figure: &Figure) -> &'static str {
+    match (figure.published.why_not(), figure.basis, figure.published) {
+        (Some(why), _, _) => why,
+        (None, Basis::Fitted, _) => "fitted",
+        (None, Basis::Given, _) => "given",
+        (None, Basis::Plain, _) => "without the exclusion",
+        (None, Basis::Repeated, _) => "from other cells",
+        (None, Basis::Predicted, Published::Derived(_)) => "derived",
+        (None, Basis::Predicted, _) => "",
+    }
+}
+
+/// Formats an error; of a published zero in points, if the unit has them.
+fn error(figure: &Figure) -> String {
+    match (figure.error(), figure.off(), figure.unit) {
+        (None, Some(off), Unit::Loss | Unit::Share) => format!("{:.1} points", off.abs()),
+        (error, _, _) => percent(error),
+    }
+}
+
 pub(crate) fn predict_grid(figures: &[Figure], table: u8) -> Grid {
     let line = |f: &Figure| {
-        let unit = f.unit;
+        let plain = if f.basis == Basis::Plain { ", plain" } else { "" };
         vec![
-            f.rule.name().to_owned(),
+            format!("{}{plain}", f.mode),
             f.bytes.to_string(),
-            format!("{} {unit}", f.of).trim().to_owned(),
-            if unit.is_empty() { format!("{:.2}", f.published) } else { figure(f.published) },
-            if unit.is_empty() { format!("{:.2}", f.predicted) } else { figure(f.predicted) },
-            match (f.is_counted, f.error()) {
-                (true, error) => percent(error),
-                (false, _) => "given".to_owned(),
-            },
+            format!("{} {}", f.of, f.unit.symbol()).trim().to_owned(),
+            f.published.value().map_or("–".to_owned(), |value| f.unit.format(value)),
+            f.unit.format(f.predicted),
+            error(f),
+            note(f).to_owned(),
         ]
     };
     Grid {
-        head: vec!["rule", "bytes", "of", "published", "predicted", "error"],
+        head: vec!["", "bytes", "of", "published", "predicted", "error", "note"],
         lines: figures.iter().filter(|f| f.table == table).map(line).collect(),
     }
 }
 
-pub(crate) const TABLES: [(u8, &str); 3] = [
-    (5, "Table 5: softirq work of each core, two VMs"),
-    (6, "Table 6: loss, two VMs"),
+pub(crate) const TABLES: [(u8, &str); 4] = [
+    (4, "Table 4: throughput of all flows, fitted"),
+    (5, "Table 5: softirqs of each core, two VMs; shares, and counts (the model's in a second)"),
+    (6, "Table 6: loss, two VMs; and what follows for their throughput"),
     (7, "Table 7: throughput, three VMs, VM1 of high priority"),
 ];
 
-/// Formats the errors of the figures, in one line.
-pub(crate) fn errors(figures: &[Figure]) -> String {
-    let of = |table| median_error(figures, table);
-    let each: Vec<String> = TABLES
-        .iter()
-        .map(|(table, _)| {
-            let (error, count) = of(Some(*table));
-            format!("Table {table} {error:.1} % of {count}")
-        })
-        .collect();
-    let (error, count) = of(None);
-    format!(
-        "median error: all {error:.1} % of {count} figures; {}; loss is off by {:.1} points in \
-         the middle",
-        each.join(", "),
-        median_points(figures)
-    )
+pub(crate) const SUMMARY_HEAD: [&str; 8] =
+    ["error", "cells", "compared", "median", "p90", "largest", "of", "points: median, largest"];
+
+pub(crate) fn summary_grid(figures: &[Figure]) -> Grid {
+    let line = |summary: &Summary| {
+        let points = summary.in_points();
+        vec![
+            summary.name.to_owned(),
+            summary.figures.to_string(),
+            summary.errors.len().to_string(),
+            percent(Some(summary.median())),
+            percent(Some(summary.p90())),
+            percent(Some(summary.worst())),
+            summary.worst_at.clone(),
+            points.map_or("–".to_owned(), |(median, worst)| format!("{median:.1}, {worst:.1}")),
+        ]
+    };
+    Grid {
+        head: SUMMARY_HEAD.to_vec(),
+        lines: summary::summaries(figures).iter().map(line).collect(),
+    }
 }
 
 pub(crate) fn predict(figures: &[Figure]) -> String {
@@ -120,7 +145,7 @@ pub(crate) fn predict(figures: &[Figure]) -> String {
     for (table, name) in TABLES {
         out += &format!("{name}\n{}", predict_grid(figures, table).text());
     }
-    out + &errors(figures) + "\n"
+    out + &summary_grid(figures).text()
 }
 
 fn list(values: &[f64]) -> String {
@@ -186,6 +211,7 @@ pub(crate) fn vary_grid(all: &[Varied]) -> Grid {
             pair(v.loss),
             pair(v.priority),
             pair(v.over_rss_plus_plus),
+            pair(v.predicted_error),
         ]
     };
     Grid {
@@ -196,6 +222,7 @@ pub(crate) fn vary_grid(all: &[Varied]) -> Grid {
             "loss % (drop)",
             "VM1 % of alone",
             "least / rss++ (drop, hold)",
+            "error % (median, p90)",
         ],
         lines: all.iter().map(line).collect(),
     }

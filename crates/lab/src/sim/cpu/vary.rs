@@ -5,6 +5,7 @@ use sluice_sim::cpu::{Params, Policy};
 use super::compare::{self, Comparison, Extent};
 use super::params::Testbed;
 use super::published::Rule;
+use super::{predict, summary};
 
 /// Results with one parameter moved.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Varied {
     pub(crate) priority: [f64; 2],
     /// The smallest total of `adaptive` over that of RSS++: under drop, under hold.
     pub(crate) over_rss_plus_plus: [f64; 2],
+    /// Median and ninth decile of the errors of all predictions, in hundredths.
+    pub(crate) predicted_error: [f64; 2],
 }
 
 const LARGE: [u64; 2] = [1400, 8192];
@@ -79,6 +82,7 @@ fn measure(
         let answer = found.of(Rule::Adaptive, bytes, 2, Policy::Drop, false);
         answer.map_or(0.0, |answer| answer.loss.iter().copied().fold(0.0, f64::max))
     };
+    let predicted = summary::predicted(&predict::figures(testbed, params, seeds)?);
     Ok(Varied {
         name,
         value,
@@ -87,6 +91,7 @@ fn measure(
         loss: LARGE.map(loss),
         priority: LARGE.map(|b| 100.0 * first(b) / alone(b)),
         over_rss_plus_plus: [Policy::Drop, Policy::Hold].map(|policy| least(&found, policy)),
+        predicted_error: [predicted.median(), predicted.p90()],
     })
 }
 
