@@ -15,7 +15,7 @@ pub(crate) fn render(results: &Results) -> String {
         text += &format!("{}\n", cells_table(results, &cells));
     }
     text += &crate::today::text(results);
-    for row in view::rows(results, "lab.ping") {
+    for row in view::rows(results, "lab.ping").chain(view::rows(results, "sim.ping")) {
         text += &format!(
             "ping {} to {}: {} of {} came back, median {:.0} us\n",
             view::text(row, "from"),
@@ -43,7 +43,7 @@ pub(crate) fn render(results: &Results) -> String {
             row.values.len()
         );
     }
-    for row in view::rows(results, "tcp_stream") {
+    for row in view::rows(results, "tcp_stream").chain(view::rows(results, "sim.stream")) {
         text += &format!(
             "transfer {} to {}: {:.0} Mbit/s\n",
             view::text(row, "from"),

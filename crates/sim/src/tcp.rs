@@ -22,7 +22,7 @@
 //! number, so that the same calls give the same segments.
 //!
 //! Left out on purpose: payload, checksums, wrapping sequence numbers, urgent data, closing,
-//! resets, path MTU. Possible extensions: PRR, RACK and TLP, `HyStart`, DCTCP; the flags for ECN
+//! resets, path MTU. Possible extensions: PRR, `HyStart`, DCTCP; the flags for ECN
 //! are there. Control, loss detection and timers have a file each for that.
 //!
 //! The common case (data in order, an acknowledgement without a loss) has no loop and no
@@ -35,6 +35,7 @@ use sluice_base::Nanos;
 mod config;
 mod control;
 mod handshake;
+mod rack;
 mod reassembly;
 mod receiver;
 mod recovery;
@@ -244,6 +245,12 @@ impl Connection {
     #[must_use]
     pub const fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Number of tail loss probes sent.
+    #[must_use]
+    pub fn tail_probes(&self) -> u32 {
+        self.sender.rack.as_ref().map_or(0, |rack| rack.probes())
     }
 
     /// The congestion window in bytes.

@@ -11,6 +11,8 @@ pub(super) struct Measure {
 }
 
 const SWITCH: &[&str] = &["ports", "macs", "frame_bytes", "policy"];
+const LAB_CORES: &[&str] = &["variant", "policy", "size_packets", "own", "stolen", "cores"];
+const PARITY: &[&str] = &["size_packets", "policy", "lab", "sim"];
 const PA: &[&str] = &[
     "variant",
     "policy",
@@ -154,6 +156,8 @@ const BESIDE: &[Measure] = &[
     // result.json of a lab run
     measure("lab.settings", "count", &["variant"]),
     measure("lab.cell", "s", CELL),
+    measure("lab.cores", "ratio", LAB_CORES),
+    measure("lab.processor", "ns", PA),
     measure("lab.tcp", "count", CELL_COUNTER),
     measure("lab.kernel", "frames", CELL_COUNTER),
     measure("lab.kfree_skb", "frames", CELL_COUNTER),
@@ -169,6 +173,17 @@ const BESIDE: &[Measure] = &[
     measure("sim.tcp", "count", CELL_COUNTER),
     measure("sim.pause", "frames", &["variant", "policy", "size_packets", "place", "xon"]),
     measure("sim.high_water", "count", &["variant", "policy", "size_packets", "place", "of"]),
+    measure("sim.ping", "ns", &["from", "to", "policy", "sent"]),
+    measure("sim.stream", "bit/s", &["from", "to", "policy"]),
+    // compare.json of a lab run beside its simulation
+    measure(
+        "parity.median",
+        "ratio",
+        &["size_packets", "policy", "lab_ns", "sim_ns", "processor_ns", "with_processor"],
+    ),
+    measure("parity.mean", "ratio", PARITY),
+    measure("parity.timeouts", "ratio", PARITY),
+    measure("parity.cores", "ratio", &["own", "stolen", "cores"]),
 ];
 
 /// Returns the line of a measure.

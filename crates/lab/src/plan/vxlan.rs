@@ -41,11 +41,20 @@ impl Shaped {
         Self { device: "up0".to_owned(), rate_mbps, queue_frames: QUEUE_FRAMES }
     }
 
+    /// Returns the bytes that leave at once after a pause. 200 us at 1 Gbit/s are 25 KB; `tbf`
+    /// wants at least one full frame.
+    fn burst_bytes(&self, catch_up_us: u32) -> u64 {
+        (self.rate_mbps * u64::from(catch_up_us) / 8).max(2 * FRAME_BYTES)
+    }
+
+    /// Returns the bytes that may wait.
+    pub(crate) fn limit_bytes(&self, catch_up_us: u32) -> u64 {
+        u64::from(self.queue_frames) * FRAME_BYTES + self.burst_bytes(catch_up_us)
+    }
+
     /// Returns the words of `tc` that make its token bucket.
     pub(crate) fn words(&self, catch_up_us: u32) -> Vec<String> {
-        // 200 us at 1 Gbit/s are 25 KB; tbf wants at least one full frame.
-        let burst = (self.rate_mbps * u64::from(catch_up_us) / 8).max(2 * FRAME_BYTES);
-        let limit = u64::from(self.queue_frames) * FRAME_BYTES + burst;
+        let (burst, limit) = (self.burst_bytes(catch_up_us), self.limit_bytes(catch_up_us));
         let (device, rate) = (&self.device, self.rate_mbps);
         let line =
             format!("qdisc add dev {device} root tbf rate {rate}mbit burst {burst} limit {limit}");

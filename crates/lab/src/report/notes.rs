@@ -84,6 +84,11 @@ fn simulated_tcp(profile: &str) -> &'static str {
              paper builds on (Short and Fat, Hot Interconnects 2011): smallest time-out 2 ms, 20 \
              ms added to every time-out."
         }
+        "linux-now" | "linux-now-5ms" => {
+            "<b>TCP of today.</b> A model of Linux's TCP with losses found by time (RACK) and tail \
+             loss probes, and the smallest retransmission time-out of 200 ms, or of 5 ms \
+             (<code>linux-now-5ms</code>). It has neither proportional rate reduction nor HyStart."
+        }
         _ => {
             "<b>TCP linux-2013.</b> A model of the TCP of Linux 3.x, before tail loss probes and \
              RACK, with the smallest retransmission time-out of 200 ms."

@@ -265,7 +265,8 @@ fn kernel(content: &Content<'_>) -> String {
 }
 
 fn checks(content: &Content<'_>) -> String {
-    let pings = rows(content.results, "lab.ping").map(|row| {
+    let both = |lab, sim| rows(content.results, lab).chain(rows(content.results, sim));
+    let pings = both("lab.ping", "sim.ping").map(|row| {
         let (low, high) =
             (stats::percentile(&row.values, 0.0), stats::percentile(&row.values, 1.0));
         let found = format!(
@@ -278,7 +279,7 @@ fn checks(content: &Content<'_>) -> String {
         );
         (row, "ping", found)
     });
-    let transfers = rows(content.results, "tcp_stream")
+    let transfers = both("tcp_stream", "sim.stream")
         .map(|row| (row, "transfer", format!("{} Mbit/s", number(row.median / 1e6))));
     let lines: Vec<_> = pings
         .chain(transfers)

@@ -17,7 +17,7 @@ use sluice_sim::overlay::{Limit, OverlayConfig};
 use sluice_sim::tcp;
 use sluice_sim::topology::{Cable, FatTree, LeafSpine, Node, Topology};
 use sluice_sim::workload::draw::Sizes;
-use sluice_sim::workload::{Aggregate, Background, Carrier, Full, Search};
+use sluice_sim::workload::{Aggregate, Background, Carrier, Exchange, Full, Search};
 use sluice_sim::world::WorldConfig;
 
 use super::scenario::{self, Any, Noise, Place, Shape, SimScenario};
@@ -38,6 +38,8 @@ const FRAME_BYTES_MIN: u64 = 60;
 pub(crate) struct Experiment {
     pub(crate) name: String,
     pub(crate) about: String,
+    /// Kind of the switches that the lab's rows have for their subject.
+    pub(crate) subject: &'static str,
     pub(crate) seed: u64,
     pub(crate) profile: &'static str,
     pub(crate) congestion: &'static str,
@@ -71,7 +73,26 @@ pub(crate) struct Case {
 pub(crate) enum Load {
     Aggregate(Aggregate),
     Search(Search),
-    Permutation { tcp: Arc<tcp::Config>, stations: u32, shift: u32, priority: Priority, seed: u64 },
+    Permutation {
+        tcp: Arc<tcp::Config>,
+        stations: u32,
+        shift: u32,
+        priority: Priority,
+        seed: u64,
+    },
+    /// A check of the lab.
+    Exchange(Exchange, Probe),
+}
+
+/// A check of connectivity between two containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// True for echoes, false for a transfer.
+    pub(crate) is_echo: bool,
+    /// The container that sends the echoes, or the bytes.
+    pub(crate) from: String,
+    /// The container that answers, or receives.
+    pub(crate) to: String,
 }
 
 impl Case {
@@ -82,12 +103,21 @@ impl Case {
         holds_back && holds_all(self.world.net.lossless)
     }
 
+    /// Returns the check that the cell is, if it is one.
+    pub(crate) const fn probe(&self) -> Option<&Probe> {
+        match &self.load {
+            Load::Exchange(_, probe) => Some(probe),
+            Load::Aggregate(_) | Load::Search(_) | Load::Permutation { .. } => None,
+        }
+    }
+
     /// Returns the number of queries, those before the first that counts included; 0 for endless
     /// flows.
     pub(crate) const fn asked(&self) -> u32 {
         match &self.load {
             Load::Aggregate(plan) => plan.queries + plan.warm_up,
             Load::Search(plan) => plan.queries + plan.warm_up,
+            Load::Exchange(plan, _) => plan.rounds,
             Load::Permutation { .. } => 0,
         }
     }
@@ -97,6 +127,7 @@ impl Case {
         match &self.load {
             Load::Aggregate(plan) => plan.queries,
             Load::Search(plan) => plan.queries,
+            Load::Exchange(plan, _) => plan.rounds,
             Load::Permutation { .. } => 0,
         }
     }
@@ -183,6 +214,7 @@ fn from_sim(mut scenario: SimScenario, overrides: &Overrides) -> anyhow::Result<
     Ok(Experiment {
         name: scenario.sim.name.clone(),
         about: scenario.sim.about.clone(),
+        subject: "sluice",
         seed: scenario.sim.seed,
         profile: scenario.tcp.profile.name(),
         congestion: scenario.tcp.congestion.name(),
@@ -237,11 +269,12 @@ fn loads(scenario: &SimScenario, tcp: &Arc<tcp::Config>) -> Vec<(u32, Load)> {
             let senders: Vec<u32> = (first_other..first_other + senders).collect();
             sizes.iter().map(|&s| (s, aggregate(senders.clone(), s, how))).collect()
         }
-        scenario::Load::Search { sizes, message_bytes, queries, warm_up, gap_us } => {
+        scenario::Load::Search { sizes, clients, message_bytes, queries, warm_up, gap_us } => {
             let search = |&size: &u32| {
                 let search = Search {
                     tcp: Arc::clone(tcp),
                     hosts: scenario.topology.hosts(),
+                    clients: *clients,
                     rack: scenario.topology.rack(),
                     bytes: message_bytes.unwrap_or(u64::from(size) * mss),
                     gap: Nanos::from_micros(*gap_us),
@@ -270,6 +303,7 @@ fn tcp_of(scenario: &SimScenario) -> Arc<tcp::Config> {
     };
     let mut config = match own.profile {
         scenario::Profile::Linux2013 => tcp::Config::linux_2013(algorithm),
+        scenario::Profile::LinuxNow => tcp::Config::linux_now(algorithm),
         scenario::Profile::Freebsd9 => tcp::Config::freebsd9(algorithm),
     };
     config.mss = mss(&config, scenario.mtu());
@@ -360,7 +394,13 @@ pub(crate) struct Parts {
 impl Parts {
     fn of_sim(scenario: &SimScenario) -> Self {
         let own = &scenario.switch;
-        let topology = topology(&scenario.topology);
+        let clients = match &scenario.workload {
+            scenario::Load::Search { clients, .. } => *clients,
+            scenario::Load::Pa { .. }
+            | scenario::Load::Incast { .. }
+            | scenario::Load::Permutation { .. } => 0,
+        };
+        let topology = topology(&scenario.topology, clients);
         let rate = topology.cables.iter().map(|cable| cable.rate.0).max().unwrap_or(0);
         let response = own.pause_response_ns.map(Nanos);
         let kb =
@@ -490,7 +530,7 @@ pub(crate) fn star(hosts: u32, rate: BitRate, delay: Nanos) -> Topology {
     Topology { hosts, switches: 1, cables: (0..hosts).map(cable).collect() }
 }
 
-fn topology(shape: &Shape) -> Topology {
+fn topology(shape: &Shape, clients: u32) -> Topology {
     let (mbps, delay_ns) = shape.link();
     let (rate, delay) = (BitRate::from_mbps(mbps), Nanos(delay_ns));
     match *shape {
@@ -511,16 +551,18 @@ fn topology(shape: &Shape) -> Topology {
             middles_per_pod,
             cores_per_middle,
             ..
-        } => FatTree {
-            pods,
-            edges_per_pod,
-            hosts_per_edge,
-            middles_per_pod,
-            cores_per_middle,
-            rate,
-            delay,
+        } => {
+            let tree = FatTree {
+                pods,
+                edges_per_pod,
+                hosts_per_edge,
+                middles_per_pod,
+                cores_per_middle,
+                rate,
+                delay,
+            };
+            tree.build().with_clients(clients, tree.cores(), rate, delay)
         }
-        .build(),
     }
 }
 

@@ -1,34 +1,35 @@
-//! A scenario of the lab in the simulator: its hosts around one switch, its containers as virtual
-//! machines, the buffers and rates of its variant.
+//! A scenario of the lab in the simulator: its hosts around one switch or behind a router, its
+//! containers as virtual machines, the buffers and rates of its variant; its checks, then its
+//! queries.
 //!
 //! Differences from the lab: time-outs of the cell are ignored (simulated seconds cost nothing).
-//! Every host has as many machines as host 0 (machines without a container send nothing). Workers
-//! are asked in the same order in every query. A host sends and receives with the fixed latencies
-//! of the simulator instead of a kernel's.
+//! Every host has as many machines as host 0 (machines without a container send nothing). A host
+//! sends and receives with the fixed latencies of the simulator instead of a kernel's. Of a part
+//! that only the lab has there is a warning where the rest can be simulated without it; otherwise
+//! the scenario is refused ([`limits`]).
+
+mod checks;
+mod fabric;
+mod limits;
 
 use std::sync::Arc;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use serde_json::{Map, Value, json};
-use sluice_base::{BitRate, ByteCount, Nanos, Priority, PriorityMask};
-use sluice_sim::net::{Buffering, NetConfig};
-use sluice_sim::overlay::{OverlayConfig, SAME_WEIGHT};
+use sluice_base::{Nanos, Priority, PriorityMask};
 use sluice_sim::tcp;
 use sluice_sim::workload::Aggregate;
 
-use super::experiment::{
-    Case, Experiment, Load, Overrides, Parts, frames, listed, mss, pause_response, star, warnings,
-};
+use self::fabric::Machines;
+use super::experiment::{Case, Experiment, Load, Overrides, listed, mss, warnings};
 use super::scenario::{default_delay_ns, default_receive_ns, default_send_ns};
 use crate::plan::Plan;
-use crate::scenario::{Fabric, Pa, Profile, Scenario};
+use crate::run::Group;
+use crate::scenario::{Pa, Profile, Scenario};
 use crate::settings::Settings;
 
 /// Time limit of a cell; a cell that takes longer is an error: an hour, simulated.
 const END: Nanos = Nanos::from_millis(3_600_000);
-const ETHERNET: u16 = 14;
-/// Overhead of a frame on a wire, in bytes (802.3 clause 3).
-const WIRE_OVERHEAD: u16 = 24;
 /// The default seed.
 const SEED: u64 = 1;
 
@@ -41,148 +42,207 @@ pub(super) fn experiment(
     mut scenario: Scenario,
     overrides: &Overrides,
 ) -> anyhow::Result<Experiment> {
-    let pa = change(&mut scenario, overrides)?;
+    change(&mut scenario, overrides)?;
+    limits::check(&scenario)?;
     let seed = overrides.seed.unwrap_or(SEED);
-    let tcp = tcp_of(&scenario)?;
     let plan = Plan::new(&scenario);
-    let vms = (0..plan.hosts.len()).map(|host| plan.containers_of(host).count()).max();
-    let vms = u32::try_from(vms.unwrap_or(0))?;
-    let workers = workers(&plan, vms)?;
-    let mut cases = Vec::new();
-    let mut settings: Vec<(String, Map<String, Value>)> = Vec::new();
-    for group in crate::run::groups(&scenario) {
-        let variant = crate::results::variant(&scenario, &group.settings);
-        if !settings.iter().any(|(known, _)| *known == variant) {
-            settings.push((variant.clone(), shown(&scenario, &group.settings, vms, &tcp)?));
-        }
-        let world = parts(&scenario, &group.settings, vms).world(group.policy, seed)?;
-        for &size in &pa.sizes {
-            let load = Load::Aggregate(Aggregate {
-                tcp: Arc::clone(&tcp),
-                aggregator: 0,
-                workers: workers.clone(),
-                request_bytes: crate::pa::REQUEST_BYTES as u64,
-                response_bytes: u64::from(size) * crate::pa::segment_bytes(scenario.lab.mtu),
-                queries: pa.queries,
-                warm_up: pa.warm_up,
-                gap: Nanos::from_micros(pa.gap_us.into()),
-                priority: Priority::from_low_bits(pa.priority),
-                seed,
-            });
-            cases.push(Case {
-                policy: group.policy,
-                variant: variant.clone(),
-                size,
-                world: world.clone(),
-                load,
-                background: None,
-                used: PriorityMask(1 << pa.priority),
-                end: END,
-            });
-        }
+    let machines = Machines::new(&scenario, &plan)?;
+    let first = tcp_of(&scenario, &scenario.tcp.congestion)?;
+    let mut built =
+        Built { scenario: &scenario, machines, seed, cases: Vec::new(), shown: Vec::new() };
+    built.add_checks(&first)?;
+    if let Some(pa) = &scenario.pa {
+        built.add_queries(pa)?;
     }
     Ok(Experiment {
         name: scenario.lab.name.clone(),
         about: scenario.lab.about.clone(),
+        subject: crate::results::subject(&scenario),
         seed,
         profile: scenario.tcp.profile.name(),
-        congestion: if scenario.tcp.congestion == "cubic" { "cubic" } else { "reno" },
-        rto_min: tcp.rto_min,
+        congestion: name_of(first.algorithm),
+        rto_min: first.rto_min,
         background: false,
-        settings,
-        cases,
-        warnings: warnings(&tcp),
+        settings: built.shown,
+        cases: built.cases,
+        warnings: warnings(&first).into_iter().chain(left_out(&scenario)).collect(),
     })
 }
 
 /// Applies the options of the command line to the scenario.
-fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<Pa> {
-    let pa = scenario.pa.as_mut().context(
-        "this scenario has no [pa], and the simulator has nothing else to run: add a table [pa]",
-    )?;
-    pa.change(overrides.queries, overrides.sizes.as_deref(), overrides.policies.as_deref());
+fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<()> {
+    if let Some(pa) = &mut scenario.pa {
+        pa.change(overrides.queries, overrides.sizes.as_deref(), overrides.policies.as_deref());
+    } else {
+        ensure!(
+            overrides.queries.is_none() && overrides.sizes.is_none(),
+            "this scenario has no queries: leave --queries and --sizes out"
+        );
+        ensure!(
+            overrides.policies.is_none(),
+            "this scenario has checks only, which run under lab.policy: leave --policies out"
+        );
+    }
     // The changed scenario is checked as if it had been written so.
     *scenario = Scenario::parse(&toml::to_string(scenario)?)?;
-    let lab = &scenario.lab;
-    ensure!(
-        lab.fabric == Fabric::Sluice,
-        "lab.fabric: the simulator has no bridge of a kernel: use \"sluice\""
-    );
-    ensure!(
-        scenario.pa.as_ref().is_none_or(|pa| pa.congestions.is_empty()),
-        "pa.congestions: the simulator runs a scenario of the lab with one congestion control: \
-         take it out and set tcp.congestion"
-    );
-    ensure!(
-        lab.subnets == 1,
-        "lab.subnets: the simulator joins hosts of the lab by one switch: use 1"
-    );
-    scenario.pa.clone().context("a table [pa]")
+    Ok(())
 }
 
-fn tcp_of(scenario: &Scenario) -> anyhow::Result<Arc<tcp::Config>> {
-    let own = &scenario.tcp;
-    ensure!(
-        own.profile == Profile::Linux2013,
-        "tcp.profile: the simulator has linux-2013, not {} (its TCP has neither tail loss probes \
-         nor RACK): use linux-2013",
-        own.profile.name()
-    );
-    let algorithm = match own.congestion.as_str() {
-        "cubic" => tcp::Algorithm::Cubic,
-        "reno" => tcp::Algorithm::NewReno,
-        other => bail!("tcp.congestion: the simulator has cubic and reno, not {other}"),
+/// Returns a line for each part that is left out, or is another than the lab's.
+fn left_out(scenario: &Scenario) -> Vec<String> {
+    let lab = &scenario.lab;
+    let mut lines = Vec::new();
+    if scenario.today.is_some() {
+        lines.push(
+            "today: the comparison with a Linux of today is not simulated: the simulator has no \
+             hosts with a bridge and a VXLAN device"
+                .to_owned(),
+        );
+    }
+    if !lab.static_neighbours {
+        lines.push(
+            "lab.static_neighbours: ARP is not simulated: neighbours are known beforehand"
+                .to_owned(),
+        );
+    }
+    if lab.subnets > 1 {
+        lines.push(
+            "lab.subnets: the simulated router has the rate of a link and pauses; the lab's has \
+             neither"
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+fn tcp_of(scenario: &Scenario, congestion: &str) -> anyhow::Result<Arc<tcp::Config>> {
+    let algorithm = limits::algorithm(congestion).context("a congestion control with a model")?;
+    let mut config = match scenario.tcp.profile {
+        Profile::Linux2013 => tcp::Config::linux_2013(algorithm),
+        Profile::LinuxNow => tcp::Config::linux_now(algorithm),
+        Profile::LinuxNow5ms => tcp::Config {
+            rto_min: Nanos::from_millis(scenario.tcp.profile.rto_min_ms().into()),
+            ..tcp::Config::linux_now(algorithm)
+        },
     };
-    let mut config = tcp::Config::linux_2013(algorithm);
     config.mss = mss(&config, scenario.lab.mtu);
     Ok(Arc::new(config))
 }
 
-/// Returns the workers' machines in the order in which they are asked.
-fn workers(plan: &Plan, vms: u32) -> anyhow::Result<Vec<u32>> {
-    let station = |name: &str, host: usize| {
-        let at = plan.containers_of(host).position(|container| container.name == name);
-        let (host, at) = (u32::try_from(host)?, u32::try_from(at.context("a container")?)?);
-        Ok(host * vms + at)
-    };
-    plan.workers().iter().map(|worker| station(&worker.name, worker.host)).collect()
+const fn name_of(algorithm: tcp::Algorithm) -> &'static str {
+    match algorithm {
+        tcp::Algorithm::Cubic => "cubic",
+        tcp::Algorithm::NewReno => "reno",
+        tcp::Algorithm::Vegas => "vegas",
+    }
 }
 
-fn parts(scenario: &Scenario, settings: &Settings, vms: u32) -> Parts {
-    let rate = BitRate::from_mbps(settings.link_mbps);
-    let buffer = settings.switch_kb * 1000;
-    Parts {
-        topology: star(scenario.lab.hosts.into(), rate, Nanos(default_delay_ns())),
-        net: NetConfig {
-            lossless: PriorityMask::NONE,
-            buffer: ByteCount(buffer),
-            buffering: Buffering::Output,
-            xoff: ByteCount(buffer / 10 * 6),
-            xon: ByteCount(buffer / 10 * 4),
-            mark: None,
-            latency: Nanos::ZERO,
-            pause_response: pause_response(rate),
-            overhead: WIRE_OVERHEAD,
-            frame_max: scenario.lab.mtu + 50 + ETHERNET,
-        },
-        overlay: Some(OverlayConfig {
-            vms_per_host: vms,
-            lossless: PriorityMask::NONE,
-            service: SAME_WEIGHT,
-            mtu: scenario.lab.mtu,
-            vm_in: frames(settings.vport_in_frames),
-            vm_out: frames(settings.vport_out(vms)),
-            vm_rate: settings.service_mbps.map(BitRate::from_mbps),
-            card_in: frames(settings.underlay_in_frames),
-            card_out: frames(settings.underlay_out_frames),
-            pool: frames(settings.pool_frames),
-            card_pause: None,
-            card_priorities: PriorityMask::ALL,
-        }),
-        send_latency: Nanos(default_send_ns()),
-        receive_latency: Nanos(default_receive_ns()),
-        lossless: PriorityMask::ALL,
-        adds_headroom: true,
+/// The cells so far, and the settings of their variants.
+struct Built<'a> {
+    scenario: &'a Scenario,
+    machines: Machines<'a>,
+    seed: u64,
+    cases: Vec<Case>,
+    shown: Vec<(String, Map<String, Value>)>,
+}
+
+impl Built<'_> {
+    /// Adds a cell for each check, in the scenario's order and under its policy.
+    fn add_checks(&mut self, tcp: &Arc<tcp::Config>) -> anyhow::Result<()> {
+        let scenario = self.scenario;
+        let settings = Settings::new(scenario.lab.variant, &scenario.settings, None);
+        for check in &scenario.checks {
+            let Some(load) = checks::load(check, &self.machines, tcp, self.seed)? else { continue };
+            let policy = scenario.lab.policy;
+            let variant = crate::results::variant(scenario, &settings);
+            self.show(&variant, &settings, tcp)?;
+            let world = fabric::parts(scenario, &settings, self.machines.each);
+            let world = world.world(policy, self.seed)?;
+            self.cases.push(Case {
+                policy,
+                variant,
+                size: 0,
+                world,
+                load,
+                background: None,
+                used: PriorityMask(1),
+                end: END,
+            });
+        }
+        Ok(())
+    }
+
+    /// Adds the cells of Partition-Aggregate in the lab's order.
+    fn add_queries(&mut self, pa: &Pa) -> anyhow::Result<()> {
+        let workers = self.machines.workers()?;
+        let aggregator = self.machines.station(&self.machines.first().name)?;
+        for group in crate::run::groups(self.scenario) {
+            for congestion in pa.congestions(&self.scenario.tcp) {
+                let tcp = tcp_of(self.scenario, &congestion)?;
+                let load = |size: u32| Aggregate {
+                    tcp: Arc::clone(&tcp),
+                    aggregator,
+                    workers: workers.clone(),
+                    request_bytes: crate::pa::REQUEST_BYTES as u64,
+                    response_bytes: u64::from(size)
+                        * crate::pa::segment_bytes(self.scenario.lab.mtu),
+                    queries: pa.queries,
+                    warm_up: pa.warm_up,
+                    gap: Nanos::from_micros(pa.gap_us.into()),
+                    priority: Priority::from_low_bits(pa.priority),
+                    seed: self.seed,
+                };
+                let loads = pa.sizes.iter().map(|&size| (size, load(size))).collect::<Vec<_>>();
+                self.add_group(&group, &tcp, loads)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the cells of one policy, variant and TCP.
+    fn add_group(
+        &mut self,
+        group: &Group,
+        tcp: &Arc<tcp::Config>,
+        loads: Vec<(u32, Aggregate)>,
+    ) -> anyhow::Result<()> {
+        let scenario = self.scenario;
+        let plain = crate::results::variant(scenario, &group.settings);
+        let several = scenario.pa.as_ref().is_some_and(|pa| !pa.congestions.is_empty());
+        let variant =
+            if several { format!("{plain} tcp={}", name_of(tcp.algorithm)) } else { plain };
+        self.show(&variant, &group.settings, tcp)?;
+        let world = fabric::parts(scenario, &group.settings, self.machines.each);
+        let world = world.world(group.policy, self.seed)?;
+        for (size, plan) in loads {
+            let mut used = PriorityMask::NONE;
+            used.insert(plan.priority);
+            self.cases.push(Case {
+                policy: group.policy,
+                variant: variant.clone(),
+                size,
+                world: world.clone(),
+                load: Load::Aggregate(plan),
+                background: None,
+                used,
+                end: END,
+            });
+        }
+        Ok(())
+    }
+
+    /// Notes the settings of a variant, once.
+    fn show(
+        &mut self,
+        variant: &str,
+        settings: &Settings,
+        tcp: &tcp::Config,
+    ) -> anyhow::Result<()> {
+        if !self.shown.iter().any(|(known, _)| known == variant) {
+            let all = shown(self.scenario, settings, self.machines.each, tcp)?;
+            self.shown.push((variant.to_owned(), all));
+        }
+        Ok(())
     }
 }
 
@@ -207,9 +267,11 @@ fn shown(
     {
         all.remove(unused);
     }
+    let kind = if scenario.lab.subnets > 1 { "routed" } else { "star" };
     all.extend(listed(&[
-        ("topology_kind", json!("star")),
+        ("topology_kind", json!(kind)),
         ("topology_hosts", json!(scenario.lab.hosts)),
+        ("topology_subnets", json!(scenario.lab.subnets)),
         ("topology_delay_ns", json!(default_delay_ns())),
         ("overlay_vms_per_host", json!(vms)),
         ("overlay_mtu", json!(scenario.lab.mtu)),
@@ -220,3 +282,6 @@ fn shown(
     ]));
     Ok(all)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,14 +2,14 @@
 //!
 //! `pa.fct` and `pa.gain` are those of the lab. Further rows are `sim.settings` (one per variant:
 //! every parameter and the seed), `sim.goodput`, and per cell `sim.cell`, `sim.tcp`, `sim.pause`
-//! and `sim.high_water`. No row depends on the machine or on the elapsed time: the same seed gives
-//! the same rows.
+//! and `sim.high_water`; a check of the lab has `sim.ping` or `sim.stream`. No row depends on the
+//! machine or on the elapsed time: the same seed gives the same rows.
 
 use serde_json::{Value, json};
 use sluice_api::config::Policy;
 use sluice_api::results::{Results, Row};
 
-use super::experiment::{Case, Experiment};
+use super::experiment::{Case, Experiment, Load, Probe};
 use super::simulate::Measured;
 use crate::results::{CellName, Queries, nanoseconds};
 
@@ -33,7 +33,8 @@ pub(crate) fn rows(experiment: &Experiment, measured: &[Measured]) -> Vec<Row> {
         .map(|(name, m)| Queries { name, fct_ns: &m.fct_ns, losses: &m.losses })
         .collect();
     let mut rows: Vec<Row> = settings(experiment);
-    rows.extend(cells.iter().filter_map(Queries::fct));
+    let queries = experiment.cases.iter().zip(&cells).filter(|(case, _)| case.probe().is_none());
+    rows.extend(queries.filter_map(|(_, cell)| cell.fct()));
     for base in cells.iter().filter(|cell| cell.name.policy == Policy::LL) {
         let own = cells.iter().filter(|cell| is_compared(base.name, cell.name));
         rows.extend(own.filter_map(|cell| cell.gain_over(base)));
@@ -52,12 +53,12 @@ fn is_compared(base: &CellName<'_>, cell: &CellName<'_>) -> bool {
     cell.policy != Policy::LL && cell.size == base.size && cell.variant == plain
 }
 
-fn cell_name<'a>(experiment: &'a Experiment, case: &Case) -> CellName<'a> {
+fn cell_name<'a>(experiment: &'a Experiment, case: &'a Case) -> CellName<'a> {
     CellName {
-        subject: "sluice",
+        subject: experiment.subject,
         variant: case.variant.clone(),
         policy: case.policy,
-        tcp: experiment.congestion,
+        tcp: case.variant.split_once(" tcp=").map_or(experiment.congestion, |(_, tcp)| tcp),
         profile: experiment.profile,
         rto_min_ms: rto_min_ms(experiment),
         background: experiment.background,
@@ -116,6 +117,7 @@ fn details(case: &Case, name: &CellName<'_>, measured: &Measured) -> Vec<Row> {
         let rates: Vec<u64> = measured.delivered.iter().map(rate).collect();
         rows.push(row("sim.goodput", "bit/s", &rates));
     }
+    rows.extend(case.probe().map(|probe| check_row(case, probe, measured)));
     let tcp = &summary.tcp;
     for (counter, value) in [
         ("segments", tcp.segments),
@@ -136,6 +138,28 @@ fn details(case: &Case, name: &CellName<'_>, measured: &Measured) -> Vec<Row> {
         rows.push(row("sim.high_water", "count", &[value]).with("place", place).with("of", unit));
     }
     rows
+}
+
+/// Returns the row of a check: round-trip times of echoes, or the rate of a transfer.
+fn check_row(case: &Case, probe: &Probe, measured: &Measured) -> Row {
+    let row = if probe.is_echo {
+        Row::new("sim.ping", "sluice", "ns", nanoseconds(&measured.fct_ns))
+            .with("sent", case.queries())
+    } else {
+        let bytes = match &case.load {
+            Load::Exchange(plan, _) => plan.response_bytes,
+            Load::Aggregate(_) | Load::Search(_) | Load::Permutation { .. } => 0,
+        };
+        let rate = |&ns: &u64| {
+            let bits = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(ns.max(1));
+            u64::try_from(bits).unwrap_or(u64::MAX)
+        };
+        let rates: Vec<u64> = measured.fct_ns.iter().map(rate).collect();
+        Row::new("sim.stream", "sluice", "bit/s", nanoseconds(&rates))
+    };
+    row.with("from", probe.from.as_str())
+        .with("to", probe.to.as_str())
+        .with("policy", case.policy.name())
 }
 
 #[cfg(test)]

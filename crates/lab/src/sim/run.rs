@@ -53,7 +53,10 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
     let mut measured = Vec::new();
     let mut broken = Vec::new();
     for case in &experiment.cases {
-        let title = format!("{} {} {:>3} packets", case.policy.name(), case.variant, case.size);
+        let title = match case.probe() {
+            Some(probe) => format!("{} {} to {}", case.policy.name(), probe.from, probe.to),
+            None => format!("{} {} {:>3} packets", case.policy.name(), case.variant, case.size),
+        };
         let bar = progress.cell(&title, case.queries());
         let cell = simulate(case, &mut |queries| bar.at(queries))?;
         bar.done(&cell.fct_ns, cell.losses.congestion);
@@ -88,6 +91,14 @@ fn command(name: &str, experiment: &Experiment, case: &Case) -> String {
         experiment.seed,
         case.policy.name()
     );
+    if let Some(probe) = case.probe() {
+        // A check runs with all others, under the scenario's own policy.
+        let kind = if probe.is_echo { "ping" } else { "transfer" };
+        return format!(
+            "sluice sim run {name} --seed {} # {kind} {} to {}",
+            experiment.seed, probe.from, probe.to
+        );
+    }
     if case.queries() > 0 {
         command += &format!(" --sizes {} --queries {}", case.size, case.queries());
     }
@@ -107,7 +118,7 @@ pub fn list() -> anyhow::Result<Vec<(&'static str, String)>> {
         list.push((name, experiment.about));
     }
     for (name, text) in crate::scenario::SHIPPED {
-        // Scenarios that the simulator does not support (another TCP, no queries) are left out.
+        // Scenarios that the simulator has no model for (a control plane) are left out.
         if let Ok(experiment) = Experiment::new(Any::parse(text)?, &Overrides::default()) {
             list.push((name, format!("lab: {}", experiment.about)));
         }

@@ -18,9 +18,10 @@ pub(crate) use self::classes::Classes;
 use crate::scenario::{SHIPPED as LAB, Scenario};
 
 /// The simulator's own scenarios that ship with the program: name and text.
-pub(crate) const SHIPPED: [(&str, &str); 3] = [
+pub(crate) const SHIPPED: [(&str, &str); 4] = [
     ("incast", include_str!("../../../../scenarios/sim/incast.toml")),
     ("search-small", include_str!("../../../../scenarios/sim/search-small.toml")),
+    ("search-clients", include_str!("../../../../scenarios/sim/search-clients.toml")),
     ("leaf-spine", include_str!("../../../../scenarios/sim/leaf-spine.toml")),
 ];
 
@@ -221,6 +222,8 @@ pub(crate) enum Profile {
     #[default]
     #[serde(rename = "linux-2013")]
     Linux2013,
+    #[serde(rename = "linux-now")]
+    LinuxNow,
     #[serde(rename = "freebsd9")]
     Freebsd9,
 }
@@ -229,6 +232,7 @@ impl Profile {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Linux2013 => "linux-2013",
+            Self::LinuxNow => "linux-now",
             Self::Freebsd9 => "freebsd9",
         }
     }
@@ -282,6 +286,9 @@ pub(crate) enum Load {
     /// Three tiers; `gap_us` is the mean of the random gaps between the starts of two queries.
     Search {
         sizes: Vec<u32>,
+        /// Clients at the cores, which send the queries; 0: queries begin at their aggregator.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        clients: u32,
         /// Size of every message in bytes instead of full segments; then there is one size.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         message_bytes: Option<u64>,
@@ -431,6 +438,10 @@ impl Shape {
             | Self::FatTree { link_mbps, delay_ns, .. } => (*link_mbps, *delay_ns),
         }
     }
+}
+
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 const fn default_seed() -> u64 {

@@ -5,7 +5,7 @@
 //! result.
 
 use sluice_base::{DropReason, Nanos};
-use sluice_sim::workload::{Aggregating, BackgroundTraffic, Permutation, Searching};
+use sluice_sim::workload::{Aggregating, BackgroundTraffic, Exchanging, Permutation, Searching};
 use sluice_sim::world::{ConnectionId, End, Notice, Place, Summary, Workload, World};
 
 use super::experiment::{Case, Load};
@@ -14,6 +14,7 @@ use crate::losses::Losses;
 /// Result of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
+    /// Completion times of queries, or of the echoes or the transfer of a check.
     pub(crate) fct_ns: Vec<u64>,
     /// Bytes delivered by each endless flow.
     pub(crate) delivered: Vec<u64>,
@@ -40,6 +41,7 @@ enum Running {
     Aggregate(Aggregating),
     Search(Searching),
     Permutation(Permutation),
+    Exchange(Exchanging),
 }
 
 impl Running {
@@ -48,6 +50,7 @@ impl Running {
             Self::Aggregate(workload) => workload,
             Self::Search(workload) => workload,
             Self::Permutation(workload) => workload,
+            Self::Exchange(workload) => workload,
         }
     }
 
@@ -56,6 +59,7 @@ impl Running {
             Self::Aggregate(workload) => workload.completion_times(),
             Self::Search(workload) => workload.completion_times(),
             Self::Permutation(_) => &[],
+            Self::Exchange(workload) => workload.completion_times(),
         }
     }
 }
@@ -85,6 +89,7 @@ impl Workload for Watched<'_> {
             Running::Aggregate(workload) => workload.is_done(),
             Running::Search(workload) => workload.is_done(),
             Running::Permutation(workload) => workload.is_done(),
+            Running::Exchange(workload) => workload.is_done(),
         }
     }
 }
@@ -99,6 +104,7 @@ pub(crate) fn simulate(case: &Case, tell: &mut dyn FnMut(u32)) -> anyhow::Result
     let workload = match &case.load {
         Load::Aggregate(plan) => Running::Aggregate(Aggregating::new(plan.clone())),
         Load::Search(plan) => Running::Search(Searching::new(plan.clone())),
+        Load::Exchange(plan, _) => Running::Exchange(Exchanging::new(plan.clone())),
         Load::Permutation { tcp, stations, shift, priority, seed } => {
             Running::Permutation(Permutation {
                 tcp: std::sync::Arc::clone(tcp),

@@ -62,6 +62,12 @@ pub struct Config {
     pub abc_limit: u32,
     /// Selective acknowledgements (RFC 2018, RFC 6675) instead of partial ones (RFC 6582).
     pub sack: bool,
+    /// Losses found by time (RACK, RFC 8985 clause 6), beside three duplicates. It needs SACK.
+    pub rack: bool,
+    /// A probe two round trips after the last news (TLP, RFC 8985 clause 7). It needs `rack`.
+    pub tail_loss_probe: bool,
+    /// Granularity of the timer of probes.
+    pub probe_tick: Nanos,
     /// Limited transmit (RFC 3042).
     pub limited_transmit: bool,
     /// True if the window grows only while it is the limit (RFC 7661 clause 4.3 in the simple form
@@ -147,6 +153,9 @@ impl Config {
             initial_ssthresh: u64::MAX,
             abc_limit: 2,
             sack: true,
+            rack: false,
+            tail_loss_probe: false,
+            probe_tick: Nanos::from_millis(4),
             limited_transmit: true,
             window_validation: false,
             undo: true,
@@ -198,6 +207,15 @@ impl Config {
             receive_buffer: 6 << 20,
             ..Self::freebsd9(algorithm)
         }
+    }
+
+    /// Linux of today (6.18): losses are found by time, and the tail of a burst is probed.
+    ///
+    /// Not modelled beyond what [`Self::linux_2013`] leaves out: proportional rate reduction,
+    /// `HyStart`, F-RTO, D-SACK.
+    #[must_use]
+    pub const fn linux_now(algorithm: Algorithm) -> Self {
+        Self { rack: true, tail_loss_probe: true, ..Self::linux_2013(algorithm) }
     }
 
     /// The least time after which a segment that nobody acknowledges is sent again.

@@ -14,7 +14,9 @@
 //! acknowledgement after it answers the first copy. The sender detects that, and restores window
 //! and control (RFC 4015, without its second reading of the RTT).
 //!
-//! Not modelled: D-SACK, undo of fast recoveries, proportional rate reduction, RACK.
+//! Losses are found by time as well if the configuration says so (`rack.rs`).
+//!
+//! Not modelled: D-SACK, undo of fast recoveries, proportional rate reduction.
 
 use sluice_base::Nanos;
 
@@ -50,6 +52,9 @@ impl Sender {
         stats: &mut Stats,
     ) {
         let news = config.sack && self.absorb(segment);
+        if self.rack.is_some() {
+            self.rack_delivered(now, segment.ack.max(self.una), config);
+        }
         if segment.ack > self.una {
             self.advance(now, segment, config, stats);
         } else if segment.ack == self.una && self.nxt > self.una {
@@ -60,6 +65,10 @@ impl Sender {
                 stats.duplicate_acks += 1;
                 self.duplicate(now, config, stats);
             }
+        }
+        if self.phase == Phase::Open && self.is_late() {
+            self.calm = false;
+            self.enter_recovery(now, config, stats);
         }
         if !self.calm {
             self.settle(config);
@@ -90,7 +99,7 @@ impl Sender {
         if let Some(board) = &mut self.board {
             board.trim(self.una);
         }
-        if let Some(undo) = self.undo.take()
+        if let Some(undo) = self.board.as_mut().and_then(|board| board.undo.take())
             && self.was_early(now, segment, undo.at)
         {
             stats.timeouts_undone += 1;
@@ -187,7 +196,7 @@ impl Sender {
     }
 
     /// Enters fast recovery (RFC 6675 clause 5 step 4, RFC 6582 clause 3.2 step 2).
-    fn enter_recovery(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
+    pub(super) fn enter_recovery(&mut self, now: Nanos, config: &Config, stats: &mut Stats) {
         stats.fast_recoveries += 1;
         // Segments that limited transmit sent beyond the window do not count (RFC 5681 clause 3.2).
         let flight = (self.nxt - self.una).min(self.window.cwnd);
@@ -201,6 +210,9 @@ impl Sender {
         self.force = true;
         self.rescued = false;
         self.timed_end = 0;
+        if let Some(rack) = &mut self.rack {
+            rack.repair_began();
+        }
         self.restart_timer(now, config);
     }
 
@@ -210,9 +222,14 @@ impl Sender {
         // Only a first time-out can be undone, not one amid another repair, and not one of a timer
         // that was backed off: its SRTT is old, and every answer would look early.
         let first = self.timeouts == 0 && self.phase == Phase::Open && !self.rtt.is_backed_off();
-        self.undo = (config.undo && first).then(|| {
-            Box::new(Undo { at: now, window: self.window, control: self.control.clone() })
+        let undo = (config.undo && first).then(|| Undo {
+            at: now,
+            window: self.window,
+            control: self.control.clone(),
         });
+        if undo.is_some() || self.board.is_some() {
+            self.board.get_or_insert_default().undo = undo;
+        }
         if self.timeouts == 0 {
             // RFC 5681 clause 3.1: the threshold is held when the same data times out again.
             let flight = if self.phase == Phase::Loss { self.pipe } else { self.nxt - self.una };
@@ -229,12 +246,15 @@ impl Sender {
         self.inflation = 0;
         self.duplicates = 0;
         self.timed_end = 0;
+        if let Some(rack) = &mut self.rack {
+            rack.timed_out();
+        }
         self.restart_timer(now, config);
         self.settle(config);
     }
 
     /// Updates the values that follow from the scoreboard, and checks if all is calm again.
-    fn settle(&mut self, config: &Config) {
+    pub(super) fn settle(&mut self, config: &Config) {
         let held = self.board.as_ref().map_or(0, |board| board.held());
         if self.phase == Phase::Open {
             if held == 0 && self.duplicates == 0 {
@@ -254,7 +274,8 @@ impl Sender {
         }
         let Assessment { lost_edge, pipe } = self.assess(config);
         self.lost_edge = lost_edge;
-        self.pipe = pipe;
+        let relost = self.rack.as_ref().map_or(0, |rack| rack.relost_bytes());
+        self.pipe = pipe.saturating_sub(relost);
     }
 
     fn assess(&self, config: &Config) -> Assessment {
@@ -262,7 +283,8 @@ impl Sender {
             una: self.una,
             nxt: self.nxt,
             high_rxt: if self.phase == Phase::Open { self.una } else { self.high_rxt },
-            lost_floor: if self.phase == Phase::Loss { self.recover } else { 0 },
+            lost_floor: if self.phase == Phase::Loss { self.recover } else { 0 }
+                .max(self.rack.as_ref().map_or(0, |rack| rack.edge())),
             mss: u64::from(config.mss),
         };
         match &self.board {
@@ -291,6 +313,10 @@ impl Sender {
         }
         if self.pipe + u64::from(config.mss) > self.window.cwnd {
             return None;
+        }
+        // A retransmission that was lost comes before all others: it has waited longest.
+        if let Some(hole) = self.rack.as_mut().and_then(|rack| rack.take_relost()) {
+            return Some(self.send_again(now, (hole.0.max(self.una), hole.1), config, stats));
         }
         let from = self.high_rxt.max(self.una);
         // NextSeg rule 1: lost bytes.
@@ -341,7 +367,7 @@ impl Sender {
     }
 
     /// Sends the beginning of a hole again.
-    fn send_again(
+    pub(super) fn send_again(
         &mut self,
         now: Nanos,
         hole: (u64, u64),
@@ -360,9 +386,10 @@ impl Sender {
         self.last_send = now;
         stats.retransmissions += 1;
         stats.bytes_retransmitted += len;
-        if self.deadline == Nanos::MAX {
-            self.deadline = now.after(self.rtt.rto(config));
+        if let Some(rack) = &mut self.rack {
+            rack.sent_again(seq, seq + len, now);
         }
+        self.start_timer(now, config);
         (seq, length(len))
     }
 }

@@ -5,6 +5,8 @@
 //! by the peer is lost. The peer does not discard bytes that it has acknowledged (no reneging, RFC
 //! 2018 clause 8): a simulated receiver never does.
 
+use super::recovery::Undo;
+
 /// Duplicate acknowledgements, or ranges, that mean a loss (RFC 6675 clause 2).
 pub(super) const DUP_THRESHOLD: u8 = 3;
 
@@ -12,6 +14,9 @@ pub(super) const DUP_THRESHOLD: u8 = 3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scoreboard {
     ranges: Vec<(u64, u64)>,
+    /// State before a time-out that may be undone. It stands here because most endpoints have
+    /// neither.
+    pub(super) undo: Option<Undo>,
 }
 
 /// Values that follow from the scoreboard for the bytes in flight.

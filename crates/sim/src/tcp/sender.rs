@@ -21,8 +21,8 @@ use sluice_base::Nanos;
 use super::Stats;
 use super::config::{Config, RttSampling};
 use super::control::{Control, Progress, Window};
+use super::rack::Rack;
 use super::receiver::is_stamped;
-use super::recovery::Undo;
 use super::rtt::Rtt;
 use super::scoreboard::Scoreboard;
 use super::segment::{Segment, since_stamp};
@@ -58,6 +58,8 @@ pub(super) struct Sender {
     persisting: bool,
     /// True if a window probe is due.
     probe: bool,
+    /// True if a tail loss probe is due.
+    pub(super) tail_probe: bool,
     /// The first byte not acknowledged.
     pub(super) una: u64,
     /// The first byte never sent.
@@ -87,7 +89,8 @@ pub(super) struct Sender {
     /// Edge below which all bytes were sent again in this repair.
     pub(super) high_rxt: u64,
     pub(super) board: Option<Box<Scoreboard>>,
-    pub(super) undo: Option<Box<Undo>>,
+    /// Times of segments, if losses are found by time.
+    pub(super) rack: Option<Box<Rack>>,
 }
 
 impl Sender {
@@ -110,7 +113,7 @@ impl Sender {
             rtt: Rtt::new(config),
             control: Control::new(config.algorithm),
             board: None,
-            undo: None,
+            rack: (config.rack && config.sack).then(|| Box::new(Rack::new())),
             window_most: 0,
             duplicates: 0,
             timeouts: 0,
@@ -120,6 +123,7 @@ impl Sender {
             rescued: false,
             persisting: false,
             probe: false,
+            tail_probe: false,
         }
     }
 
@@ -160,6 +164,9 @@ impl Sender {
             self.nxt = ack;
         }
         let opened = self.offered(ack, segment.window);
+        if self.rack.is_some() {
+            self.probe_answered(segment, config);
+        }
         if self.is_without_news(segment, config) {
             return;
         }
@@ -172,6 +179,9 @@ impl Sender {
         self.una = ack;
         self.sample(now, segment, config);
         self.grow(now, acked, flight, config);
+        if self.rack.is_some() {
+            self.rack_delivered(now, ack, config);
+        }
         self.restart_timer(now, config);
     }
 
@@ -205,8 +215,29 @@ impl Sender {
     /// from now on.
     #[inline]
     pub(super) fn restart_timer(&mut self, now: Nanos, config: &Config) {
-        self.deadline =
-            if self.una == self.nxt { Nanos::MAX } else { now.after(self.rtt.rto(config)) };
+        let at = if self.una == self.nxt { Nanos::MAX } else { now.after(self.rtt.rto(config)) };
+        self.set_timer(now, at, config);
+    }
+
+    /// Sets the retransmission timer.
+    #[inline]
+    fn set_timer(&mut self, now: Nanos, at: Nanos, config: &Config) {
+        self.deadline = at;
+        if self.rack.is_some() {
+            self.arm(now, at, config);
+        }
+    }
+
+    /// Sets the retransmission timer if it does not run. With losses found by time, new data sets
+    /// the probe's anew.
+    #[inline]
+    pub(super) fn start_timer(&mut self, now: Nanos, config: &Config) {
+        let running = self.rack.as_ref().map_or(self.deadline, |rack| rack.rto_at());
+        if running == Nanos::MAX {
+            self.set_timer(now, now.after(self.rtt.rto(config)), config);
+        } else if self.rack.is_some() {
+            self.arm(now, running, config);
+        }
     }
 
     /// Takes a sample of the round trip time, if this acknowledgement of new data gives one.
@@ -228,6 +259,9 @@ impl Sender {
             }
         };
         self.rtt.sample(rtt, config);
+        if let Some(rack) = &mut self.rack {
+            rack.sampled(rtt);
+        }
         self.control.sampled(rtt, segment.ack);
     }
 
@@ -239,6 +273,11 @@ impl Sender {
         config: &Config,
         stats: &mut Stats,
     ) -> Option<(u64, u32)> {
+        if self.tail_probe
+            && let Some(probe) = self.poll_tail(now, config, stats)
+        {
+            return Some(probe);
+        }
         if self.phase != Phase::Open {
             return self.poll_repair(now, config, stats);
         }
@@ -289,9 +328,10 @@ impl Sender {
             self.control.sent_short(seq, len);
         }
         self.last_send = now;
-        if self.deadline == Nanos::MAX {
-            self.deadline = now.after(self.rtt.rto(config));
+        if let Some(rack) = &mut self.rack {
+            rack.sent(seq, self.nxt, now);
         }
+        self.start_timer(now, config);
         (seq, length(len))
     }
 
@@ -353,7 +393,7 @@ impl Sender {
             self.probe = true;
             self.rtt.back_off();
             self.deadline = now.after(self.rtt.rto(config));
-        } else {
+        } else if self.rack.is_none() || !self.expire_rack(now, config, stats) {
             self.timed_out(now, config, stats);
         }
     }

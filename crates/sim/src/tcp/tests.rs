@@ -4,3 +4,4 @@ mod losses;
 mod network;
 mod properties;
 mod small;
+mod today;

@@ -123,3 +123,33 @@ impl FatTree {
         Topology { hosts, switches: edges + middles + cores, cables }
     }
 }
+
+impl FatTree {
+    /// Returns the numbers of the cores.
+    #[must_use]
+    pub const fn cores(&self) -> std::ops::Range<u32> {
+        let edges = self.pods * self.edges_per_pod;
+        let first = edges + self.pods * self.middles_per_pod;
+        first..first + self.middles_per_pod * self.cores_per_middle
+    }
+}
+
+impl Topology {
+    /// Adds hosts behind the other ones, each with a cable to one of these switches in turn:
+    /// clients at the uplinks of a data centre.
+    #[must_use]
+    pub fn with_clients(
+        mut self,
+        clients: u32,
+        switches: std::ops::Range<u32>,
+        rate: BitRate,
+        delay: Nanos,
+    ) -> Self {
+        for (client, switch) in (0..clients).zip(switches.cycle()) {
+            let host = Node::Host(self.hosts + client);
+            self.cables.push(Cable { a: host, b: Node::Switch(switch), rate, delay });
+        }
+        self.hosts += clients;
+        self
+    }
+}

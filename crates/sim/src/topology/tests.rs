@@ -92,3 +92,34 @@ fn what_cannot_work_is_refused_by_name() {
     let routes = Routes::new(&topology(vec![cable(h0, s0), cable(h1, s1)])).unwrap();
     assert_eq!(routes.path(0, 1, 0), Err(TopologyError::NotJoined { from: 0, to: 1 }));
 }
+
+#[test]
+fn clients_are_behind_cores_in_turn() {
+    let rate = BitRate::from_gbps(10);
+    let tree = FatTree {
+        pods: 2,
+        edges_per_pod: 2,
+        hosts_per_edge: 8,
+        middles_per_pod: 2,
+        cores_per_middle: 2,
+        rate,
+        delay: Nanos(500),
+    };
+    let plain = tree.build();
+    assert_eq!(tree.cores(), 8..12);
+    let more = plain.clone().with_clients(6, tree.cores(), rate, Nanos(500));
+    assert_eq!((more.hosts, more.switches), (plain.hosts + 6, plain.switches));
+    let own: Vec<(Node, Node)> =
+        more.cables[plain.cables.len()..].iter().map(|cable| (cable.a, cable.b)).collect();
+    let expected: Vec<(Node, Node)> = [8, 9, 10, 11, 8, 9]
+        .into_iter()
+        .zip(32..)
+        .map(|(s, h)| (Node::Host(h), Node::Switch(s)))
+        .collect();
+    assert_eq!(own, expected);
+    // Core, middle, edge: four links to every host.
+    let routes = Routes::new(&more).unwrap();
+    for host in 0..32 {
+        assert_eq!(routes.path(33, host, 7).unwrap().links().count(), 4);
+    }
+}

@@ -10,6 +10,9 @@
 //!
 //! Every host has three machines: a high-level aggregator, a mid-level one, a worker. Queries come
 //! at random times, even if earlier ones are not done (an open loop).
+//!
+//! With clients a query comes from a random one of them over the network, and the answer goes back
+//! to it. The time of a query is in both cases the aggregator's: from the query to its last answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,6 +31,9 @@ pub struct Search {
     pub tcp: Arc<Config>,
     /// Number of hosts.
     pub hosts: u32,
+    /// Number of clients: hosts behind the others, of which machine 0 asks; 0: queries begin at
+    /// their aggregator.
+    pub clients: u32,
     /// Hosts of a rack.
     pub rack: u32,
     /// Bytes of every message.
@@ -57,7 +63,12 @@ enum Step {
     AskWorker,
     WorkerAnswers,
     MlaAnswers,
+    AskHla,
+    HlaAnswers,
 }
+
+/// Number of steps, rounded up to a power of two.
+const STEPS: u32 = 8;
 
 /// A query that is not done.
 #[derive(Debug)]
@@ -65,6 +76,7 @@ struct Query {
     since: Nanos,
     counts: bool,
     hla: u32,
+    client: Option<u32>,
     /// Number of racks whose answer is missing.
     missing: u32,
     /// Per rack: its mid-level aggregator and its number of workers that have not answered.
@@ -136,6 +148,8 @@ impl Searching {
 
     fn begin(&mut self, world: &mut World) {
         let hla = self.draw(self.plan.hosts) * ROLES + HLA;
+        let clients = self.plan.clients;
+        let client = (clients > 0).then(|| (self.plan.hosts + self.draw(clients)) * ROLES);
         let rack = self.plan.rack;
         let racks = (0..self.racks())
             .map(|r| ((r * rack + self.draw(rack)) * ROLES + MLA, rack))
@@ -145,23 +159,45 @@ impl Searching {
             since: world.now(),
             counts: self.begun > self.plan.warm_up,
             hla,
+            client,
             missing: self.racks(),
             racks,
         });
-        for r in 0..self.racks() {
-            let mla = self.queries.get_mut(at).racks[r as usize].0;
-            self.send(world, hla, mla, false, self.tag(at, r, Step::AskMla));
+        match client {
+            Some(client) => self.send(world, client, hla, false, self.tag(at, 0, Step::AskHla)),
+            None => self.fan_out(world, at),
         }
         let gap = exponential(&mut self.random, self.plan.gap);
         world.at(world.now().after(gap), 0);
     }
 
+    /// Asks one mid-level aggregator of every rack.
+    fn fan_out(&mut self, world: &mut World, at: u32) {
+        let now = world.now();
+        let query = self.queries.get_mut(at);
+        query.since = now;
+        let hla = query.hla;
+        for r in 0..self.racks() {
+            let mla = self.queries.get_mut(at).racks[r as usize].0;
+            self.send(world, hla, mla, false, self.tag(at, r, Step::AskMla));
+        }
+    }
+
     fn tag(&self, query: u32, rack: u32, step: Step) -> u32 {
-        (query * self.racks() + rack) * 4 + step as u32
+        (query * self.racks() + rack) * STEPS + step as u32
     }
 
     fn step(&mut self, world: &mut World, to: EndpointId, tag: u32) {
-        let (at, rack, step) = (tag / 4 / self.racks(), tag / 4 % self.racks(), tag % 4);
+        let part = tag / STEPS;
+        let (at, rack, step) = (part / self.racks(), part % self.racks(), tag % STEPS);
+        if step == Step::HlaAnswers as u32 {
+            // The query is done, and its place may be another's.
+            return;
+        }
+        if step == Step::AskHla as u32 {
+            self.fan_out(world, at);
+            return;
+        }
         let query = self.queries.get_mut(at);
         let (hla, mla) = (query.hla, query.racks[rack as usize].0);
         if step == Step::AskMla as u32 {
@@ -187,13 +223,16 @@ impl Searching {
     }
 
     /// Notes that a rack has answered.
-    fn answered(&mut self, world: &World, at: u32) {
+    fn answered(&mut self, world: &mut World, at: u32) {
         let query = self.queries.get_mut(at);
         query.missing -= 1;
         if query.missing == 0 {
             let query = self.queries.remove(at);
             if query.counts {
                 self.fct.push(world.now().since(query.since));
+            }
+            if let Some(client) = query.client {
+                self.send(world, query.hla, client, true, self.tag(at, 0, Step::HlaAnswers));
             }
         }
     }

@@ -50,6 +50,37 @@ fn the_simulator_sends_what_the_kernel_sends() {
     assert!(failed.is_empty(), "{report}\n{} differ:\n{}", failed.len(), failed.join("\n"));
 }
 
+/// Goldens whose deviation is that the kernel finds losses by time (RFC 8985), with the time up to
+/// which nothing else differs: the end, and the repair's end, after which the kernel's window grows
+/// by the segment that ended it.
+const BY_TIME: [(&str, u64); 2] =
+    [("reno-few-duplicates", u64::MAX), ("reno-limited-transmit", 55_000)];
+
+#[test]
+fn losses_found_by_time_as_kernel_finds_them() {
+    let goldens = goldens();
+    for (name, until_us) in BY_TIME {
+        let (_, golden) = goldens.iter().find(|(known, _)| known == name).unwrap();
+        let early = |trace: &[Entry]| -> Vec<Entry> {
+            trace.iter().filter(|entry| entry.at_us < until_us).cloned().collect()
+        };
+        let trace = early(&replay::run_by_time(&golden.scenario));
+        let golden = Golden { deviation: None, trace: early(&golden.trace), ..golden.clone() };
+        assert!(trace.iter().any(is_again), "{name} has its repair before that time");
+        let beside = compare::beside(&golden.trace, &trace);
+        assert_eq!(compare(&golden, &trace), Ok(()), "{name}\n{beside}");
+    }
+}
+
+#[test]
+fn lost_retransmissions_need_no_timeout_by_time() {
+    let (_, golden) =
+        goldens().into_iter().find(|(name, _)| name == "reno-retransmission").unwrap();
+    let by_time = replay::run_by_time(&golden.scenario);
+    assert_eq!(compare::timeouts(&by_time), compare::timeouts(&golden.trace));
+    assert!(compare::timeouts(&replay::run(&golden.scenario)) > 0);
+}
+
 #[test]
 fn a_replay_is_the_same_twice() {
     for (_, golden) in goldens() {

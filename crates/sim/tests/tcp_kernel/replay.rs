@@ -94,7 +94,16 @@ fn config(scenario: &Scenario) -> Config {
 
 /// Runs two endpoints until all data is acknowledged, or for a minute. Returns their segments.
 pub(crate) fn run(scenario: &Scenario) -> Vec<Entry> {
-    let config = Arc::new(config(scenario));
+    run_with(scenario, config(scenario))
+}
+
+/// As [`run`], with losses found by time, as the kernel has them with SACK.
+pub(crate) fn run_by_time(scenario: &Scenario) -> Vec<Entry> {
+    run_with(scenario, Config { rack: true, ..config(scenario) })
+}
+
+fn run_with(scenario: &Scenario, config: Config) -> Vec<Entry> {
+    let config = Arc::new(config);
     let mut ends =
         [Role::Client, Role::Server].map(|role| Connection::new(&config, role, Nanos::ZERO));
     let mut wire = Wire {

@@ -61,21 +61,6 @@ fn lab_variants_and_sweeps_become_separate_cases() {
 }
 
 #[test]
-fn what_the_simulator_does_not_have_is_said() {
-    for (name, expected) in [
-        ("pa-now", "tcp.profile: the simulator has linux-2013, not linux-now"),
-        ("pa-5ms", "tcp.profile: the simulator has linux-2013, not linux-now-5ms"),
-        ("linux-bridge", "lab.fabric"),
-        ("two-subnets", "no [pa]"),
-    ] {
-        let text = error(&text_of(name).unwrap());
-        assert!(text.contains(expected), "{name}: {text}");
-    }
-    let text = error(&text_of("demo").unwrap().replace("cubic", "bbr"));
-    assert!(text.contains("the simulator has cubic and reno, not bbr"), "{text}");
-}
-
-#[test]
 fn buffer_below_headroom_error_names_config_keys() {
     let incast = text_of("incast").unwrap();
     let text = error(&incast.replace("buffer_kb = 150", "buffer_kb = 20"));
@@ -148,4 +133,17 @@ fn ack_delay_beyond_rto_warned_of() {
     assert_eq!(warned(0, "ack_delay_us = 2000").len(), 1);
     assert_eq!(warned(0, "ack_delay_us = 1999"), Vec::<String>::new());
     assert_eq!(warned(0, "ack_every = 1"), Vec::<String>::new());
+}
+
+#[test]
+fn clients_are_hosts_behind_the_others() {
+    let made = experiment("search-clients");
+    let Load::Search(plan) = &made.cases[0].load else { panic!() };
+    assert_eq!((plan.hosts, plan.clients, made.cases[0].world.topology.hosts), (32, 8, 40));
+    // Clients have no part in the background.
+    let background = made.cases[0].background.as_ref().unwrap();
+    assert!(background.stations.iter().all(|&station| station < 96));
+    let star = text_of("search-clients").unwrap().replace("clients = 8", "clients = 300");
+    let error = Any::parse(&star).unwrap_err().to_string();
+    assert!(error.contains("workload.clients: 256 at most"), "{error}");
 }

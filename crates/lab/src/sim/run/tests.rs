@@ -80,8 +80,19 @@ fn unfinished_workload_reported_as_broken_promise() {
 #[test]
 fn scenarios_that_can_be_simulated_are_listed() {
     let names: Vec<&str> = list().unwrap().into_iter().map(|(name, _)| name).collect();
-    assert!(names.starts_with(&["incast", "search-small", "leaf-spine", "demo"]), "{names:?}");
-    for other in ["pa-now", "pa-5ms", "linux-bridge", "two-subnets"] {
+    let own = ["incast", "search-small", "search-clients", "leaf-spine", "demo"];
+    assert!(names.starts_with(&own), "{names:?}");
+    assert_eq!(names.len(), 14, "{names:?}");
+    assert!(names.contains(&"linux-bridge"), "{names:?}");
+    for other in ["pa-vms", "netvisor-walk"] {
         assert!(!names.contains(&other), "{other}");
     }
+}
+
+#[test]
+fn lab_check_cell_repeated_by_command() {
+    let experiment = load("smoke", &Overrides::default()).unwrap();
+    let case = experiment.cases.iter().find(|case| case.probe().is_some()).unwrap();
+    let command = command("smoke", &experiment, case);
+    assert_eq!(command, "sluice sim run smoke --seed 1 # ping h0c0 to h1c1");
 }

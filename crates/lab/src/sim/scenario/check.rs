@@ -86,7 +86,12 @@ impl SimScenario {
                 );
                 queries_fit(sizes, *queries)
             }
-            Load::Search { sizes, message_bytes, queries, gap_us, .. } => {
+            Load::Search { sizes, clients, message_bytes, queries, gap_us, .. } => {
+                let is_tree = matches!(self.topology, Shape::FatTree { .. });
+                ensure!(
+                    *clients == 0 || (is_tree && *clients <= 256),
+                    "workload.clients: 256 at most, at the cores of a topology of kind fat-tree"
+                );
                 ensure!(
                     message_bytes.is_none_or(|bytes| bytes > 0 && sizes.len() == 1),
                     "workload.message_bytes: 1 at least, and workload.sizes has one entry beside it"

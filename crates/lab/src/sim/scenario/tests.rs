@@ -42,8 +42,8 @@ fn unknown_scenario_key_error_lists_valid_ones() {
     assert!(text.contains("bufer_kb") && text.contains("buffer_kb"), "{text}");
     let text = error(&changed("kind = \"star\"", "kind = \"ring\""));
     assert!(text.contains("ring") && text.contains("leaf-spine"), "{text}");
-    let text = error(&changed("profile = \"linux-2013\"", "profile = \"linux-now\""));
-    assert!(text.contains("linux-now") && text.contains("freebsd9"), "{text}");
+    let text = error(&changed("profile = \"linux-2013\"", "profile = \"linux-1991\""));
+    assert!(text.contains("linux-1991") && text.contains("freebsd9"), "{text}");
     let text = error(&changed("congestion = \"cubic\"", "congestion = \"bbr\""));
     assert!(text.contains("bbr") && text.contains("vegas"), "{text}");
 }

@@ -182,7 +182,9 @@ impl Network {
                 Phase::Loss => sender.pipe,
                 Phase::Open | Phase::Recovery => sender.nxt - sender.una,
             };
-            assert!(outstanding <= window, "{outstanding} bytes in a window of {window}");
+            // A tail loss probe is one segment, whatever the window.
+            let probe = if self.config.tail_loss_probe { u64::from(self.config.mss) } else { 0 };
+            assert!(outstanding <= window + probe, "{outstanding} bytes in a window of {window}");
         } else if is_new {
             assert!(sender.pipe <= sender.window.cwnd, "the pipe is full");
         }
