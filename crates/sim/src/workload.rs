@@ -5,10 +5,12 @@ mod background;
 pub mod draw;
 mod permutation;
 mod search;
+mod sources;
 mod waves;
 
 pub use aggregate::{Aggregate, Aggregating};
 pub use background::{Background, BackgroundTraffic, Carrier};
 pub use permutation::Permutation;
 pub use search::{Search, Searching};
+pub use sources::{Gaps, Source, SourceCounts, Sources};
 pub use waves::Waves;

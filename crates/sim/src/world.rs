@@ -13,6 +13,7 @@
 mod census;
 mod endpoints;
 mod leaving;
+mod observe;
 mod plain;
 mod room;
 mod summary;
@@ -37,6 +38,7 @@ use crate::topology::{Routes, Topology, TopologyError};
 pub(crate) use census::Census;
 use endpoints::Endpoint;
 pub use endpoints::{Connect, ConnectError};
+pub use observe::{Departure, Flow, Observer};
 pub use summary::{Place, Summary, TcpTotals};
 use virt::Virtual;
 

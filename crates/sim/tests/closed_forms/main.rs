@@ -5,5 +5,7 @@
 
 mod frames;
 mod network;
+mod rings;
 mod timeouts;
 mod vegas;
+mod waits;
