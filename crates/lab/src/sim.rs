@@ -22,7 +22,9 @@ mod rows;
 mod run;
 mod scenario;
 mod simulate;
+mod sources;
 mod sweep;
+mod trace;
 
 pub(crate) use compare::Pair;
 pub use compare::compare;

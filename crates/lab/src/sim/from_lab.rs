@@ -76,6 +76,7 @@ pub(super) fn experiment(
                 world: world.clone(),
                 load,
                 background: None,
+                sources: Vec::new(),
                 end: END,
             });
         }
@@ -91,6 +92,7 @@ pub(super) fn experiment(
         settings,
         cases,
         warnings: warnings(&tcp),
+        trace: None,
     })
 }
 

@@ -1,9 +1,9 @@
 //! Findings of a simulation, as rows of the one results format.
 //!
 //! `pa.fct` and `pa.gain` are those of the lab. Further rows are `sim.settings` (one per variant:
-//! every parameter and the seed), `sim.goodput`, and per cell `sim.cell`, `sim.tcp`, `sim.pause`
-//! and `sim.high_water`. No row depends on the machine or on the elapsed time: the same seed gives
-//! the same rows.
+//! every parameter and the seed), `sim.goodput`, `sim.datagrams` of UDP sources, and per cell
+//! `sim.cell`, `sim.tcp`, `sim.pause` and `sim.high_water`. No row depends on the machine or on the
+//! elapsed time: the same seed gives the same rows.
 
 use serde_json::{Value, json};
 use sluice_api::config::Policy;
@@ -114,6 +114,15 @@ fn details(case: &Case, name: &CellName<'_>, measured: &Measured) -> Vec<Row> {
         };
         let rates: Vec<u64> = measured.delivered.iter().map(rate).collect();
         rows.push(row("sim.goodput", "bit/s", &rates));
+    }
+    for (place, counts) in ["workload", "background"].into_iter().zip(measured.datagrams) {
+        let Some(counts) = counts else { continue };
+        rows.push(
+            row("sim.datagrams", "count", &[counts.sent])
+                .with("of", place)
+                .with("arrived", counts.arrived)
+                .with("refused", counts.refused),
+        );
     }
     let tcp = &summary.tcp;
     for (counter, value) in [

@@ -1,11 +1,14 @@
 //! Scenarios that only the simulator can run, as TOML.
 //!
 //! A scenario of the lab has a table `[lab]`. A scenario of the simulator has `[sim]` in its place,
-//! and beside it `[topology]`, `[overlay]`, `[switch]`, `[tcp]`, `[workload]` and `[background]`.
-//! Every other key is an error, and so is a value that cannot work: the message names the key and
-//! the value to write instead. Names end in their unit; a KB is 1,000 bytes.
+//! and beside it `[topology]`, `[overlay]`, `[switch]`, `[tcp]`, `[workload]`, `[background]` and
+//! `[trace]`. Every other key is an error, and so is a value that cannot work: the message names
+//! the key and the value to write instead. Names end in their unit; a KB is 1,000 bytes.
 
 mod check;
+mod link;
+mod sources;
+mod trace;
 
 use std::path::Path;
 
@@ -14,6 +17,9 @@ use serde::{Deserialize, Serialize};
 use sluice_api::config::Policy;
 
 use crate::scenario::{SHIPPED as LAB, Scenario};
+pub(crate) use link::HostLink;
+pub(crate) use sources::{SourceLoad, SourceNoise};
+pub(crate) use trace::TracePlan;
 
 /// The simulator's own scenarios that ship with the program: name and text.
 pub(crate) const SHIPPED: [(&str, &str); 3] = [
@@ -37,6 +43,8 @@ pub(crate) struct SimScenario {
     pub(crate) workload: Load,
     #[serde(default)]
     pub(crate) background: Noise,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<TracePlan>,
 }
 
 /// Values that apply to the whole simulation.
@@ -70,6 +78,9 @@ pub(crate) enum Shape {
         link_mbps: u64,
         #[serde(default = "default_delay_ns")]
         delay_ns: u64,
+        /// Hosts whose links differ.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        link: Vec<HostLink>,
     },
     LeafSpine {
         leaves: u32,
@@ -80,6 +91,9 @@ pub(crate) enum Shape {
         spine_mbps: u64,
         #[serde(default = "default_delay_ns")]
         delay_ns: u64,
+        /// Hosts whose links differ.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        link: Vec<HostLink>,
     },
     FatTree {
         pods: u32,
@@ -90,6 +104,9 @@ pub(crate) enum Shape {
         link_mbps: u64,
         #[serde(default = "default_delay_ns")]
         delay_ns: u64,
+        /// Hosts whose links differ.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        link: Vec<HostLink>,
     },
 }
 
@@ -288,6 +305,8 @@ pub(crate) enum Load {
     },
     /// Every machine sends without end to the machine `shift` places further on.
     Permutation { shift: u32, duration_ms: u64 },
+    /// Machines of other hosts send datagrams to the first machine of host 0.
+    UdpSources(SourceLoad),
 }
 
 /// Background traffic.
@@ -317,6 +336,8 @@ pub(crate) enum Noise {
         datagram_bytes: u32,
         flow_mbps: u64,
     },
+    /// A steady source of datagrams in each machine.
+    UdpSources(SourceNoise),
 }
 
 /// A scenario that the simulator can run.
@@ -405,7 +426,17 @@ impl Shape {
         }
     }
 
-    /// Returns the rate of a host's cable in Mbit/s, and the delay of every cable in ns.
+    /// Returns the links of hosts that differ from the others.
+    pub(crate) fn links(&self) -> &[HostLink] {
+        match self {
+            Self::Star { link, .. } | Self::LeafSpine { link, .. } | Self::FatTree { link, .. } => {
+                link
+            }
+        }
+    }
+
+    /// Returns the rate of a host's cable in Mbit/s, and the delay of a cable in ns that no
+    /// `[[topology.link]]` names.
     pub(crate) const fn link(&self) -> (u64, u64) {
         match self {
             Self::Star { link_mbps, delay_ns, .. }

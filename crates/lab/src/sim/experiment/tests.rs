@@ -149,3 +149,18 @@ fn ack_delay_beyond_rto_warned_of() {
     assert_eq!(warned(0, "ack_delay_us = 1999"), Vec::<String>::new());
     assert_eq!(warned(0, "ack_every = 1"), Vec::<String>::new());
 }
+
+#[test]
+fn link_delay_is_that_of_its_hosts() {
+    let own = "[[topology.link]]\nhosts = [0, 4]\ndelay_ns = 50000\n[tcp]";
+    let text = text_of("incast").unwrap().replace("[tcp]", own);
+    let experiment = Experiment::new(
+        Any::parse(&text).unwrap(),
+        &Overrides { policies: Some(vec![Policy::LL]), ..Overrides::default() },
+    );
+    let experiment = experiment.unwrap();
+    let cables = &experiment.cases[0].world.topology.cables;
+    let delays: Vec<u64> = cables.iter().take(6).map(|cable| cable.delay.0).collect();
+    assert_eq!(delays, [50_000, 1_000, 1_000, 1_000, 50_000, 1_000]);
+    assert!(error(&text).contains("headroom is wrong") || error(&text).contains("XOFF"));
+}
