@@ -74,7 +74,7 @@ impl World {
         self.start(workloads);
         let mut due = if every == Nanos::ZERO { Nanos::MAX } else { self.now().after(every) };
         loop {
-            let event = self.next_event(workloads, end);
+            let event = self.next_event_apart(workloads, end);
             while due <= self.now() && due < Nanos::MAX {
                 observer.sample(self, due);
                 due = due.after(every);
@@ -88,7 +88,7 @@ impl World {
             {
                 observer.left(&departure);
             }
-            if let Some(reason) = self.handle(event) {
+            if let Some(reason) = self.handle_apart(event) {
                 return reason;
             }
         }
