@@ -22,7 +22,9 @@ mod rows;
 mod run;
 mod scenario;
 mod simulate;
+mod sources;
 mod sweep;
+mod trace;
 
 pub use compare::{CompareOptions, compare};
 pub(crate) use compare::{Pair, share, with_processor};

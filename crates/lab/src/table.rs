@@ -51,16 +51,7 @@ pub(crate) fn render(results: &Results) -> String {
             row.median / 1e6
         );
     }
-    for row in view::rows(results, "sim.goodput") {
-        text += &format!(
-            "{}: mean of {} flows {:.0} Mbit/s, slowest {:.0}, fastest {:.0}\n",
-            view::text(row, "policy"),
-            row.values.len(),
-            stats::mean(&row.values) / 1e6,
-            stats::percentile(&row.values, 0.0) / 1e6,
-            stats::percentile(&row.values, 1.0) / 1e6
-        );
-    }
+    text += &endless(results);
     let kernel = [("lab.kernel", "kernel counter"), ("lab.kfree_skb", "the kernel lost")];
     for (measure, word) in kernel {
         for row in view::rows(results, measure) {
@@ -72,6 +63,32 @@ pub(crate) fn render(results: &Results) -> String {
                 row.median
             );
         }
+    }
+    text
+}
+
+/// Returns lines about endless flows and UDP sources of a simulation.
+fn endless(results: &Results) -> String {
+    let mut text = String::new();
+    for row in view::rows(results, "sim.goodput") {
+        text += &format!(
+            "{}: mean of {} flows {:.0} Mbit/s, slowest {:.0}, fastest {:.0}\n",
+            view::text(row, "policy"),
+            row.values.len(),
+            stats::mean(&row.values) / 1e6,
+            stats::percentile(&row.values, 0.0) / 1e6,
+            stats::percentile(&row.values, 1.0) / 1e6
+        );
+    }
+    for row in view::rows(results, "sim.datagrams") {
+        text += &format!(
+            "{}: datagrams of the {}: {} sent, {} arrived, {} refused\n",
+            view::text(row, "policy"),
+            view::text(row, "of"),
+            row.median,
+            view::text(row, "arrived"),
+            view::text(row, "refused")
+        );
     }
     text
 }

@@ -145,7 +145,7 @@ impl Checked {
     ) -> Result<End, Box<Report>> {
         self.world.start(workloads);
         let reason = loop {
-            let event = match self.world.next_event(workloads, end) {
+            let event = match self.world.next_event_apart(workloads, end) {
                 Ok(event) => event,
                 Err(end) => break end,
             };
@@ -180,7 +180,7 @@ impl Checked {
             self.last.pop_front();
         }
         self.last.push_back((self.world.now(), event));
-        match self.world.handle(event) {
+        match self.world.handle_apart(event) {
             None => {}
             Some(End::Broken(overflow)) => {
                 return Err(self.report(Violation::new("headroom", overflow.to_string())));

@@ -19,5 +19,6 @@ pub mod pages;
 mod slab;
 pub mod tcp;
 pub mod topology;
+pub mod trace;
 pub mod workload;
 pub mod world;

@@ -30,6 +30,7 @@ mod config;
 mod frames;
 mod input;
 mod link;
+mod observe;
 mod pause;
 mod serve;
 
@@ -43,6 +44,7 @@ pub use config::{Buffering, NetConfig, NetConfigError};
 pub(crate) use frames::Payload;
 pub use frames::{Ecn, Shape};
 pub use link::LinkCounters;
+pub use observe::Waiting;
 
 use crate::event::{Event, Events};
 use crate::ids::FrameId;

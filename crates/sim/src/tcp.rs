@@ -235,6 +235,12 @@ impl Connection {
         self.sender.una
     }
 
+    /// Number of bytes of this end's stream that were sent once at least.
+    #[must_use]
+    pub const fn sent(&self) -> u64 {
+        self.sender.nxt
+    }
+
     /// Number of bytes of this end's stream that the application has written.
     #[must_use]
     pub const fn written(&self) -> u64 {

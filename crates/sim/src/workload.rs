@@ -6,6 +6,7 @@ pub mod draw;
 mod exchange;
 mod permutation;
 mod search;
+mod sources;
 mod waves;
 
 pub use aggregate::{Aggregate, Aggregating};
@@ -13,4 +14,5 @@ pub use background::{Background, BackgroundTraffic, Carrier, Full};
 pub use exchange::{Exchange, Exchanging};
 pub use permutation::Permutation;
 pub use search::{Search, Searching};
+pub use sources::{Gaps, Source, SourceCounts, Sources};
 pub use waves::Waves;

@@ -170,6 +170,7 @@ const BESIDE: &[Measure] = &[
     measure("sim.settings", "count", &["variant", "seed"]),
     measure("sim.cell", "s", &["variant", "policy", "size_packets", "events", "hops", "asked"]),
     measure("sim.goodput", "bit/s", CELL),
+    measure("sim.datagrams", "count", &["variant", "policy", "size_packets", "of"]),
     measure("sim.tcp", "count", CELL_COUNTER),
     measure("sim.pause", "frames", &["variant", "policy", "size_packets", "place", "xon"]),
     measure("sim.high_water", "count", &["variant", "policy", "size_packets", "place", "of"]),

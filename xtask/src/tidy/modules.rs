@@ -119,6 +119,7 @@ const SIM: &[Part] = &[
     ),
     part("check", &["event", "ledger", "net", "overlay", "topology", "world"], &[]),
     part("workload", &["slab", "tcp", "world"], &[]),
+    part("trace", &["ids", "net", "topology", "world"], &[]),
     part("cpu", &["events"], &[]),
     part("lib", &[], &[]),
 ];

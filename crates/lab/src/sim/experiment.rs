@@ -17,13 +17,14 @@ use sluice_sim::overlay::{Limit, OverlayConfig};
 use sluice_sim::tcp;
 use sluice_sim::topology::{Cable, FatTree, LeafSpine, Node, Topology};
 use sluice_sim::workload::draw::Sizes;
-use sluice_sim::workload::{Aggregate, Background, Carrier, Exchange, Full, Search};
+use sluice_sim::workload::{Aggregate, Background, Carrier, Exchange, Full, Search, Source};
 use sluice_sim::world::WorldConfig;
 
-use super::scenario::{self, Any, Noise, Place, Shape, SimScenario};
+use super::scenario::{self, Any, Noise, Place, Shape, SimScenario, TracePlan};
+use super::sources;
 
 /// Bytes of the outer headers of VXLAN over IPv4.
-const OUTER: u16 = 50;
+pub(super) const OUTER: u16 = 50;
 const ETHERNET: u16 = 14;
 /// Bytes sent before a sender applies a pause frame: 60 quanta of 512 bits (802.3 clause 31B.3.7).
 const PAUSE_RESPONSE: ByteCount = ByteCount(60 * 512 / 8);
@@ -50,6 +51,8 @@ pub(crate) struct Experiment {
     pub(crate) cases: Vec<Case>,
     /// Settings that work and that hardly anybody means.
     pub(crate) warnings: Vec<String>,
+    /// Samples to be written beside the results.
+    pub(crate) trace: Option<TracePlan>,
 }
 
 /// One cell: one size under one policy.
@@ -64,6 +67,8 @@ pub(crate) struct Case {
     pub(crate) background: Option<Background>,
     /// Priorities of the frames.
     pub(crate) used: PriorityMask,
+    /// UDP sources beside the workload.
+    pub(crate) sources: Vec<Source>,
     /// Time limit of the cell.
     pub(crate) end: Nanos,
 }
@@ -80,6 +85,7 @@ pub(crate) enum Load {
         priority: Priority,
         seed: u64,
     },
+    Sources(Vec<Source>),
     /// A check of the lab.
     Exchange(Exchange, Probe),
 }
@@ -107,7 +113,9 @@ impl Case {
     pub(crate) const fn probe(&self) -> Option<&Probe> {
         match &self.load {
             Load::Exchange(_, probe) => Some(probe),
-            Load::Aggregate(_) | Load::Search(_) | Load::Permutation { .. } => None,
+            Load::Aggregate(_) | Load::Search(_) | Load::Permutation { .. } | Load::Sources(_) => {
+                None
+            }
         }
     }
 
@@ -118,7 +126,7 @@ impl Case {
             Load::Aggregate(plan) => plan.queries + plan.warm_up,
             Load::Search(plan) => plan.queries + plan.warm_up,
             Load::Exchange(plan, _) => plan.rounds,
-            Load::Permutation { .. } => 0,
+            Load::Permutation { .. } | Load::Sources(_) => 0,
         }
     }
 
@@ -128,7 +136,7 @@ impl Case {
             Load::Aggregate(plan) => plan.queries,
             Load::Search(plan) => plan.queries,
             Load::Exchange(plan, _) => plan.rounds,
-            Load::Permutation { .. } => 0,
+            Load::Permutation { .. } | Load::Sources(_) => 0,
         }
     }
 }
@@ -179,9 +187,9 @@ fn change(scenario: &mut SimScenario, overrides: &Overrides) -> anyhow::Result<(
                 *queries = other;
             }
         }
-        scenario::Load::Permutation { .. } => {
+        scenario::Load::Permutation { .. } | scenario::Load::UdpSources(_) => {
             let any = overrides.queries.is_some() || overrides.sizes.is_some();
-            ensure!(!any, "the workload permutation has no queries: leave --queries, --sizes out");
+            ensure!(!any, "the workload has no queries: leave --queries, --sizes out");
         }
     }
     // The changed scenario is checked as if it had been written so.
@@ -200,13 +208,15 @@ fn from_sim(mut scenario: SimScenario, overrides: &Overrides) -> anyhow::Result<
         for (size, load) in loads(&scenario, &tcp) {
             let variant = scenario.sim.name.clone();
             let background = background(&scenario, &tcp)?;
-            let end = match scenario.workload {
-                scenario::Load::Permutation { duration_ms, .. } => Nanos::from_millis(duration_ms),
-                _ => Nanos::from_millis(scenario.sim.seconds_max * 1000),
-            };
+            let sources = sources::background(&scenario);
+            let end = Nanos::from_millis(match &scenario.workload {
+                scenario::Load::Permutation { duration_ms, .. } => *duration_ms,
+                scenario::Load::UdpSources(load) => load.duration_ms,
+                _ => scenario.sim.seconds_max * 1000,
+            });
             let world = world.clone();
-            let used = scenario.classes.used(background.is_some());
-            cases.push(Case { policy, variant, size, world, load, background, used, end });
+            let used = scenario.classes.used(scenario.background != Noise::None);
+            cases.push(Case { policy, variant, size, world, load, background, sources, used, end });
         }
     }
     let mut settings = Map::new();
@@ -223,6 +233,7 @@ fn from_sim(mut scenario: SimScenario, overrides: &Overrides) -> anyhow::Result<
         settings: vec![(scenario.sim.name.clone(), settings)],
         cases,
         warnings: warnings(&tcp),
+        trace: scenario.trace.clone(),
     })
 }
 
@@ -291,6 +302,9 @@ fn loads(scenario: &SimScenario, tcp: &Arc<tcp::Config>) -> Vec<(u32, Load)> {
             let shift = shift % stations;
             vec![(0, Load::Permutation { tcp: Arc::clone(tcp), stations, shift, priority, seed })]
         }
+        scenario::Load::UdpSources(load) => {
+            vec![(0, Load::Sources(sources::workload(scenario, load)))]
+        }
     }
 }
 
@@ -347,7 +361,7 @@ fn background(
     tcp: &Arc<tcp::Config>,
 ) -> anyhow::Result<Option<Background>> {
     let (carrier, sizes, load_percent, vm) = match &scenario.background {
-        Noise::None => return Ok(None),
+        Noise::None | Noise::UdpSources(_) => return Ok(None),
         Noise::Tcp { sizes, load_percent, vm } => {
             (Carrier::Tcp(Arc::clone(tcp)), sizes, *load_percent, *vm)
         }
@@ -398,7 +412,8 @@ impl Parts {
             scenario::Load::Search { clients, .. } => *clients,
             scenario::Load::Pa { .. }
             | scenario::Load::Incast { .. }
-            | scenario::Load::Permutation { .. } => 0,
+            | scenario::Load::Permutation { .. }
+            | scenario::Load::UdpSources(_) => 0,
         };
         let topology = topology(&scenario.topology, clients);
         let rate = topology.cables.iter().map(|cable| cable.rate.0).max().unwrap_or(0);
@@ -530,7 +545,20 @@ pub(crate) fn star(hosts: u32, rate: BitRate, delay: Nanos) -> Topology {
     Topology { hosts, switches: 1, cables: (0..hosts).map(cable).collect() }
 }
 
+/// Returns the topology, with the delays of the links that have their own.
 fn topology(shape: &Shape, clients: u32) -> Topology {
+    let mut topology = regular(shape, clients);
+    for link in shape.links() {
+        let own = |node| matches!(node, Node::Host(host) if link.hosts.contains(&host));
+        for cable in topology.cables.iter_mut().filter(|cable| own(cable.a) || own(cable.b)) {
+            cable.delay = Nanos(link.delay_ns);
+        }
+    }
+    topology
+}
+
+/// Returns the topology in which all links of a kind are alike.
+fn regular(shape: &Shape, clients: u32) -> Topology {
     let (mbps, delay_ns) = shape.link();
     let (rate, delay) = (BitRate::from_mbps(mbps), Nanos(delay_ns));
     match *shape {

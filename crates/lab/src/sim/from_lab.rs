@@ -66,6 +66,7 @@ pub(super) fn experiment(
         settings: built.shown,
         cases: built.cases,
         warnings: warnings(&first).into_iter().chain(left_out(&scenario)).collect(),
+        trace: None,
     })
 }
 
@@ -165,6 +166,7 @@ impl Built<'_> {
                 world,
                 load,
                 background: None,
+                sources: Vec::new(),
                 used: PriorityMask(1),
                 end: END,
             });
@@ -224,6 +226,7 @@ impl Built<'_> {
                 world: world.clone(),
                 load: Load::Aggregate(plan),
                 background: None,
+                sources: Vec::new(),
                 used,
                 end: END,
             });

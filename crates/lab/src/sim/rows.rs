@@ -1,9 +1,10 @@
 //! Findings of a simulation, as rows of the one results format.
 //!
 //! `pa.fct` and `pa.gain` are those of the lab. Further rows are `sim.settings` (one per variant:
-//! every parameter and the seed), `sim.goodput`, and per cell `sim.cell`, `sim.tcp`, `sim.pause`
-//! and `sim.high_water`; a check of the lab has `sim.ping` or `sim.stream`. No row depends on the
-//! machine or on the elapsed time: the same seed gives the same rows.
+//! every parameter and the seed), `sim.goodput`, `sim.datagrams` of UDP sources, and per cell
+//! `sim.cell`, `sim.tcp`, `sim.pause` and `sim.high_water`; a check of the lab has `sim.ping` or
+//! `sim.stream`. No row depends on the machine or on the elapsed time: the same seed gives the same
+//! rows.
 
 use serde_json::{Value, json};
 use sluice_api::config::Policy;
@@ -118,6 +119,15 @@ fn details(case: &Case, name: &CellName<'_>, measured: &Measured) -> Vec<Row> {
         rows.push(row("sim.goodput", "bit/s", &rates));
     }
     rows.extend(case.probe().map(|probe| check_row(case, probe, measured)));
+    for (place, counts) in ["workload", "background"].into_iter().zip(measured.datagrams) {
+        let Some(counts) = counts else { continue };
+        rows.push(
+            row("sim.datagrams", "count", &[counts.sent])
+                .with("of", place)
+                .with("arrived", counts.arrived)
+                .with("refused", counts.refused),
+        );
+    }
     let tcp = &summary.tcp;
     for (counter, value) in [
         ("segments", tcp.segments),
@@ -148,7 +158,7 @@ fn check_row(case: &Case, probe: &Probe, measured: &Measured) -> Row {
     } else {
         let bytes = match &case.load {
             Load::Exchange(plan, _) => plan.response_bytes,
-            Load::Aggregate(_) | Load::Search(_) | Load::Permutation { .. } => 0,
+            Load::Aggregate(_) | Load::Search(_) | Load::Permutation { .. } | Load::Sources(_) => 0,
         };
         let rate = |&ns: &u64| {
             let bits = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(ns.max(1));

@@ -9,14 +9,15 @@ use sluice_api::results::Results;
 use super::experiment::{Case, Experiment, Overrides};
 use super::rows;
 use super::scenario::{Any, text_of};
-use super::simulate::{report, simulate};
+use super::simulate::{report, simulate_traced};
+use super::trace::TraceFile;
 use crate::progress::Progress;
 use crate::table;
 
 /// Options of a simulation.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Folder for `result.json` and `report.html`; `None`: they are not written.
+    /// Folder for `result.json`, `report.html` and `trace.jsonl`; `None`: they are not written.
     pub out: Option<PathBuf>,
     /// Print the results as JSON instead of a table.
     pub json: bool,
@@ -49,6 +50,7 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
     for warning in &experiment.warnings {
         eprintln!("warning: {warning}");
     }
+    let mut trace = trace_file(&experiment, options.out.as_deref())?;
     let progress = Progress::new(options.quiet || options.json);
     let mut measured = Vec::new();
     let mut broken = Vec::new();
@@ -58,7 +60,7 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
             None => format!("{} {} {:>3} packets", case.policy.name(), case.variant, case.size),
         };
         let bar = progress.cell(&title, case.queries());
-        let cell = simulate(case, &mut |queries| bar.at(queries))?;
+        let cell = simulate_traced(case, &mut |queries| bar.at(queries), trace.as_mut())?;
         bar.done(&cell.fct_ns, cell.losses.congestion);
         if !cell.broken.is_empty() {
             let command = command(name, &experiment, case);
@@ -77,6 +79,18 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
         println!("{}", table::render(&results));
     }
     Ok(Outcome { results, broken })
+}
+
+/// Creates the file of the samples that a scenario asks for.
+fn trace_file(experiment: &Experiment, out: Option<&Path>) -> anyhow::Result<Option<TraceFile>> {
+    match (&experiment.trace, out) {
+        (Some(plan), Some(folder)) => TraceFile::create(plan, folder).map(Some),
+        (Some(_), None) => {
+            eprintln!("warning: trace: it is written beside the results: give --out DIR");
+            Ok(None)
+        }
+        (None, _) => Ok(None),
+    }
 }
 
 fn load(name: &str, overrides: &Overrides) -> anyhow::Result<Experiment> {

@@ -1,12 +1,16 @@
 //! Scenarios that only the simulator can run, as TOML.
 //!
 //! A scenario of the lab has a table `[lab]`. A scenario of the simulator has `[sim]` in its place,
-//! and beside it `[topology]`, `[overlay]`, `[switch]`, `[tcp]`, `[workload]`, `[background]` and
-//! `[classes]`. Every other key is an error, and so is a value that cannot work: the message names
-//! the key and the value to write instead. Names end in their unit; a KB is 1,000 bytes.
+//! and beside it `[topology]`, `[overlay]`, `[switch]`, `[tcp]`, `[workload]`, `[background]`,
+//! `[classes]` and `[trace]`. Every other key is an error, and so is a value that cannot work: the
+//! message names the key and the value to write instead. Names end in their unit; a KB is 1,000
+//! bytes.
 
 mod check;
 mod classes;
+mod link;
+mod sources;
+mod trace;
 
 use std::path::Path;
 
@@ -16,6 +20,9 @@ use sluice_api::config::Policy;
 
 pub(crate) use self::classes::Classes;
 use crate::scenario::{SHIPPED as LAB, Scenario};
+pub(crate) use link::HostLink;
+pub(crate) use sources::{SourceLoad, SourceNoise};
+pub(crate) use trace::TracePlan;
 
 /// The simulator's own scenarios that ship with the program: name and text.
 pub(crate) const SHIPPED: [(&str, &str); 4] = [
@@ -42,6 +49,8 @@ pub(crate) struct SimScenario {
     pub(crate) background: Noise,
     #[serde(default, skip_serializing_if = "Classes::is_default")]
     pub(crate) classes: Classes,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) trace: Option<TracePlan>,
 }
 
 /// Values that apply to the whole simulation.
@@ -75,6 +84,9 @@ pub(crate) enum Shape {
         link_mbps: u64,
         #[serde(default = "default_delay_ns")]
         delay_ns: u64,
+        /// Hosts whose links differ.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        link: Vec<HostLink>,
     },
     LeafSpine {
         leaves: u32,
@@ -85,6 +97,9 @@ pub(crate) enum Shape {
         spine_mbps: u64,
         #[serde(default = "default_delay_ns")]
         delay_ns: u64,
+        /// Hosts whose links differ.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        link: Vec<HostLink>,
     },
     FatTree {
         pods: u32,
@@ -95,6 +110,9 @@ pub(crate) enum Shape {
         link_mbps: u64,
         #[serde(default = "default_delay_ns")]
         delay_ns: u64,
+        /// Hosts whose links differ.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        link: Vec<HostLink>,
     },
 }
 
@@ -299,6 +317,8 @@ pub(crate) enum Load {
     },
     /// Every machine sends without end to the machine `shift` places further on.
     Permutation { shift: u32, duration_ms: u64 },
+    /// Machines of other hosts send datagrams to the first machine of host 0.
+    UdpSources(SourceLoad),
 }
 
 /// Background traffic.
@@ -331,6 +351,8 @@ pub(crate) enum Noise {
         #[serde(default)]
         full: Full,
     },
+    /// A steady source of datagrams in each machine.
+    UdpSources(SourceNoise),
 }
 
 /// Fate of a datagram that finds its machine's ring full.
@@ -430,7 +452,17 @@ impl Shape {
         }
     }
 
-    /// Returns the rate of a host's cable in Mbit/s, and the delay of every cable in ns.
+    /// Returns the links of hosts that differ from the others.
+    pub(crate) fn links(&self) -> &[HostLink] {
+        match self {
+            Self::Star { link, .. } | Self::LeafSpine { link, .. } | Self::FatTree { link, .. } => {
+                link
+            }
+        }
+    }
+
+    /// Returns the rate of a host's cable in Mbit/s, and the delay of a cable in ns that no
+    /// `[[topology.link]]` names.
     pub(crate) const fn link(&self) -> (u64, u64) {
         match self {
             Self::Star { link_mbps, delay_ns, .. }

@@ -5,10 +5,13 @@
 //! result.
 
 use sluice_base::{DropReason, Nanos};
-use sluice_sim::workload::{Aggregating, BackgroundTraffic, Exchanging, Permutation, Searching};
+use sluice_sim::workload::{
+    Aggregating, BackgroundTraffic, Exchanging, Permutation, Searching, SourceCounts, Sources,
+};
 use sluice_sim::world::{ConnectionId, End, Notice, Place, Summary, Workload, World};
 
 use super::experiment::{Case, Load};
+use super::trace::TraceFile;
 use crate::losses::Losses;
 
 /// Result of a cell.
@@ -16,8 +19,10 @@ use crate::losses::Losses;
 pub(crate) struct Measured {
     /// Completion times of queries, or of the echoes or the transfer of a check.
     pub(crate) fct_ns: Vec<u64>,
-    /// Bytes delivered by each endless flow.
+    /// Bytes delivered by each endless flow, or by each UDP source that is the workload.
     pub(crate) delivered: Vec<u64>,
+    /// Datagrams of all UDP sources of the workload, and of all beside it.
+    pub(crate) datagrams: [Option<SourceCounts>; 2],
     pub(crate) end: End,
     pub(crate) summary: Summary,
     pub(crate) losses: Losses,
@@ -42,6 +47,7 @@ enum Running {
     Search(Searching),
     Permutation(Permutation),
     Exchange(Exchanging),
+    Sources(Sources),
 }
 
 impl Running {
@@ -51,6 +57,7 @@ impl Running {
             Self::Search(workload) => workload,
             Self::Permutation(workload) => workload,
             Self::Exchange(workload) => workload,
+            Self::Sources(workload) => workload,
         }
     }
 
@@ -58,7 +65,7 @@ impl Running {
         match self {
             Self::Aggregate(workload) => workload.completion_times(),
             Self::Search(workload) => workload.completion_times(),
-            Self::Permutation(_) => &[],
+            Self::Permutation(_) | Self::Sources(_) => &[],
             Self::Exchange(workload) => workload.completion_times(),
         }
     }
@@ -90,6 +97,7 @@ impl Workload for Watched<'_> {
             Running::Search(workload) => workload.is_done(),
             Running::Permutation(workload) => workload.is_done(),
             Running::Exchange(workload) => workload.is_done(),
+            Running::Sources(workload) => workload.is_done(),
         }
     }
 }
@@ -100,8 +108,63 @@ impl Workload for Watched<'_> {
 ///
 /// The data centre cannot be built.
 pub(crate) fn simulate(case: &Case, tell: &mut dyn FnMut(u32)) -> anyhow::Result<Measured> {
+    simulate_traced(case, tell, None)
+}
+
+/// Simulates a cell, and writes samples of it to a file.
+///
+/// # Errors
+///
+/// The data centre cannot be built, or the file cannot be written.
+pub(super) fn simulate_traced(
+    case: &Case,
+    tell: &mut dyn FnMut(u32),
+    trace: Option<&mut TraceFile>,
+) -> anyhow::Result<Measured> {
     let mut world = World::new(&case.world)?;
-    let workload = match &case.load {
+    let mut watched = Watched { workload: workload(case), told: 0, tell };
+    let mut background = case.background.clone().map(BackgroundTraffic::new);
+    let beside = (!case.sources.is_empty()).then(|| case.sources.clone());
+    let mut beside = beside.map(|sources| Sources::new(sources, !case.world.seed));
+    let mut workloads: Vec<&mut dyn Workload> = vec![&mut watched];
+    workloads.extend(background.as_mut().map(|traffic| traffic as &mut dyn Workload));
+    workloads.extend(beside.as_mut().map(|sources| sources as &mut dyn Workload));
+    let end = match trace {
+        Some(file) => file.run(&mut world, &mut workloads, case)?,
+        None => world.run_all(&mut workloads, case.end),
+    };
+    let delivered = match &watched.workload {
+        // The workload connects before anything else, so its connections have the first numbers.
+        Running::Permutation(plan) => {
+            (0..plan.hosts).map(|at| world.delivered(ConnectionId(at).server())).collect()
+        }
+        Running::Sources(sources) => sources.bytes_arrived(&world),
+        _ => Vec::new(),
+    };
+    let own = match &watched.workload {
+        Running::Sources(sources) => Some(sources.total(&world)),
+        _ => None,
+    };
+    let summary = world.summary();
+    let losses = losses(case, &summary);
+    let mut measured = Measured {
+        fct_ns: watched.workload.times().iter().map(|time| time.0).collect(),
+        delivered,
+        datagrams: [own, beside.map(|sources| sources.total(&world))],
+        end,
+        summary,
+        losses,
+        flows: background.as_ref().map_or(0, BackgroundTraffic::flows),
+        refused: background.as_ref().map_or(0, BackgroundTraffic::refused),
+        broken: Vec::new(),
+    };
+    measured.broken = broken(case, &measured);
+    Ok(measured)
+}
+
+/// Returns the workload of a cell, ready to begin.
+fn workload(case: &Case) -> Running {
+    match &case.load {
         Load::Aggregate(plan) => Running::Aggregate(Aggregating::new(plan.clone())),
         Load::Search(plan) => Running::Search(Searching::new(plan.clone())),
         Load::Exchange(plan, _) => Running::Exchange(Exchanging::new(plan.clone())),
@@ -114,34 +177,8 @@ pub(crate) fn simulate(case: &Case, tell: &mut dyn FnMut(u32)) -> anyhow::Result
                 seed: *seed,
             })
         }
-    };
-    let mut watched = Watched { workload, told: 0, tell };
-    let mut background = case.background.clone().map(BackgroundTraffic::new);
-    let end = match &mut background {
-        Some(background) => world.run_all(&mut [&mut watched, background], case.end),
-        None => world.run(&mut watched, case.end),
-    };
-    let delivered = match &case.load {
-        // The workload connects before anything else, so its connections have the first numbers.
-        Load::Permutation { stations, .. } => {
-            (0..*stations).map(|at| world.delivered(ConnectionId(at).server())).collect()
-        }
-        _ => Vec::new(),
-    };
-    let summary = world.summary();
-    let losses = losses(case, &summary);
-    let mut measured = Measured {
-        fct_ns: watched.workload.times().iter().map(|time| time.0).collect(),
-        delivered,
-        end,
-        summary,
-        losses,
-        flows: background.as_ref().map_or(0, BackgroundTraffic::flows),
-        refused: background.as_ref().map_or(0, BackgroundTraffic::refused),
-        broken: Vec::new(),
-    };
-    measured.broken = broken(case, &measured);
-    Ok(measured)
+        Load::Sources(sources) => Running::Sources(Sources::new(sources.clone(), case.world.seed)),
+    }
 }
 
 /// Returns drops under the lab's names: the class of a place and the reason.

@@ -153,7 +153,12 @@ fn warnings(cells: &[&Cell]) -> anyhow::Result<BTreeSet<String>> {
     for cell in cells {
         let make = || Experiment::new(Any::parse(&cell.text)?, &Overrides::default());
         let at = || format!("cell {} ({})", cell.number, words(&cell.parameters));
-        warnings.extend(make().with_context(at)?.warnings);
+        let experiment = make().with_context(at)?;
+        warnings.extend(experiment.warnings);
+        let untraced = experiment.trace.map(|_| {
+            "trace: a sweep writes none; run one cell's scenario with sluice sim run".to_owned()
+        });
+        warnings.extend(untraced);
     }
     Ok(warnings)
 }

@@ -155,6 +155,12 @@ impl<P> Frames<P> {
         &mut self.hot[id.0 as usize]
     }
 
+    /// Returns the payload of a frame that has not ended.
+    pub(super) fn payload(&self, id: FrameId) -> &P {
+        let payload = self.payloads[id.0 as usize].as_ref();
+        payload.expect("a frame that is there has its payload")
+    }
+
     /// Number of places, free ones included.
     pub(super) fn places(&self) -> usize {
         self.hot.len()

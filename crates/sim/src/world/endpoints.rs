@@ -90,7 +90,7 @@ pub(super) struct Endpoint {
     /// The messages on their way: the end of each, and its tag.
     pub(super) messages: VecDeque<(u64, u32)>,
     /// Number of bytes that datagrams brought.
-    datagram_bytes: u64,
+    pub(super) datagram_bytes: u64,
 }
 
 impl Endpoint {
@@ -262,6 +262,12 @@ impl World {
     #[must_use]
     pub fn delivered(&self, id: EndpointId) -> u64 {
         self.endpoints[id.index()].tcp.delivered()
+    }
+
+    /// Number of payload bytes that datagrams have brought to an endpoint.
+    #[must_use]
+    pub fn datagram_bytes(&self, id: EndpointId) -> u64 {
+        self.endpoints[id.index()].datagram_bytes
     }
 
     /// Returns the congestion window of an endpoint, in bytes.

@@ -5,5 +5,10 @@
 
 mod frames;
 mod network;
+mod observer;
+mod rings;
+mod sharing;
 mod timeouts;
 mod vegas;
+mod waits;
+mod windows;

@@ -147,3 +147,18 @@ fn clients_are_hosts_behind_the_others() {
     let error = Any::parse(&star).unwrap_err().to_string();
     assert!(error.contains("workload.clients: 256 at most"), "{error}");
 }
+
+#[test]
+fn link_delay_is_that_of_its_hosts() {
+    let own = "[[topology.link]]\nhosts = [0, 4]\ndelay_ns = 50000\n[tcp]";
+    let text = text_of("incast").unwrap().replace("[tcp]", own);
+    let experiment = Experiment::new(
+        Any::parse(&text).unwrap(),
+        &Overrides { policies: Some(vec![Policy::LL]), ..Overrides::default() },
+    );
+    let experiment = experiment.unwrap();
+    let cables = &experiment.cases[0].world.topology.cables;
+    let delays: Vec<u64> = cables.iter().take(6).map(|cable| cable.delay.0).collect();
+    assert_eq!(delays, [50_000, 1_000, 1_000, 1_000, 50_000, 1_000]);
+    assert!(error(&text).contains("headroom is wrong") || error(&text).contains("XOFF"));
+}

@@ -1,6 +1,8 @@
 use super::*;
 use sluice_api::config::Policy;
 
+use super::super::simulate::simulate;
+
 /// Returns options for a few queries, small enough for a debug build.
 fn few(policies: &[Policy], seed: u64) -> Options {
     Options {

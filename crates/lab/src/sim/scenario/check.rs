@@ -3,7 +3,7 @@
 use anyhow::ensure;
 use sluice_sim::workload::draw::Sizes;
 
-use super::{Load, Noise, Overlay, Shape, Sim, SimScenario};
+use super::{Load, Noise, Overlay, Shape, Sim, SimScenario, TracePlan, link};
 
 impl SimScenario {
     /// Checks that the scenario can be simulated.
@@ -34,7 +34,8 @@ impl SimScenario {
         self.classes.check()?;
         self.check_tcp()?;
         self.check_load()?;
-        self.check_noise()
+        self.check_noise()?;
+        self.trace.as_ref().map_or(Ok(()), TracePlan::check)
     }
 
     fn check_topology(&self) -> anyhow::Result<()> {
@@ -54,7 +55,7 @@ impl SimScenario {
             let ways = *middles_per_pod > 0 && *cores_per_middle > 0;
             ensure!(ways, "topology.middles_per_pod, topology.cores_per_middle: 1 at least");
         }
-        Ok(())
+        link::check(self.topology.links(), hosts)
     }
 
     fn check_tcp(&self) -> anyhow::Result<()> {
@@ -114,12 +115,19 @@ impl SimScenario {
                 ensure!((1..=60_000).contains(duration_ms), "workload.duration_ms: 1 to 60000");
                 Ok(())
             }
+            Load::UdpSources(load) => {
+                load.check(stations - stations / self.topology.hosts(), self.mtu())
+            }
         }
     }
 
     fn check_noise(&self) -> anyhow::Result<()> {
         let (sizes, load_percent, vm) = match &self.background {
             Noise::None => return Ok(()),
+            Noise::UdpSources(noise) => {
+                let vms = self.overlay.as_ref().map_or(1, |overlay| overlay.vms_per_host);
+                return noise.check(vms, self.mtu());
+            }
             Noise::Tcp { sizes, load_percent, vm } => (sizes, load_percent, vm),
             Noise::Udp { sizes, load_percent, vm, datagram_bytes, flow_mbps, .. } => {
                 let most = self.mtu() - 28;

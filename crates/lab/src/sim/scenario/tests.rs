@@ -69,11 +69,46 @@ fn what_cannot_work_is_named_with_its_remedy() {
             ("[tcp]", "[background]\nkind = \"tcp\"\nsizes = \"hadoop\"\nload_percent = 0\n[tcp]"),
             "background.load_percent: 1 to 100",
         ),
+        (("[tcp]", "[[topology.link]]\nhosts = [17]\ndelay_ns = 5\n[tcp]"), "use 0 to 16"),
+        (
+            ("[tcp]", "[[topology.link]]\nhosts = [3, 3]\ndelay_ns = 5\n[tcp]"),
+            "topology.link.hosts: host 3 has one link and is named twice",
+        ),
+        (
+            ("[tcp]", "[[topology.link]]\nhosts = [3]\ndelay_ns = 200000000\n[tcp]"),
+            "topology.link.delay_ns: 100000000 at most",
+        ),
+        (("[tcp]", "[trace]\nwhat = []\ninterval_us = 5\n[tcp]"), "trace.what: at least one of"),
+        (("[tcp]", "[trace]\ninterval_us = 0\n[tcp]"), "trace.interval_us: 1 to"),
+        (
+            (
+                "kind = \"incast\"\nsenders = 16\nsizes = [4, 8, 16, 32, 64]\nqueries = 100",
+                "kind = \"udp-sources\"\ngaps = \"poisson\"\nsenders = 17\nload_percent = 1\n\
+                 duration_ms = 1",
+            ),
+            "workload.senders: 1 to 16",
+        ),
     ];
     for ((from, to), expected) in cases {
         let text = error(&changed(from, to));
         assert!(text.contains(expected), "{to}: {text}");
     }
+}
+
+#[test]
+fn links_sources_and_trace_survive_toml() {
+    let (_, incast) = SHIPPED[0];
+    let more = "[[topology.link]]\nhosts = [0, 4]\ndelay_ns = 50000\n\
+         [background]\nkind = \"udp-sources\"\ngaps = \"constant\"\nload_percent = 9\n\
+         [trace]\nwhat = [\"wait\"]\ninterval_us = 10\n[tcp]";
+    let Any::Sim(scenario) = Any::parse(&incast.replace("[tcp]", more)).unwrap() else { panic!() };
+    assert_eq!(scenario.topology.links()[0].hosts, [0, 4]);
+    let again = Any::parse(&toml::to_string(&scenario).unwrap()).unwrap();
+    assert_eq!(again, Any::Sim(scenario));
+    let text = error(&incast.replace("[tcp]", &more.replace("constant", "even")));
+    assert!(text.contains("even") && text.contains("poisson"), "{text}");
+    let text = error(&incast.replace("[tcp]", &more.replace("\"wait\"", "\"delay\"")));
+    assert!(text.contains("delay") && text.contains("window"), "{text}");
 }
 
 #[test]
