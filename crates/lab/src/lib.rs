@@ -15,6 +15,8 @@
 
 mod checks;
 pub mod cli;
+mod congestion;
+mod cores;
 mod counters;
 mod daemons;
 mod flood;
@@ -28,6 +30,7 @@ mod netns;
 mod ovs;
 mod pa;
 mod plan;
+mod processor;
 mod progress;
 mod report;
 mod results;

@@ -1,7 +1,7 @@
 //! Findings of a run, as rows of the one results format.
 //!
 //! `pa.fct` and `pa.gain` have exactly the context that the format names. All other content of the
-//! report has rows of its own: `lab.settings`, `lab.cell`, `lab.tcp`, `lab.kernel`,
+//! report has rows of its own: `lab.settings`, `lab.cell`, `lab.cores`, `lab.tcp`, `lab.kernel`,
 //! `lab.kfree_skb`, `lab.pause`, `lab.high_water`, `lab.ping`, `lab.tables` and `tcp_stream`.
 
 mod cell;
@@ -33,6 +33,8 @@ pub(crate) struct Cell {
     pub(crate) drained: bool,
     pub(crate) losses: Losses,
     pub(crate) tcp: Counters,
+    /// Use of the machine's cores meanwhile.
+    pub(crate) cores: Option<Row>,
 }
 
 /// The high-water marks under one policy.
@@ -219,6 +221,7 @@ fn detail_rows(scenario: &Scenario, cell: &Cell) -> Vec<Row> {
             .with("resident", cell.losses.resident)
             .with("broken", cell.broken.clone()),
     ];
+    rows.extend(cell.cores.clone().map(name));
     rows.extend(cell.tcp.iter().map(|(counter, &value)| {
         name(row(scenario, "lab.tcp", "count", count(value))).with("counter", counter.as_str())
     }));

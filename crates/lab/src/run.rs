@@ -9,6 +9,8 @@ use sluice_api::results::{Results, Row};
 use sluice_dropwatch::Drops;
 
 use crate::checks::check_one;
+use crate::congestion;
+use crate::cores::Cores;
 use crate::counters;
 use crate::daemons::Daemons;
 use crate::interrupt;
@@ -18,6 +20,7 @@ use crate::members;
 use crate::netns;
 use crate::pa::{self, Job, Report};
 use crate::plan::Plan;
+use crate::processor;
 use crate::progress::Progress;
 use crate::results::{self, Cell, Checked, Findings, Marks};
 use crate::scenario::{Fabric, Pa, Scenario};
@@ -90,6 +93,7 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
         print!("{}", describe(&scenario, &plan, &groups)?);
         return Ok(Outcome { results: None, broken: Vec::new() });
     }
+    congestion::check(&scenario)?;
     if let Some(folder) = &options.out {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     }
@@ -98,9 +102,11 @@ pub fn run(name: &str, options: &Options) -> anyhow::Result<Outcome> {
     let findings = measure(&scenario, &groups, options)?;
     let mut results = results::results(&scenario, &plan, &findings);
     let mut broken = results::broken_promises(&findings);
-    let (rows, more) = today::run(&scenario, options)?;
-    results.rows.extend(rows);
-    broken.extend(more);
+    for part in [processor::run, today::run] {
+        let (rows, more) = part(&scenario, options)?;
+        results.rows.extend(rows);
+        broken.extend(more);
+    }
     if let Some(folder) = &options.out {
         write(&results, folder)?;
     }
@@ -364,12 +370,14 @@ impl Run {
         if let Some(kernel) = &mut self.kernel {
             kernel.restart();
         }
+        let cores = Cores::read(&lab.state.processes);
         let began = Instant::now();
         let report = workload.query(lab, &job, SILENCE, &mut |queries| bar.at(queries))?;
         let Report::Cell { fct_ns, broken } = report else {
             bail!("the aggregator answers {report:?}")
         };
         let seconds = began.elapsed().as_secs_f64();
+        let cores = cores.and_then(|before| before.row_until(&Cores::read(&lab.state.processes)?));
         let drained = daemons.drain()?;
         let (tcp_after, lost_after) = workload.counters()?;
         let mut losses = self.losses(lab, daemons, &before, bridge_before)?;
@@ -391,6 +399,7 @@ impl Run {
             drained,
             losses,
             tcp: counters::difference(&tcp_before, &tcp_after),
+            cores,
         })
     }
 

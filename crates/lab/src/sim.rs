@@ -24,8 +24,8 @@ mod scenario;
 mod simulate;
 mod sweep;
 
-pub(crate) use compare::Pair;
-pub use compare::compare;
+pub use compare::{CompareOptions, compare};
+pub(crate) use compare::{Pair, share, with_processor};
 pub use experiment::Overrides;
 pub use run::{Options, Outcome, list, run};
 pub use sweep::{Swept, sweep};

@@ -69,6 +69,8 @@ struct Stat {
     state: char,
     group: i32,
     start: u64,
+    /// Processor time of the process, of user and of kernel, in clock ticks.
+    ticks: u64,
 }
 
 fn stat(pid: i32) -> Option<Stat> {
@@ -83,6 +85,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         state: fields.first()?.chars().next()?,
         group: fields.get(2)?.parse().ok()?,
         start: fields.get(19)?.parse().ok()?,
+        ticks: fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?,
     })
 }
 
@@ -207,6 +210,17 @@ fn reap(processes: &[Process]) {
     for pid in processes.iter().filter_map(|process| Pid::from_raw(process.pid)) {
         let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
     }
+}
+
+/// Returns the processor time that the process groups of these leaders have used so far, in clock
+/// ticks. Members that have ended do not count.
+pub(crate) fn processor_ticks(leaders: &[Process]) -> u64 {
+    let Ok(folders) = std::fs::read_dir("/proc") else { return 0 };
+    let pids = folders.flatten().filter_map(|f| f.file_name().to_str()?.parse::<i32>().ok());
+    let is_own = |stat: &Stat| {
+        leaders.iter().any(|leader| leader.pid == stat.group && leader.start <= stat.start)
+    };
+    pids.filter_map(stat).filter(is_own).map(|stat| stat.ticks).sum()
 }
 
 /// Returns the members of the lab's process groups without a leader: processes in one of the lab's

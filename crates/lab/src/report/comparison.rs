@@ -7,7 +7,7 @@ use sluice_chart::{
 
 use super::tables::{section, table};
 use super::{figure, page};
-use crate::sim::Pair;
+use crate::sim::{Pair, share, with_processor};
 use crate::view::{rows, text};
 
 /// Draws the page.
@@ -45,6 +45,11 @@ pub(crate) fn html(lab: &Results, sim: &Results, pairs: &[Pair]) -> String {
         &bar_legend(),
     );
     body += &figures(pairs);
+    body += &section(
+        "The lab's processor",
+        "A simulated host takes no processor's time; the lab's hosts share one machine.",
+        &format!("<p>{}</p>\n", escape(&share::words(lab, pairs)).replace('\n', "<br>")),
+    );
     page(&title, &body)
 }
 
@@ -117,9 +122,9 @@ fn figures(pairs: &[Pair]) -> String {
         None => ["–", "–", "–"].map(str::to_owned),
     };
     let line = |pair: &Pair| {
-        let figures = [three(pair.p50, 1e6), three(pair.mean, 1e6), three(pair.timeouts, 1.0)];
-        let columns = std::iter::once(pair.size.to_string()).chain(figures.into_iter().flatten());
-        (false, columns.collect())
+        let loss = [three(pair.mean, 1e6), three(pair.timeouts, 1.0)].into_iter().flatten();
+        let figures = three(pair.p50, 1e6).into_iter().chain(with_processor(pair)).chain(loss);
+        (false, std::iter::once(pair.size.to_string()).chain(figures).collect())
     };
     let lines: Vec<_> = pairs.iter().map(line).collect();
     let headings = [
@@ -127,6 +132,8 @@ fn figures(pairs: &[Pair]) -> String {
         "ZZ p50 ms: lab",
         "sim",
         "ratio",
+        "processor",
+        "with it by lab",
         "LL mean ms: lab",
         "sim",
         "ratio",

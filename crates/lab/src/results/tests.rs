@@ -47,6 +47,7 @@ fn findings(scenario: &Scenario) -> Findings {
                 drained: true,
                 losses,
                 tcp: tcp.into_iter().filter(|(_, value)| *value > 0).collect(),
+                cores: None,
             };
             let congestions = pa.congestions(&scenario.tcp).into_iter();
             findings

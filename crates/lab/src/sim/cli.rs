@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 
 use super::cpu::cli::CpuCommand;
-use super::{Options, Overrides};
+use super::{CompareOptions, Options, Overrides};
 use crate::cli::CellArguments;
 
 /// The subcommands of `sluice sim`.
@@ -74,9 +74,12 @@ pub struct CompareArguments {
     /// result.json of `sluice sim run` of the same scenario
     #[arg(value_name = "SIM_RESULT")]
     pub sim: PathBuf,
-    /// Write compare.html to this folder
+    /// Write compare.html and compare.json to this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Print the comparison as JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Runs a subcommand. A run that broke a promise is reported and is a failure. A simulation may
@@ -108,7 +111,8 @@ pub fn run(command: SimCommand) -> anyhow::Result<ExitCode> {
             Ok(kept(&swept.broken))
         }
         SimCommand::Compare(arguments) => {
-            let text = super::compare(&arguments.lab, &arguments.sim, arguments.out.as_deref())?;
+            let options = CompareOptions { out: arguments.out, json: arguments.json };
+            let text = super::compare(&arguments.lab, &arguments.sim, &options)?;
             print!("{text}");
             Ok(ExitCode::SUCCESS)
         }
