@@ -22,13 +22,14 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Reads the times; `own` leads the lab's process groups. None where `/proc` has no times.
+    /// Reads the times; `own` leads the lab's process groups. None where `/proc` has none.
     pub(crate) fn read(own: &[Process]) -> Option<Self> {
         let text = std::fs::read_to_string("/proc/stat").ok()?;
         Self::parse(&text, processor_ticks(own))
     }
 
-    /// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal.
+    /// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq,
+    /// steal.
     /// The times of guests, which follow, are in those of users already.
     fn parse(text: &str, own: u64) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix("cpu ")?;

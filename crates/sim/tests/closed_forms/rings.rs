@@ -4,7 +4,7 @@
 use sluice_base::{BitRate, ByteCount, Nanos, Priority, PriorityMask};
 use sluice_sim::check::Checked;
 use sluice_sim::net::Buffering;
-use sluice_sim::overlay::{Limit, OverlayConfig};
+use sluice_sim::overlay::{Limit, OverlayConfig, SAME_WEIGHT};
 use sluice_sim::workload::{Gaps, Source, Sources};
 
 use crate::network::Chain;
@@ -24,7 +24,8 @@ fn refused_datagrams_are_those_beyond_rate() {
     config.net.buffering = Buffering::Input;
     config.overlay = Some(OverlayConfig {
         vms_per_host: 1,
-        lossless: true,
+        lossless: PriorityMask::ALL,
+        service: SAME_WEIGHT,
         mtu: 1_450,
         vm_in: limit(64),
         vm_out: limit(64),
@@ -33,6 +34,7 @@ fn refused_datagrams_are_those_beyond_rate() {
         card_out: limit(64),
         pool: limit(128),
         card_pause: Some((ByteCount(240_000), ByteCount(160_000))),
+        card_priorities: PriorityMask::ALL,
     });
     let datagrams = 20_000;
     let source = Source {

@@ -87,8 +87,8 @@ pub(crate) fn words(lab: &Results, pairs: &[Pair]) -> String {
     let percent = |part: f64| format!("{:.0} %", part * 100.0);
     let mut words = match busy(lab) {
         Some(busy) => format!(
-            "Measured: the lab's {:.0} cores were busy for {} of the time under ZZ, {} with its own \
-             processes; a hypervisor took {}.",
+            "Measured: the lab's {:.0} cores were busy for {} of the time under ZZ, {} with its \
+             own processes; a hypervisor took {}.",
             busy.cores,
             percent(busy.all),
             percent(busy.own),
