@@ -76,8 +76,8 @@ fn sim_scenario_error_names_key_and_remedy() {
     std::fs::write(&file, good.replace("link_mbps", "link_gbps")).expect("a file");
     let said = text(&sluice(&["sim", "run", &file]).stderr);
     assert!(said.contains("link_gbps") && said.contains("link_mbps"), "{said}");
-    let said = text(&sluice(&["sim", "run", "pa-now"]).stderr);
-    assert!(said.contains("the simulator has linux-2013"), "{said}");
+    let said = text(&sluice(&["sim", "run", "pa-vms"]).stderr);
+    assert!(said.contains("lab.vms_per_host"), "{said}");
 }
 
 #[test]

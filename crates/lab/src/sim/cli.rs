@@ -31,7 +31,7 @@ pub struct RunArguments {
     /// A scenario's name or file
     #[arg(value_name = "NAME|FILE")]
     pub scenario: String,
-    /// Write result.json, report.html and, with [trace], trace.jsonl to this folder
+    /// Write result.json, report.html and, with a table of traces, trace.jsonl to this folder
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// The seed of all random numbers
