@@ -125,7 +125,7 @@ fn live_migration_counts_every_lost_frame() {
     for own in 0..2 {
         wait_for("both hosts know where the machine is", || host_of(&pair, own) == "h2");
     }
-    let report = new.end(Duration::from_secs(40));
+    let report = new.end(Duration::from_secs(120));
     let sent: u64 = senders.into_iter().map(Sender::stop).sum();
     pair.daemons.iter().for_each(rig::Daemon::drained);
 
