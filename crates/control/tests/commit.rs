@@ -88,7 +88,7 @@ fn commit_cost_grows_with_members_linearly() {
 
 #[test]
 fn one_history_after_any_faults() {
-    let seeds = 200 * u64::from(Config::default().cases) / 256;
+    let seeds = 500 * u64::from(Config::default().cases) / 256;
     let mut all = Vec::new();
     for seed in 0..seeds.max(1) {
         let seen = catch_unwind(AssertUnwindSafe(|| chaos::run(seed))).unwrap_or_else(|panic| {
