@@ -16,3 +16,6 @@ pub use permutation::Permutation;
 pub use search::{Search, Searching};
 pub use sources::{Gaps, Source, SourceCounts, Sources};
 pub use waves::Waves;
+
+/// Frames in the ring of a VM at which a datagram finds no room.
+const RING_FRAMES: usize = 64;

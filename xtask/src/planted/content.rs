@@ -89,7 +89,7 @@ pub(super) struct Sources {
     digests: BTreeMap<PathBuf, Digest>,
     /// For each Rust source, the paths from the root that it names.
     named: BTreeMap<PathBuf, Vec<PathBuf>>,
-    /// What tests of a package are built from, or read.
+    /// Digests of all that tests of a package are built from, or read.
     wholes: RefCell<BTreeMap<String, Digest>>,
     members: BTreeMap<String, Member>,
     outside: Outside,

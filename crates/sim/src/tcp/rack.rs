@@ -53,7 +53,7 @@ impl Sent {
     }
 }
 
-/// What the sender knows about the time of its segments.
+/// Times of the segments of a sender, as far as it knows them.
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
     /// First transmissions that are not acknowledged, in their order.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use sluice_base::{BitRate, ByteCount, Nanos, Priority, Prng};
 
+use super::RING_FRAMES;
 use super::draw::{Sizes, exponential};
 use crate::slab::Slab;
 use crate::tcp::Config;
@@ -92,8 +93,6 @@ pub struct BackgroundTraffic {
 
 /// First token of a stream; tokens below are stations.
 const STREAMS: u32 = 1 << 24;
-/// Frames that a station's ring holds before its UDP sockets block.
-const RING_FRAMES: usize = 64;
 
 impl BackgroundTraffic {
     /// Creates the workload, ready to begin.

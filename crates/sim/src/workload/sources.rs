@@ -9,11 +9,9 @@
 
 use sluice_base::{Nanos, Priority, Prng};
 
+use super::RING_FRAMES;
 use super::draw::exponential;
 use crate::world::{Connect, ConnectionId, Notice, Workload, World};
-
-/// Frames in the ring of a VM at which a datagram is refused.
-const RING_FRAMES: usize = 64;
 
 /// Distribution of the gaps between the datagrams of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! What a package is built from beyond the sources here: its part of the lock file and of the
-//! manifest of the workspace. A new dependency of one package changes nothing for the others.
+//! Inputs of a package beyond the sources here: its part of the lock file and of the manifest of
+//! the workspace. A new dependency of one package changes nothing for the others.
 //!
 //! Packages of others are told apart by name alone: where the lock file has two versions of one,
 //! both count. Features that another member switches on count only where the manifest of the
