@@ -27,7 +27,7 @@ man: build ## Write manual pages and completions of shells into target/man
 guest: ## Build `sluice guest` for virtual machines, one static file: target/guest/sluice-guest
 	@scripts/static.sh guest
 
-cni: ## Build the CNI plugin for container runtimes, one static file: target/cni/sluice-cni
+cni: ## Build the plugins of container runtimes, a static file each: target/cni/sluice-cni, sluice-netavark
 	@scripts/static.sh cni
 
 demo: ## Show that lossless beats lossy, in namespaces on this machine; needs root

@@ -184,6 +184,10 @@ if wanted test && ! scripts/docs.sh --can >/dev/null; then
         unavailable+=("mdbook")
 fi
 
+if wanted test && ! run scripts/netavark.sh; then
+    unavailable+=("netavark 1.14, Podman's network stack with plugins")
+fi
+
 if wanted test && ! run scripts/guest.sh; then
     unavailable+=("the kernel of the live tests' virtual machines")
 fi

@@ -3,7 +3,8 @@
 # architecture.
 #
 #   scripts/static.sh guest [--debug]      target/guest/sluice-guest: the agent in a virtual machine
-#   scripts/static.sh cni [--debug]        target/cni/sluice-cni: the plugin of container runtimes
+#   scripts/static.sh cni [--debug]        target/cni/sluice-cni, target/cni/sluice-netavark: the
+#                                          plugins of container runtimes
 #
 # With the C library of musl where rustup has that target, else with glibc linked in, which these
 # programs need for nothing that is only there dynamically (they resolve no names).
@@ -13,7 +14,10 @@ target=${CARGO_TARGET_DIR:-target}
 machine=$(uname -m)
 profile=(--release) folder=release
 
-case ${1:-} in guest | cni) name=$1 ;; *)
+case ${1:-} in
+guest) name=guest programs=(sluice-guest) ;;
+cni) name=cni programs=(sluice-cni sluice-netavark) ;;
+*)
     echo "usage: scripts/static.sh guest|cni [--debug]" >&2
     exit 2
     ;;
@@ -27,10 +31,12 @@ has "$triple" || triple=$machine-unknown-linux-gnu
 RUSTFLAGS="${RUSTFLAGS:-} -C target-feature=+crt-static -C strip=symbols" \
     cargo build "${profile[@]}" --package "sluice-$name" --target "$triple" --target-dir "$target/static"
 mkdir -p "$target/$name"
-program=$target/$name/sluice-$name
-cp "$target/static/$triple/$folder/sluice-$name" "$program"
-if ldd "$program" 2>/dev/null | grep -q '=>'; then
-    echo "$program is linked dynamically: $triple cannot link it statically" >&2
-    exit 1
-fi
-ls -l "$program"
+for file in "${programs[@]}"; do
+    program=$target/$name/$file
+    cp "$target/static/$triple/$folder/$file" "$program"
+    if ldd "$program" 2>/dev/null | grep -q '=>'; then
+        echo "$program is linked dynamically: $triple cannot link it statically" >&2
+        exit 1
+    fi
+    ls -l "$program"
+done

@@ -54,14 +54,22 @@ pub(crate) fn del(invocation: &Invocation, config: &NetConfig) -> Result<(), Err
     Ipam::of(invocation, config)?.map_or(Ok(()), |ipam| ipam.tell(Command::Del))
 }
 
-fn undo(host: &Host, attachment: &Attachment, ipam: Option<&Ipam<'_>>) -> Result<(), Error> {
+pub(crate) fn undo(
+    host: &Host,
+    attachment: &Attachment,
+    ipam: Option<&Ipam<'_>>,
+) -> Result<(), Error> {
     host.delete(attachment)?;
     ipam.map_or(Ok(()), |ipam| ipam.tell(Command::Del))
 }
 
 /// Deletes what an earlier ADD of the same attachment left without a device: the namespace ended,
 /// or the machine was restarted. A port whose device is there is in use.
-fn clear(host: &Host, attachment: &Attachment, ipam: Option<&Ipam<'_>>) -> Result<(), Error> {
+pub(crate) fn clear(
+    host: &Host,
+    attachment: &Attachment,
+    ipam: Option<&Ipam<'_>>,
+) -> Result<(), Error> {
     let Some(state) = host.port_of(attachment)? else { return Ok(()) };
     if state.open {
         match host.card(&name::of(attachment)) {

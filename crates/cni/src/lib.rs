@@ -14,6 +14,8 @@
 //!
 //! It assigns no addresses itself: they are delegated to an IPAM plugin, or given by the
 //! configuration or the runtime.
+//!
+//! `sluice-netavark` does the same for Podman, whose network stack has plugins of another form.
 #![forbid(unsafe_code)]
 
 mod attach;
@@ -24,6 +26,7 @@ mod host;
 mod invocation;
 mod ipam;
 mod name;
+mod netavark;
 mod result;
 mod upkeep;
 
@@ -55,6 +58,11 @@ pub fn run(variable: &dyn Fn(&str) -> Option<String>, input: &mut dyn Read) -> A
         Ok(None) => Answer { text: String::new(), is_error: false },
         Err(error) => Answer { text: format!("{}\n", error.to_json(version)), is_error: true },
     }
+}
+
+/// Executes a subcommand of a plugin of netavark, Podman's network stack.
+pub fn netavark(arguments: &[String], input: &mut dyn Read) -> Answer {
+    netavark::run(arguments, input)
 }
 
 fn execute(

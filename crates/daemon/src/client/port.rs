@@ -67,7 +67,7 @@ fn row(state: &PortState) -> Vec<String> {
         Place::Tap(_) | Place::Host => "this host".to_owned(),
     };
     let made_for = port.cni.as_ref().map_or_else(String::new, |of| {
-        format!("{} of {}, CNI network {}", of.interface, of.container, of.network)
+        format!("{} of {}, network {}", of.interface, of.container, of.network)
     });
     let state = if *open { "open" } else { "waits" };
     let word = |text: &Option<String>| text.clone().unwrap_or_default();

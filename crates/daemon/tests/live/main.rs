@@ -27,6 +27,7 @@ mod malformed;
 mod metrics;
 mod migration;
 mod neighbors;
+mod netavark;
 mod offload;
 mod outlive;
 mod parity;

@@ -22,6 +22,7 @@ pub(crate) mod iperf;
 pub(crate) mod kernel;
 pub(crate) mod member;
 pub(crate) mod monitor;
+pub(crate) mod netavark;
 pub(crate) mod newest;
 pub(crate) mod pair;
 pub(crate) mod ping;

@@ -1,0 +1,166 @@
+//! `sluice-netavark`: the plugin by which Podman's network stack puts containers into vnets
+//! (netavark's `plugin-API.md`).
+//!
+//! ```text
+//!   podman network create ── create ──▶ checks options and vnet, answers the configuration
+//!   netavark at a start   ── setup ───▶ the host adds a port ──▶ status: device, MAC, addresses
+//!   netavark at a stop    ── teardown ▶ the host deletes it
+//! ```
+//!
+//! Podman assigns the addresses itself, on each machine from its own range. As the CNI plugin, this
+//! one keeps nothing: the host keeps with a port whose interface it is.
+
+mod input;
+
+use serde_json::{Value, json};
+use sluice_api::port::{Attachment, NewPort, Place, Route};
+
+use self::input::{Exec, Network, Options};
+use crate::attach::{clear, undo};
+use crate::config::Version;
+use crate::error::{Code, Error};
+use crate::host::Host;
+use crate::{Answer, name, read_bounded};
+
+/// The version of netavark's interface.
+const API_VERSION: &str = "1.0.0";
+
+/// Executes a subcommand.
+pub(crate) fn run(arguments: &[String], input: &mut dyn std::io::Read) -> Answer {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["create"] => read_bounded(input).and_then(|bytes| create(&bytes)).map(Some),
+        ["setup", netns] => read_bounded(input).and_then(|bytes| setup(netns, &bytes)).map(Some),
+        ["teardown", _] => read_bounded(input).and_then(|bytes| teardown(&bytes)).map(|()| None),
+        ["info"] => Ok(Some(json!({
+            "version": env!("CARGO_PKG_VERSION"), "api_version": API_VERSION
+        }))),
+        _ => Err(Error::new(
+            Code::Environment,
+            format!("`{}` is no subcommand of a netavark plugin", words.join(" ")),
+            "netavark starts this program with create, setup NETNS, teardown NETNS or info; it is \
+             no command for people",
+        )),
+    };
+    match done {
+        Ok(Some(value)) => Answer { text: format!("{value}\n"), is_error: false },
+        Ok(None) => Answer { text: String::new(), is_error: false },
+        Err(error) => {
+            Answer { text: format!("{}\n", json!({"error": error.text()})), is_error: true }
+        }
+    }
+}
+
+/// Checks a new network, and returns its configuration. The plugin answers no names, so `dns` is
+/// switched off in it.
+fn create(bytes: &[u8]) -> Result<Value, Error> {
+    let mut value: Value = serde_json::from_slice(bytes).map_err(|e| input::undecodable(&e))?;
+    let network = Network::parse(value.clone())?;
+    let options = Options::of(&network)?;
+    network.check_ipam()?;
+    let known = Host::find(&options.host)?.vnets()?;
+    if !known.contains(&options.vnet) {
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        return Err(Error::new(
+            Code::Config,
+            format!("this host knows no network `{}`, only {known}", options.vnet),
+            format!(
+                "make it with `sluice vnet create {} --vni NUMBER`, or name another one with `-o \
+                 vnet=NAME`",
+                options.vnet
+            ),
+        ));
+    }
+    value["dns_enabled"] = Value::Bool(false);
+    Ok(value)
+}
+
+/// Adds a container's interface, and says what it is.
+fn setup(netns: &str, bytes: &[u8]) -> Result<Value, Error> {
+    let exec = Exec::parse(bytes)?;
+    let options = Options::of(&exec.network)?;
+    exec.check_ports()?;
+    let addresses = exec.addresses()?;
+    let attachment = attachment(&exec);
+    let port = NewPort {
+        place: Place::Netns(netns.to_owned()),
+        kind: options.kind,
+        vnet: options.vnet.clone(),
+        name: Some(name::of(&attachment)),
+        device: Some(exec.interface()?),
+        ips: addresses.iter().map(|own| own.cidr).collect(),
+        mac: exec.mac(),
+        allowed: Vec::new(),
+        moves: false,
+        taken: 0,
+        gateway: None,
+        routes: routes(&exec, &options, &addresses)?,
+        mtu: options.mtu,
+        cni: Some(attachment.clone()),
+    };
+    let host = Host::find(&options.host)?;
+    clear(&host, &attachment, None)?;
+    let made = host.add(port).and_then(|added| host.card(&added.name));
+    let card = made.map_err(|error| match undo(&host, &attachment, None) {
+        Ok(()) => error,
+        Err(more) => error.and(&more),
+    })?;
+    let subnets: Vec<Value> = addresses.into_iter().map(input::Address::to_json).collect();
+    Ok(json!({
+        "dns_search_domains": [],
+        "dns_server_ips": exec.network.dns_servers(),
+        "interfaces": { card.device: { "mac_address": card.mac, "subnets": subnets } },
+    }))
+}
+
+/// Deletes a container's interface; no error if it is gone.
+fn teardown(bytes: &[u8]) -> Result<(), Error> {
+    let exec = Exec::parse(bytes)?;
+    // A network whose options were once accepted must go, whatever they are now.
+    let host = Host::find(&exec.network.host()?)?;
+    host.delete(&attachment(&exec))
+}
+
+/// Returns the key of a container's interface. No CNI network has a colon in its name, so that no
+/// garbage collection of one takes a port of this plugin for its own.
+fn attachment(exec: &Exec) -> Attachment {
+    Attachment {
+        network: format!("netavark:{}", exec.network.name),
+        container: exec.container_id.clone(),
+        interface: exec.network_options.interface_name.clone(),
+    }
+}
+
+/// Returns the routes of an interface: the default ones of its gateways, then those of the network.
+fn routes(
+    exec: &Exec,
+    options: &Options,
+    addresses: &[input::Address],
+) -> Result<Vec<Route>, Error> {
+    let gateways = addresses.iter().filter_map(|own| own.gateway);
+    let mut routes: Vec<Route> = Vec::new();
+    if !exec.network.internal && options.has_default_route {
+        for gateway in gateways {
+            let ip = if gateway.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+            let route = Route { ip, prefix: 0, gateway: Some(gateway) };
+            // Two addresses of one subnet have one gateway.
+            if !routes.contains(&route) {
+                routes.push(route);
+            }
+        }
+    }
+    routes.extend(exec.network.routes()?);
+    Ok(routes)
+}
+
+impl Error {
+    /// Returns the sentence that netavark shows: the problem, and what to do.
+    fn text(&self) -> String {
+        let value = self.to_json(Version::NEWEST);
+        let word = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
+        format!("{}; {}", word("msg"), word("details"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

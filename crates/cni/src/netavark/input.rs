@@ -1,0 +1,244 @@
+//! What netavark gives on standard input. Keys that this plugin has no use for stay unread; a value
+//! that cannot be kept is refused with its name.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sluice_api::client::HostSelector;
+use sluice_api::port::{Cidr, Kind, Route};
+
+use crate::error::{Code, Error};
+
+/// The options of `podman network create -o`.
+const OPTIONS: [&str; 6] = ["vnet", "host", "socket", "kind", "mtu", "no_default_route"];
+
+/// A network of Podman.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Network {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) internal: bool,
+    subnets: Option<Vec<Subnet>>,
+    options: Option<BTreeMap<String, String>>,
+    ipam_options: Option<BTreeMap<String, String>>,
+    routes: Option<Vec<StaticRoute>>,
+    network_dns_servers: Option<Vec<IpAddr>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Subnet {
+    subnet: String,
+    gateway: Option<IpAddr>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct StaticRoute {
+    destination: String,
+    gateway: Option<IpAddr>,
+    metric: Option<u32>,
+}
+
+/// The input of `setup` and of `teardown`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Exec {
+    pub(super) container_id: String,
+    pub(super) network: Network,
+    pub(super) network_options: PerNetwork,
+    port_mappings: Option<Vec<Value>>,
+}
+
+/// A container's wishes for its interface.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct PerNetwork {
+    pub(super) interface_name: String,
+    static_ips: Option<Vec<IpAddr>>,
+    static_mac: Option<String>,
+}
+
+/// An address that Podman has assigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) cidr: Cidr,
+    pub(super) gateway: Option<IpAddr>,
+}
+
+impl Address {
+    pub(super) fn to_json(self) -> Value {
+        let mut value = json!({ "ipnet": self.cidr.to_string() });
+        if let Some(gateway) = self.gateway {
+            value["gateway"] = json!(gateway);
+        }
+        value
+    }
+}
+
+/// The checked options of a network.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    pub(super) vnet: String,
+    pub(super) host: HostSelector,
+    pub(super) kind: Kind,
+    pub(super) mtu: Option<u16>,
+    pub(super) has_default_route: bool,
+}
+
+impl Options {
+    /// Reads the options of a network. Without `vnet` the network has the name of its vnet.
+    pub(super) fn of(network: &Network) -> Result<Self, Error> {
+        let empty = BTreeMap::new();
+        let all = network.options.as_ref().unwrap_or(&empty);
+        if let Some(key) = all.keys().find(|key| !OPTIONS.contains(&key.as_str())) {
+            let remedy = format!("use one of {}", OPTIONS.join(", "));
+            return Err(Error::key(key, "is no option of this driver", &remedy));
+        }
+        let kind = all.get("kind").map(|kind| {
+            kind.parse::<Kind>().map_err(|error| Error::sentence(Code::Config, &error))
+        });
+        let mtu = all.get("mtu").map(|mtu| {
+            mtu.parse::<u16>()
+                .map_err(|_| Error::key("mtu", &format!("`{mtu}` is no number"), "use 1450, say"))
+        });
+        let flag = all.get("no_default_route").map(|flag| {
+            flag.parse::<bool>()
+                .map_err(|_| Error::key("no_default_route", "is no flag", "use true or false"))
+        });
+        Ok(Self {
+            vnet: all.get("vnet").unwrap_or(&network.name).clone(),
+            host: network.host()?,
+            kind: kind.transpose()?.unwrap_or_default(),
+            mtu: mtu.transpose()?.filter(|mtu| *mtu > 0),
+            has_default_route: !flag.transpose()?.unwrap_or(false),
+        })
+    }
+}
+
+impl Network {
+    pub(super) fn parse(value: Value) -> Result<Self, Error> {
+        serde_json::from_value(value).map_err(|error| undecodable(&error))
+    }
+
+    /// Returns the host of which the network is.
+    pub(super) fn host(&self) -> Result<HostSelector, Error> {
+        let option = |key: &str| self.options.as_ref().and_then(|all| all.get(key)).cloned();
+        match (option("socket"), option("host")) {
+            (Some(_), Some(_)) => {
+                Err(Error::key("socket", "stands beside `host`", "keep one of the two"))
+            }
+            (Some(path), None) => Ok(HostSelector::Socket(PathBuf::from(path))),
+            (None, Some(name)) if name.is_empty() || name.contains('/') => {
+                let problem = format!("`{name}` is no host's name");
+                Err(Error::key("host", &problem, "use `socket` for a path"))
+            }
+            (None, Some(name)) => Ok(HostSelector::Host(name)),
+            (None, None) => Ok(HostSelector::TheOnlyOne),
+        }
+    }
+
+    /// Refuses a way of assigning addresses that nothing here does.
+    pub(super) fn check_ipam(&self) -> Result<(), Error> {
+        let driver = self.ipam_options.as_ref().and_then(|all| all.get("driver"));
+        match driver.map(String::as_str) {
+            Some("dhcp") => Err(Error::key(
+                "ipam-driver",
+                "dhcp is none of this driver",
+                "give the network a --subnet, or use --ipam-driver none and a DHCP client in the \
+                 container",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn dns_servers(&self) -> &[IpAddr] {
+        self.network_dns_servers.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the static routes of the network.
+    pub(super) fn routes(&self) -> Result<Vec<Route>, Error> {
+        let route = |own: &StaticRoute| {
+            let to = &own.destination;
+            if own.metric.is_some() {
+                let problem = format!("the metric of {to} is not supported");
+                return Err(Error::key("route", &problem, "leave it out"));
+            }
+            let line = own.gateway.map_or_else(|| to.clone(), |via| format!("{to},{via}"));
+            line.parse::<Route>().map_err(|error| Error::sentence(Code::Config, &error))
+        };
+        self.routes.iter().flatten().map(route).collect()
+    }
+}
+
+impl Exec {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        serde_json::from_slice(bytes).map_err(|error| undecodable(&error))
+    }
+
+    /// Refuses ports that were to be published: only the container's own address has them.
+    pub(super) fn check_ports(&self) -> Result<(), Error> {
+        match self.port_mappings.as_deref() {
+            None | Some([]) => Ok(()),
+            Some(_) => Err(Error::key(
+                "publish",
+                "this driver publishes no port on the host",
+                "leave -p out, and use the container's own address; or add a second network with \
+                 driver bridge for it",
+            )),
+        }
+    }
+
+    /// Returns the name of the interface, which is a file's name in sysfs.
+    pub(super) fn interface(&self) -> Result<String, Error> {
+        let name = &self.network_options.interface_name;
+        let is_bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':');
+        if name.is_empty() || name.len() > 15 || matches!(name.as_str(), "." | "..") {
+            let problem = format!("`{name}` is no name of a device");
+            return Err(Error::key("interface_name", &problem, "use 1 to 15 characters"));
+        }
+        if name.contains(is_bad) {
+            let problem = format!("`{name}` has a space, `/` or `:`");
+            return Err(Error::key("interface_name", &problem, "use another name"));
+        }
+        Ok(name.clone())
+    }
+
+    pub(super) fn mac(&self) -> Option<String> {
+        self.network_options.static_mac.clone().filter(|mac| !mac.is_empty())
+    }
+
+    /// Returns the container's addresses, each with the prefix and the gateway of its subnet.
+    pub(super) fn addresses(&self) -> Result<Vec<Address>, Error> {
+        let mut subnets = Vec::new();
+        for own in self.network.subnets.iter().flatten() {
+            // A network's own address is no endpoint's, and so no `Cidr` by its text.
+            let Route { ip, prefix, .. } = own
+                .subnet
+                .parse()
+                .map_err(|error: String| Error::sentence(Code::Config, &error))?;
+            subnets.push((Cidr { ip, prefix }, own.gateway));
+        }
+        let address = |ip: &IpAddr| {
+            let own = subnets.iter().find(|(subnet, _)| subnet.contains(*ip));
+            let (subnet, gateway) = own.ok_or_else(|| {
+                Error::key(
+                    "static_ips",
+                    &format!("{ip} is in no subnet of network {}", self.network.name),
+                    "give it one of the network's subnets",
+                )
+            })?;
+            let text = format!("{ip}/{}", subnet.prefix);
+            let cidr = text.parse().map_err(|e: String| Error::sentence(Code::Config, &e))?;
+            Ok(Address { cidr, gateway: *gateway })
+        };
+        self.network_options.static_ips.iter().flatten().map(address).collect()
+    }
+}
+
+pub(super) fn undecodable(error: &serde_json::Error) -> Error {
+    Error::new(
+        Code::Undecodable,
+        format!("what netavark gave cannot be read: {error}"),
+        "Podman and this plugin do not fit: it is made for netavark's plugin interface 1.0.0",
+    )
+}
