@@ -64,7 +64,7 @@ const TURN_FRAMES: usize = 64;
 /// Frames for which a ring has room before it grows: the usual number.
 const RING_FRAMES: usize = 8;
 
-/// A virtual machine's side of its port.
+/// A virtual machine's side of a transmit queue of its port.
 #[derive(Debug)]
 struct Ring {
     /// Frames, each with its time of arrival in the ring.
@@ -92,12 +92,16 @@ impl Ring {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct VirtualHost {
+    /// Each VM's rings, in the order of its queues.
     rings: Box<[Ring]>,
     /// Time of the next event of this host.
     pub(crate) due: Nanos,
     pub(crate) card: LinkId,
     /// Frames in all rings.
     waiting: u32,
+    /// Queues of a VM's card, and the one of each priority.
+    queues: u8,
+    queue_of: [u8; Priority::COUNT],
     host: Host<Parcel>,
 }
 
@@ -105,49 +109,58 @@ impl VirtualHost {
     /// Creates a host with `make`. The rings come before it in memory, so that they lie beside the
     /// tables that every frame touches.
     pub(crate) fn new<E>(
-        vms: usize,
+        config: &OverlayConfig,
         card: LinkId,
         make: impl FnOnce() -> Result<Host<Parcel>, E>,
     ) -> Result<Self, E> {
         let ring = |_| Ring { frames: VecDeque::with_capacity(RING_FRAMES) };
-        let rings = (0..vms).map(ring).collect();
-        Ok(Self { rings, due: Nanos::MAX, card, waiting: 0, host: make()? })
+        let queues = config.vm_queues();
+        let rings = (0..config.vms_per_host as usize * usize::from(queues)).map(ring).collect();
+        let queue_of = config.queue_of();
+        Ok(Self { rings, due: Nanos::MAX, card, waiting: 0, queues, queue_of, host: make()? })
     }
 
     pub(crate) fn underlay(&self) -> PortId {
-        PortId::from_index(self.rings.len())
+        PortId::from_index(self.rings.len() / usize::from(self.queues))
+    }
+
+    /// Returns the ring that takes a VM's frames of this priority.
+    #[inline]
+    fn ring(&self, vm: usize, priority: Priority) -> usize {
+        vm * usize::from(self.queues) + usize::from(self.queue_of[priority.index()])
     }
 
     /// Puts a frame of a VM into its ring, where it is at `ready`.
     #[inline]
-    pub(crate) fn send(&mut self, vm: usize, ready: Nanos, parcel: Parcel) {
+    pub(crate) fn send(&mut self, vm: usize, priority: Priority, ready: Nanos, parcel: Parcel) {
         self.waiting += 1;
-        self.rings[vm].frames.push_back((ready, parcel));
+        let ring = self.ring(vm, priority);
+        self.rings[ring].frames.push_back((ready, parcel));
     }
 
     /// Lets the switch read the VMs' rings, as far as it has room; returns true if it has read a
     /// frame.
     pub(crate) fn read_rings(&mut self, now: Nanos, packets: &mut Packets) -> bool {
         let mut any = false;
-        for vm in 0..self.rings.len() {
-            if !self.rings[vm].is_ready(now) {
+        for ring in 0..self.rings.len() {
+            if !self.rings[ring].is_ready(now) {
                 continue;
             }
-            let input = self.input(vm);
-            let most = self.rings[vm].frames.len().min(TURN_FRAMES);
+            let input = self.input(ring);
+            let most = self.rings[ring].frames.len().min(TURN_FRAMES);
             let mut window = self.window(input);
             if window < most && self.reclaim_input(input, packets) {
                 window = self.window(input);
             }
             let mut read = 0;
             while read < window.min(most) {
-                let Some(parcel) = self.rings[vm].pop_ready(now) else { break };
+                let Some(parcel) = self.rings[ring].pop_ready(now) else { break };
                 read += 1;
                 self.host.switch_mut().receive_one(now, input, parcel);
             }
-            if self.rings[vm].frames.is_empty() {
+            if self.rings[ring].frames.is_empty() {
                 // The ring begins at its first place again, which is in cache.
-                self.rings[vm].frames.clear();
+                self.rings[ring].frames.clear();
             }
             if read > 0 {
                 any = true;
@@ -165,11 +178,17 @@ impl VirtualHost {
         self.host.resolve(now, |_| {});
     }
 
-    /// Returns the input of a port: each port has one queue, and so the inputs have the ports'
-    /// numbers.
+    /// Returns the input of a ring: the switch numbers the queues of its ports, those of the VMs
+    /// first.
     #[inline]
-    fn input(&self, port: usize) -> InputId {
-        InputId::from_index(port)
+    fn input(&self, ring: usize) -> InputId {
+        InputId::from_index(ring)
+    }
+
+    /// Returns the input of the network card, whose one queue comes after all rings.
+    #[inline]
+    fn card_input(&self) -> InputId {
+        InputId::from_index(self.rings.len())
     }
 
     /// Returns the number of frames that the switch promises to take, after it has copied frames to
@@ -188,7 +207,7 @@ impl VirtualHost {
 
     /// Takes a frame at the network card. False if the switch had not promised to take it.
     pub(crate) fn receive(&mut self, now: Nanos, parcel: Parcel, packets: &mut Packets) -> bool {
-        let input = self.input(self.underlay().index());
+        let input = self.card_input();
         let mut window = self.window(input);
         if window == 0 && self.reclaim_input(input, packets) {
             window = self.window(input);
@@ -206,16 +225,21 @@ impl VirtualHost {
     pub(crate) fn receive_pause(&mut self, now: Nanos, message: Message) {
         let mut bytes = [0; FRAME_SIZE];
         message.emit(Mac([2, 0, 0, 0, 0, 1]), &mut bytes);
-        let input = self.input(self.underlay().index());
+        let input = self.card_input();
         let size = u16::try_from(FRAME_SIZE).expect("64 bytes");
         let head = Rc::new(Head::bare(&bytes));
         let parcel = Parcel { head, size, is_outer: true, packet: PacketId::NONE };
         self.switch_receives(now, input, parcel);
     }
 
-    /// Number of frames in a VM's ring.
-    pub(crate) fn ring_frames(&self, vm: usize) -> usize {
-        self.rings[vm].frames.len()
+    /// Number of frames in the ring that takes a VM's frames of this priority.
+    pub(crate) fn ring_frames(&self, vm: usize, priority: Priority) -> usize {
+        self.rings[self.ring(vm, priority)].frames.len()
+    }
+
+    /// Number of frames in the rings of all VMs.
+    pub(crate) fn all_ring_frames(&self) -> usize {
+        self.rings.iter().map(|ring| ring.frames.len()).sum()
     }
 
     /// Returns true if a ring holds a frame.
@@ -248,8 +272,8 @@ impl VirtualHost {
     #[inline]
     pub(crate) fn reclaim(&mut self, packets: &mut Packets) {
         // The control input is left out: no frames are injected here.
-        for port in 0..=self.underlay().0 {
-            while let Some(parcel) = self.host.switch_mut().reclaim_one(InputId(port)) {
+        for input in 0..=self.card_input().0 {
+            while let Some(parcel) = self.host.switch_mut().reclaim_one(InputId(input)) {
                 packets.give_back(parcel.packet);
             }
         }
@@ -299,11 +323,11 @@ impl VirtualHost {
     /// Largest number of frames that waited for one of the VMs.
     pub(crate) fn vm_queue_max(&self) -> u64 {
         let frames = |vm| self.host.switch().queued_marks(PortId::from_index(vm)).frames_max;
-        (0..self.rings.len()).map(|vm| u64::from(frames(vm))).max().unwrap_or(0)
+        (0..self.underlay().index()).map(|vm| u64::from(frames(vm))).max().unwrap_or(0)
     }
 
     /// Largest number of bytes that waited in the network card's receive buffer.
     pub(crate) fn card_held_max(&self) -> u64 {
-        self.host.switch().held_marks(self.input(self.underlay().index())).bytes_max
+        self.host.switch().held_marks(self.card_input()).bytes_max
     }
 }

@@ -39,6 +39,7 @@ fn two_hosts() -> WorldConfig {
             vms_per_host: 1,
             lossless: PriorityMask::ALL,
             service: SAME_WEIGHT,
+            own_queues: PriorityMask::NONE,
             mtu: 1_446,
             vm_in: limit(100),
             vm_out: limit(100),

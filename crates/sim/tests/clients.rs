@@ -45,6 +45,7 @@ fn config(clients: u32) -> WorldConfig {
             vms_per_host: 3,
             lossless: PriorityMask::ALL,
             service: SAME_WEIGHT,
+            own_queues: PriorityMask::NONE,
             mtu: 1_446,
             vm_in: limit(100),
             vm_out: limit(100),

@@ -261,6 +261,7 @@ impl Case {
             vms_per_host: 1,
             lossless: PriorityMask::ALL,
             service: SAME_WEIGHT,
+            own_queues: PriorityMask::NONE,
             mtu: 1450,
             vm_in: limit(64),
             vm_out: limit(256),

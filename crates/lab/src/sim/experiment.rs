@@ -531,6 +531,7 @@ fn overlay(own: &scenario::Overlay, classes: &scenario::Classes) -> OverlayConfi
         vms_per_host: own.vms_per_host,
         lossless: PriorityMask::NONE,
         service: classes.service(),
+        own_queues: classes.own_queues(),
         mtu: own.mtu,
         vm_in: frames_or_kb(own.vm_frames, own.vm_kb),
         vm_out: frames_or_kb(own.vm_frames, own.vm_kb),

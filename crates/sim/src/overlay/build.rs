@@ -26,7 +26,10 @@ pub struct OverlayConfig {
     pub service: [Service; Priority::COUNT],
     /// Layer-3 MTU of the tenants: 50 bytes less than the underlay's.
     pub mtu: u16,
-    /// Bound of a VM's input.
+    /// The priorities that have a queue of their own in a VM's card, so that its frames wait for
+    /// nobody else's; all others share one queue.
+    pub own_queues: PriorityMask,
+    /// Bound of each of a VM's inputs.
     pub vm_in: Limit,
     /// Bound of the queue to a VM, if the virtual switch drops.
     pub vm_out: Limit,
@@ -42,6 +45,24 @@ pub struct OverlayConfig {
     pub card_pause: Option<(ByteCount, ByteCount)>,
     /// The priorities that the card pauses; of others it drops what finds no room.
     pub card_priorities: PriorityMask,
+}
+
+impl OverlayConfig {
+    /// Number of queues of a VM's card.
+    pub(super) fn vm_queues(&self) -> u8 {
+        self.queue_of().into_iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// Returns the queue of each priority in a VM's card.
+    pub(super) fn queue_of(&self) -> [u8; Priority::COUNT] {
+        let is_own = |priority: &Priority| self.own_queues.contains(*priority);
+        let shared = u8::from(self.own_queues != PriorityMask::ALL);
+        let mut queue_of = [0; Priority::COUNT];
+        for (at, priority) in (shared..).zip(Priority::all().filter(is_own)) {
+            queue_of[priority.index()] = at;
+        }
+        queue_of
+    }
 }
 
 /// All priorities have the same weight.
@@ -177,6 +198,10 @@ fn switch_config(
 }
 
 fn vm_port(config: &OverlayConfig) -> PortConfig {
+    let mut queue_priorities = [PriorityMask::NONE; Priority::COUNT];
+    for (priority, queue) in Priority::all().zip(config.queue_of()) {
+        queue_priorities[usize::from(queue)].insert(priority);
+    }
     let frame = u64::from(config.mtu) + 14;
     let rate = config.vm_rate.map(|rate| RateLimit {
         rate,
@@ -186,8 +211,8 @@ fn vm_port(config: &OverlayConfig) -> PortConfig {
     });
     PortConfig {
         role: PortRole::Access { vnet: VNET },
-        queues: 1,
-        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
+        queues: config.vm_queues(),
+        queue_priorities,
         input: config.vm_in,
         input_full: InputFull::Wait,
         output: config.vm_out,
@@ -217,6 +242,8 @@ fn card_port(config: &OverlayConfig, host: u32, link: BitRate) -> PortConfig {
     };
     PortConfig {
         role: PortRole::Underlay { local: card_ip(host), mac },
+        queues: 1,
+        queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         input: config.card_in,
         input_full,
         output: config.card_out,

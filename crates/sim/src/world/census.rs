@@ -79,8 +79,7 @@ impl World {
         };
         for (at, host) in (0_u32..).zip(&virt.hosts) {
             let audit = host.host().switch().audit();
-            let vms = 0..virt.vms_per_host as usize;
-            census.rings += vms.map(|vm| host.ring_frames(vm) as u64).sum::<u64>();
+            census.rings += host.all_ring_frames() as u64;
             census.resident += audit.total(|row| row.frames.resident);
             census.dropped += audit.total(|row| row.frames.dropped);
             census.congested += audit.total(|row| row.frames.dropped_congestion);

@@ -188,13 +188,14 @@ impl World {
         self.connect(&config, &Connect { handshake: false, ..with.clone() })
     }
 
-    /// Number of frames that wait in the ring of an endpoint's VM; 0 without virtual networks.
+    /// Number of frames that wait in the ring that takes an endpoint's frames in its VM; 0 without
+    /// virtual networks.
     #[must_use]
     pub fn ring_frames(&self, id: EndpointId) -> usize {
-        let station = self.endpoints[id.index()].station;
+        let Endpoint { station, priority, .. } = self.endpoints[id.index()];
         self.virt.as_ref().map_or(0, |virt| {
             let host = &virt.hosts[(station / virt.vms_per_host) as usize];
-            host.ring_frames((station % virt.vms_per_host) as usize)
+            host.ring_frames((station % virt.vms_per_host) as usize, priority)
         })
     }
 

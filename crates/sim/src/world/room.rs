@@ -1,5 +1,8 @@
 //! Workloads that wait until a VM's ring has room, as a socket that blocks does.
 
+use sluice_base::Priority;
+
+use super::endpoints::Endpoint;
 use super::{Notice, World};
 use crate::ids::EndpointId;
 
@@ -8,6 +11,8 @@ use crate::ids::EndpointId;
 struct Waiter {
     speaker: u8,
     token: u32,
+    /// The priority of its frames, which tells the ring.
+    priority: Priority,
     /// The workload gets a notice when the ring holds no more frames than this.
     most: usize,
 }
@@ -38,10 +43,15 @@ impl World {
     /// Without virtual networks there is always room.
     pub fn tell_room(&mut self, id: EndpointId, most: usize, token: u32) {
         let speaker = self.speaker;
-        let station = self.endpoints[id.0 as usize].station;
+        let Endpoint { station, priority, .. } = self.endpoints[id.0 as usize];
         match &mut self.virt {
             Some(virt) => {
-                virt.rooms.waiters[station as usize].push(Waiter { speaker, token, most });
+                virt.rooms.waiters[station as usize].push(Waiter {
+                    speaker,
+                    token,
+                    priority,
+                    most,
+                });
                 virt.rooms.count += 1;
                 let host = station / virt.vms_per_host;
                 self.tell_rooms(host);
@@ -60,8 +70,11 @@ impl World {
             if waiters.is_empty() {
                 continue;
             }
-            let frames = virt.hosts[host as usize].ring_frames(vm as usize);
-            for waiter in waiters.extract_if(.., |waiter| frames <= waiter.most) {
+            let has_room = |waiter: &mut Waiter| {
+                let frames = virt.hosts[host as usize].ring_frames(vm as usize, waiter.priority);
+                frames <= waiter.most
+            };
+            for waiter in waiters.extract_if(.., has_room) {
                 virt.rooms.count -= 1;
                 self.notices.push_back((waiter.speaker, Notice::Room(waiter.token)));
             }

@@ -42,9 +42,7 @@ impl Virtual {
         let make = |number: u32| {
             let seed = seed ^ u64::from(number);
             let card = routes.link_of(number);
-            VirtualHost::new(config.vms_per_host as usize, card, || {
-                make_host(config, number, hosts, link, seed)
-            })
+            VirtualHost::new(config, card, || make_host(config, number, hosts, link, seed))
         };
         Ok(Self {
             hosts: (0..hosts).map(make).collect::<Result<_, _>>().map_err(WorldError::Switch)?,
@@ -72,7 +70,7 @@ impl World {
         let host = endpoint.station / virt.vms_per_host;
         let vm = endpoint.station % virt.vms_per_host;
         let h = &mut virt.hosts[host as usize];
-        h.send(vm as usize, ready, parcel);
+        h.send(vm as usize, endpoint.priority, ready, parcel);
         if ready < h.due {
             self.wake(host, ready);
         }

@@ -5,7 +5,8 @@ use sluice_base::{BitRate, ByteCount, Nanos, Priority, PriorityMask};
 use sluice_sim::check::Checked;
 use sluice_sim::net::Buffering;
 use sluice_sim::overlay::{Limit, OverlayConfig, SAME_WEIGHT};
-use sluice_sim::workload::{Gaps, Source, Sources};
+use sluice_sim::workload::{Gaps, Source, SourceCounts, Sources};
+use sluice_sim::world::WorldConfig;
 
 use crate::network::Chain;
 
@@ -13,19 +14,18 @@ use crate::network::Chain;
 const DATAGRAM: u32 = 1_400;
 const FRAME: u64 = 42 + 1_400;
 
-/// A VM takes 1 Gbit/s, and its peer sends 2: half of the datagrams are sent, but for what the
-/// buffers between them hold, and each of these arrives.
-#[test]
-fn refused_datagrams_are_those_beyond_rate() {
+/// Returns pairs of hosts with a VM each that takes 1 Gbit/s; nothing is lost between them.
+fn lossless(pairs: u32, own_queues: PriorityMask) -> WorldConfig {
     let limit = |frames: u32| Limit { frames, bytes: ByteCount(u64::from(frames) * 1_600) };
     let (rate, delay, buffer) = (BitRate::from_gbps(10), Nanos(500), ByteCount(150_000));
-    let mut config = Chain { pairs: 1, links: 2, rate, delay, buffer }.config();
+    let mut config = Chain { pairs, links: 2, rate, delay, buffer }.config();
     config.net.lossless = PriorityMask::ALL;
     config.net.buffering = Buffering::Input;
     config.overlay = Some(OverlayConfig {
         vms_per_host: 1,
         lossless: PriorityMask::ALL,
         service: SAME_WEIGHT,
+        own_queues,
         mtu: 1_450,
         vm_in: limit(64),
         vm_out: limit(64),
@@ -36,24 +36,61 @@ fn refused_datagrams_are_those_beyond_rate() {
         card_pause: Some((ByteCount(240_000), ByteCount(160_000))),
         card_priorities: PriorityMask::ALL,
     });
-    let datagrams = 20_000;
-    let source = Source {
+    config
+}
+
+/// Returns a source from the first VM, whose frames have the rate of `ns_per_bit` on average.
+fn source(to: u32, ns_per_bit: f64, datagrams: u64, priority: u8) -> Source {
+    Source {
         from: 0,
-        to: 1,
+        to,
         bytes: DATAGRAM,
         gaps: Gaps::Poisson,
-        gap: Nanos(FRAME * 8 / 2),
+        gap: Nanos((FRAME as f64 * 8.0 * ns_per_bit) as u64),
         first: Nanos::ZERO,
         datagrams,
-        priority: Priority::ZERO,
-    };
-    let mut sources = Sources::new(vec![source], 5);
-    let mut checked = Checked::new(&config, 200, "this test".to_owned()).expect("two hosts");
+        priority: Priority::from_low_bits(priority),
+    }
+}
+
+/// Runs sources to their end, checks that each datagram that was sent arrives, and returns the
+/// counts of each source.
+fn counts_of(config: &WorldConfig, sources: Vec<Source>) -> Vec<SourceCounts> {
+    let mut sources = Sources::new(sources, 5);
+    let mut checked = Checked::new(config, 200, "this test".to_owned()).expect("hosts");
     checked.run_all(&mut [&mut sources], Nanos::from_millis(1_000)).expect("no violation");
     checked.drain(Nanos::from_millis(100)).expect("nothing is left");
-    let counts = sources.total(checked.world());
+    let total = sources.total(checked.world());
+    assert_eq!((total.arrived, checked.world().summary().drops_congestion), (total.sent, 0));
+    let counts = sources.counts(checked.world());
     println!("{counts:?}");
-    assert_eq!((counts.arrived, checked.world().summary().drops_congestion), (counts.sent, 0));
+    counts
+}
+
+/// A VM takes 1 Gbit/s, and its peer sends 2: half of the datagrams are sent, but for what the
+/// buffers between them hold, and each of these arrives.
+#[test]
+fn refused_datagrams_are_those_beyond_rate() {
+    let datagrams = 20_000;
+    let counts = counts_of(&lossless(1, PriorityMask::NONE), vec![source(1, 0.5, datagrams, 0)])[0];
     assert_eq!(counts.sent + counts.refused, datagrams);
     assert!((9_700..10_900).contains(&counts.sent), "half, and what the buffers hold");
+}
+
+/// A VM that sends too much to one peer sends little to another one, in a priority of its own: in a
+/// queue of its own nothing of that is refused; behind the other's frames, which are held, half of
+/// it is.
+#[test]
+fn own_queue_waits_behind_no_other_priority() {
+    let refused = |own_queues| {
+        let sources = vec![source(2, 0.5, 20_000, 0), source(3, 10.0, 1_000, 3)];
+        let [much, little] = counts_of(&lossless(2, own_queues), sources)[..] else {
+            unreachable!("two sources")
+        };
+        assert!(much.refused > 8_000, "the receiver holds its sender back: {much:?}");
+        little.refused
+    };
+    assert_eq!(refused(PriorityMask(1 << 3)), 0);
+    let behind = refused(PriorityMask::NONE);
+    assert!(behind > 200, "{behind} of 1,000 were refused");
 }

@@ -116,6 +116,7 @@ fn virtual_network(lossless: bool, paused: bool) -> OverlayConfig {
         vms_per_host: 1,
         lossless: if lossless { PriorityMask::ALL } else { PriorityMask::NONE },
         service: SAME_WEIGHT,
+        own_queues: PriorityMask::NONE,
         mtu: 1_450,
         vm_in: frames(64),
         vm_out: frames(64),

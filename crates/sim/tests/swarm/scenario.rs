@@ -235,6 +235,8 @@ fn virtual_network(draw: &mut Draw, topology: &Topology, net: &NetConfig) -> Ove
         vms_per_host: 1 + draw.below(3),
         lossless: if draw.chance(50) { PriorityMask::ALL } else { PriorityMask::NONE },
         service: SAME_WEIGHT,
+        // From what is drawn already, so that each seed keeps the rest of its world.
+        own_queues: PriorityMask(if xon % 2 == 0 { (xon / 2) as u8 } else { 0 }),
         mtu: 1_450,
         vm_in: frames(draw.between(1, 32)),
         vm_out: frames(draw.between(1, 32)),

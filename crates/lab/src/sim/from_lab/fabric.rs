@@ -88,6 +88,7 @@ pub(super) fn parts(scenario: &Scenario, settings: &Settings, each: u32) -> Part
         vms_per_host: each,
         lossless: PriorityMask::NONE,
         service: SAME_WEIGHT,
+        own_queues: PriorityMask::NONE,
         mtu: lab.mtu,
         vm_in: frames(settings.vport_in_frames),
         vm_out: frames(settings.vport_out(each)),

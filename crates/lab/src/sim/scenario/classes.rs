@@ -24,6 +24,10 @@ pub(crate) struct Classes {
     /// Shares of the others at a port of a virtual switch, by priority: 1 to 255; absent: 1.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) weights: BTreeMap<String, u8>,
+    /// The priorities that have a transmit queue of their own in a machine's card, so that their
+    /// frames wait behind nobody else's: what `mqprio` is to a guest. All others share one queue.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) own_queues: Vec<u8>,
 }
 
 impl Classes {
@@ -41,6 +45,7 @@ impl Classes {
         ensure!(is_one(&self.workload), "classes.workload: a priority, 0 to 7");
         ensure!(is_one(&self.background), "classes.background: a priority, 0 to 7");
         ensure!(self.strict.iter().all(is_one), "classes.strict: priorities, 0 to 7");
+        ensure!(self.own_queues.iter().all(is_one), "classes.own_queues: priorities, 0 to 7");
         let mut lossless = self.lossless.iter().flatten();
         ensure!(lossless.all(is_one), "classes.lossless: priorities, 0 to 7");
         ensure!(
@@ -64,6 +69,11 @@ impl Classes {
     /// Returns the priorities of which a lossless network drops nothing.
     pub(crate) fn lossless(&self) -> PriorityMask {
         self.lossless.as_ref().map_or(PriorityMask::ALL, |names| mask(names.iter().copied()))
+    }
+
+    /// Returns the priorities that have a transmit queue of their own in a machine's card.
+    pub(crate) fn own_queues(&self) -> PriorityMask {
+        mask(self.own_queues.iter().copied())
     }
 
     /// Returns the priorities that frames have, with background traffic or without.
