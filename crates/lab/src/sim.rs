@@ -30,4 +30,4 @@ pub use compare::{CompareOptions, compare};
 pub(crate) use compare::{Pair, share, with_processor};
 pub use experiment::Overrides;
 pub use run::{Options, Outcome, list, run};
-pub use sweep::{Swept, sweep};
+pub use sweep::{Swept, draw, sweep};

@@ -18,6 +18,8 @@ pub enum SimCommand {
     Run(RunArguments),
     /// Simulate a scenario for every combination of listed values
     Sweep(SweepArguments),
+    /// Draw the results of a sweep, and print their table for a page
+    Draw(DrawArguments),
     /// Put the results of a lab run beside those of its simulation
     Compare(CompareArguments),
     /// Cores that do the tunnel work: the paper on VS-extend, predicted and compared
@@ -65,6 +67,17 @@ pub struct SweepArguments {
     pub quiet: bool,
 }
 
+/// The arguments of `sluice sim draw`.
+#[derive(Args, Clone, Debug)]
+pub struct DrawArguments {
+    /// sweep.jsonl of `sluice sim sweep`, or a copy of another name
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write a drawing, with the file's name and .svg, to this folder
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
 /// The arguments of `sluice sim compare`.
 #[derive(Args, Clone, Debug)]
 pub struct CompareArguments {
@@ -109,6 +122,10 @@ pub fn run(command: SimCommand) -> anyhow::Result<ExitCode> {
             println!("{}", swept.table);
             println!("{}\n{}", swept.path.display(), swept.page.display());
             Ok(kept(&swept.broken))
+        }
+        SimCommand::Draw(arguments) => {
+            print!("{}", super::draw(&arguments.file, arguments.out.as_deref())?);
+            Ok(ExitCode::SUCCESS)
         }
         SimCommand::Compare(arguments) => {
             let options = CompareOptions { out: arguments.out, json: arguments.json };

@@ -15,6 +15,7 @@ mod differ;
 mod file;
 mod gains;
 mod grid;
+mod kept;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,8 @@ use sluice_api::results::{Results, Row};
 
 use self::differ::{Differences, differ_in_policy};
 use self::file::{Line, Lines};
-use self::grid::{Cell, Grid, word, words};
+use self::grid::{Cell, Grid, words};
+use self::kept::Kept;
 use super::experiment::{Experiment, Overrides};
 use super::rows;
 use super::scenario::Any;
@@ -81,6 +83,23 @@ pub fn sweep(path: &Path, folder: &Path, threads: usize, quiet: bool) -> anyhow:
     std::fs::write(&page, page_of(path, &grid, &lines))
         .with_context(|| format!("writing {}", page.display()))?;
     Ok(Swept { path: folder.join("sweep.jsonl"), page, table: table(&lines), run, broken })
+}
+
+/// Draws the kept results of a sweep, in a folder if one is given. Returns their table in Markdown.
+///
+/// # Errors
+///
+/// The file is none of a finished sweep, or the drawing cannot be written.
+pub fn draw(path: &Path, folder: Option<&Path>) -> anyhow::Result<String> {
+    let kept = Kept::load(path)?;
+    if let Some(folder) = folder {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let file = folder.join(format!("{name}.svg"));
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(&file, kept.svg(&name)))
+            .with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(kept.table())
 }
 
 fn page_of(path: &Path, grid: &Grid, lines: &[Line]) -> String {
@@ -197,8 +216,7 @@ fn table(lines: &[Line]) -> String {
     let fixed = ["packets", "policy", "mean ms", "p95", "gain over LL", "drops", "time-outs"];
     table.set_header(differences.keys().chain(fixed));
     for line in lines {
-        let values: Vec<String> =
-            differences.keys().map(|key| word(&line.parameters[key])).collect();
+        let values = differences.values(line);
         for measured in measured_in(&line.rows) {
             table.add_row(values.iter().cloned().chain(measured));
         }

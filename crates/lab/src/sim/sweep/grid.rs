@@ -61,16 +61,10 @@ pub(super) fn short(parameters: &BTreeMap<String, serde_json::Value>) -> String 
     parameters.values().map(word).collect::<Vec<_>>().join(", ")
 }
 
-/// Formats a value in few words: for a table its kind and its load, for a list its values.
+/// Formats a value in few words: for a list its values.
 pub(super) fn word(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::String(text) => text.clone(),
-        serde_json::Value::Object(table) => ["kind", "load_percent"]
-            .iter()
-            .filter_map(|key| table.get(*key))
-            .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-            .collect::<Vec<_>>()
-            .join(" "),
         serde_json::Value::Array(list) => list.iter().map(word).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
     }

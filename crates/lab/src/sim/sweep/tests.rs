@@ -114,6 +114,33 @@ fn sweep_page_common_values_once_policies_grouped() {
 }
 
 #[test]
+fn tables_differ_by_key_that_differs_in_them() {
+    let folder = Folder::new("tables");
+    let text = SMALL
+        .replace("\"sim.seed\" = [1, 2]", "classes = [{}, { workload = 3 }, { workload = 4 }]")
+        .replace("[50, 150]", "[150]");
+    let swept = sweep(&folder.file(&text), &folder.0.join("out"), 2, true).unwrap();
+    assert!(swept.table.contains("classes.workload"), "{}", swept.table);
+    let page = std::fs::read_to_string(&swept.page).unwrap();
+    for group in ["", "3", "4"] {
+        assert!(page.contains(&format!(">{group}<")), "{group}");
+    }
+}
+
+#[test]
+fn drawing_of_kept_sweep_shows_each_cell() {
+    let folder = Folder::new("drawn");
+    let (swept, _) = swept(&folder, "out", 2);
+    let table = draw(&swept.path, Some(&folder.0)).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 2 + 4, "a head, and a line for each cell: {table}");
+    assert!(lines[0].starts_with("| # | `sim.seed` | `switch.buffer_kb` | `LL` | `ZZ` | gain"));
+    assert!(lines[2].starts_with("| 1 | 1 | 50 | "), "{table}");
+    let svg = std::fs::read_to_string(folder.0.join("sweep.svg")).unwrap();
+    assert_eq!(svg.matches("class=\"bar ZZ\"").count(), 4 + 1, "the cells, and the key");
+}
+
+#[test]
 fn a_killed_sweep_goes_on_where_it_stopped() {
     let folder = Folder::new("killed");
     let (swept_first, whole) = swept(&folder, "out", 1);
