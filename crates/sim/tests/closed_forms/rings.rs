@@ -39,14 +39,14 @@ fn lossless(pairs: u32, own_queues: PriorityMask) -> WorldConfig {
     config
 }
 
-/// Returns a source from the first VM, whose frames have the rate of `ns_per_bit` on average.
-fn source(to: u32, ns_per_bit: f64, datagrams: u64, priority: u8) -> Source {
+/// Returns a source from the first VM, whose frames have this rate on average.
+fn source(to: u32, rate: BitRate, datagrams: u64, priority: u8) -> Source {
     Source {
         from: 0,
         to,
         bytes: DATAGRAM,
         gaps: Gaps::Poisson,
-        gap: Nanos((FRAME as f64 * 8.0 * ns_per_bit) as u64),
+        gap: rate.time_for(ByteCount(FRAME)),
         first: Nanos::ZERO,
         datagrams,
         priority: Priority::from_low_bits(priority),
@@ -72,7 +72,10 @@ fn counts_of(config: &WorldConfig, sources: Vec<Source>) -> Vec<SourceCounts> {
 #[test]
 fn refused_datagrams_are_those_beyond_rate() {
     let datagrams = 20_000;
-    let counts = counts_of(&lossless(1, PriorityMask::NONE), vec![source(1, 0.5, datagrams, 0)])[0];
+    let counts = counts_of(
+        &lossless(1, PriorityMask::NONE),
+        vec![source(1, BitRate::from_gbps(2), datagrams, 0)],
+    )[0];
     assert_eq!(counts.sent + counts.refused, datagrams);
     assert!((9_700..10_900).contains(&counts.sent), "half, and what the buffers hold");
 }
@@ -83,7 +86,10 @@ fn refused_datagrams_are_those_beyond_rate() {
 #[test]
 fn own_queue_waits_behind_no_other_priority() {
     let refused = |own_queues| {
-        let sources = vec![source(2, 0.5, 20_000, 0), source(3, 10.0, 1_000, 3)];
+        let sources = vec![
+            source(2, BitRate::from_gbps(2), 20_000, 0),
+            source(3, BitRate::from_mbps(100), 1_000, 3),
+        ];
         let [much, little] = counts_of(&lossless(2, own_queues), sources)[..] else {
             unreachable!("two sources")
         };
