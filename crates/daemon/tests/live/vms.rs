@@ -190,8 +190,8 @@ fn guest_queue_held_by_priority_leaves_other_flowing() {
         ));
         wait_for("the load runs", || host.sent(1) > before + 200);
         host.vm(2).pause(true);
-        // The first frame of the queue waits for vm2, and all others behind it. A machine that has no
-        // time for a moment sends nothing either.
+        // The first frame of the queue waits for vm2, and all others behind it. A machine that has
+        // no time for a moment sends nothing either.
         let (mut sent, mut same) = (0, 0);
         wait_for("the queue of vm1 is held", || {
             let before = std::mem::replace(&mut sent, host.sent(1));
