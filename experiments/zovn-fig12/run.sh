@@ -14,7 +14,8 @@ cd "$(dirname "$0")/../.."
 here=experiments/zovn-fig12
 out=${OUT:-out/zovn-fig12}
 sluice=${SLUICE:-${CARGO_TARGET_DIR:-target}/release/sluice}
-all=(none light-tcp heavy-udp-2 heavy-udp-5 heavy-udp-10 heavy-udp-10-fast classes drop slop output)
+all=(none light-tcp heavy-udp-2 heavy-udp-2-fast heavy-udp-5 heavy-udp-10 heavy-udp-10-fast
+    classes drop slop output)
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=("${all[@]}" keep)
 [ -x "$sluice" ] || cargo build --release --package sluice
