@@ -41,10 +41,7 @@ pub(crate) fn add(invocation: &Invocation, config: &NetConfig) -> Result<Value, 
         port.routes.clone_from(&given.routes);
         make(&host, port, (invocation, config), &given)
     });
-    made.map_err(|error| match undo(&host, &attachment, ipam.as_ref()) {
-        Ok(()) => error,
-        Err(more) => error.and(&more),
-    })
+    made.map_err(|error| undone(error, &host, &attachment, ipam.as_ref()))
 }
 
 /// Deletes a container's interface; no error if it is gone.
@@ -54,11 +51,20 @@ pub(crate) fn del(invocation: &Invocation, config: &NetConfig) -> Result<(), Err
     Ipam::of(invocation, config)?.map_or(Ok(()), |ipam| ipam.tell(Command::Del))
 }
 
-pub(crate) fn undo(
+/// Undoes what failed; returns its error, with that of the undoing if it fails as well.
+pub(crate) fn undone(
+    error: Error,
     host: &Host,
     attachment: &Attachment,
     ipam: Option<&Ipam<'_>>,
-) -> Result<(), Error> {
+) -> Error {
+    match undo(host, attachment, ipam) {
+        Ok(()) => error,
+        Err(more) => error.and(&more),
+    }
+}
+
+fn undo(host: &Host, attachment: &Attachment, ipam: Option<&Ipam<'_>>) -> Result<(), Error> {
     host.delete(attachment)?;
     ipam.map_or(Ok(()), |ipam| ipam.tell(Command::Del))
 }

@@ -12,7 +12,7 @@ use sluice_api::client::HostSelector;
 use sluice_api::port::{Cidr, Kind, Route};
 
 use crate::error::{Code, Error};
-use crate::result::{Addressing, AssignedIp, route_of};
+use crate::result::{Addressing, AssignedIp, default_route, route_of};
 
 /// A version of the specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,8 +141,7 @@ impl NetConfig {
             .map(|value| route_of(value).map_err(|error| error.with(Code::Config)))
             .collect::<Result<_, _>>()?;
         if let Some(gateway) = gateway {
-            let ip = if gateway.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-            routes.insert(0, Route { ip, prefix: 0, gateway: Some(gateway) });
+            routes.insert(0, default_route(gateway));
         }
         let near = |cidr: &Cidr| gateway.filter(|gateway| cidr.contains(*gateway));
         let ips = addresses.iter().map(|cidr| AssignedIp { address: *cidr, gateway: near(cidr) });
@@ -197,7 +196,15 @@ fn version_of(keys: &Map<String, Value>) -> Result<Version, Error> {
 }
 
 fn host_of(keys: &Map<String, Value>) -> Result<HostSelector, Error> {
-    match (text(keys, "socket")?, text(keys, "host")?) {
+    selector(text(keys, "socket")?, text(keys, "host")?)
+}
+
+/// Returns the host that the keys `socket` and `host` select.
+pub(crate) fn selector(
+    socket: Option<String>,
+    host: Option<String>,
+) -> Result<HostSelector, Error> {
+    match (socket, host) {
         (Some(_), Some(_)) => {
             Err(Error::key("socket", "stands beside `host`", "keep one of the two"))
         }

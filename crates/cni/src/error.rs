@@ -97,6 +97,11 @@ impl Error {
         self
     }
 
+    /// Returns one line: the problem, and what to do.
+    pub(crate) fn text(&self) -> String {
+        format!("{}; {}", self.msg, self.details)
+    }
+
     pub(crate) fn to_json(&self, version: Version) -> Value {
         json!({
             "cniVersion": version.text(),

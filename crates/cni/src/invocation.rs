@@ -105,15 +105,19 @@ impl Invocation {
         Ok(invocation)
     }
 
-    /// Returns the place of the container's port. The number of a process is said as one: the host
-    /// forgets such a port with the machine's restart, when another process may have the number.
+    /// Returns the place of the container's port.
     pub(crate) fn place(&self) -> Option<Place> {
-        let netns = self.netns.as_deref()?;
-        let pid = netns.strip_prefix("/proc/").and_then(|rest| rest.strip_suffix("/ns/net"));
-        Some(match pid.and_then(|pid| pid.parse().ok()) {
-            Some(pid) => Place::Pid(pid),
-            None => Place::Netns(netns.to_owned()),
-        })
+        self.netns.as_deref().map(place_of)
+    }
+}
+
+/// Returns the place of a namespace by its path. The number of a process is said as one: the host
+/// forgets such a port with the machine's restart, when another process may have the number.
+pub(crate) fn place_of(netns: &str) -> Place {
+    let pid = netns.strip_prefix("/proc/").and_then(|rest| rest.strip_suffix("/ns/net"));
+    match pid.and_then(|pid| pid.parse().ok()) {
+        Some(pid) => Place::Pid(pid),
+        None => Place::Netns(netns.to_owned()),
     }
 }
 
@@ -129,14 +133,21 @@ fn container(text: String) -> Result<String, Error> {
     Ok(text)
 }
 
-/// Checks the name of an interface as the kernel does (`dev_valid_name`).
-fn interface(text: String) -> Result<String, Error> {
+/// Rule for the name of a device, as a remedy.
+pub(crate) const DEVICE_NAME_REMEDY: &str = "use 1 to 15 characters without spaces, `/` and `:`";
+
+/// Returns true if the kernel takes a text as the name of a device (`dev_valid_name`).
+pub(crate) fn is_device_name(text: &str) -> bool {
     let is_bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':');
-    if text.len() > DEVICE_NAME_SIZE_MAX || text == "." || text == ".." || text.contains(is_bad) {
-        let remedy = "use 1 to 15 characters without spaces, `/` and `:`";
-        return Err(wrong("CNI_IFNAME", &text, remedy));
+    let fits = (1..=DEVICE_NAME_SIZE_MAX).contains(&text.len());
+    fits && text != "." && text != ".." && !text.contains(is_bad)
+}
+
+fn interface(text: String) -> Result<String, Error> {
+    match is_device_name(&text) {
+        true => Ok(text),
+        false => Err(wrong("CNI_IFNAME", &text, DEVICE_NAME_REMEDY)),
     }
-    Ok(text)
 }
 
 fn netns(text: String) -> Result<String, Error> {

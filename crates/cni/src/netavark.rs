@@ -13,13 +13,14 @@
 mod input;
 
 use serde_json::{Value, json};
-use sluice_api::port::{Attachment, NewPort, Place, Route};
+use sluice_api::port::{Attachment, NewPort, Route};
 
 use self::input::{Exec, Network, Options};
-use crate::attach::{clear, undo};
-use crate::config::Version;
+use crate::attach::{clear, undone};
 use crate::error::{Code, Error};
 use crate::host::Host;
+use crate::invocation::place_of;
+use crate::result::default_route;
 use crate::{Answer, name, read_bounded};
 
 /// The version of netavark's interface.
@@ -83,7 +84,7 @@ fn setup(netns: &str, bytes: &[u8]) -> Result<Value, Error> {
     let addresses = exec.addresses()?;
     let attachment = attachment(&exec);
     let port = NewPort {
-        place: Place::Netns(netns.to_owned()),
+        place: place_of(netns),
         kind: options.kind,
         vnet: options.vnet.clone(),
         name: Some(name::of(&attachment)),
@@ -101,10 +102,7 @@ fn setup(netns: &str, bytes: &[u8]) -> Result<Value, Error> {
     let host = Host::find(&options.host)?;
     clear(&host, &attachment, None)?;
     let made = host.add(port).and_then(|added| host.card(&added.name));
-    let card = made.map_err(|error| match undo(&host, &attachment, None) {
-        Ok(()) => error,
-        Err(more) => error.and(&more),
-    })?;
+    let card = made.map_err(|error| undone(error, &host, &attachment, None))?;
     let subnets: Vec<Value> = addresses.into_iter().map(input::Address::to_json).collect();
     Ok(json!({
         "dns_search_domains": [],
@@ -141,8 +139,7 @@ fn routes(
     let mut routes: Vec<Route> = Vec::new();
     if !exec.network.internal && options.has_default_route {
         for gateway in gateways {
-            let ip = if gateway.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-            let route = Route { ip, prefix: 0, gateway: Some(gateway) };
+            let route = default_route(gateway);
             // Two addresses of one subnet have one gateway.
             if !routes.contains(&route) {
                 routes.push(route);
@@ -151,15 +148,6 @@ fn routes(
     }
     routes.extend(exec.network.routes()?);
     Ok(routes)
-}
-
-impl Error {
-    /// Returns the sentence that netavark shows: the problem, and what to do.
-    fn text(&self) -> String {
-        let value = self.to_json(Version::NEWEST);
-        let word = |key: &str| value[key].as_str().unwrap_or_default().to_owned();
-        format!("{}; {}", word("msg"), word("details"))
-    }
 }
 
 #[cfg(test)]

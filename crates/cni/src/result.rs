@@ -54,6 +54,12 @@ fn assigned(row: &Value) -> Result<AssignedIp, Error> {
     Ok(AssignedIp { address, gateway: gateway.transpose()? })
 }
 
+/// Returns the default route by a router, of its family.
+pub(crate) fn default_route(gateway: IpAddr) -> Route {
+    let ip = if gateway.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
+    Route { ip, prefix: 0, gateway: Some(gateway) }
+}
+
 /// Reads a route: `dst` and `gw`. Other properties of a route are refused, not forgotten.
 pub(crate) fn route_of(row: &Value) -> Result<Route, Error> {
     let wrong =

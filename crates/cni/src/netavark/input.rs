@@ -1,16 +1,17 @@
-//! What netavark gives on standard input. Keys that this plugin has no use for stay unread; a value
+//! Input of netavark's plugins. Keys that this plugin has no use for stay unread; a value
 //! that cannot be kept is refused with its name.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_api::client::HostSelector;
 use sluice_api::port::{Cidr, Kind, Route};
 
+use crate::config::selector;
 use crate::error::{Code, Error};
+use crate::invocation::{DEVICE_NAME_REMEDY, is_device_name};
 
 /// The options of `podman network create -o`.
 const OPTIONS: [&str; 6] = ["vnet", "host", "socket", "kind", "mtu", "no_default_route"];
@@ -123,18 +124,7 @@ impl Network {
     /// Returns the host of which the network is.
     pub(super) fn host(&self) -> Result<HostSelector, Error> {
         let option = |key: &str| self.options.as_ref().and_then(|all| all.get(key)).cloned();
-        match (option("socket"), option("host")) {
-            (Some(_), Some(_)) => {
-                Err(Error::key("socket", "stands beside `host`", "keep one of the two"))
-            }
-            (Some(path), None) => Ok(HostSelector::Socket(PathBuf::from(path))),
-            (None, Some(name)) if name.is_empty() || name.contains('/') => {
-                let problem = format!("`{name}` is no host's name");
-                Err(Error::key("host", &problem, "use `socket` for a path"))
-            }
-            (None, Some(name)) => Ok(HostSelector::Host(name)),
-            (None, None) => Ok(HostSelector::TheOnlyOne),
-        }
+        selector(option("socket"), option("host"))
     }
 
     /// Refuses a way of assigning addresses that nothing here does.
@@ -191,14 +181,9 @@ impl Exec {
     /// Returns the name of the interface, which is a file's name in sysfs.
     pub(super) fn interface(&self) -> Result<String, Error> {
         let name = &self.network_options.interface_name;
-        let is_bad = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':');
-        if name.is_empty() || name.len() > 15 || matches!(name.as_str(), "." | "..") {
+        if !is_device_name(name) {
             let problem = format!("`{name}` is no name of a device");
-            return Err(Error::key("interface_name", &problem, "use 1 to 15 characters"));
-        }
-        if name.contains(is_bad) {
-            let problem = format!("`{name}` has a space, `/` or `:`");
-            return Err(Error::key("interface_name", &problem, "use another name"));
+            return Err(Error::key("interface_name", &problem, DEVICE_NAME_REMEDY));
         }
         Ok(name.clone())
     }

@@ -91,7 +91,7 @@ fn netavark_shows_what_was_refused() {
     assert_eq!((devices(c1), ports(&case.daemons[0])), (vec!["lo".to_owned()], 0));
 }
 
-/// What a killed setup has made is found by the teardown that Podman sends after it.
+/// Podman sends a teardown after a setup that was killed: it finds what that has made.
 #[test]
 #[ignore = "live: needs root"]
 fn teardown_finds_what_killed_setup_left() {
