@@ -37,20 +37,9 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 if [ -n "${suite:-}" ]; then
-    archive=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' |
-        head -n 1)
-    mkdir -p "$work"/apt/lists/partial "$work"/apt/cache/archives/partial
-    signed=/usr/share/keyrings/debian-archive-keyring.gpg
-    echo "deb [signed-by=$signed] ${archive:?no archive of Debian} $suite main" >"$work/apt/sources"
-    cat >"$work/apt/conf" <<CONF
-Dir::Etc::sourcelist "$work/apt/sources";
-Dir::Etc::sourceparts "/dev/null";
-Dir::State::lists "$work/apt/lists";
-Dir::Cache "$work/apt/cache";
-APT::Sandbox::User "root";
-CONF
-    export APT_CONFIG=$work/apt/conf
-    apt-get -qq update
+    # shellcheck source=scripts/suite.sh
+    . scripts/suite.sh
+    use_suite "$suite" "$work/apt"
 fi
 # Newer packages have the kernel, and its modules, in packages of their own.
 packages=$(apt-cache depends --recurse --important $meta 2>/dev/null |
