@@ -18,6 +18,7 @@ mod compare;
 pub mod cpu;
 mod experiment;
 mod from_lab;
+mod markdown;
 mod rows;
 mod run;
 mod scenario;

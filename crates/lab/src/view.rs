@@ -135,6 +135,11 @@ pub(crate) fn gains(results: &Results) -> Vec<Gain> {
     gains_of(results, "pa.gain")
 }
 
+/// Returns the gain of a cell.
+pub(crate) fn gain_of<'a>(gains: &'a [Gain], cell: &Fct) -> Option<&'a Gain> {
+    gains.iter().find(|gain| gain.size == cell.size && gain.series == cell.series)
+}
+
 /// Returns the gains of another measure.
 pub(crate) fn gains_of(results: &Results, measure: &str) -> Vec<Gain> {
     rows(results, measure)

@@ -96,7 +96,7 @@ fn figures(cells: &[SweptCell]) -> String {
     for (at, cell) in cells.iter().enumerate() {
         let gains = view::gains(&cell.results);
         for fct in view::cells(&cell.results) {
-            let gain = gains.iter().find(|g| g.size == fct.size && g.series == fct.series);
+            let gain = view::gain_of(&gains, &fct);
             lines.push((fct.series.policy == "ZZ", line(at, cell, &fct, gain)));
         }
     }

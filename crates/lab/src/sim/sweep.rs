@@ -230,7 +230,7 @@ fn measured_in(rows: &[Row]) -> Vec<[String; 7]> {
     let gains = view::gains(&results);
     let mut all = Vec::new();
     for cell in view::cells(&results) {
-        let gain = gains.iter().find(|gain| gain.size == cell.size && gain.series == cell.series);
+        let gain = view::gain_of(&gains, &cell);
         all.push([
             cell.size.to_string(),
             cell.series.label(false),

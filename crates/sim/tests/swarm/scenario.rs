@@ -226,17 +226,6 @@ fn frames(frames: u64) -> Limit {
     Limit { frames: u32::try_from(frames).unwrap(), bytes: ByteCount(frames * 1_600) }
 }
 
-/// Returns the priorities of the lowest eight bits.
-fn mask_of(bits: u64) -> PriorityMask {
-    let mut mask = PriorityMask::NONE;
-    for (at, priority) in Priority::all().enumerate() {
-        if bits >> at & 1 == 1 {
-            mask.insert(priority);
-        }
-    }
-    mask
-}
-
 fn virtual_network(draw: &mut Draw, topology: &Topology, net: &NetConfig) -> OverlayConfig {
     let pfc = !net.lossless.is_empty();
     let xoff = 1_564 * draw.between(1, 8);
@@ -247,7 +236,11 @@ fn virtual_network(draw: &mut Draw, topology: &Topology, net: &NetConfig) -> Ove
         lossless: if draw.chance(50) { PriorityMask::ALL } else { PriorityMask::NONE },
         service: SAME_WEIGHT,
         // From what is drawn already, so that each seed keeps the rest of its world.
-        own_queues: if xon.is_multiple_of(2) { mask_of(xon / 2) } else { PriorityMask::NONE },
+        own_queues: PriorityMask(if xon.is_multiple_of(2) {
+            (xon / 2).to_le_bytes()[0]
+        } else {
+            0
+        }),
         mtu: 1_450,
         vm_in: frames(draw.between(1, 32)),
         vm_out: frames(draw.between(1, 32)),

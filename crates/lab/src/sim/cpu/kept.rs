@@ -12,6 +12,7 @@ use super::figure::{Basis, Figure, Published, Unit};
 use super::published::SIZES;
 use super::summary::{self, Summary};
 use super::text;
+use crate::sim::markdown;
 
 /// Errors above this are printed in bold, in hundredths.
 const LARGE: f64 = 25.0;
@@ -79,7 +80,7 @@ impl Kept {
         let grid = text::summary_grid(&self.figures);
         let head: Vec<String> = grid.head.iter().map(|&text| text.to_owned()).collect();
         let tables = text::TABLES.iter().map(|(table, name)| self.table(*table, name));
-        [markdown(&head, &grid.lines)].into_iter().chain(tables).collect()
+        [markdown::table(&head, &grid.lines)].into_iter().chain(tables).collect()
     }
 
     /// Returns a table of the paper with a column for each size.
@@ -99,7 +100,7 @@ impl Kept {
         }
         let sizes = ["64 B", "1,400 B", "8,192 B"].map(str::to_owned);
         let head: Vec<String> = [name.to_owned()].into_iter().chain(sizes).collect();
-        markdown(&head, &lines)
+        markdown::table(&head, &lines)
     }
 }
 
@@ -148,12 +149,6 @@ fn pair(figure: &Figure) -> String {
     }
     let given = if figure.basis == Basis::Given { " (given)" } else { "" };
     format!("{published} / {predicted}{given}")
-}
-
-fn markdown(head: &[String], lines: &[Vec<String>]) -> String {
-    let line = |words: &[String]| format!("| {} |\n", words.join(" | "));
-    let rule = format!("|{}\n", "---|".repeat(head.len()));
-    line(head) + &rule + &lines.iter().map(|words| line(words)).collect::<String>()
 }
 
 #[cfg(test)]

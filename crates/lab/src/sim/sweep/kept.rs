@@ -8,6 +8,7 @@ use sluice_chart::{Bar, Bars, Group, Key, Part, number};
 use super::differ::{Differences, differ_in_policy};
 use super::file::Line;
 use super::{gains, results_of};
+use crate::sim::markdown;
 use crate::view::{self, Fct, Gain};
 
 /// Policies in the order of their bars and columns, each with its colours.
@@ -109,7 +110,7 @@ impl Kept {
         head.extend(KEYS.iter().filter(|k| has_mean(k)).map(|k| format!("`{}`", k.name)));
         head.extend(KEYS.iter().filter(|k| has_gain(k)).map(|k| format!("gain `{}`", k.name)));
         head.push("queries".to_owned());
-        let mut table = line(&head) + &format!("|{}\n", "---|".repeat(head.len()));
+        let mut lines = Vec::new();
         for (at, cells) in (1..).zip(&self.groups) {
             let mut words = vec![at.to_string()];
             words.extend(cells.values.iter().cloned());
@@ -124,9 +125,9 @@ impl Kept {
             words.extend(KEYS.iter().filter(|k| has_gain(k)).map(|key| of(key, gain)));
             let queries = cells.found.iter().map(|(fct, _)| fct.values.len()).min();
             words.push(queries.unwrap_or(0).to_string());
-            table += &line(&words);
+            lines.push(words);
         }
-        table
+        markdown::table(&head, &lines)
     }
 }
 
@@ -136,15 +137,10 @@ fn found(line: &Line) -> Vec<(Fct, Option<Gain>)> {
     let gains = view::gains(&results);
     let all = view::cells(&results).into_iter();
     all.map(|fct| {
-        let own = gains.iter().find(|g| g.size == fct.size && g.series == fct.series);
-        let own = own.cloned();
+        let own = view::gain_of(&gains, &fct).cloned();
         (fct, own)
     })
     .collect()
-}
-
-fn line(words: &[String]) -> String {
-    format!("| {} |\n", words.join(" | "))
 }
 
 #[cfg(test)]
