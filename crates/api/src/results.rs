@@ -69,3 +69,18 @@ pub fn median(values: &[f64]) -> f64 {
         _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_as_they_were_written() {
+        let values: Vec<f64> = (1..2_000_u32)
+            .map(|step| f64::from(step).sqrt() * 10_f64.powi(step.cast_signed() % 80 - 40))
+            .collect();
+        let row = Row::new("pa.fct", "sluice", "us", values);
+        let text = serde_json::to_string(&row).unwrap();
+        assert_eq!(serde_json::from_str::<Row>(&text).unwrap(), row);
+    }
+}
