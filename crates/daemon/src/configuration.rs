@@ -29,6 +29,7 @@ mod admission;
 mod authority;
 mod checker;
 mod effect;
+mod farewell;
 mod marker;
 mod opened;
 mod replica;

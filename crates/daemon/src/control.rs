@@ -18,7 +18,9 @@
 //!
 //! Control may be killed at any time: data continues, and the next control process takes it over.
 
+mod answering;
 mod child;
+mod exec;
 mod force;
 mod http;
 mod kept;
@@ -47,6 +49,7 @@ use sluice_api::fabric::Question;
 use sluice_api::upgrade::Upgraded;
 use sluice_base::Nanos;
 
+use self::answering::Answering;
 use self::child::{Found, Link};
 use self::force::Force;
 use self::kept::DescriptorStore;
@@ -168,6 +171,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         fabric: fabric.clone(),
         wanted: None,
         ports: Arc::clone(&ports),
+        answering: Arc::clone(front.answering()),
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     ports.wait_for_namespaces()?;
@@ -284,6 +288,7 @@ struct Control<'a> {
     /// Whole configuration of the fabric for this host, if part of it needs a restart of data.
     wanted: Option<Plan>,
     ports: Arc<AddedPorts>,
+    answering: Arc<Answering>,
 }
 
 impl Control<'_> {
@@ -361,7 +366,7 @@ impl Control<'_> {
                         child::drain(link);
                         self.kept.delete_devices(&self.plan);
                         setup::forget(&self.plan.state_dir)?;
-                        return Err(run_self());
+                        return Err(exec::this_program(Some(&self.answering)));
                     }
                     Event::Ended(number) if number == self.starts => break,
                     Event::Ended(_) => {}
@@ -465,7 +470,7 @@ impl Control<'_> {
             say!(error: "no upgrade, for the configuration would be refused: {error:#}");
             return;
         }
-        say!(error: "no upgrade: {:#}", run_self());
+        say!(error: "no upgrade: {:#}", exec::this_program(Some(&self.answering)));
     }
 
     /// Returns the plan of the configuration that would hold after a start.
@@ -495,7 +500,7 @@ impl Control<'_> {
                     Ok(Event::Left(why)) => {
                         say!(warn: "this host is in no fabric any more: {why}");
                         setup::forget(&self.plan.state_dir)?;
-                        return Err(run_self());
+                        return Err(exec::this_program(Some(&self.answering)));
                     }
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(error) => return Err(error.into()),
@@ -507,20 +512,6 @@ impl Control<'_> {
             }
         }
     }
-}
-
-/// Becomes the program at this program's path, with the same arguments. Returns only an error.
-fn run_self() -> anyhow::Error {
-    use std::os::unix::process::CommandExt as _;
-    let program = match child::program() {
-        Ok(program) => program,
-        Err(error) => return error,
-    };
-    say!("this process becomes {}", program.display());
-    let mut next = std::process::Command::new(&program);
-    seccomp::tell(&mut next);
-    let error = next.args(std::env::args_os().skip(1)).exec();
-    anyhow::Error::from(error).context(format!("{} cannot be run", program.display()))
 }
 
 /// Reports that nothing has changed, and why.

@@ -256,13 +256,16 @@ impl Thread {
             self.leave(&said);
             return;
         }
-        let change = vec![Operation::RemoveMember { name: self.own.place.name.clone() }];
-        self.change(now, (change, false), How::default(), reply);
+        self.standing.departs(true);
+        self.change(now, (self.departure(), false), How::default(), reply);
     }
 
     /// Takes the result of a request.
     pub(super) fn answered(&mut self, request: RequestId, result: Result<Done, Refused>) {
         let Some(asked) = self.asked.remove(&request) else { return };
+        let Some(asked) = self.wait_to_depart(request, asked, result.as_ref().err()) else {
+            return;
+        };
         let result = result.map_err(|refused| words::refused(self.shared(), &refused));
         match (asked, result) {
             (asked, Err(why)) => asked.refuse(why),
@@ -335,7 +338,7 @@ impl Thread {
             let (applied, behind) = self.progress_at(revision);
             let is_here = self.in_force.revision >= revision || self.has_left;
             let is_known = behind.iter().all(|(_, is_connected)| !is_connected);
-            let is_over = now >= one.progress_until;
+            let is_over = self.has_left || now >= one.progress_until;
             if !(is_here && (is_known || is_over)) && now < one.effect_until {
                 if is_over {
                     one.progress_until = one.effect_until;

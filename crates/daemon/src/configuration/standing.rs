@@ -10,7 +10,9 @@
 //!
 //! An evicted host forwards with its last tables. It neither votes nor changes anything: what it
 //! hears about the configuration is ignored, and it begins no election. Its membership does not
-//! end by the answer of one member; an operator ends it (`sluice fabric leave --forget`).
+//! end by the answer of one member; an operator ends it (`sluice fabric leave --forget`). One who
+//! had asked for it has done so: a host whose own departure is in doubt, since the others close
+//! their connections to it as soon as they know, asks at once and leaves by that answer.
 //!
 //! *Evidence.* A member answers `evicted` if the asking host's certificate is revoked, or its log
 //! has the end of that very membership. It answers `missing` if it merely has no such member. That
@@ -71,9 +73,16 @@ pub(super) struct OwnStanding {
     /// The host has been connected to a majority since its start, or nobody denies that it is a
     /// member.
     is_known: bool,
+    /// An operator wants this host to leave.
+    departs: bool,
 }
 
 impl OwnStanding {
+    /// Notes that an operator wants this host to leave, or that this was refused.
+    pub(super) const fn departs(&mut self, departs: bool) {
+        self.departs = departs;
+    }
+
     /// Returns the eviction of this host, if it was told of one.
     pub(super) fn evicted(&self) -> Option<&Evicted> {
         self.evicted.as_ref()
@@ -111,7 +120,7 @@ impl OwnStanding {
             self.alone_since = Some(now);
             self.next = now.after(ALONE_MIN);
         }
-        let is_due = now >= self.next && self.open == 0;
+        let is_due = (now >= self.next || self.departs) && self.open == 0;
         if is_due {
             self.next = now.after(AGAIN);
         }
@@ -313,6 +322,10 @@ impl Thread {
         };
         let own = self.commit.replica().map(|_| self.commit.revision());
         if !self.standing.take(own, by, &answer) {
+            return;
+        }
+        if self.standing.departs && self.standing.evicted.is_some() {
+            self.leave(&format!("it has left, says {by}"));
             return;
         }
         let Some(why) = self.eviction_in_words() else {

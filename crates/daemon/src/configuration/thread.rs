@@ -115,6 +115,7 @@ impl Opened {
             standing: OwnStanding::default(),
             next_authority: None,
             has_left: false,
+            farewell: None,
             marker: self.marker,
             unfit: self.unfit,
         };
@@ -214,6 +215,8 @@ pub(super) struct Thread {
     /// Authority that is to follow, as of the last change.
     pub(super) next_authority: Option<AuthorityEntry>,
     pub(super) has_left: bool,
+    /// Reason for which the host leaves, until control is told.
+    pub(super) farewell: Option<String>,
     marker: Marker,
     /// Reason why the host's file was not in force at the start, until it is.
     unfit: Option<String>,
@@ -237,6 +240,7 @@ impl Thread {
             self.carry_out();
             self.answer_waiting(clock::now());
             self.answer_settled();
+            self.bid_farewell();
             match events.recv_timeout(self.sleep()) {
                 Ok(event) => self.take(event),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -458,10 +462,10 @@ impl Thread {
         self.announced = Some((signs, announcer));
     }
 
-    /// Ends this host's membership.
+    /// Ends this host's membership, when those who have asked are answered.
     pub(super) fn leave(&mut self, why: &str) {
         if !std::mem::replace(&mut self.has_left, true) {
-            self.force.left(why);
+            self.farewell = Some(why.to_owned());
         }
     }
 

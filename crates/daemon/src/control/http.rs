@@ -33,6 +33,7 @@ use sluice_api::http::Problem;
 use self::accept::Limits;
 use self::api::Api;
 use self::sampler::{Sampler, Wanted};
+use super::answering::Answering;
 use super::show::Front;
 use crate::config;
 use crate::metrics::Format;
@@ -79,6 +80,7 @@ pub(super) fn serve(
     let listener = role.listen(&socket, host.group.as_deref())?;
     listener.set_nonblocking(true)?;
     let sampler = Sampler::start(Arc::clone(front))?;
+    let answering = Arc::clone(front.answering());
     let (front, name) = (Arc::clone(front), &host.name);
     let managed = Api::new(name, Arc::new(move |request| front.respond(request)));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -88,20 +90,21 @@ pub(super) fn serve(
         .build()
         .context("cannot make the runtime of the HTTP interface")?;
     spawn_behind("http", move || {
-        runtime.block_on(both(listener, api.listen, router(sampler, managed)))
+        let served = (router(sampler, managed), answering);
+        runtime.block_on(both(listener, api.listen, served))
     })
 }
 
 /// Serves both listeners. A failure of one does not end the other.
-async fn both(socket: UnixListener, tcp: Option<SocketAddr>, router: Router) {
-    let of_tcp = router.clone();
+async fn both(socket: UnixListener, tcp: Option<SocketAddr>, served: (Router, Arc<Answering>)) {
+    let of_tcp = served.clone();
     tokio::spawn(async move {
         if let Some(at) = tcp {
             accept::serve(listen(at).await, LIMITS, of_tcp).await;
         }
     });
     match tokio::net::UnixListener::from_std(socket) {
-        Ok(socket) => accept::serve(socket, LIMITS, router).await,
+        Ok(socket) => accept::serve(socket, LIMITS, served).await,
         Err(error) => say!(error: "no HTTP on {}: {error}", run_dir::HTTP_SOCKET),
     }
     std::future::pending::<()>().await;

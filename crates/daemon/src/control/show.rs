@@ -17,6 +17,7 @@ use sluice_api::fabric_config::Operation;
 use sluice_api::placement::{self, PolicyVersion, Stamped};
 use sluice_api::transaction::{self, How};
 
+use super::answering::Answering;
 use super::ports::AddedPorts;
 use super::sample::{Facts, forwards, sample};
 use super::status;
@@ -47,6 +48,7 @@ pub(super) struct Front {
     run_dir: PathBuf,
     applicants: Option<Applicants>,
     known: OnceLock<Known>,
+    answering: Arc<Answering>,
 }
 
 impl Front {
@@ -54,7 +56,13 @@ impl Front {
     /// started.
     pub(super) fn new(host: &Host, applicants: Option<Applicants>) -> Self {
         let run_dir = config::run_dir(host);
-        Self { host: host.name.clone(), run_dir, applicants, known: OnceLock::new() }
+        let (known, answering) = (OnceLock::new(), Arc::default());
+        Self { host: host.name.clone(), run_dir, applicants, known, answering }
+    }
+
+    /// Returns the count of the requests that are being answered.
+    pub(super) fn answering(&self) -> &Arc<Answering> {
+        &self.answering
     }
 
     /// The host forwards from now on.
@@ -98,6 +106,7 @@ impl Front {
                 _ => {}
             }
         }
+        let _answer = self.answering.begin();
         match self.respond(request) {
             Ok(line) => protocol::write_line(stream, &line),
             Err(error) => protocol::write(stream, &Failure { error }),

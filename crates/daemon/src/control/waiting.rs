@@ -12,7 +12,7 @@ use sluice_api::transaction::{Answer, Question};
 use super::Event;
 use super::show::Front;
 use super::source::Source;
-use super::unfit;
+use super::{exec, unfit};
 use crate::config::member::HostFile;
 use crate::config::{self, KernelDevices};
 use crate::configuration::setup::{self, Applying, announce_waiting};
@@ -129,7 +129,7 @@ impl Beginning {
         let mut opened = Opened::open(own)?;
         if !opened.is_member() {
             unfit::end_membership(opened)?;
-            return Err(super::run_self());
+            return Err(exec::this_program(None));
         }
         let plan = unfit::plan_of(&mut opened)?;
         Ok(Some(Self { plan: Box::new(plan), opened: Some(Box::new(opened)), became }))

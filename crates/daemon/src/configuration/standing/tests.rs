@@ -148,6 +148,16 @@ fn lone_host_asks_after_pause_then_rarely() {
 }
 
 #[test]
+fn host_that_departs_asks_without_pause() {
+    let mut own = OwnStanding::default();
+    own.departs(true);
+    assert!(!own.tick(at(0), false), "those who are connected answer");
+    assert!(own.tick(at(500), true) && own.tick(at(1_000), true));
+    own.departs(false);
+    assert!(!own.tick(at(1_500), true));
+}
+
+#[test]
 fn round_takes_members_in_turn() {
     let mut own = OwnStanding::default();
     assert_eq!(own.choose(&[1, 2, 4, 5]), [1, 2, 4]);

@@ -1,8 +1,8 @@
 //! Connections of a listener: a bounded number, each with bounds of its own.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::{Extension, Router};
@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 
+use crate::control::answering::Answering;
 use crate::control::show::is_owner;
 
 /// Pause after a failed `accept`, such as one without a free descriptor.
@@ -101,7 +102,11 @@ fn victim(open: &[Open]) -> usize {
 }
 
 /// Accepts for ever, each connection as a task.
-pub(super) async fn serve<L: Listener>(listener: L, limits: Limits, router: Router) {
+pub(super) async fn serve<L: Listener>(
+    listener: L,
+    limits: Limits,
+    (router, answering): (Router, Arc<Answering>),
+) {
     // The oldest first.
     let mut open: Vec<Open> = Vec::with_capacity(limits.connections_max);
     loop {
@@ -117,21 +122,31 @@ pub(super) async fn serve<L: Listener>(listener: L, limits: Limits, router: Rout
         // The request says who makes it.
         let peer = L::peer(&stream);
         let router = router.clone().layer(Extension(peer));
-        let task = converse(stream, limits, router, Arc::clone(&has_asked));
+        let asked = Asked { has_asked: Arc::clone(&has_asked), answering: Arc::clone(&answering) };
+        let task = converse(stream, limits, router, asked);
         open.push(Open { task: tokio::spawn(task).abort_handle(), has_asked, peer });
         // The runtime has one thread: a connection is read before the next one can end it.
         tokio::task::yield_now().await;
     }
 }
 
+/// What is noted of a connection when it asks.
+struct Asked {
+    has_asked: Arc<AtomicBool>,
+    answering: Arc<Answering>,
+}
+
 /// Answers the request of a connection.
-async fn converse<S>(stream: S, limits: Limits, router: Router, has_asked: Arc<AtomicBool>)
+async fn converse<S>(stream: S, limits: Limits, router: Router, asked: Asked)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let router = TowerToHyperService::new(router);
+    // Dropped with the connection, when its answer is written.
+    let answer = OnceLock::new();
     let service = service_fn(move |request| {
-        has_asked.store(true, Ordering::Relaxed);
+        asked.has_asked.store(true, Ordering::Relaxed);
+        answer.get_or_init(|| asked.answering.begin());
         router.call(request)
     });
     let connection = http1::Builder::new()

@@ -34,7 +34,7 @@ impl Server {
         std::thread::spawn(move || {
             runtime.block_on(async {
                 let listener = tokio::net::UnixListener::from_std(listener).unwrap();
-                accept::serve(listener, limits, router).await;
+                accept::serve(listener, limits, (router, Arc::default())).await;
             });
         });
         Self { path, samples }
