@@ -28,6 +28,7 @@ class Host(unittest.TestCase):
         host = Noted(str(SOCKET))
         self.looked_at(host)
         self.ports(host)
+        self.tokens(host)
         self.configuration(host)
         operations = {
             (method, path)
@@ -66,6 +67,16 @@ class Host(unittest.TestCase):
         with self.assertRaises(Problem) as caught:
             host.delete_port("web/1é")
         self.assertEqual((caught.exception.status, caught.exception.code), (404, "no_such_port"))
+
+    def tokens(self, host: Client) -> None:
+        made = host.make_token({"name": "py", "role": "tenant", "vnets": ["blue"], "days": 1})
+        self.assertTrue(made["token"].startswith("sluice-api-"))
+        [entry] = [entry for entry in host.tokens() if entry["name"] == "py"]
+        self.assertEqual((entry["role"], entry["vnets"]), ("tenant", ["blue"]))
+        self.assertEqual(host.revoke_token("py"), "py")
+        with self.assertRaises(Problem) as caught:
+            host.revoke_token("py")
+        self.assertEqual((caught.exception.status, caught.exception.code), (404, "no_such_token"))
 
     def configuration(self, host: Client) -> None:
         before = host.config()["revision"]

@@ -5,6 +5,7 @@
 //! ([`client`]). The daemon checks a configuration and builds a switch from it.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod agree;
 pub mod client;
 pub mod config;

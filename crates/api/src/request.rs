@@ -30,6 +30,8 @@ pub enum Request {
     Transaction(Box<crate::transaction::Question>),
     /// Follow this placement policy.
     Follow(Box<crate::placement::Stamped>),
+    /// A question about tokens of the management API, or a change of them.
+    Access(crate::access::Question),
     /// Add a port. To data: a port that is there already as requested is not opened again.
     Add(Box<NewPort>),
     /// Delete a port.

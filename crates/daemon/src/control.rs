@@ -32,6 +32,7 @@ mod sample;
 pub(crate) mod show;
 mod source;
 mod status;
+mod tokens;
 mod unfit;
 mod upgrade;
 mod waiting;

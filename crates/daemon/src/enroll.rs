@@ -79,6 +79,7 @@ pub use self::refusal::{Refused, RefusedKind};
 pub use self::request::{RequestError, SigningRequest};
 pub use self::server::{Admitted, Enroll, JoinListener, ListenError};
 pub use self::standing::{Asker, Eviction, Standing, StandingAnswer};
+pub(crate) use self::token::digits;
 pub use self::token::{
     Redemption, Token, TokenError, TokenFormatError, TokenId, TokenRecord, TokenSecret, TokenUse,
     VALID_MS, VALID_MS_MAX, redeem,

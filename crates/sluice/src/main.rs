@@ -18,6 +18,7 @@ use sluice_daemon::fabric::certificates::{self, CertificateRequest};
 use sluice_lab::cli::LabCommand;
 use sluice_lab::sim::cli::SimCommand;
 
+use access::ApiCommand;
 use import::ImportArguments;
 use port::PortCommand;
 use transaction::{ConfigCommand, EvictArguments, JoinArguments, PlaceArguments, RecoverArguments};
@@ -25,6 +26,7 @@ use transaction::{TokenArguments, VnetCommand};
 use vlan::VlanCommand;
 use vport::VportCommand;
 
+mod access;
 mod generate;
 mod import;
 mod placement;
@@ -91,6 +93,9 @@ enum Command {
     /// The configuration that all members of a fabric share: settings and networks
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Who may use the management API over the network
+    #[command(subcommand)]
+    Api(ApiCommand),
     /// The hosts that work together
     #[command(subcommand)]
     Fabric(FabricCommand),
@@ -392,6 +397,7 @@ fn main() -> ExitCode {
         Command::Vlan(command) => vlan::run(command),
         Command::Vnet(command) => transaction::vnet(command),
         Command::Config(command) => transaction::config(command),
+        Command::Api(command) => access::run(command),
         Command::Fabric(command) => fabric_command(&command),
         Command::Trace(arguments) => trace(arguments),
         Command::Placement(command) => placement::run(command),

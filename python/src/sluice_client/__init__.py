@@ -2,5 +2,6 @@
 
 from .client import Client, Way
 from .errors import Problem, Unreachable
+from .transport import Remote
 
-__all__ = ["Client", "Problem", "Unreachable", "Way"]
+__all__ = ["Client", "Problem", "Remote", "Unreachable", "Way"]

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from . import types as t
-from .transport import Transport
+from .transport import Remote, Transport
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Way:
 
 
 class Client:
-    """A host, by the socket `http.sock` of its directory.
+    """A host, by the socket `http.sock` of its directory, or by its address.
 
     A method raises `Problem` if the host refuses, and `Unreachable` if there is no answer.
     """
 
-    def __init__(self, socket: str | os.PathLike[str], timeout: float = 20.0) -> None:
-        self._transport = Transport(socket, timeout)
+    def __init__(self, host: str | os.PathLike[str] | Remote, timeout: float = 20.0) -> None:
+        self._transport = Transport(host, timeout)
 
     def ask(
         self,
@@ -81,6 +81,21 @@ class Client:
     def reload(self) -> t.Reloaded:
         """Lets the host read its file again."""
         return cast(t.Reloaded, self.ask("POST", "/v1/reload"))
+
+    # Those who ask over the network.
+
+    def tokens(self) -> list[t.TokenEntry]:
+        """Lists the tokens, without their texts."""
+        return cast(list[t.TokenEntry], self.ask("GET", "/v1/tokens")["tokens"])
+
+    def make_token(self, token: t.NewToken) -> t.Enveloped_Made:
+        """Makes a token, whose text is in this answer alone."""
+        return cast(t.Enveloped_Made, self.ask("POST", "/v1/tokens", body=token))
+
+    def revoke_token(self, name: str) -> str:
+        """Ends a token."""
+        answer = self.ask("DELETE", "/v1/tokens/{name}", {"name": name})
+        return cast(str, answer["revoked"])
 
     # Ports.
 

@@ -1,9 +1,11 @@
-"""HTTP/1.1 on a Unix socket: one request a connection, as a host answers it."""
+"""HTTP/1.1 on a Unix socket or by TLS: one request a connection, as a host answers it."""
 
 import http.client
 import json
 import os
 import socket
+import ssl
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -13,7 +15,21 @@ from .errors import Problem, Unreachable
 ANSWER_MAX = 256 << 20
 
 
-class _Connection(http.client.HTTPConnection):
+@dataclass(frozen=True)
+class Remote:
+    """A host over the network, at the address of its `[api.tls]`."""
+
+    at: str
+    """Address and port, such as `192.0.2.1:9343` or `[2001:db8::1]:9343`."""
+    token: str = field(repr=False)
+    """What `sluice api token` printed."""
+    name: str
+    """Name in the host's certificate: that of the host, if the fabric gave it."""
+    authority: str | os.PathLike[str] | None = None
+    """File of the authority that signed it (PEM); None: those that this machine trusts."""
+
+
+class _OnSocket(http.client.HTTPConnection):
     def __init__(self, path: str, timeout: float) -> None:
         super().__init__("localhost", timeout=timeout)
         self._path = path
@@ -24,12 +40,32 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class Transport:
-    """A socket, and the longest silence on it in seconds."""
+class _ByTls(http.client.HTTPConnection):
+    def __init__(self, remote: Remote, timeout: float) -> None:
+        host, _, port = remote.at.rpartition(":")
+        super().__init__(host.strip("[]"), int(port), timeout=timeout)
+        self._remote = remote
 
-    def __init__(self, path: str | os.PathLike[str], timeout: float) -> None:
-        self._path = os.fspath(path)
+    def connect(self) -> None:
+        authority = self._remote.authority
+        context = ssl.create_default_context(cafile=authority and os.fspath(authority))
+        super().connect()
+        # Until then the socket is the connection's, which closes it.
+        self.sock = context.wrap_socket(self.sock, server_hostname=self._remote.name)
+
+
+class Transport:
+    """A host's socket or address, and the longest silence there in seconds."""
+
+    def __init__(self, host: str | os.PathLike[str] | Remote, timeout: float) -> None:
+        self._host = host if isinstance(host, Remote) else os.fspath(host)
+        self._path = self._host.at if isinstance(self._host, Remote) else self._host
         self._timeout = timeout
+
+    def _connection(self) -> http.client.HTTPConnection:
+        if isinstance(self._host, Remote):
+            return _ByTls(self._host, self._timeout)
+        return _OnSocket(self._host, self._timeout)
 
     def ask(
         self,
@@ -47,7 +83,10 @@ class Transport:
         said = {key: _word(value) for key, value in query.items() if value is not None}
         if said:
             path += "?" + urlencode(said)
-        head, data = {}, None
+        head: dict[str, str] = {}
+        data = None
+        if isinstance(self._host, Remote):
+            head["Authorization"] = f"Bearer {self._host.token}"
         if body is not None:
             head["Content-Type"] = "application/json"
             data = json.dumps(body).encode()
@@ -64,8 +103,12 @@ class Transport:
     def _exchange(
         self, method: str, path: str, data: bytes | None, head: dict[str, str]
     ) -> tuple[int, bytes]:
-        connection = _Connection(self._path, self._timeout)
         is_sent = False
+        try:
+            connection = self._connection()
+        except ValueError as error:
+            why = "it is no address with a port, such as 192.0.2.1:9343"
+            raise Unreachable(self._path, why, False) from error
         try:
             connection.connect()
             is_sent = True

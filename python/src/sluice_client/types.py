@@ -356,6 +356,19 @@ class Enveloped_Log(TypedDict):
     log: list[LogRow]
 
 
+class Enveloped_Made(TypedDict):
+    format: int
+    host: NotRequired[str | None]
+    program: str
+    time: str
+    name: str
+    role: TokenRole
+    vnets: NotRequired[list[str]]
+    expires_ms: NotRequired[int | None]
+    made_ms: int
+    token: str
+
+
 class Enveloped_OneVport(TypedDict):
     format: int
     host: NotRequired[str | None]
@@ -444,6 +457,14 @@ class Enveloped_Report(TypedDict):
     grade: Grade
     rows: list[ReportRow]
     version: int
+
+
+class Enveloped_Revoked(TypedDict):
+    format: int
+    host: NotRequired[str | None]
+    program: str
+    time: str
+    revoked: str
 
 
 class Enveloped_Shown_1(TypedDict):
@@ -571,6 +592,14 @@ class Enveloped_Thawed(TypedDict):
     thaw: list[ThawRow]
 
 
+class Enveloped_Tokens(TypedDict):
+    format: int
+    host: NotRequired[str | None]
+    program: str
+    time: str
+    tokens: list[TokenEntry]
+
+
 class Enveloped_Vnets(TypedDict):
     format: int
     host: NotRequired[str | None]
@@ -635,6 +664,12 @@ class Flows(TypedDict):
     decap: list[DecapRow]
     encap: list[EncapRow]
     tunnels: list[TunnelRow]
+
+
+class Grant(TypedDict):
+    name: str
+    role: TokenRole
+    vnets: NotRequired[list[str]]
 
 
 class GuardRow(TypedDict):
@@ -720,6 +755,15 @@ class MacRow(TypedDict):
     vnet: str
 
 
+class Made(TypedDict):
+    name: str
+    role: TokenRole
+    vnets: NotRequired[list[str]]
+    expires_ms: NotRequired[int | None]
+    made_ms: int
+    token: str
+
+
 class Member(TypedDict):
     address: NotRequired[str | None]
     id: int
@@ -771,6 +815,13 @@ class NewPort(TypedDict):
     routes: NotRequired[list[Route]]
     taken: NotRequired[int]
     vnet: str
+
+
+class NewToken(TypedDict):
+    days: NotRequired[int | None]
+    name: str
+    role: TokenRole
+    vnets: NotRequired[list[str]]
 
 
 class OneVport(TypedDict):
@@ -1103,6 +1154,10 @@ class ReportRow(TypedDict):
     what: str
 
 
+class Revoked(TypedDict):
+    revoked: str
+
+
 class RivalRow(TypedDict):
     first: str
     first_port: str
@@ -1306,9 +1361,21 @@ class Token(TypedDict):
     used: NotRequired[TokenUse | None]
 
 
+class TokenEntry(TypedDict):
+    name: str
+    role: TokenRole
+    vnets: NotRequired[list[str]]
+    expires_ms: NotRequired[int | None]
+    made_ms: int
+
+
 class TokenUse(TypedDict):
     host: str
     key: str
+
+
+class Tokens(TypedDict):
+    tokens: list[TokenEntry]
 
 
 class Trust(TypedDict):
@@ -1464,3 +1531,4 @@ Route: TypeAlias = str
 Setting: TypeAlias = Literal["vni", "network", "mtu", "policy", "vtep", "version", "clock"]
 Shown: TypeAlias = Shown_1 | Shown_2 | Shown_3 | Shown_4 | Shown_5 | Shown_6 | Shown_7 | Shown_8 | Shown_9
 ShownRows: TypeAlias = ShownRowsPorts | ShownRowsQueues | ShownRowsDrops | ShownRowsAudit | ShownRowsPauses | ShownRowsTunnels | ShownRowsMac | ShownRowsWorker | ShownRowsPlacement
+TokenRole: TypeAlias = Literal["tenant", "viewer", "operator", "admin"]

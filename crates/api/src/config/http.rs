@@ -1,17 +1,40 @@
 //! The HTTP interface of a host (`[api]`).
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 /// The HTTP interface of a host. A socket in the directory of the host is always there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpApi {
     /// Loopback address and TCP port on which it listens, too; absent: on the socket only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<SocketAddr>,
+    /// The interface for other machines; absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<HttpTls>,
 }
+
+/// The HTTP interface for other machines: all of the management API, by TLS, for those who have a
+/// token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpTls {
+    /// Address and TCP port.
+    pub listen: SocketAddr,
+    /// File with the certificate, and those between it and the authority (PEM); absent: the
+    /// certificate that the fabric gave this host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// File with its key (PEM).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+}
+
+/// Reason why an interface is refused: the key, what is wrong with it, and the remedy.
+pub type Refusal = (&'static [&'static str], String, &'static str);
 
 impl HttpApi {
     /// Returns true if nothing is said.
@@ -19,27 +42,64 @@ impl HttpApi {
         *self == Self::default()
     }
 
-    /// Checks the address.
+    /// Checks the addresses and files.
     ///
     /// # Errors
-    /// The reason why it cannot be listened on, and the remedy.
-    pub fn check(&self) -> Result<(), (String, &'static str)> {
+    /// The reason why they cannot be used.
+    pub fn check(&self) -> Result<(), Refusal> {
         match self.listen {
             Some(at) if !at.ip().is_loopback() => Err((
+                &["listen"],
                 format!(
                     "{at} is no loopback address: this interface has neither TLS nor tokens, and \
                      everybody who reaches the address could read it"
                 ),
-                "Use 127.0.0.1 or [::1], with a proxy that has TLS before it; or leave the key \
-                 out, and use the socket `http.sock` in the host's directory.",
+                "Use 127.0.0.1 or [::1]; or leave the key out, and use the socket `http.sock` in \
+                 the host's directory, or `[api.tls]`.",
             )),
-            Some(at) if at.port() == 0 => Err((
-                format!("{at} has no port: nobody would find the one that the kernel chooses"),
-                "Use a port, such as 127.0.0.1:9342.",
-            )),
-            _ => Ok(()),
+            Some(at) if at.port() == 0 => Err(no_port(&["listen"], at)),
+            _ => self.tls.as_ref().map_or(Ok(()), |tls| tls.check(self.listen)),
         }
     }
+}
+
+impl HttpTls {
+    fn check(&self, other: Option<SocketAddr>) -> Result<(), Refusal> {
+        if self.listen.port() == 0 {
+            return Err(no_port(&["tls", "listen"], self.listen));
+        }
+        if other == Some(self.listen) {
+            return Err((
+                &["tls", "listen"],
+                format!("{} is the address of `api.listen` as well", self.listen),
+                "Use another port.",
+            ));
+        }
+        if self.certificate.is_some() != self.key.is_some() {
+            return Err((
+                &["tls"],
+                "a certificate belongs to its key, and one of both is missing".to_owned(),
+                "Give `certificate` and `key`; or neither, for those of the fabric.",
+            ));
+        }
+        for (path, key) in
+            [(&self.certificate, &["tls", "certificate"] as &[_]), (&self.key, &["tls", "key"])]
+        {
+            if let Some(path) = path.as_ref().filter(|path| !path.is_absolute()) {
+                let what = format!("{} is no absolute path", path.display());
+                return Err((key, what, "Begin the path with `/`."));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_port(key: &'static [&'static str], at: SocketAddr) -> Refusal {
+    (
+        key,
+        format!("{at} has no port: nobody would find the one that the kernel chooses"),
+        "Use a port, such as 9342.",
+    )
 }
 
 #[cfg(test)]
@@ -48,15 +108,40 @@ mod tests {
 
     #[test]
     fn only_loopback_address_with_port_accepted() {
-        let check = |at: &str| HttpApi { listen: Some(at.parse().unwrap()) }.check();
+        let check =
+            |at: &str| HttpApi { listen: Some(at.parse().unwrap()), ..HttpApi::default() }.check();
         for at in ["127.0.0.1:9342", "127.8.0.1:1", "[::1]:9342"] {
             assert_eq!(check(at), Ok(()), "{at}");
         }
         // An address that the kernel maps to IPv4 is no loopback address by its own family.
         for at in ["0.0.0.0:9342", "[::]:9342", "192.0.2.1:9342", "[::ffff:192.0.2.1]:1"] {
-            assert!(check(at).unwrap_err().0.contains("no loopback address"), "{at}");
+            assert!(check(at).unwrap_err().1.contains("no loopback address"), "{at}");
         }
-        assert!(check("127.0.0.1:0").unwrap_err().0.contains("has no port"));
+        assert!(check("127.0.0.1:0").unwrap_err().1.contains("has no port"));
         assert_eq!(HttpApi::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn tls_has_port_and_pair_of_files() {
+        let check = |text: &str| toml::from_str::<HttpApi>(text).unwrap().check();
+        let at = "[tls]\nlisten = \"192.0.2.1:9343\"\n";
+        assert_eq!(check(at), Ok(()));
+        let (certificate, key) = ("certificate = \"/c.pem\"\n", "key = \"/c.key\"\n");
+        assert_eq!(check(&format!("{at}{certificate}{key}")), Ok(()));
+        for (text, keys, part) in [
+            ("[tls]\nlisten = \"[::]:0\"".to_owned(), &["tls", "listen"] as &[_], "has no port"),
+            (format!("{at}{certificate}"), &["tls"], "one of both is missing"),
+            (format!("{at}{key}"), &["tls"], "one of both is missing"),
+            (format!("{at}certificate = \"c\"\n{key}"), &["tls", "certificate"], "absolute"),
+            (format!("{at}{certificate}key = \"k\"\n"), &["tls", "key"], "absolute"),
+            (
+                "listen = \"[::1]:1\"\n[tls]\nlisten = \"[::1]:1\"\n".to_owned(),
+                &["tls", "listen"],
+                "`api.listen` as well",
+            ),
+        ] {
+            let (key, what, remedy) = check(&text).unwrap_err();
+            assert!(key == keys && what.contains(part) && !remedy.is_empty(), "{key:?} {what}");
+        }
     }
 }

@@ -1,13 +1,10 @@
 //! `sluice port`: adds ports to a running host, deletes them, and lists those that were added.
 
-use std::io::Write as _;
-
 use anyhow::Context as _;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_api::port::{Added, AddedPorts, Deleted, NewPort, Place, PortState};
 
-use crate::client::show::{self, HostSelector, connect, enveloped, socket};
+use crate::client::show::{self, HostSelector, connect, socket};
 use crate::ipc::protocol::{self, Request};
 
 /// Adds a port and prints its properties.
@@ -25,7 +22,7 @@ pub fn add(whom: &HostSelector, new: NewPort, json: bool) -> anyhow::Result<()> 
         };
         format!("port {} of {}: device {} in {place}, {who}", added.name, added.vnet, added.device)
     };
-    print(whom, &added, json, words)
+    show::print(whom, &added, json, words)
 }
 
 /// Formats the addresses that a port may share.
@@ -40,7 +37,7 @@ fn also(added: &Added) -> String {
 /// If no host answers, or there is no such port.
 pub fn delete(whom: &HostSelector, name: &str, json: bool) -> anyhow::Result<()> {
     let deleted: Deleted = ask(whom, &Request::Del(name.to_owned()))?;
-    print(whom, &deleted, json, || match deleted.frames {
+    show::print(whom, &deleted, json, || match deleted.frames {
         0 => format!("port {} is gone", deleted.name),
         frames => format!("port {} is gone; {frames} frames ended with it", deleted.name),
     })
@@ -52,7 +49,7 @@ pub fn delete(whom: &HostSelector, name: &str, json: bool) -> anyhow::Result<()>
 /// If no host answers.
 pub fn list(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
     let all: AddedPorts = ask(whom, &Request::Ports)?;
-    print(whom, &all, json, || {
+    show::print(whom, &all, json, || {
         let header = ["port", "vnet", "place", "device", "for", "state"];
         let rows = all.ports.iter().map(row).collect();
         show::table(&header, header.len(), rows, "no port was added").trim_end().to_owned()
@@ -80,18 +77,4 @@ fn ask<T: DeserializeOwned>(whom: &HostSelector, request: &Request) -> anyhow::R
     let line = protocol::ask(connect(&socket)?, request)
         .with_context(|| format!("{} did not answer", socket.display()))?;
     protocol::expect(&line)
-}
-
-fn print(
-    whom: &HostSelector,
-    answer: &impl Serialize,
-    json: bool,
-    words: impl FnOnce() -> String,
-) -> anyhow::Result<()> {
-    let line = match json {
-        true => enveloped(&socket(whom)?, &serde_json::to_string(answer)?),
-        false => words() + "\n",
-    };
-    std::io::stdout().write_all(line.as_bytes())?;
-    Ok(())
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use serde::Serialize;
 use sluice_api::client;
 pub use sluice_api::client::HostSelector;
 use sluice_api::envelope::{Envelope, HostIdentity};
@@ -108,6 +109,21 @@ pub(crate) fn connect(socket: &Path) -> anyhow::Result<UnixStream> {
 
 pub(crate) fn socket(whom: &HostSelector) -> anyhow::Result<PathBuf> {
     Ok(whom.socket()?)
+}
+
+/// Prints an answer, as JSON in its envelope or in words.
+pub(crate) fn print(
+    whom: &HostSelector,
+    answer: &impl Serialize,
+    json: bool,
+    words: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    let line = match json {
+        true => enveloped(&socket(whom)?, &serde_json::to_string(answer)?),
+        false => words() + "\n",
+    };
+    std::io::stdout().write_all(line.as_bytes())?;
+    Ok(())
 }
 
 #[cfg(test)]

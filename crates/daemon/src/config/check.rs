@@ -89,8 +89,9 @@ impl<'a> Check<'a> {
     }
 
     fn api(&mut self) {
-        if let Err((what, remedy)) = self.config.api.check() {
-            self.problem(&[Key("api"), Key("listen")], what, remedy);
+        if let Err((keys, what, remedy)) = self.config.api.check() {
+            let path: Vec<_> = ["api"].iter().chain(keys).map(|key| Key(key)).collect();
+            self.problem(&path, what, remedy);
         }
     }
 

@@ -79,7 +79,9 @@ impl HostFile {
             ));
         }
         super::trunks::check(&local)?;
-        local.api.check().map_err(|(what, remedy)| format!("api.listen: {what}\n    {remedy}"))?;
+        local.api.check().map_err(|(keys, what, remedy)| {
+            format!("api.{}: {what}\n    {remedy}", keys.join("."))
+        })?;
         Ok(Self::Local(Box::new(local)))
     }
 }
@@ -158,7 +160,7 @@ pub(crate) fn compose(
             link: underlay.link.clone(),
         }),
         fabric: Some(fabric),
-        api: local.api,
+        api: local.api.clone(),
         buffers: local.buffers.clone(),
         classes: classes(settings),
         vnets: vnets_of(shared),

@@ -2,7 +2,6 @@
 //! what its result answers.
 
 use std::sync::mpsc::SyncSender;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use sluice_api::fabric_config::{
     Editable, FabricConfig, Operation, REVOKED_MAX, read_change, write_change,
@@ -17,6 +16,7 @@ use super::store;
 use super::thread::Thread;
 use super::words;
 use crate::enroll::{self, Admitted, Token};
+use crate::sys::clock::wall_ms;
 use crate::sys::log::say;
 
 /// Longest wait for other members' progress before the answer, which says who lags.
@@ -170,7 +170,7 @@ impl Thread {
                 && *stamp == PolicyVersion::default()
             {
                 let version = self.force.placement_version() + 1;
-                *stamp = PolicyVersion { version, by: self.own.place.id, at_ms: now_ms() };
+                *stamp = PolicyVersion { version, by: self.own.place.id, at_ms: wall_ms() };
             }
         }
         change
@@ -181,7 +181,7 @@ impl Thread {
         Proposal {
             change,
             author: self.own.place.name.clone(),
-            time_ms: now_ms(),
+            time_ms: wall_ms(),
             comment: how.comment.clone(),
             policy: match how.away {
                 Away::Quorum => Policy::Quorum,
@@ -196,7 +196,7 @@ impl Thread {
         let made = self.files.load(super::setup::now_s(&self.wall)).map_err(anyhow::Error::from);
         let made = made.and_then(|credentials| {
             let fingerprint = credentials.authority()?.fingerprint();
-            Token::new(fingerprint, now_ms(), u64::from(valid_s) * 1_000)
+            Token::new(fingerprint, wall_ms(), u64::from(valid_s) * 1_000)
                 .map_err(|_| anyhow::anyhow!("the kernel gives no random numbers"))
         });
         let (token, record) = match made {
@@ -206,7 +206,7 @@ impl Thread {
                 return;
             }
         };
-        let over = self.shared().tokens.iter().filter(|(_, token)| token.expires_ms < now_ms());
+        let over = self.shared().tokens.iter().filter(|(_, token)| token.expires_ms < wall_ms());
         let mut change: Vec<Operation> =
             over.map(|(id, _)| Operation::RemoveToken { id: id.clone() }).collect();
         let (id, entry) = admission::entry(&record);
@@ -225,7 +225,7 @@ impl Thread {
             _ = reply.send(Err(enroll::Refused::unavailable(why)));
             return;
         }
-        match admission::judge(self.shared(), &joiner, now_ms()) {
+        match admission::judge(self.shared(), &joiner, wall_ms()) {
             Ok(Judged::Again(admitted)) => _ = reply.send(Ok(self.with_next(admitted))),
             Ok(Judged::First(change)) => {
                 let how = How { comment: format!("{} joins", joiner.name), ..How::default() };
@@ -474,9 +474,4 @@ fn said(done: &Done) -> String {
             epoch.number
         ),
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

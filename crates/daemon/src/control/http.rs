@@ -14,10 +14,13 @@
 
 mod accept;
 mod api;
+mod guard;
 mod sampler;
+mod tls;
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +28,10 @@ use anyhow::Context as _;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use sluice_api::config::{Host, HttpApi};
+use sluice_api::config::{Host, HttpApi, HttpTls};
 use sluice_api::http::Problem;
 
 use self::accept::Limits;
@@ -35,6 +39,7 @@ use self::api::Api;
 use self::sampler::{Sampler, Wanted};
 use super::answering::Answering;
 use super::show::Front;
+use super::tokens::ApiTokens;
 use crate::config;
 use crate::metrics::Format;
 use crate::sys::log::say;
@@ -80,7 +85,8 @@ pub(super) fn serve(
     let listener = role.listen(&socket, host.group.as_deref())?;
     listener.set_nonblocking(true)?;
     let sampler = Sampler::start(Arc::clone(front))?;
-    let answering = Arc::clone(front.answering());
+    let (answering, tokens) = (Arc::clone(front.answering()), Arc::clone(front.tokens()));
+    let state_dir = config::state_dir(host);
     let (front, name) = (Arc::clone(front), &host.name);
     let managed = Api::new(name, Arc::new(move |request| front.respond(request)));
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -90,9 +96,19 @@ pub(super) fn serve(
         .build()
         .context("cannot make the runtime of the HTTP interface")?;
     spawn_behind("http", move || {
-        let served = (router(sampler, managed), answering);
+        let served = (router(sampler, managed, tokens), answering);
+        if let Some(tls) = api.tls {
+            runtime.spawn(remote(tls, state_dir, served.clone()));
+        }
         runtime.block_on(both(listener, api.listen, served))
     })
+}
+
+/// Serves other machines.
+async fn remote(tls: HttpTls, state_dir: PathBuf, served: (Router, Arc<Answering>)) {
+    if let Some(listener) = tls::listen(&tls, &state_dir).await {
+        accept::serve(listener, LIMITS, served).await;
+    }
 }
 
 /// Serves both listeners. A failure of one does not end the other.
@@ -100,7 +116,7 @@ async fn both(socket: UnixListener, tcp: Option<SocketAddr>, served: (Router, Ar
     let of_tcp = served.clone();
     tokio::spawn(async move {
         if let Some(at) = tcp {
-            accept::serve(listen(at).await, LIMITS, of_tcp).await;
+            accept::serve(listen(at, "api.listen").await, LIMITS, of_tcp).await;
         }
     });
     match tokio::net::UnixListener::from_std(socket) {
@@ -111,7 +127,7 @@ async fn both(socket: UnixListener, tcp: Option<SocketAddr>, served: (Router, Ar
 }
 
 /// Listens on an address, as soon as no other program has it.
-async fn listen(at: SocketAddr) -> tokio::net::TcpListener {
+async fn listen(at: SocketAddr, key: &str) -> tokio::net::TcpListener {
     let mut is_told = false;
     loop {
         match tokio::net::TcpListener::bind(at).await {
@@ -123,7 +139,7 @@ async fn listen(at: SocketAddr) -> tokio::net::TcpListener {
                 is_told = true;
                 say!(
                     warn: "cannot listen on {at}, which is tried again each second: {error}; \
-                           `api.listen` may have another address"
+                           `{key}` may have another address"
                 );
             }
             Err(_) => {}
@@ -132,7 +148,7 @@ async fn listen(at: SocketAddr) -> tokio::net::TcpListener {
     }
 }
 
-fn router(sampler: Sampler, api: Api) -> Router {
+fn router(sampler: Sampler, api: Api, tokens: Arc<ApiTokens>) -> Router {
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(health))
@@ -140,6 +156,7 @@ fn router(sampler: Sampler, api: Api) -> Router {
         .merge(api.router())
         .method_not_allowed_fallback(no_method)
         .fallback(no_path)
+        .layer(middleware::from_fn_with_state(tokens, guard::admit))
 }
 
 async fn metrics(State(sampler): State<Sampler>, headers: HeaderMap) -> Response {

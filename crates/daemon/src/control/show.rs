@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde::Serialize;
+use sluice_api::access;
 use sluice_api::config::Host;
 use sluice_api::envelope::HostIdentity;
 use sluice_api::fabric::Question;
@@ -21,6 +22,7 @@ use super::answering::Answering;
 use super::ports::AddedPorts;
 use super::sample::{Facts, forwards, sample};
 use super::status;
+use super::tokens::ApiTokens;
 use super::waiting::Applicants;
 use super::{Reloads, Upgrades};
 use crate::config;
@@ -49,6 +51,7 @@ pub(super) struct Front {
     applicants: Option<Applicants>,
     known: OnceLock<Known>,
     answering: Arc<Answering>,
+    tokens: Arc<ApiTokens>,
 }
 
 impl Front {
@@ -57,7 +60,13 @@ impl Front {
     pub(super) fn new(host: &Host, applicants: Option<Applicants>) -> Self {
         let run_dir = config::run_dir(host);
         let (known, answering) = (OnceLock::new(), Arc::default());
-        Self { host: host.name.clone(), run_dir, applicants, known, answering }
+        let tokens = Arc::new(ApiTokens::load(&config::state_dir(host)));
+        Self { host: host.name.clone(), run_dir, applicants, known, answering, tokens }
+    }
+
+    /// Returns the tokens of the management API.
+    pub(super) fn tokens(&self) -> &Arc<ApiTokens> {
+        &self.tokens
     }
 
     /// Returns the count of the requests that are being answered.
@@ -126,6 +135,9 @@ impl Front {
     pub(super) fn respond(&self, request: Request) -> Result<String, String> {
         if request == Request::Status {
             return line(&status::report(&sample(self)));
+        }
+        if let Request::Access(question) = request {
+            return self.tokens.answer(question);
         }
         if let Some(known) = self.known.get() {
             return respond(known, request);
@@ -222,6 +234,7 @@ fn respond(known: &Known, request: Request) -> Result<String, String> {
             | Request::Running
             | Request::Reconfigure(_)
             | Request::Pulse
+            | Request::Access(_)
             | Request::Status,
             _,
         ) => Err("only questions are answered here".to_owned()),
@@ -261,9 +274,11 @@ fn changes(request: &Request) -> bool {
     let sets = matches!(request, Request::Placement(placement::Question::Set(_)));
     let thaws = matches!(request, Request::Fabric(Question::Thaw { .. }));
     let writes = matches!(request, Request::Transaction(question) if question.changes());
+    let grants =
+        matches!(request, Request::Access(question) if *question != access::Question::List);
     let is_change =
         matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade | Request::Reload);
-    sets || thaws || writes || is_change
+    sets || thaws || writes || grants || is_change
 }
 
 /// Returns true if the peer is root, or the user as whom this process runs.

@@ -44,8 +44,8 @@ impl<'a> Source<'a> {
     /// Returns the HTTP interface; `whole` is the plan of a file that says everything.
     pub(super) fn api(&self, whole: Option<&Plan>) -> HttpApi {
         match (self, whole) {
-            (Self::Fabric(local, _), None) => local.api,
-            (_, plan) => plan.map(|plan| plan.config.api).unwrap_or_default(),
+            (Self::Fabric(local, _), None) => local.api.clone(),
+            (_, plan) => plan.map(|plan| plan.config.api.clone()).unwrap_or_default(),
         }
     }
 }

@@ -54,6 +54,9 @@ pub(super) fn serve(
     Ok(server)
 }
 
+/// Refusal of what only control knows.
+const OF_CONTROL: &str = "the control process answers that";
+
 impl Server {
     fn converse(&self, stream: &UnixStream, reader: &mut BufReader<UnixStream>) {
         loop {
@@ -70,14 +73,12 @@ impl Server {
                 Ok(Some(
                     Request::Fabric(_)
                     | Request::Placement(_)
+                    | Request::Access(_)
                     | Request::Transaction(_)
                     | Request::Who
                     | Request::Ports
                     | Request::Status,
-                )) => {
-                    let error = "the control process answers that".to_owned();
-                    protocol::write(stream, &Failure { error })
-                }
+                )) => protocol::write(stream, &Failure { error: OF_CONTROL.to_owned() }),
                 Ok(Some(Request::Follow(stamped))) => {
                     protocol::write(stream, &self.names.follow(*stamped))
                 }

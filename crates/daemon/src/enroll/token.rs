@@ -342,7 +342,8 @@ fn decode(values: &[u8]) -> [u8; SIZE] {
     bytes
 }
 
-fn digits(bytes: &[u8]) -> String {
+/// Formats bytes as hexadecimal digits.
+pub(crate) fn digits(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::new(), |mut text, byte| {
         _ = write!(text, "{byte:02x}");

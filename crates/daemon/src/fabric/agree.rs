@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use sluice_api::agree::{AnnouncedSettings, Difference, Page, Setting, VnetParticulars};
 use sluice_base::{HostId, Nanos, Vni};
@@ -22,6 +22,7 @@ use sluice_wire::fabric::{ANSWER_SIZE_MAX, Topic};
 
 use super::Fabric;
 use crate::config::{FabricPlan, HostPlan};
+use crate::sys::clock::wall_ms;
 use crate::sys::log::say;
 
 /// Time between two rounds of questions.
@@ -123,7 +124,7 @@ impl Agreement {
         let plan = self.plan();
         let known = plan.hosts.iter().find(|known| known.host == host);
         let known = known.ok_or(Failure::Refused)?;
-        let answer = page_of(&plan, known, page.from, now_ms());
+        let answer = page_of(&plan, known, page.from, wall_ms());
         serde_json::to_vec(&answer).map_err(|_| Failure::Refused)
     }
 
@@ -175,9 +176,9 @@ fn ask(fabric: &Fabric, known: &HostPlan) {
     let mut whole: Option<(AnnouncedSettings, u64)> = None;
     let mut page = Page::default();
     for _ in 0..PAGES_MAX {
-        let asked = now_ms();
+        let asked = wall_ms();
         let answer = fabric.call(known.host, Topic::AGREE, ANSWER_MAX, &page);
-        let answered = now_ms();
+        let answered = wall_ms();
         let part = match answer.map(|body| serde_json::from_slice::<AnnouncedSettings>(&body)) {
             Ok(Ok(part)) => part,
             Err(Failure::UnknownTopic | Failure::TooOld) => {
@@ -297,11 +298,6 @@ fn compare(
 /// Makes another host's text printable.
 fn clean(text: &str) -> String {
     text.chars().take(64).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

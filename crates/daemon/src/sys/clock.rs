@@ -1,4 +1,6 @@
-//! The monotonic clock, and sleeping.
+//! The monotonic clock, that of the machine, and sleeping.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use sluice_base::Nanos;
@@ -9,6 +11,12 @@ pub(crate) fn now() -> Nanos {
     let seconds = u64::try_from(time.tv_sec).expect("the monotonic clock is never negative");
     let nanos = u64::try_from(time.tv_nsec).expect("below a second");
     Nanos(seconds * 1_000_000_000 + nanos)
+}
+
+/// Milliseconds since 1970 by the clock of the machine, which may be set.
+pub(crate) fn wall_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Converts a span for the kernel.

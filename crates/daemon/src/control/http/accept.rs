@@ -1,5 +1,6 @@
 //! Connections of a listener: a bounded number, each with bounds of its own.
 
+use std::future::ready;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -42,24 +43,43 @@ pub(super) enum Peer {
     Owner,
     /// Somebody else who reaches the socket: a member of its group.
     Group,
-    /// Anybody who reaches a network address.
+    /// Anybody who reaches the loopback address.
     Network,
+    /// Somebody who reaches the address with TLS: the token of a request says who.
+    Remote,
 }
 
 /// A listening socket.
 pub(super) trait Listener {
+    /// What is accepted.
+    type Accepted: Send + 'static;
+    /// What is spoken on, once it is open.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
-    async fn next(&self) -> io::Result<Self::Stream>;
+    async fn next(&self) -> io::Result<Self::Accepted>;
 
-    fn peer(stream: &Self::Stream) -> Peer;
+    /// Completes the opening of a connection, which may take as long as its other side wants.
+    fn open(
+        &self,
+        accepted: Self::Accepted,
+    ) -> impl Future<Output = io::Result<Self::Stream>> + Send + 'static;
+
+    fn peer(accepted: &Self::Accepted) -> Peer;
 }
 
 impl Listener for UnixListener {
+    type Accepted = Self::Stream;
     type Stream = tokio::net::UnixStream;
 
     async fn next(&self) -> io::Result<Self::Stream> {
         self.accept().await.map(|(stream, _)| stream)
+    }
+
+    fn open(
+        &self,
+        stream: Self::Stream,
+    ) -> impl Future<Output = io::Result<Self::Stream>> + Send + 'static {
+        ready(Ok(stream))
     }
 
     fn peer(stream: &Self::Stream) -> Peer {
@@ -68,10 +88,18 @@ impl Listener for UnixListener {
 }
 
 impl Listener for TcpListener {
+    type Accepted = Self::Stream;
     type Stream = tokio::net::TcpStream;
 
     async fn next(&self) -> io::Result<Self::Stream> {
         self.accept().await.map(|(stream, _)| stream)
+    }
+
+    fn open(
+        &self,
+        stream: Self::Stream,
+    ) -> impl Future<Output = io::Result<Self::Stream>> + Send + 'static {
+        ready(Ok(stream))
     }
 
     fn peer(_: &Self::Stream) -> Peer {
@@ -123,7 +151,13 @@ pub(super) async fn serve<L: Listener>(
         let peer = L::peer(&stream);
         let router = router.clone().layer(Extension(peer));
         let asked = Asked { has_asked: Arc::clone(&has_asked), answering: Arc::clone(&answering) };
-        let task = converse(stream, limits, router, asked);
+        let opening = listener.open(stream);
+        let task = async move {
+            // A handshake is bounded as a head is; one that fails is nobody's concern.
+            if let Ok(Ok(stream)) = tokio::time::timeout(limits.head_max, opening).await {
+                converse(stream, limits, router, asked).await;
+            }
+        };
         open.push(Open { task: tokio::spawn(task).abort_handle(), has_asked, peer });
         // The runtime has one thread: a connection is read before the next one can end it.
         tokio::task::yield_now().await;

@@ -7,7 +7,8 @@
 //!                       └─ who may ask (peer of the socket)            └─▶ envelope, or a problem
 //! ```
 //!
-//! Everything is on the socket alone: a TCP address has neither TLS nor tokens.
+//! It is on the socket, and by TLS for those who have a token (`http/guard.rs`); the loopback
+//! address has neither.
 
 mod answers;
 mod openapi;
@@ -24,7 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::outcome::Outcome;
 use super::accept::Peer;
-use super::answer_of;
+use super::{answer_of, guard};
 use crate::ipc::protocol::Request;
 
 /// Requests that are answered at a time, each by a thread that may wait.
@@ -115,7 +116,7 @@ impl Api {
             answered
         });
         match tokio::time::timeout(super::ANSWER_MAX, work).await {
-            Ok(Ok(Ok(line))) => Outcome::Answer { line, made },
+            Ok(Ok(Ok(line))) => Outcome::Answer { line: guard::narrowed(line), made },
             Ok(Ok(Err(why))) => Outcome::refused(&why),
             // A thread that panics has ended the process.
             Ok(Err(_)) | Err(_) => Outcome::late(super::ANSWER_MAX),
@@ -142,14 +143,15 @@ async fn admit(
 /// its group.
 fn may(peer: Peer, access: Access) -> Result<(), Outcome> {
     match (peer, access) {
-        (Peer::Owner, _) | (Peer::Group, Access::Read) => Ok(()),
+        // The token of a request over the network was judged before.
+        (Peer::Owner | Peer::Remote, _) | (Peer::Group, Access::Read) => Ok(()),
         (Peer::Group, Access::Write) => Err(Outcome::forbidden(
             "only root may change anything; members of the group may look",
             "Ask as root.",
         )),
         (Peer::Network, _) => Err(Outcome::forbidden(
-            "the management API is on the socket alone: this address has neither TLS nor tokens",
-            "Use the socket `http.sock` in the host's directory.",
+            "the management API is not at this address, which has neither TLS nor tokens",
+            "Use the socket `http.sock` in the host's directory, or the address of `[api.tls]`.",
         )),
     }
 }

@@ -30,7 +30,8 @@ impl Server {
         listener.set_nonblocking(true).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let answer = |request| Err(format!("nobody answers {request:?}; ask nobody"));
-        let router = router(sampler.unwrap(), Api::new("h1", Arc::new(answer)));
+        let tokens = Arc::new(ApiTokens::load(std::path::Path::new("/nonexistent")));
+        let router = router(sampler.unwrap(), Api::new("h1", Arc::new(answer)), tokens);
         std::thread::spawn(move || {
             runtime.block_on(async {
                 let listener = tokio::net::UnixListener::from_std(listener).unwrap();
@@ -79,7 +80,7 @@ fn read(mut stream: UnixStream) -> String {
     String::from_utf8(all).unwrap()
 }
 
-fn problem_in(answer: &str) -> Problem {
+pub(super) fn problem_in(answer: &str) -> Problem {
     serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap()
 }
 

@@ -37,6 +37,8 @@ impl Outcome {
             (StatusCode::SERVICE_UNAVAILABLE, "not_ready")
         } else if ["there is no port `", "no port `"].iter().any(|words| why.starts_with(words)) {
             (StatusCode::NOT_FOUND, "no_such_port")
+        } else if why.starts_with("there is no token `") {
+            (StatusCode::NOT_FOUND, "no_such_token")
         } else {
             (StatusCode::CONFLICT, "refused")
         };

@@ -5,6 +5,7 @@ mod configuration;
 mod fabric;
 mod host;
 mod ports;
+mod tokens;
 
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, PathRejection};
@@ -17,7 +18,7 @@ use sluice_api::transaction::{self, Away, How};
 use utoipa::IntoParams;
 use utoipa_axum::router::OpenApiRouter;
 
-use super::super::sampler;
+use super::super::{guard, sampler};
 use super::outcome::Outcome;
 use super::{Api, Asked};
 use crate::ipc::protocol::Request;
@@ -29,6 +30,7 @@ pub(super) fn router() -> OpenApiRouter<Api> {
         .merge(ports::router())
         .merge(fabric::router())
         .merge(configuration::router())
+        .merge(tokens::router())
 }
 
 pub(super) type Name = Result<Path<String>, PathRejection>;
@@ -99,7 +101,11 @@ impl TryFrom<Way> for How {
                 return Err(Outcome::malformed(message, "Leave one of them out."));
             }
         };
-        let Way { check, comment, confirmed_s, .. } = way;
+        let Way { check, mut comment, confirmed_s, .. } = way;
+        if let Some(holder) = guard::holder().filter(|_| comment.is_empty()) {
+            // The log names hosts: the remark says who asked this one.
+            comment = format!("by `{holder}` over the network");
+        }
         Ok(Self { comment, check, confirmed_s, away })
     }
 }

@@ -5,7 +5,7 @@ use axum::http::{Method, Request as HttpRequest, StatusCode};
 use serde_json::{Value, json};
 use sluice_api::http::Problem;
 use sluice_api::transaction::{Away, How, Question};
-use sluice_api::{fabric, placement};
+use sluice_api::{access, fabric, placement};
 
 use super::*;
 
@@ -99,6 +99,22 @@ fn each_path_is_request_of_socket() {
             Request::Fabric(fabric::Question::Thaw { vnet: red(), endpoint: vport() }),
         ),
         ("GET /v1/ports", "", Request::Ports),
+        ("GET /v1/tokens", "", Request::Access(access::Question::List)),
+        (
+            "DELETE /v1/tokens/a%40b",
+            "",
+            Request::Access(access::Question::Revoke("a@b".to_owned())),
+        ),
+        (
+            "POST /v1/tokens",
+            r#"{"name":"ops","role":"operator"}"#,
+            Request::Access(access::Question::Make(access::NewToken {
+                name: "ops".to_owned(),
+                role: access::Role::Operator,
+                vnets: Vec::new(),
+                days: None,
+            })),
+        ),
         ("GET /v1/ports/web%201", "", Request::Card("web 1".to_owned())),
         ("DELETE /v1/ports/web", "", Request::Del("web".to_owned())),
         (
