@@ -86,6 +86,13 @@ class Host(unittest.TestCase):
         host.create_vnet("py", {"vni": 900}, Way(comment="büro & co", require_all=True))
         self.assertEqual(host.transactions(1)[0]["comment"], "büro & co")
         host.set_vnet("py", {"mtu": 1300, "hold": "2s"})
+        once = host.once("6e2c")
+        made = once.create_vnet("py2", {"vni": 902})
+        self.assertEqual(once.create_vnet("py2", {"vni": 902}), made)
+        with self.assertRaises(Problem) as caught:
+            once.delete_vnet("py2")
+        self.assertEqual((caught.exception.status, caught.exception.code), (422, "key_reused"))
+        host.delete_vnet("py2")
         host.set_vnet("py", {"hold": None})
         self.assertEqual(host.config()["config"]["vnets"]["py"], {"vni": 900, "mtu": 1300})
         self.assertIn("py", [row["vnet"] for row in host.vnets()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -35,6 +36,17 @@ class Client:
 
     def __init__(self, host: str | os.PathLike[str] | Remote, timeout: float = 20.0) -> None:
         self._transport = Transport(host, timeout)
+        self._key: str | None = None
+
+    def once(self, key: str) -> Client:
+        """Returns a client whose next change is made once, however often it is sent.
+
+        After an answer that did not come, send the same change by the same key again. Each change
+        has a key of its own, such as a UUID.
+        """
+        client = copy(self)
+        client._key = key
+        return client
 
     def ask(
         self,
@@ -45,7 +57,7 @@ class Client:
         body: object = None,
     ) -> Any:
         """Sends a request of the document that has no method here."""
-        return self._transport.ask(method, template, names or {}, query or {}, body)
+        return self._transport.ask(method, template, names or {}, query or {}, body, self._key)
 
     # The host.
 

@@ -74,10 +74,12 @@ class Transport:
         names: dict[str, str],
         query: dict[str, Any],
         body: object,
+        key: str | None = None,
     ) -> Any:
         """Sends a request, and returns the JSON of its answer.
 
-        `names` fill the template of the path; keys of the query that are None are left out.
+        `names` fill the template of the path; keys of the query that are None are left out. A
+        request that changes something is made once for its `key`.
         """
         path = template.format_map({key: quote(name, safe="") for key, name in names.items()})
         said = {key: _word(value) for key, value in query.items() if value is not None}
@@ -87,6 +89,8 @@ class Transport:
         data = None
         if isinstance(self._host, Remote):
             head["Authorization"] = f"Bearer {self._host.token}"
+        if key is not None and method != "GET":
+            head["Idempotency-Key"] = key
         if body is not None:
             head["Content-Type"] = "application/json"
             data = json.dumps(body).encode()

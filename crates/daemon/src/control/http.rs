@@ -15,6 +15,7 @@
 mod accept;
 mod api;
 mod guard;
+mod once;
 mod sampler;
 mod tls;
 
@@ -36,6 +37,7 @@ use sluice_api::http::Problem;
 
 use self::accept::Limits;
 use self::api::Api;
+use self::once::Requests;
 use self::sampler::{Sampler, Wanted};
 use super::answering::Answering;
 use super::show::Front;
@@ -149,6 +151,7 @@ async fn listen(at: SocketAddr, key: &str) -> tokio::net::TcpListener {
 }
 
 fn router(sampler: Sampler, api: Api, tokens: Arc<ApiTokens>) -> Router {
+    let requests = Requests::new(api.host());
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(health))
@@ -156,6 +159,7 @@ fn router(sampler: Sampler, api: Api, tokens: Arc<ApiTokens>) -> Router {
         .merge(api.router())
         .method_not_allowed_fallback(no_method)
         .fallback(no_path)
+        .layer(middleware::from_fn_with_state(requests, once::admit))
         .layer(middleware::from_fn_with_state(tokens, guard::admit))
 }
 

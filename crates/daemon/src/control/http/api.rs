@@ -12,10 +12,11 @@
 
 mod answers;
 mod openapi;
-mod outcome;
+pub(super) mod outcome;
 mod paths;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request as HttpRequest, State};
 use axum::middleware::{self, Next};
@@ -25,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::outcome::Outcome;
 use super::accept::Peer;
-use super::{answer_of, guard};
+use super::{answer_of, guard, once};
 use crate::ipc::protocol::Request;
 
 /// Requests that are answered at a time, each by a thread that may wait.
@@ -47,6 +48,7 @@ pub(super) struct Api {
     places: Arc<Semaphore>,
     /// Places for others than the owner: each of them takes one of both.
     of_others: Arc<Semaphore>,
+    answer_max: Duration,
 }
 
 tokio::task_local! {
@@ -67,10 +69,16 @@ impl Api {
     pub(super) fn new(host: &str, answer: Arc<Answer>) -> Self {
         let [places, of_others] =
             [AT_ONCE_MAX, AT_ONCE_MAX - OWNERS].map(|count| Arc::new(Semaphore::new(count)));
-        Self { host: host.into(), answer, places, of_others }
+        Self { host: host.into(), answer, places, of_others, answer_max: super::ANSWER_MAX }
     }
 
-    fn host(&self) -> &str {
+    /// Waits for an answer no longer than this.
+    #[cfg(test)]
+    pub(super) fn within(self, answer_max: Duration) -> Self {
+        Self { answer_max, ..self }
+    }
+
+    pub(super) fn host(&self) -> &str {
         &self.host
     }
 
@@ -110,16 +118,20 @@ impl Api {
     async fn run(&self, request: Request, made: bool) -> Outcome {
         let Some(place) = self.place() else { return Outcome::busy(AT_ONCE_MAX) };
         let answer = Arc::clone(&self.answer);
-        let work = tokio::task::spawn_blocking(move || {
+        let mut work = tokio::task::spawn_blocking(move || {
             let answered = answer(request);
             drop(place);
             answered
         });
-        match tokio::time::timeout(super::ANSWER_MAX, work).await {
+        match tokio::time::timeout(self.answer_max, &mut work).await {
             Ok(Ok(Ok(line))) => Outcome::Answer { line: guard::narrowed(line), made },
             Ok(Ok(Err(why))) => Outcome::refused(&why),
             // A thread that panics has ended the process.
-            Ok(Err(_)) | Err(_) => Outcome::late(super::ANSWER_MAX),
+            Ok(Err(_)) => Outcome::late(self.answer_max),
+            Err(_) => {
+                once::take_late((work, made));
+                Outcome::late(self.answer_max)
+            }
         }
     }
 }

@@ -65,6 +65,19 @@ pub(super) fn holder() -> Option<String> {
     HOLDER.try_with(|grant| grant.name.clone()).ok()
 }
 
+/// Returns the grant of the request being answered, if it came over the network.
+pub(super) fn current() -> Option<Grant> {
+    HOLDER.try_with(Clone::clone).ok()
+}
+
+/// Runs a part of a request in another task, for the same holder.
+pub(super) async fn within<T>(holder: Option<Grant>, work: impl Future<Output = T>) -> T {
+    match holder {
+        Some(grant) => HOLDER.scope(grant, work).await,
+        None => work.await,
+    }
+}
+
 /// Leaves out what a tenant may not see of a list, if a tenant's request is being answered.
 pub(super) fn narrowed(line: String) -> String {
     let of_tenant = |grant: &Grant| (grant.role == Role::Tenant).then(|| grant.vnets.clone());

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sluice_api::http::Problem;
 use sluice_api::show;
 use utoipa::OpenApi as _;
@@ -10,6 +10,7 @@ use utoipa::openapi::OpenApi;
 
 use super::answers::FabricQuestion;
 use super::paths;
+use crate::control::http::once::KEY_SIZE_MAX;
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -50,8 +51,40 @@ pub(super) fn text() -> &'static str {
     TEXT.get_or_init(|| {
         let mut document = serde_json::to_value(document()).unwrap_or_default();
         bound(&mut document);
+        if let Some(Value::Object(paths)) = document.get_mut("paths") {
+            paths.values_mut().for_each(key_writes);
+        }
         format!("{document:#}\n")
     })
+}
+
+/// Adds the key with which a repetition of a request that changes something is known, and its
+/// refusal: no function of a path sees them.
+fn key_writes(path: &mut Value) {
+    let Value::Object(operations) = path else { return };
+    for (method, operation) in operations {
+        let Value::Object(operation) = operation else { continue };
+        if method == "get" {
+            continue;
+        }
+        let header = json!({
+            "name": "Idempotency-Key", "in": "header", "required": false,
+            "description": "Text of the client's choice: a request with the same key is made once",
+            "schema": { "type": "string", "minLength": 1, "maxLength": KEY_SIZE_MAX }
+        });
+        match operation.entry("parameters").or_insert_with(|| json!([])) {
+            Value::Array(parameters) => parameters.push(header),
+            _ => return,
+        }
+        let problem = json!({ "schema": { "$ref": "#/components/schemas/Problem" } });
+        if let Some(Value::Object(responses)) = operation.get_mut("responses") {
+            let reused = json!({
+                "description": "The key was sent with another request",
+                "content": { "application/json": problem }
+            });
+            responses.insert("422".to_owned(), reused);
+        }
+    }
 }
 
 /// Says the largest value of each unsigned integer, and calls its format as the registry of OpenAPI

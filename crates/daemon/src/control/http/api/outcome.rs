@@ -14,7 +14,7 @@ use crate::control::show::{NO_FABRIC, STARTING};
 
 /// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(in crate::control::http) enum Outcome {
     /// It is answered.
     Answer {
         /// A JSON object.
@@ -28,7 +28,7 @@ pub(super) enum Outcome {
 
 impl Outcome {
     /// Makes the refusal of the host, whose words have the remedy behind a semicolon.
-    pub(super) fn refused(why: &str) -> Self {
+    pub(in crate::control::http) fn refused(why: &str) -> Self {
         let (status, code) = if is_busy(why) {
             (StatusCode::SERVICE_UNAVAILABLE, "busy")
         } else if UNANSWERED.iter().any(|words| why.contains(words)) {
@@ -81,7 +81,7 @@ impl Outcome {
     }
 
     /// Makes the response of a host of this name.
-    pub(super) fn into_response(self, host: &str) -> Response {
+    pub(in crate::control::http) fn into_response(self, host: &str) -> Response {
         let (line, made) = match self {
             Self::Problem(status, problem) => return answer_of(status, &problem),
             Self::Answer { line, made } => (line, made),
