@@ -40,6 +40,8 @@ ping    | iputils-ping | test        | a client of the parity suite: large packe
 promtool| prometheus | test         | reads the metrics: checks their text, tests the alert rules, scrapes a host
 pip3    | python3-pip | test            | gets mdbook, which Debian does not have
 /usr/lib/python3/dist-packages/jsonschema | python3-jsonschema | test | compares answers of the API with its document
+curl    | curl     | test            | a client of the API over the network
+mypy    | mypy     | test            | checks the types of the Python client
 valgrind| valgrind | bench           | counts instructions per frame
 /usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
 etcd    | etcd-server | bench           | the quorum log that commits are compared with

@@ -6,7 +6,8 @@
 #   fmt      formatting
 #   clippy   lints, warnings are errors
 #   doc      the API documentation builds without a broken link
-#   tidy     crate edges, sizes, no_std, unsafe, banned words, links (cargo xtask tidy)
+#   tidy     crate edges, sizes, no_std, unsafe, banned words, links (cargo xtask tidy); types of the
+#            Python client (mypy)
 #   book     the pages build as a book, and each of its links leads to a page and an anchor of it
 #   deny     licenses, sources and banned crates of what comes from outside
 #   unit     cargo test of every crate; tests under #[ignore] are left to `live`
@@ -55,7 +56,15 @@ xtask() {
     "$target/debug/xtask" "$@"
 }
 
-step_tidy() { xtask tidy; }
+step_tidy() {
+    xtask tidy
+    if ! mypy --version >/dev/null 2>&1; then
+        echo "mypy is not installed: the types of the Python client are not checked"
+        return
+    fi
+    (cd python && MYPYPATH=src mypy --strict --cache-dir "$target/mypy" src/sluice_client tests \
+        generate_types.py)
+}
 
 skip_book() { scripts/docs.sh --can || true; }
 step_book() {

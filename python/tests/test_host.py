@@ -5,6 +5,7 @@ The host must be a member of a fabric that was made by command, with the network
 
 import os
 import unittest
+from threading import Timer
 from typing import Any
 
 from sluice_client import Client, Problem, Way
@@ -30,6 +31,8 @@ class Host(unittest.TestCase):
         self.ports(host)
         self.tokens(host)
         self.configuration(host)
+        host.asked.add(("get", "/v1/events"))
+        self.events(host)
         operations = {
             (method, path)
             for path, methods in host.openapi()["paths"].items()
@@ -67,6 +70,16 @@ class Host(unittest.TestCase):
         with self.assertRaises(Problem) as caught:
             host.delete_port("web/1é")
         self.assertEqual((caught.exception.status, caught.exception.code), (404, "no_such_port"))
+
+    def events(self, host: Client) -> None:
+        events = host.events(seconds=20)
+        changes = Timer(0.5, host.create_vnet, ("py3", {"vni": 903}))
+        changes.start()
+        seen = next(event for event in events if event["event"] == "transaction")
+        self.assertIn("network py3 is made", seen["what"])
+        events.close()
+        changes.join()
+        host.delete_vnet("py3")
 
     def tokens(self, host: Client) -> None:
         made = host.make_token({"name": "py", "role": "tenant", "vnets": ["blue"], "days": 1})

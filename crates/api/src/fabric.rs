@@ -456,6 +456,7 @@ pub struct DecapRow {
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventRow {
     /// Nanoseconds since the control process started.
     pub at_ns: u64,

@@ -45,6 +45,7 @@ mod thaw;
 mod trace;
 mod trust;
 mod usage;
+mod watchers;
 mod wires;
 
 use std::fmt;
@@ -67,8 +68,9 @@ pub(crate) use self::identity::Wall;
 pub(crate) use self::messages::{ConfigPort, NoConfig};
 
 use self::incarnation::Incarnations;
-use self::member::{FIRST_WIRE, LISTENER, Member, MemberRequest, watch_channel};
+use self::member::{FIRST_WIRE, LISTENER, Member, MemberRequest};
 use self::trust::Trust;
+use self::watchers::{Watcher, Watchers};
 use self::wires::Wires;
 use crate::config::{Bound, FabricPlan, LocalPort};
 use crate::sys::clock;
@@ -181,7 +183,7 @@ impl Fabric {
             asks,
             data: None,
             silent_until: Some(started.after(silence_max)),
-            watchers: Vec::new(),
+            watchers: Watchers::default(),
             few: rate_limiter::RateLimiter::default(),
             taps: taps::Taps::default(),
             udp_ready: true,
@@ -286,9 +288,14 @@ impl Fabric {
 
     /// Returns a channel with every event from now on.
     pub(crate) fn watch(&self) -> Receiver<api::Answer> {
-        let (sender, lines) = watch_channel();
-        self.ask(MemberRequest::Watch(sender));
-        lines
+        let (watcher, events) = Watcher::new();
+        self.ask(MemberRequest::Watch(watcher));
+        events
+    }
+
+    /// Tells those who watch of something that this thread does not know by itself.
+    pub(crate) fn tell(&self, event: &'static str, what: String) {
+        self.ask(MemberRequest::Tell(event, what));
     }
 
     /// Says goodbye to all members, as far as that takes no time.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 from . import types as t
 from .transport import Remote, Transport
+
+
+#: Longest silence of a host whose events are watched: it writes a line at least every ten seconds.
+EVENTS_SILENCE_MAX = 30.0
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,17 @@ class Client:
         """Allows an endpoint that moved too often to move again."""
         path, names = "/v1/vports/{endpoint}/thaw", {"endpoint": endpoint}
         return cast(list[t.ThawRow], self.ask("POST", path, names, {"vnet": vnet})["thaw"])
+
+    def events(self, seconds: int | None = None) -> Generator[t.EventRow, None, None]:
+        """Returns what happens from now on, as it happens; it ends after `seconds` if given.
+
+        `Unreachable` is raised when the host is silent for half a minute, or ends: look at the
+        state, and watch again.
+        """
+        path = "/v1/events" if seconds is None else f"/v1/events?seconds={seconds}"
+        for line in self._transport.lines(path, EVENTS_SILENCE_MAX):
+            if line.startswith("data: "):
+                yield cast(t.EventRow, json.loads(line.removeprefix("data: ")))
 
     # The configuration: each write is a transaction.
 

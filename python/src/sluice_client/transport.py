@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -58,8 +59,8 @@ class Transport:
     """A host's socket or address, and the longest silence there in seconds."""
 
     def __init__(self, host: str | os.PathLike[str] | Remote, timeout: float) -> None:
-        self._host = host if isinstance(host, Remote) else os.fspath(host)
-        self._path = self._host.at if isinstance(self._host, Remote) else self._host
+        self._host: str | Remote = host if isinstance(host, Remote) else os.fspath(host)
+        self._path: str = self._host.at if isinstance(self._host, Remote) else self._host
         self._timeout = timeout
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -103,6 +104,26 @@ class Transport:
         if status >= 300:
             raise _problem(status, answer)
         return answer
+
+    def lines(self, path: str, timeout: float | None) -> Iterator[str]:
+        """Sends a GET, and returns the lines of its answer as they come."""
+        connection = self._connection()
+        connection.timeout = timeout
+        head = {"Accept": "text/event-stream"}
+        if isinstance(self._host, Remote):
+            head["Authorization"] = f"Bearer {self._host.token}"
+        try:
+            connection.request("GET", path, headers=head)
+            response = connection.getresponse()
+            if response.status >= 300:
+                raise _problem(response.status, json.loads(response.read(ANSWER_MAX)))
+            for line in response:
+                yield line.decode().rstrip("\n")
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            why = str(error) or type(error).__name__
+            raise Unreachable(self._path, why, False) from error
+        finally:
+            connection.close()
 
     def _exchange(
         self, method: str, path: str, data: bytes | None, head: dict[str, str]

@@ -616,6 +616,12 @@ class Enveloped_Vports(TypedDict):
     vports: list[VportRow]
 
 
+class EventRow(TypedDict):
+    at_ns: int
+    event: str
+    what: str
+
+
 class Evicted(TypedDict):
     at_ms: NotRequired[int | None]
     by: NotRequired[str | None]

@@ -15,7 +15,7 @@ use sluice_api::fabric_config::{AuthorityEntry, FabricConfig, Operation, read_ch
 use sluice_api::reload::{AtRestart, Reloaded};
 use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{
-    CheckTicket, Commit, Output, Record, Replica as _, RequestId, TxnId, WriteTicket,
+    CheckTicket, Commit, Output, Record, Replica as _, RequestId, Transaction, TxnId, WriteTicket,
 };
 
 use super::admission::Admission;
@@ -356,10 +356,13 @@ impl Thread {
                 Output::Released { id } => _ = self.deleting.remove(&id),
                 Output::Applied(transaction) => {
                     self.deleting.remove(&transaction.id);
+                    self.tell_transaction(&transaction);
                     has_changed = true;
                 }
                 Output::Installed(_) => has_changed = true,
                 Output::Confirmed(id) => {
+                    let by = words::name(self.shared(), id.host);
+                    self.fabric.tell("transaction-confirmed", format!("of {by}"));
                     say!("what {} changed is confirmed", words::name(self.shared(), id.host));
                 }
                 Output::Answer { request, result } => self.answered(request, result),
@@ -409,6 +412,15 @@ impl Thread {
             self.put_in_force();
             self.announce();
         }
+    }
+
+    /// Tells those who watch of a change.
+    fn tell_transaction(&self, transaction: &Transaction) {
+        let by = words::name(self.shared(), transaction.id.host);
+        let undone = if transaction.undoes { ", not confirmed in time" } else { "" };
+        let changes = words::change(&transaction.change).join("; ");
+        let revision = transaction.revision;
+        self.fabric.tell("transaction", format!("revision {revision} by {by}{undone}: {changes}"));
     }
 
     /// Gives control the configuration that holds now.

@@ -14,6 +14,7 @@
 
 mod accept;
 mod api;
+mod events;
 mod guard;
 mod once;
 mod sampler;
@@ -89,8 +90,9 @@ pub(super) fn serve(
     let sampler = Sampler::start(Arc::clone(front))?;
     let (answering, tokens) = (Arc::clone(front.answering()), Arc::clone(front.tokens()));
     let state_dir = config::state_dir(host);
-    let (front, name) = (Arc::clone(front), &host.name);
-    let managed = Api::new(name, Arc::new(move |request| front.respond(request)));
+    let (asked, watched) = (Arc::clone(front), Arc::clone(front));
+    let managed = Api::new(&host.name, Arc::new(move |request| asked.respond(request)))
+        .watching(Arc::new(move || watched.watch()));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use sluice_api::access;
 use sluice_api::config::Host;
 use sluice_api::envelope::HostIdentity;
-use sluice_api::fabric::Question;
+use sluice_api::fabric::{self, Question};
 use sluice_api::fabric_config::Operation;
 use sluice_api::placement::{self, PolicyVersion, Stamped};
 use sluice_api::transaction::{self, How};
@@ -101,6 +101,15 @@ impl Front {
         })
     }
 
+    /// Returns every event from now on.
+    ///
+    /// # Errors
+    /// If the host is in no fabric yet.
+    pub(super) fn watch(&self) -> Result<Receiver<fabric::Answer>, String> {
+        let fabric = self.known()?.fabric.as_ref();
+        fabric.map(Fabric::watch).ok_or_else(|| NOT_OF_FABRIC.to_owned())
+    }
+
     /// Answers a client of the socket.
     fn answer(&self, stream: &UnixStream, request: Request) -> io::Result<()> {
         if self.is_reserved(&request) && !is_owner(stream) {
@@ -173,7 +182,7 @@ pub(super) const NO_FABRIC: &str = "this host is in no fabric yet: \
 /// Refusal of a host that does not forward yet.
 pub(super) const STARTING: &str = "this host is being started";
 const NO_STREAM: &str = "this is asked on `show.sock` alone";
-const NOT_OF_FABRIC: &str = "this host is in no fabric; add a `[fabric]` with `name`, `id` and \
+pub(super) const NOT_OF_FABRIC: &str = "this host is in no fabric; add a `[fabric]` with `name`, `id` and \
                              `certificates` to its configuration";
 const OWNER: &str = "only root may change anything; members of the group may look";
 

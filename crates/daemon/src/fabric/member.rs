@@ -35,6 +35,7 @@ use super::ports::Ports;
 use super::rate_limiter::RateLimiter;
 use super::seal::SEAL_SIZE;
 use super::taps::Taps;
+use super::watchers::{Watcher, Watchers};
 use super::wires::{LinkEvent, Wires};
 use super::{ConfigPort, Fabric, binding, thaw, trace};
 use crate::config::{Bound, FabricPlan, LocalPort};
@@ -49,8 +50,6 @@ const UDP: usize = 1;
 const DATA: usize = 2;
 pub(super) const FIRST_WIRE: usize = 3;
 
-/// Lines that may wait for a watching client.
-const WATCH_LINES_MAX: usize = 1024;
 /// Datagrams that are read before others are served.
 const DATAGRAMS_MAX: usize = 256;
 
@@ -63,7 +62,9 @@ pub(super) enum MemberRequest {
     /// Answer a question.
     Question(api::Question, SyncSender<Result<api::Answer, String>>),
     /// Send every event from now on, until the receiver is gone.
-    Watch(SyncSender<api::Answer>),
+    Watch(Watcher),
+    /// Tell those who watch of something that another thread knows: its kind, and its object.
+    Tell(&'static str, String),
     /// The data process was started or taken over: attach to it.
     Attach(PathBuf),
     /// Add a port.
@@ -115,7 +116,7 @@ pub(super) struct Member {
     /// table are known, no member is spoken to. A member would take missing claims for withdrawn
     /// ones.
     pub(super) silent_until: Option<Nanos>,
-    pub(super) watchers: Vec<SyncSender<api::Answer>>,
+    pub(super) watchers: Watchers,
     pub(super) few: RateLimiter,
     /// TAPs whose links are watched.
     pub(super) taps: Taps,
@@ -347,12 +348,7 @@ impl Member {
             if is_for_the_log {
                 log::line(level, format_args!("{} {}", row.event, row.what));
             }
-            // A client that reads too slowly misses lines, and delays nobody.
-            self.watchers.retain(|watcher| {
-                use std::sync::mpsc::TrySendError;
-                let sent = watcher.try_send(api::Answer::Event(row.clone()));
-                !matches!(sent, Err(TrySendError::Disconnected(_)))
-            });
+            self.watchers.tell(&row);
         }
     }
 
@@ -417,7 +413,11 @@ impl Member {
                 MemberRequest::Reconfigure(plan, reply) => {
                     _ = reply.try_send(self.reconfigure(now, *plan));
                 }
-                MemberRequest::Watch(watcher) => self.watchers.push(watcher),
+                MemberRequest::Watch(watcher) => self.watchers.add(watcher),
+                MemberRequest::Tell(event, what) => {
+                    let (at_ns, event) = (now.since(self.started).0, event.to_owned());
+                    self.watchers.tell(&api::EventRow { at_ns, event, what });
+                }
                 MemberRequest::Attach(run_dir) => self.attach(now, &run_dir),
                 MemberRequest::AddPort(port, reply) => {
                     let (id, port, bound) = *port;
@@ -497,9 +497,4 @@ impl Member {
             Event::Readable(_) | Event::Writable(_) | Event::Woken => {}
         })
     }
-}
-
-/// Makes a channel for a watching client.
-pub(super) fn watch_channel() -> (SyncSender<api::Answer>, Receiver<api::Answer>) {
-    std::sync::mpsc::sync_channel(WATCH_LINES_MAX)
 }

@@ -191,11 +191,21 @@ struct Answers {
 impl Answers {
     fn ask(&mut self, path: &str, line: &str, body: &str) -> Answer {
         let answer = send(&self.socket, line, body);
+        self.note(path, line, &answer);
+        answer
+    }
+
+    /// Notes an answer for the check.
+    fn note(&mut self, path: &str, line: &str, answer: &Answer) {
         let method = line.split(' ').next();
-        let (status, body) = (answer.status, json_of(&answer));
+        let event = || answer.body.lines().find_map(|line| line.strip_prefix("data: "));
+        let body = match answer.head.contains("text/event-stream") {
+            true => serde_json::from_str(event().expect("something happens")).unwrap(),
+            false => json_of(answer),
+        };
+        let status = answer.status;
         let line = json!({ "method": method, "path": path, "status": status, "body": body });
         self.lines += &format!("{line}\n");
-        answer
     }
 
     /// Lets a validator that is not ours compare them with the document.
@@ -241,6 +251,12 @@ fn answers_match_openapi_document() {
     for (path, line, body) in DOCUMENTED {
         answers.ask(path, line, body);
     }
+    let events = answers.socket.clone();
+    let watch = std::thread::spawn(move || send(&events, "GET /v1/events?seconds=3", ""));
+    std::thread::sleep(Duration::from_secs(1));
+    let vnet = r#"{"name":"seen","vnet":{"vni":309}}"#;
+    answers.ask("/v1/vnets", "POST /v1/vnets", vnet);
+    answers.note("/v1/events", "GET /v1/events", &watch.join().unwrap());
     assert_eq!(answers.ask(name, "DELETE /v1/ports/web", "").status, 200);
     assert_eq!(answers.ask(name, "DELETE /v1/ports/web", "").status, 404);
     answers.check();

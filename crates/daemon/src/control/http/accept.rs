@@ -1,9 +1,11 @@
 //! Connections of a listener: a bounded number, each with bounds of its own.
 
+use std::convert::Infallible;
 use std::future::ready;
 use std::io;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::{Extension, Router};
@@ -15,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 
+use super::events::Lasting;
 use crate::control::answering::Answering;
 use crate::control::show::is_owner;
 
@@ -177,11 +180,23 @@ where
 {
     let router = TowerToHyperService::new(router);
     // Dropped with the connection, when its answer is written.
-    let answer = OnceLock::new();
+    let answer = Arc::new(Mutex::new(None));
+    let lasts = Arc::new(AtomicBool::new(false));
+    let is_lasting = Arc::clone(&lasts);
     let service = service_fn(move |request| {
         asked.has_asked.store(true, Ordering::Relaxed);
-        answer.get_or_init(|| asked.answering.begin());
-        router.call(request)
+        *answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(asked.answering.begin());
+        let (answered, answer, lasts) =
+            (router.call(request), Arc::clone(&answer), Arc::clone(&lasts));
+        async move {
+            let response = answered.await?;
+            if response.extensions().get::<Lasting>().is_some() {
+                lasts.store(true, Ordering::Relaxed);
+                // It has no end for which a process that ends could wait.
+                drop(answer.lock().unwrap_or_else(PoisonError::into_inner).take());
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -190,8 +205,12 @@ where
         .max_headers(limits.headers_max)
         .keep_alive(false)
         .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
     // A client that breaks off, or is too slow, is nobody's concern.
-    _ = tokio::time::timeout(limits.connection_max, connection).await;
+    let ended = tokio::time::timeout(limits.connection_max, connection.as_mut()).await;
+    if ended.is_err() && is_lasting.load(Ordering::Relaxed) {
+        _ = connection.await;
+    }
 }
 
 #[cfg(test)]

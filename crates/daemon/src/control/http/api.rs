@@ -26,7 +26,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::outcome::Outcome;
 use super::accept::Peer;
+use super::events::{Events, Watch};
 use super::{answer_of, guard, once};
+use crate::control::show::NOT_OF_FABRIC;
 use crate::ipc::protocol::Request;
 
 /// Requests that are answered at a time, each by a thread that may wait.
@@ -49,6 +51,7 @@ pub(super) struct Api {
     /// Places for others than the owner: each of them takes one of both.
     of_others: Arc<Semaphore>,
     answer_max: Duration,
+    events: Events,
 }
 
 tokio::task_local! {
@@ -69,7 +72,14 @@ impl Api {
     pub(super) fn new(host: &str, answer: Arc<Answer>) -> Self {
         let [places, of_others] =
             [AT_ONCE_MAX, AT_ONCE_MAX - OWNERS].map(|count| Arc::new(Semaphore::new(count)));
-        Self { host: host.into(), answer, places, of_others, answer_max: super::ANSWER_MAX }
+        let events = Events::new(Arc::new(|| Err(NOT_OF_FABRIC.to_owned())));
+        let answer_max = super::ANSWER_MAX;
+        Self { host: host.into(), answer, places, of_others, answer_max, events }
+    }
+
+    /// Has what happens told by this source.
+    pub(super) fn watching(self, watch: Arc<Watch>) -> Self {
+        Self { events: Events::new(watch), ..self }
     }
 
     /// Waits for an answer no longer than this.
@@ -80,6 +90,10 @@ impl Api {
 
     pub(super) fn host(&self) -> &str {
         &self.host
+    }
+
+    const fn events(&self) -> &Events {
+        &self.events
     }
 
     /// Returns the paths. Who may not ask is told so before anything of the request is read.

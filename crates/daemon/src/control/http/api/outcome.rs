@@ -67,7 +67,7 @@ impl Outcome {
         Self::Problem(status, problem("unsupported_media_type", message, remedy))
     }
 
-    pub(super) fn busy(most: usize) -> Self {
+    pub(in crate::control::http) fn busy(most: usize) -> Self {
         let message = format!("{most} requests are being answered");
         let status = StatusCode::SERVICE_UNAVAILABLE;
         Self::Problem(status, problem("busy", message, "Try again."))

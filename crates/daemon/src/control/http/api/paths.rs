@@ -63,6 +63,15 @@ struct Last {
     last: Option<u32>,
 }
 
+/// Query of `/v1/events`.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct ForSeconds {
+    /// Seconds after which the answer ends; absent: when the client goes.
+    seconds: Option<u32>,
+}
+
 /// Query of a path that has none.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
+use sluice_api::fabric::EventRow;
 use sluice_api::{fabric, transaction};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -11,7 +12,7 @@ use super::super::Api;
 use super::super::answers::{
     Enveloped, FabricPart, FabricQuestion, OneVport, Problems, Thawed, Vports,
 };
-use super::{Name, OfVnet, configured, nothing, query, text, unknown};
+use super::{ForSeconds, Name, OfVnet, configured, nothing, query, text, unknown};
 use crate::ipc::protocol::Request;
 
 pub(super) fn router() -> OpenApiRouter<Api> {
@@ -20,6 +21,7 @@ pub(super) fn router() -> OpenApiRouter<Api> {
         .routes(routes!(vports))
         .routes(routes!(vport))
         .routes(routes!(thaw))
+        .routes(routes!(events))
 }
 
 /// Shows a part of the fabric.
@@ -94,4 +96,23 @@ pub(super) async fn thaw(State(api): State<Api>, uri: Uri, name: Name) -> Respon
         Ok(Request::Fabric(fabric::Question::Thaw { vnet, endpoint }))
     });
     api.respond(asked).await
+}
+
+/// Tells what happens from now on, as server-sent events: members, endpoints, transactions.
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    tag = "fabric",
+    params(ForSeconds),
+    responses(
+        (status = 200, description = "The events; each `data` is one",
+         content_type = "text/event-stream", body = EventRow),
+        Problems
+    )
+)]
+pub(super) async fn events(State(api): State<Api>, uri: Uri) -> Response {
+    match query::<ForSeconds>(&uri) {
+        Ok(ForSeconds { seconds }) => api.events().respond(api.host(), seconds),
+        Err(malformed) => malformed.into_response(api.host()),
+    }
 }
