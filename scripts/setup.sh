@@ -186,6 +186,14 @@ if wanted test && ! scripts/docs.sh --can >/dev/null; then
         unavailable+=("mdbook")
 fi
 
+schemathesis=${CARGO_TARGET_DIR:-target}/schemathesis
+if wanted test && ! [ -x "$schemathesis/bin/st" ]; then
+    echo "missing: schemathesis, fuzzes the management API by its document"
+    run timeout 180 pip3 install --quiet --disable-pip-version-check \
+        --target "$schemathesis" --requirement python/schemathesis.txt ||
+        unavailable+=("schemathesis")
+fi
+
 if wanted test && ! run scripts/netavark.sh; then
     unavailable+=("netavark 1.14, Podman's network stack with plugins")
 fi

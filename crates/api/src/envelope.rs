@@ -64,21 +64,23 @@ impl Envelope {
     /// If it is not an object.
     #[must_use]
     pub fn around(&self, object: &str) -> String {
-        /// Has `host` alone, so that only the first key is read of an answer that may be large.
-        #[derive(Deserialize)]
+        /// Keys of the envelope that some answers have themselves; the rest is skipped.
+        #[derive(Default, Deserialize)]
         struct Own {
             host: Option<serde::de::IgnoredAny>,
+            program: Option<serde::de::IgnoredAny>,
         }
         let rest = object.trim().strip_prefix('{').expect("an answer is an object").trim_start();
-        let has_host = serde_json::from_str::<Own>(object).is_ok_and(|own| own.host.is_some());
+        let own = serde_json::from_str::<Own>(object).unwrap_or_default();
         let text = |text: &str| serde_json::Value::from(text).to_string();
-        let mut all = format!(
-            r#"{{"format":{},"program":{},"time":{}"#,
-            self.format,
-            text(&self.program),
-            text(&self.time)
-        );
-        if !has_host {
+        let mut all = format!(r#"{{"format":{}"#, self.format);
+        if own.program.is_none() {
+            all += r#","program":"#;
+            all += &text(&self.program);
+        }
+        all += r#","time":"#;
+        all += &text(&self.time);
+        if own.host.is_none() {
             all += r#","host":"#;
             all += &self.host.as_deref().map_or_else(|| "null".to_owned(), text);
         }

@@ -34,6 +34,9 @@ fn host_of_an_answer_stands_once() {
     let text = Envelope::now(None).around(r#"{"version":2,"host":"h1"}"#);
     assert_eq!(text.matches("\"host\"").count(), 1, "{text}");
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["host"], "h1");
+    let text = Envelope::now(None).around(r#"{"host":"h1","program":"9.9"}"#);
+    assert_eq!(text.matches("\"program\"").count(), 1, "{text}");
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["program"], "9.9");
 }
 
 #[test]

@@ -182,8 +182,8 @@ pub(super) const NO_FABRIC: &str = "this host is in no fabric yet: \
 /// Refusal of a host that does not forward yet.
 pub(super) const STARTING: &str = "this host is being started";
 const NO_STREAM: &str = "this is asked on `show.sock` alone";
-pub(super) const NOT_OF_FABRIC: &str = "this host is in no fabric; add a `[fabric]` with `name`, `id` and \
-                             `certificates` to its configuration";
+pub(super) const NOT_OF_FABRIC: &str = "this host is in no fabric; add a `[fabric]` with `name`, \
+                                        `id` and `certificates` to its configuration";
 const OWNER: &str = "only root may change anything; members of the group may look";
 
 /// Sources of the answers.

@@ -37,6 +37,7 @@ mod placement;
 mod ports;
 mod random_drill;
 mod reload;
+mod remote;
 mod rolling;
 mod security;
 mod sockets;
