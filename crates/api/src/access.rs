@@ -118,6 +118,7 @@ pub struct TokenEntry {
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
     /// Name of the holder, for the log.
+    #[cfg_attr(feature = "openapi", schema(pattern = "^[-A-Za-z0-9_.@]{1,64}$"))]
     pub name: String,
     /// Its role.
     pub role: Role,
@@ -126,6 +127,7 @@ pub struct NewToken {
     pub vnets: Vec<String>,
     /// Days for which it is valid; absent: until it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 3_650))]
     pub days: Option<u32>,
 }
 

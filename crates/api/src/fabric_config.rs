@@ -181,15 +181,18 @@ impl Role {
 #[serde(deny_unknown_fields)]
 pub struct VnetSettings {
     /// VNI, different in all networks.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 16_777_215))]
     pub vni: u32,
     /// MTU of its ports; absent: the rest that each host's underlay leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(minimum = 576))]
     pub mtu: Option<u16>,
     /// Service rate of each of its ports without one of its own, in Mbit/s; absent: not limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_mbps: Option<u64>,
     /// Priority of frames without one, at ports without one of their own; absent: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(maximum = 7))]
     pub priority: Option<u8>,
     /// Hold contract of its ports without one of their own; absent: that of the priority.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -113,12 +113,15 @@ pub(super) struct Vnets {
 #[serde(deny_unknown_fields)]
 pub(super) struct VnetPatch {
     /// VNI, different in all networks.
+    #[schema(minimum = 1, maximum = 16_777_215)]
     vni: Option<u32>,
     /// MTU of its ports.
+    #[schema(minimum = 576)]
     mtu: Option<u16>,
     /// Service rate of each of its ports without one of its own, in Mbit/s.
     service_mbps: Option<u64>,
     /// Priority of frames without one.
+    #[schema(maximum = 7)]
     priority: Option<u8>,
     /// Hold contract of its ports without one of their own.
     hold: Option<String>,

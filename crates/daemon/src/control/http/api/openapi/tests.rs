@@ -75,13 +75,14 @@ fn operations_have_words_and_refusals() {
 
 /// A client that sends what the document allows is understood.
 #[test]
-fn integers_bounded_by_their_types() {
+fn integers_bounded_by_types_or_meaning() {
     let document = parsed();
     let property = |schema: &str, name: &str| {
         document["components"]["schemas"][schema]["properties"][name].clone()
     };
     assert_eq!(property("NewPort", "mtu")["maximum"], u16::MAX);
-    assert_eq!(property("VnetSettings", "vni")["maximum"], u32::MAX);
+    assert_eq!(property("NewPort", "taken")["maximum"], u32::MAX);
+    assert_eq!(property("VnetSettings", "vni")["maximum"], (1 << 24) - 1);
     assert_eq!(property("LogRow", "revision")["maximum"], u64::MAX);
     assert_eq!(property("PortRow", "port")["maximum"], Value::Null);
 }
