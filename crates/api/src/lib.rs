@@ -25,6 +25,7 @@ pub mod results;
 mod schema;
 pub mod show;
 pub mod span;
+pub mod sysdump;
 pub mod trace;
 pub mod transaction;
 pub mod upgrade;

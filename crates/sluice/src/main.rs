@@ -62,6 +62,14 @@ enum Command {
         #[command(flatten)]
         asked: Asked,
     },
+    /// Make one archive for a bug report: what the host says, and the machine, without secrets
+    Sysdump {
+        /// The archive; `-`: the standard output. Default: a file here, with host and time
+        #[arg(long, value_name = "FILE.tar.gz")]
+        out: Option<PathBuf>,
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// Ask a running host
     Show(ShowArguments),
     /// Show what a host does now: the time of its data workers, the rates of its ports
@@ -383,6 +391,10 @@ fn main() -> ExitCode {
             .map(|grade| ExitCode::from(grade.exit_code())),
         Command::Status { asked } => client::status::status(&asked.whom(), asked.json)
             .map(|grade| ExitCode::from(grade.exit_code())),
+        Command::Sysdump { out, asked } => {
+            sluice_daemon::sysdump(&asked.whom(), out.as_deref(), asked.json)
+                .map(|()| ExitCode::SUCCESS)
+        }
         Command::Show(arguments) => show(&arguments),
         Command::Top(arguments) => top(&arguments),
         Command::Upgrade { asked } => upgrade(&asked),

@@ -43,6 +43,7 @@ mod sockets;
 mod status;
 mod steer;
 mod stuck;
+mod sysdump;
 mod too_big;
 mod trace;
 mod trunk;
