@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agree;
+pub mod capture;
 pub mod client;
 pub mod config;
 pub mod discovery;

@@ -1,6 +1,7 @@
 //! Commands that ask a running host: each connects to a socket, sends a request and prints the
 //! answer. Nothing here knows the switch, the ports or the fabric's keys.
 
+pub mod capture;
 pub mod discover;
 pub mod fabric;
 pub mod placement;

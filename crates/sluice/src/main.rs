@@ -25,6 +25,7 @@ use transaction::{TokenArguments, VnetCommand};
 use vlan::VlanCommand;
 use vport::VportCommand;
 
+mod capture;
 mod generate;
 mod import;
 mod placement;
@@ -70,6 +71,10 @@ enum Command {
         #[command(flatten)]
         asked: Asked,
     },
+    /// Capture frames as pcapng: as they enter and leave ports, and those that are dropped
+    Capture(capture::CaptureArguments),
+    /// Answer Wireshark, which runs this as a program of its `extcap` folder
+    Extcap(capture::ExtcapArguments),
     /// Ask a running host
     Show(ShowArguments),
     /// Show what a host does now: the time of its data workers, the rates of its ports
@@ -395,6 +400,8 @@ fn main() -> ExitCode {
             sluice_daemon::sysdump(&asked.whom(), out.as_deref(), asked.json)
                 .map(|()| ExitCode::SUCCESS)
         }
+        Command::Capture(arguments) => capture::run(arguments),
+        Command::Extcap(arguments) => capture::run_extcap(arguments),
         Command::Show(arguments) => show(&arguments),
         Command::Top(arguments) => top(&arguments),
         Command::Upgrade { asked } => upgrade(&asked),

@@ -9,6 +9,7 @@ use sluice_api::trace::{Look, Looked};
 use sluice_base::PortId;
 
 use super::answer::Names;
+use super::capture::session::Sessions;
 use super::look::StateQuery;
 use super::next_hops::NextHops;
 use super::ports::Changes;
@@ -29,6 +30,7 @@ pub(super) struct Server {
     pub(super) taps: Arc<Taps>,
     pub(super) next_hops: NextHops,
     pub(super) askers: WorkerHandles,
+    captures: Sessions,
 }
 
 /// Answers in a thread of its own for as long as the process lives.
@@ -41,7 +43,8 @@ pub(super) fn serve(
     askers: WorkerHandles,
 ) -> anyhow::Result<Arc<Server>> {
     let changes = Changes::new(plan, Arc::clone(&taps), ports.clone());
-    let server = Server { names, ports: ports.clone(), changes, taps, next_hops, askers };
+    let captures = Sessions::default();
+    let server = Server { names, ports: ports.clone(), changes, taps, next_hops, askers, captures };
     let server = Arc::new(server);
     let answering = Arc::clone(&server);
     losses::watch(server.names.ledger(), server.askers.clone(), move || ports.ids())?;
@@ -113,6 +116,10 @@ impl Server {
                 Ok(Some(Request::Leave | Request::GoOn | Request::Upgrade | Request::Reload)) => {
                     let error = "nothing is handed over here".to_owned();
                     protocol::write(stream, &Failure { error })
+                }
+                Ok(Some(Request::Capture(question))) => {
+                    let known = (&*self.changes.plan(), &self.ports, &self.askers);
+                    self.captures.serve(stream, &question, known)
                 }
                 Ok(Some(Request::Look(question))) => protocol::reply(stream, self.look(&question)),
                 Err(error) => {

@@ -48,6 +48,7 @@ pub(super) use self::spread::{Part, Step};
 pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
 pub(super) use self::underlay::Device;
+use super::capture::{Capture, Captures};
 use super::control_link::{CONTROL, ControlLink};
 use super::handoff::Handoffs;
 use super::look;
@@ -93,6 +94,10 @@ pub(super) enum WorkerRequest {
     Migrate(MigrationStep),
     /// A step of a reconfiguration.
     Places(PlaceStep),
+    /// A capture begins.
+    Capture(Box<Capture>),
+    /// A capture ends. The answer is its memory.
+    CaptureEnd(u64, SyncSender<Option<Capture>>),
     /// A step of handing everything over to another process.
     Yield(YieldStep),
     /// Read nothing more, send what is held, and end.
@@ -197,6 +202,8 @@ pub(super) struct Worker {
     migration: Migration,
     /// Of receivers that are isolated.
     isolated: Isolated,
+    /// Absent while nothing is captured.
+    captures: Option<Box<Captures>>,
 }
 
 /// Outcome of a turn.
@@ -245,6 +252,7 @@ impl Worker {
             spread: None,
             migration: Migration::default(),
             isolated: Isolated::default(),
+            captures: None,
         };
         for (id, name, port) in ports {
             worker.adopt(name, port, id)?;
@@ -279,6 +287,9 @@ impl Worker {
             turn.worked |= self.give_back();
             turn.worked |= self.return_handoffs();
             self.host.switch_mut().advance(now);
+            if self.captures.is_some() {
+                self.capture_dropped(now);
+            }
             self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
 
             if self.asked {
@@ -310,9 +321,15 @@ impl Worker {
     /// Flow control comes first, whatever waits and whatever the window is.
     fn hear(&mut self, now: Nanos, index: usize) -> bool {
         let attached = &mut self.ports[index];
-        let (switch, input) = (self.host.switch_mut(), attached.input);
+        let (switch, input, id) = (self.host.switch_mut(), attached.input, attached.id);
+        let captures = &mut self.captures;
         let Some(flow_control) = attached.port.flow_control() else { return false };
-        flow_control.receive_control(&mut |frame| switch.hear(now, input, frame)) > 0
+        flow_control.receive_control(&mut |frame| {
+            if let Some(captures) = captures {
+                captures.heard(id, frame);
+            }
+            switch.hear(now, input, frame);
+        }) > 0
     }
 
     /// Takes frames of a queue: window, copy to the shared buffer, read, receive. Returns true if
@@ -350,6 +367,9 @@ impl Worker {
         }
         let switch = self.host.switch_mut();
         if !self.batch.is_empty() {
+            if let Some(captures) = &mut self.captures {
+                captures.received(self.ports[index].id, self.batch.as_slice());
+            }
             switch.receive(now, input, &mut self.batch);
             // Frames beyond a share may leave in this turn; only the remaining ones are copied.
             if switch.replicates(input) {
@@ -376,7 +396,11 @@ impl Worker {
         let switch = self.host.switch_mut();
         let (mut taken, mut waits) = (0, Waits::No);
         if flushed.is_ok() && switch.has_work(now, attached.id) {
-            taken = switch.transmit(now, attached.id, &mut attached.port);
+            let (id, driver) = (attached.id, &mut attached.port);
+            taken = match &mut self.captures {
+                None => switch.transmit(now, id, driver),
+                Some(captures) => switch.transmit(now, id, &mut captures.sink(id, driver)),
+            };
             attached.moved += u64::from(taken);
             waits = Waits::of(&*attached.port);
             flushed = attached.port.flush();
@@ -572,6 +596,8 @@ impl Worker {
                     self.asked = true;
                     return true;
                 }
+                WorkerRequest::Capture(capture) => self.begin_capture(capture),
+                WorkerRequest::CaptureEnd(number, reply) => self.end_capture(number, &reply),
                 WorkerRequest::Yield(step) => again |= self.yield_step(now, step),
                 WorkerRequest::Drain => self.drain(now),
             }
@@ -581,6 +607,7 @@ impl Worker {
 }
 
 mod attach;
+mod capture;
 mod ending;
 mod handoff;
 mod isolated;
