@@ -7,6 +7,7 @@ mod addresses;
 mod api;
 mod backpressure;
 mod bindings;
+mod capture;
 mod certificates;
 mod cni;
 mod cni_kills;
