@@ -1,9 +1,10 @@
 //! `data.sock`: requests of control to the data process.
 
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 
+use sluice_api::capture;
 use sluice_api::show::{Answer, Question};
 use sluice_api::trace::{Look, Looked};
 use sluice_base::PortId;
@@ -101,13 +102,7 @@ impl Server {
                     let tidied = self.changes.tidy(self.askers.first(), &known);
                     protocol::reply(stream, tidied)
                 }
-                Ok(Some(Request::Pulse)) => {
-                    // Any question that is answered between two turns serves here.
-                    let asked = |reply| WorkerRequest::IsOpen(PortId(0), reply);
-                    // A worker that hands over answers, too.
-                    let beats = self.askers.answers_now(asked);
-                    protocol::reply(stream, beats.map(|_| Done {}))
-                }
+                Ok(Some(Request::Pulse)) => protocol::reply(stream, self.pulse()),
                 Ok(Some(Request::Yield(format))) => self.yield_to(stream, reader, format),
                 Ok(Some(Request::Running)) => protocol::write(stream, &self.running()),
                 Ok(Some(Request::Reconfigure(wanted))) => {
@@ -117,10 +112,7 @@ impl Server {
                     let error = "nothing is handed over here".to_owned();
                     protocol::write(stream, &Failure { error })
                 }
-                Ok(Some(Request::Capture(question))) => {
-                    let known = (&*self.changes.plan(), &self.ports, &self.askers);
-                    self.captures.serve(stream, &question, known)
-                }
+                Ok(Some(Request::Capture(question))) => self.capture(stream, &question),
                 Ok(Some(Request::Look(question))) => protocol::reply(stream, self.look(&question)),
                 Err(error) => {
                     _ = protocol::write(stream, &Failure { error: error.to_string() });
@@ -161,6 +153,19 @@ impl Server {
         {
             worker.ask(WorkerRequest::Attach(stream));
         }
+    }
+
+    /// Waits until every worker has answered.
+    fn pulse(&self) -> Result<Done, String> {
+        // Any question that is answered between two turns serves here.
+        let asked = |reply| WorkerRequest::IsOpen(PortId(0), reply);
+        // A worker that hands over answers, too.
+        self.askers.answers_now(asked).map(|_| Done {})
+    }
+
+    fn capture(&self, stream: &UnixStream, question: &capture::Question) -> io::Result<()> {
+        let known = (&*self.changes.plan(), &self.ports, &self.askers);
+        self.captures.serve(stream, question, known)
     }
 
     fn hello(&self) -> Hello {

@@ -25,11 +25,10 @@
 //! first and makes the edge afterwards.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 
-use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
+use sluice_base::{Batch, InputId, Nanos, PortId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool, Port, Queues, TxBackoff, Waits};
 
@@ -42,22 +41,21 @@ use self::migration::Migration;
 pub(super) use self::migration::MigrationStep;
 use self::pace::Pace;
 pub(super) use self::places::{NewAddresses, PlaceStep};
+pub(super) use self::request::WorkerRequest;
 use self::spin::Spin;
 use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};
 pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
 pub(super) use self::underlay::Device;
-use super::capture::{Capture, Captures};
+use super::capture::Captures;
 use super::control_link::{CONTROL, ControlLink};
 use super::handoff::Handoffs;
 use super::look;
-use super::ports::{AddResult, PendingPort};
-use super::snapshot::{self, Snapshot};
+use super::snapshot;
 use crate::sys::clock;
 use crate::sys::log::say;
 use crate::sys::poller::{Event, Poller};
-use sluice_api::show::Question;
 
 /// The largest batch that the switch takes.
 pub(super) const BATCH: usize = 64;
@@ -69,40 +67,6 @@ const SLEEP_MIN: Nanos = Nanos::from_micros(50);
 /// For how long the worker goes on with queues that are memory before it collects what descriptors
 /// tell: a system call, which takes as long as a turn.
 const UNTOLD_MAX: Nanos = Nanos::from_micros(20);
-
-/// Requests of other threads to the worker.
-pub(super) enum WorkerRequest {
-    /// A snapshot.
-    Show(Question, SyncSender<Snapshot>),
-    /// A look at what one frame would use.
-    Look(look::StateQuery, SyncSender<look::Seen>),
-    /// The next hop of a tunnel became known, or is not known any more.
-    NextHop(TunnelId, Option<sluice_base::Mac>),
-    /// Something about the device of an underlay.
-    Device(Device),
-    /// A port comes.
-    Add(Box<PendingPort>, SyncSender<AddResult>),
-    /// A port goes. The answer is how many frames ended with it.
-    Del(PortId, SyncSender<u64>),
-    /// Asks whether a port is there, and its device too.
-    IsOpen(PortId, SyncSender<bool>),
-    /// Control attaches by this connection.
-    Attach(UnixStream),
-    /// A step of moving buckets of a shared underlay. The answer is that it is done.
-    Move(Step, SyncSender<()>),
-    /// A step of moving a port.
-    Migrate(MigrationStep),
-    /// A step of a reconfiguration.
-    Places(PlaceStep),
-    /// A capture begins.
-    Capture(Box<Capture>),
-    /// A capture ends. The answer is its memory.
-    CaptureEnd(u64, SyncSender<Option<Capture>>),
-    /// A step of handing everything over to another process.
-    Yield(YieldStep),
-    /// Read nothing more, send what is held, and end.
-    Drain,
-}
 
 /// Times of the worker's pauses and polling.
 #[derive(Clone, Copy, Debug)]
@@ -615,6 +579,7 @@ mod meter;
 mod migration;
 mod pace;
 mod places;
+mod request;
 mod spin;
 mod spread;
 mod times;

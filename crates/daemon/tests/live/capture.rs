@@ -29,7 +29,7 @@ const PINGS: u32 = 10;
 /// Fields by which frames are compared.
 const ECHO: [&str; 7] =
     ["eth.src", "eth.dst", "ip.id", "icmp.type", "icmp.seq", "icmp.checksum", "frame.len"];
-/// Kind of a pcapng block with what an interface has seen, and its option for what was not captured.
+/// Kind of a pcapng block with counts of an interface, and its option for what was not captured.
 const STATISTICS: u32 = 5;
 const IF_DROP: u16 = 5;
 

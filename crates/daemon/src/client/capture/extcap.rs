@@ -1,5 +1,5 @@
-//! `sluice extcap`: the interface of Wireshark's extcap (extcap(4)). Wireshark runs a program of its
-//! `extcap` folder with these options, and each running host is a device to capture on.
+//! `sluice extcap`: the interface of Wireshark's extcap (extcap(4)). Wireshark runs a program of
+//! its `extcap` folder with these options, and each running host is a device to capture on.
 
 use std::path::{Path, PathBuf};
 
@@ -61,7 +61,7 @@ const CONFIG: &str = "\
 arg {number=0}{call=--port}{display=Port}{type=string}{tooltip=Name of a port; empty: all}
 arg {number=1}{call=--vnet}{display=Network}{type=string}{tooltip=Name of a network; empty: all}
 arg {number=2}{call=--with-drops}{display=Dropped frames, too}{type=boolflag}{default=false}
-arg {number=3}{call=--snaplen}{display=Bytes of a frame}{type=unsigned}{range=14,262144}{default=65535}
+arg {number=3}{call=--snaplen}{display=Bytes}{type=unsigned}{range=14,262144}{default=65535}
 ";
 
 fn interfaces(hosts: &[String]) -> String {

@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
             let (producer, consumer) = RingBuffer::new(RING_SIZE);
             rings.push(consumer);
             let capture = Capture::new(number, producer, Arc::clone(&filter));
-            asker.ask(WorkerRequest::Capture(Box::new(capture)));
+            asker.ask(WorkerRequest::Capture(capture));
         }
         Self { number, question: wishes.question, filter, rings, askers, told: Vec::new() }
     }

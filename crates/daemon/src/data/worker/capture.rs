@@ -10,8 +10,8 @@ use crate::data::capture::{Capture, DROPS_MAX};
 impl Worker {
     /// Copies frames from now on.
     #[cold]
-    pub(super) fn begin_capture(&mut self, capture: Box<Capture>) {
-        self.captures.get_or_insert_default().begin(*capture);
+    pub(super) fn begin_capture(&mut self, capture: Capture) {
+        self.captures.get_or_insert_default().begin(capture);
         self.follow_drops();
     }
 
