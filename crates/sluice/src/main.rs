@@ -392,16 +392,16 @@ fn main() -> ExitCode {
     };
     let done = match command {
         Command::Daemon(arguments) => daemon(&arguments),
-        Command::Doctor { config, json } => sluice_daemon::doctor(config.as_deref(), json)
-            .map(|grade| ExitCode::from(grade.exit_code())),
-        Command::Status { asked } => client::status::status(&asked.whom(), asked.json)
-            .map(|grade| ExitCode::from(grade.exit_code())),
         Command::Sysdump { out, asked } => {
             sluice_daemon::sysdump(&asked.whom(), out.as_deref(), asked.json)
                 .map(|()| ExitCode::SUCCESS)
         }
         Command::Capture(arguments) => capture::run(arguments),
         Command::Extcap(arguments) => capture::run_extcap(arguments),
+        Command::Doctor { config, json } => sluice_daemon::doctor(config.as_deref(), json)
+            .map(|grade| ExitCode::from(grade.exit_code())),
+        Command::Status { asked } => client::status::status(&asked.whom(), asked.json)
+            .map(|grade| ExitCode::from(grade.exit_code())),
         Command::Show(arguments) => show(&arguments),
         Command::Top(arguments) => top(&arguments),
         Command::Upgrade { asked } => upgrade(&asked),

@@ -73,14 +73,13 @@ pub fn capture(whom: &HostSelector, question: Question, style: &Style) -> anyhow
     let mut capture = Capture::new(Writer::new(BufWriter::new(out), snaplen));
     let done = capture.run(&stream, &limits);
     let summary = capture.summary();
-    let text = match style.json {
-        true => enveloped(&asked, &serde_json::to_string(&summary)?),
-        false => words(&summary),
-    };
-    if style.json {
+    if !style.json {
+        // Nobody may look.
+        _ = io::stderr().write_all(words(&summary).as_bytes());
+    } else if done.is_ok() {
+        // Otherwise the error is the answer.
+        let text = enveloped(&asked, &serde_json::to_string(&summary)?);
         io::stdout().write_all(text.as_bytes())?;
-    } else {
-        io::stderr().write_all(text.as_bytes())?;
     }
     done
 }

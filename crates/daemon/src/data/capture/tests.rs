@@ -46,7 +46,7 @@ fn outer(from: [u8; 4], to: [u8; 4], vni: u8) -> Vec<u8> {
 fn ring_without_room_counts_and_stays_whole() {
     let filter = filter(16);
     filter.set(PortId(3), Wanted::All);
-    let (mut captures, mut ring, filter) = capture(2 * (HEAD_SIZE + 16) + 5, filter);
+    let (mut captures, mut ring, filter) = capture(2 * (HEAD_SIZE + 16) + HEAD_SIZE + 5, filter);
     for frame in 0..5_u8 {
         captures.heard(PortId(3), &[frame; 60]);
     }
