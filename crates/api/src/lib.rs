@@ -7,6 +7,7 @@
 
 pub mod access;
 pub mod agree;
+pub mod capture;
 pub mod client;
 pub mod config;
 pub mod discovery;
@@ -26,6 +27,7 @@ pub mod results;
 mod schema;
 pub mod show;
 pub mod span;
+pub mod sysdump;
 pub mod trace;
 pub mod transaction;
 pub mod upgrade;

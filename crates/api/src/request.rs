@@ -60,6 +60,8 @@ pub enum Request {
     Reconfigure(Box<Wanted>),
     /// Read the configuration file again, and apply it.
     Reload,
+    /// Capture frames: their records follow on this connection.
+    Capture(Box<crate::capture::Question>),
     /// Use this connection for punts and commands of one worker from now on.
     Attach(u16),
 }

@@ -2,6 +2,7 @@
 //! answer. Nothing here knows the switch, the ports or the fabric's keys.
 
 pub mod access;
+pub mod capture;
 pub mod discover;
 pub mod fabric;
 pub mod placement;

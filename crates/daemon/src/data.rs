@@ -17,6 +17,7 @@
 mod answer;
 mod attach;
 mod cables;
+mod capture;
 mod control_link;
 mod cpus;
 mod guard;

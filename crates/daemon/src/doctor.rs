@@ -24,14 +24,19 @@ use sluice_api::trace::Grade;
 /// # Errors
 /// If the report cannot be printed.
 pub fn doctor(file: Option<&Path>, json: bool) -> anyhow::Result<Grade> {
-    let mut rows = machine::rows();
-    rows.extend(means::rows());
-    rows.extend(file.into_iter().flat_map(plan::rows));
-    let report = Report::new(rows);
+    let report = report(file);
     let text = match json {
         true => Envelope::now(None).around(&serde_json::to_string(&report)?),
         false => report.to_string(),
     };
     writeln!(std::io::stdout(), "{text}")?;
     Ok(report.grade)
+}
+
+/// Looks, and prints nothing.
+pub(crate) fn report(file: Option<&Path>) -> Report {
+    let mut rows = machine::rows();
+    rows.extend(means::rows());
+    rows.extend(file.into_iter().flat_map(plan::rows));
+    Report::new(rows)
 }

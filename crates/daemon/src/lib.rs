@@ -41,8 +41,12 @@ mod metrics;
 #[cfg(feature = "processes")]
 mod registry;
 pub mod sys;
+#[cfg(feature = "processes")]
+mod sysdump;
 
 #[cfg(feature = "processes")]
 pub use check::check;
 #[cfg(feature = "processes")]
 pub use doctor::doctor;
+#[cfg(feature = "processes")]
+pub use sysdump::sysdump;

@@ -7,6 +7,7 @@ pub(crate) mod limits;
 pub(crate) mod log;
 pub(crate) mod marked;
 pub(crate) mod notify;
+pub(crate) mod peer;
 pub(crate) mod poller;
 pub(crate) mod privileges;
 pub mod run_dir;

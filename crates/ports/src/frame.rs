@@ -307,6 +307,19 @@ impl FrameBuf {
         assert_eq!(at, into.len(), "all of it was asked for");
     }
 
+    /// Returns its size in memory in bytes: a super-frame has one head for all of its segments.
+    #[must_use]
+    pub fn stored_size(&self) -> usize {
+        self.len()
+    }
+
+    /// Copies from byte `skip` on as much as there is, or fits. Returns the number of bytes.
+    pub fn copy_front(&self, skip: usize, into: &mut [u8]) -> usize {
+        let size = self.len().saturating_sub(skip).min(into.len());
+        self.copy_part(skip, &mut into[..size]);
+        size
+    }
+
     /// Copies from byte `skip` on until `into` is full.
     ///
     /// # Panics
@@ -415,6 +428,21 @@ pub(crate) fn is_unfinished(frame: &Egress<'_, FrameBuf>) -> bool {
 #[inline]
 pub(crate) fn frame_size(frame: &Egress<'_, FrameBuf>) -> usize {
     frame.header.len() + payload_size(frame)
+}
+
+/// Returns the size of a frame that leaves as a driver has it in memory, in bytes.
+#[must_use]
+pub fn egress_size(frame: &Egress<'_, FrameBuf>) -> usize {
+    frame_size(frame)
+}
+
+/// Copies the front of a frame that leaves, as much as there is or fits. Returns the number of
+/// bytes.
+pub fn copy_egress(frame: &Egress<'_, FrameBuf>, into: &mut [u8]) -> usize {
+    let front = frame.header.len().min(into.len());
+    let (header, rest) = into.split_at_mut(front);
+    header.copy_from_slice(&frame.header[..front]);
+    front + frame.buf.map_or(0, |buf| buf.copy_front(frame.strip.into(), rest))
 }
 
 /// Copies a frame that leaves, from byte `skip` of its header on; `into` has that size.

@@ -56,7 +56,7 @@ pub mod veth;
 pub mod vhost_user;
 
 pub use error::OpenError;
-pub use frame::FrameBuf;
+pub use frame::{FrameBuf, copy_egress, egress_size};
 pub use handed::PortHandover;
 pub use pool::{Pool, PoolConfig, SlotMut};
 pub use port::{

@@ -27,6 +27,7 @@ use vlan::VlanCommand;
 use vport::VportCommand;
 
 mod access;
+mod capture;
 mod generate;
 mod import;
 mod placement;
@@ -64,6 +65,18 @@ enum Command {
         #[command(flatten)]
         asked: Asked,
     },
+    /// Make one archive for a bug report: what the host says, and the machine, without secrets
+    Sysdump {
+        /// The archive; `-`: the standard output. Default: a file here, with host and time
+        #[arg(long, value_name = "FILE.tar.gz")]
+        out: Option<PathBuf>,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Capture frames as pcapng: as they enter and leave ports, and those that are dropped
+    Capture(capture::CaptureArguments),
+    /// Answer Wireshark, which runs this as a program of its `extcap` folder
+    Extcap(capture::ExtcapArguments),
     /// Ask a running host
     Show(ShowArguments),
     /// Show what a host does now: the time of its data workers, the rates of its ports
@@ -384,6 +397,12 @@ fn main() -> ExitCode {
     };
     let done = match command {
         Command::Daemon(arguments) => daemon(&arguments),
+        Command::Sysdump { out, asked } => {
+            sluice_daemon::sysdump(&asked.whom(), out.as_deref(), asked.json)
+                .map(|()| ExitCode::SUCCESS)
+        }
+        Command::Capture(arguments) => capture::run(arguments),
+        Command::Extcap(arguments) => capture::run_extcap(arguments),
         Command::Doctor { config, json } => sluice_daemon::doctor(config.as_deref(), json)
             .map(|grade| ExitCode::from(grade.exit_code())),
         Command::Status { asked } => client::status::status(&asked.whom(), asked.json)

@@ -70,8 +70,8 @@ pub use surface::{
     Notice, QueueGroupKind, QueueState, Sink, Taken, Target, Window,
 };
 pub use switch::{
-    AttachError, ChangeError, Classifier, FreePlaces, HOLD_LEASE, Handoff, HandoffSink,
-    MigratedPort, PortState, PortValues, PuntCounters, RemoteRef, Switch,
+    AttachError, ChangeError, Classifier, DroppedFrame, FreePlaces, HOLD_LEASE, Handoff,
+    HandoffSink, MigratedPort, PortState, PortValues, PuntCounters, RemoteRef, Switch,
 };
 pub use tunnel::resize_outer;
 

@@ -9,6 +9,7 @@ mod batch;
 mod changes;
 mod detach;
 mod dispose;
+mod drop_watch;
 mod free_places;
 mod handoff;
 mod hear;
@@ -53,6 +54,7 @@ use crate::surface::{CommandError, Notice, Target};
 use crate::validate;
 
 use self::attach::SparePorts;
+use self::drop_watch::DropWatch;
 use self::handoff::RemoteRefs;
 use self::hold::Holds;
 use self::isolation::Isolation;
@@ -65,6 +67,7 @@ use self::unresolved::Unresolved;
 
 pub use self::attach::{AttachError, PortState};
 pub use self::changes::ChangeError;
+pub use self::drop_watch::DroppedFrame;
 pub use self::free_places::FreePlaces;
 pub use self::handoff::{Handoff, HandoffSink, RemoteRef};
 pub use self::hear::Classifier;
@@ -99,6 +102,7 @@ pub struct Switch<B> {
     storms: Storms,
     too_big: TooBig,
     paths: Paths,
+    drop_watch: DropWatch,
 }
 
 impl<B: Buf> Switch<B> {
@@ -141,6 +145,7 @@ impl<B: Buf> Switch<B> {
             storms: Storms::new(config),
             too_big: TooBig::new(config.ports.len()),
             paths: Paths::new(config.tunnel_places()),
+            drop_watch: DropWatch::default(),
             ingress,
             egress,
         };

@@ -94,7 +94,12 @@ const DAEMON: &[Part] = &[
         &["sys", "client", "config", "configuration"],
         &["sluice_switch", "sluice_control", "sluice_host", "rcgen", "rustls", "x509_parser"],
     ),
-    part("lib", &["check", "doctor"], &[]),
+    part(
+        "sysdump",
+        &["sys", "ipc", "doctor"],
+        &["sluice_switch", "sluice_control", "sluice_host", "rcgen", "rustls", "x509_parser"],
+    ),
+    part("lib", &["check", "doctor", "sysdump"], &[]),
 ];
 
 const SIM: &[Part] = &[

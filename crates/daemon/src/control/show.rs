@@ -2,7 +2,6 @@
 //! back unchanged; questions about the fabric are answered here.
 
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -32,6 +31,7 @@ use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Failure, Request};
 use crate::ipc::serve;
 use crate::metrics::Stage;
+use crate::sys::peer::is_owner;
 use crate::sys::run_dir::{self, Role};
 use crate::sys::threads::spawn_behind;
 
@@ -236,6 +236,7 @@ fn respond(known: &Known, request: Request) -> Result<String, String> {
             | Request::Look(_)
             | Request::Follow(_)
             | Request::Lend(_)
+            | Request::Capture(_)
             | Request::Tidy(_)
             | Request::Yield(_)
             | Request::Leave
@@ -288,13 +289,6 @@ fn changes(request: &Request) -> bool {
     let is_change =
         matches!(request, Request::Add(_) | Request::Del(_) | Request::Upgrade | Request::Reload);
     sets || thaws || writes || grants || is_change
-}
-
-/// Returns true if the peer is root, or the user as whom this process runs.
-pub(super) fn is_owner(stream: impl AsFd) -> bool {
-    let own = rustix::process::geteuid();
-    rustix::net::sockopt::socket_peercred(stream)
-        .is_ok_and(|peer| peer.uid.is_root() || peer.uid == own)
 }
 
 /// Passes a request to data, and data's answer back unchanged.

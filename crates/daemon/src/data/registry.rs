@@ -44,6 +44,12 @@ impl Port {
         }
     }
 
+    /// Returns a port for a test.
+    #[cfg(test)]
+    pub(super) fn named(name: &str, vnet: &str) -> Self {
+        Self { name: name.to_owned(), vnet: vnet.to_owned(), ..Self::of_link(0) }
+    }
+
     fn of_link(worker: usize) -> Self {
         Self {
             name: format!("from worker {worker}"),

@@ -1,14 +1,16 @@
 //! `data.sock`: requests of control to the data process.
 
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 
+use sluice_api::capture;
 use sluice_api::show::{Answer, Question};
 use sluice_api::trace::{Look, Looked};
 use sluice_base::PortId;
 
 use super::answer::Names;
+use super::capture::session::Sessions;
 use super::look::StateQuery;
 use super::next_hops::NextHops;
 use super::ports::Changes;
@@ -29,6 +31,7 @@ pub(super) struct Server {
     pub(super) taps: Arc<Taps>,
     pub(super) next_hops: NextHops,
     pub(super) askers: WorkerHandles,
+    captures: Sessions,
 }
 
 /// Answers in a thread of its own for as long as the process lives.
@@ -41,7 +44,8 @@ pub(super) fn serve(
     askers: WorkerHandles,
 ) -> anyhow::Result<Arc<Server>> {
     let changes = Changes::new(plan, Arc::clone(&taps), ports.clone());
-    let server = Server { names, ports: ports.clone(), changes, taps, next_hops, askers };
+    let captures = Sessions::default();
+    let server = Server { names, ports: ports.clone(), changes, taps, next_hops, askers, captures };
     let server = Arc::new(server);
     let answering = Arc::clone(&server);
     losses::watch(server.names.ledger(), server.askers.clone(), move || ports.ids())?;
@@ -99,13 +103,7 @@ impl Server {
                     let tidied = self.changes.tidy(self.askers.first(), &known);
                     protocol::reply(stream, tidied)
                 }
-                Ok(Some(Request::Pulse)) => {
-                    // Any question that is answered between two turns serves here.
-                    let asked = |reply| WorkerRequest::IsOpen(PortId(0), reply);
-                    // A worker that hands over answers, too.
-                    let beats = self.askers.answers_now(asked);
-                    protocol::reply(stream, beats.map(|_| Done {}))
-                }
+                Ok(Some(Request::Pulse)) => protocol::reply(stream, self.pulse()),
                 Ok(Some(Request::Yield(format))) => self.yield_to(stream, reader, format),
                 Ok(Some(Request::Running)) => protocol::write(stream, &self.running()),
                 Ok(Some(Request::Reconfigure(wanted))) => {
@@ -115,6 +113,7 @@ impl Server {
                     let error = "nothing is handed over here".to_owned();
                     protocol::write(stream, &Failure { error })
                 }
+                Ok(Some(Request::Capture(question))) => self.capture(stream, &question),
                 Ok(Some(Request::Look(question))) => protocol::reply(stream, self.look(&question)),
                 Err(error) => {
                     _ = protocol::write(stream, &Failure { error: error.to_string() });
@@ -155,6 +154,19 @@ impl Server {
         {
             worker.ask(WorkerRequest::Attach(stream));
         }
+    }
+
+    /// Waits until every worker has answered.
+    fn pulse(&self) -> Result<Done, String> {
+        // Any question that is answered between two turns serves here.
+        let asked = |reply| WorkerRequest::IsOpen(PortId(0), reply);
+        // A worker that hands over answers, too.
+        self.askers.answers_now(asked).map(|_| Done {})
+    }
+
+    fn capture(&self, stream: &UnixStream, question: &capture::Question) -> io::Result<()> {
+        let known = (&*self.changes.plan(), &self.ports, &self.askers);
+        self.captures.serve(stream, question, known)
     }
 
     fn hello(&self) -> Hello {

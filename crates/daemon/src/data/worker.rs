@@ -25,11 +25,10 @@
 //! first and makes the edge afterwards.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::Receiver;
 
-use sluice_base::{Batch, InputId, Nanos, PortId, TunnelId};
+use sluice_base::{Batch, InputId, Nanos, PortId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool, Port, Queues, TxBackoff, Waits};
 
@@ -42,21 +41,21 @@ use self::migration::Migration;
 pub(super) use self::migration::MigrationStep;
 use self::pace::Pace;
 pub(super) use self::places::{NewAddresses, PlaceStep};
+pub(super) use self::request::WorkerRequest;
 use self::spin::Spin;
 use self::spread::Spread;
 pub(super) use self::spread::{Part, Step};
 pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
 pub(super) use self::underlay::Device;
+use super::capture::Captures;
 use super::control_link::{CONTROL, ControlLink};
 use super::handoff::Handoffs;
 use super::look;
-use super::ports::{AddResult, PendingPort};
-use super::snapshot::{self, Snapshot};
+use super::snapshot;
 use crate::sys::clock;
 use crate::sys::log::say;
 use crate::sys::poller::{Event, Poller};
-use sluice_api::show::Question;
 
 /// The largest batch that the switch takes.
 pub(super) const BATCH: usize = 64;
@@ -68,36 +67,6 @@ const SLEEP_MIN: Nanos = Nanos::from_micros(50);
 /// For how long the worker goes on with queues that are memory before it collects what descriptors
 /// tell: a system call, which takes as long as a turn.
 const UNTOLD_MAX: Nanos = Nanos::from_micros(20);
-
-/// Requests of other threads to the worker.
-pub(super) enum WorkerRequest {
-    /// A snapshot.
-    Show(Question, SyncSender<Snapshot>),
-    /// A look at what one frame would use.
-    Look(look::StateQuery, SyncSender<look::Seen>),
-    /// The next hop of a tunnel became known, or is not known any more.
-    NextHop(TunnelId, Option<sluice_base::Mac>),
-    /// Something about the device of an underlay.
-    Device(Device),
-    /// A port comes.
-    Add(Box<PendingPort>, SyncSender<AddResult>),
-    /// A port goes. The answer is how many frames ended with it.
-    Del(PortId, SyncSender<u64>),
-    /// Asks whether a port is there, and its device too.
-    IsOpen(PortId, SyncSender<bool>),
-    /// Control attaches by this connection.
-    Attach(UnixStream),
-    /// A step of moving buckets of a shared underlay. The answer is that it is done.
-    Move(Step, SyncSender<()>),
-    /// A step of moving a port.
-    Migrate(MigrationStep),
-    /// A step of a reconfiguration.
-    Places(PlaceStep),
-    /// A step of handing everything over to another process.
-    Yield(YieldStep),
-    /// Read nothing more, send what is held, and end.
-    Drain,
-}
 
 /// Times of the worker's pauses and polling.
 #[derive(Clone, Copy, Debug)]
@@ -197,6 +166,8 @@ pub(super) struct Worker {
     migration: Migration,
     /// Of receivers that are isolated.
     isolated: Isolated,
+    /// Absent while nothing is captured.
+    captures: Option<Box<Captures>>,
 }
 
 /// Outcome of a turn.
@@ -245,6 +216,7 @@ impl Worker {
             spread: None,
             migration: Migration::default(),
             isolated: Isolated::default(),
+            captures: None,
         };
         for (id, name, port) in ports {
             worker.adopt(name, port, id)?;
@@ -279,6 +251,9 @@ impl Worker {
             turn.worked |= self.give_back();
             turn.worked |= self.return_handoffs();
             self.host.switch_mut().advance(now);
+            if self.captures.is_some() {
+                self.capture_dropped(now);
+            }
             self.first = if self.first + 1 < count { self.first + 1 } else { 0 };
 
             if self.asked {
@@ -310,9 +285,15 @@ impl Worker {
     /// Flow control comes first, whatever waits and whatever the window is.
     fn hear(&mut self, now: Nanos, index: usize) -> bool {
         let attached = &mut self.ports[index];
-        let (switch, input) = (self.host.switch_mut(), attached.input);
+        let (switch, input, id) = (self.host.switch_mut(), attached.input, attached.id);
+        let captures = &mut self.captures;
         let Some(flow_control) = attached.port.flow_control() else { return false };
-        flow_control.receive_control(&mut |frame| switch.hear(now, input, frame)) > 0
+        flow_control.receive_control(&mut |frame| {
+            if let Some(captures) = captures {
+                captures.heard(id, frame);
+            }
+            switch.hear(now, input, frame);
+        }) > 0
     }
 
     /// Takes frames of a queue: window, copy to the shared buffer, read, receive. Returns true if
@@ -350,6 +331,9 @@ impl Worker {
         }
         let switch = self.host.switch_mut();
         if !self.batch.is_empty() {
+            if let Some(captures) = &mut self.captures {
+                captures.received(self.ports[index].id, self.batch.as_slice());
+            }
             switch.receive(now, input, &mut self.batch);
             // Frames beyond a share may leave in this turn; only the remaining ones are copied.
             if switch.replicates(input) {
@@ -376,7 +360,11 @@ impl Worker {
         let switch = self.host.switch_mut();
         let (mut taken, mut waits) = (0, Waits::No);
         if flushed.is_ok() && switch.has_work(now, attached.id) {
-            taken = switch.transmit(now, attached.id, &mut attached.port);
+            let (id, driver) = (attached.id, &mut attached.port);
+            taken = match &mut self.captures {
+                None => switch.transmit(now, id, driver),
+                Some(captures) => switch.transmit(now, id, &mut captures.sink(id, driver)),
+            };
             attached.moved += u64::from(taken);
             waits = Waits::of(&*attached.port);
             flushed = attached.port.flush();
@@ -572,6 +560,8 @@ impl Worker {
                     self.asked = true;
                     return true;
                 }
+                WorkerRequest::Capture(capture) => self.begin_capture(capture),
+                WorkerRequest::CaptureEnd(number, reply) => self.end_capture(number, &reply),
                 WorkerRequest::Yield(step) => again |= self.yield_step(now, step),
                 WorkerRequest::Drain => self.drain(now),
             }
@@ -581,6 +571,7 @@ impl Worker {
 }
 
 mod attach;
+mod capture;
 mod ending;
 mod handoff;
 mod isolated;
@@ -588,6 +579,7 @@ mod meter;
 mod migration;
 mod pace;
 mod places;
+mod request;
 mod spin;
 mod spread;
 mod times;

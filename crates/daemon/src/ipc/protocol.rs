@@ -25,6 +25,7 @@
 //! | `"running"` | the configuration that it runs, with its numbers | data |
 //! | `{"reconfigure":{…}}` | the same, and a `sluice_api::reload::Reloaded` | data |
 //! | `"reload"` | a `sluice_api::reload::Reloaded` | control, which asks data |
+//! | `{"capture":{…}}` | a `sluice_api::capture::Begun`, then records (`capture.rs`) | data |
 //! | `"attach"` | as to `"hello"`; then records both ways (`channel.rs`) | data |
 //!
 //! A request that cannot be answered gets `{"error":"…"}`.

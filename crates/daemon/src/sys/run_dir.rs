@@ -3,7 +3,7 @@
 //! ```text
 //!   /run/sluice/NAME/
 //!     control.pid  data.pid    locked by the process for as long as it lives; contains its number
-//!     data.sock                of the data process: for control only
+//!     data.sock                of the data process: for control, and captures of its owner
 //!     show.sock                of control: `sluice show`
 //!     http.sock                of control: `/metrics`, `/healthz`
 //!     data.toml                configuration of the data process

@@ -1,7 +1,7 @@
 //! Accounting: charges frames to inputs and queue groups, and ends them. This module only counts;
 //! it decides nothing.
 
-use sluice_base::{DropReason, PortId, Priority};
+use sluice_base::{Buf, DropReason, PortId, Priority};
 
 use crate::egress::Tag;
 use crate::inspect::Counter;
@@ -37,7 +37,7 @@ impl Ends {
     }
 }
 
-impl<B> Switch<B> {
+impl<B: Buf> Switch<B> {
     /// Charges a slot to its input: it waits in that input's memory.
     #[inline]
     pub(crate) fn charge_input(&mut self, index: u32) {
@@ -170,6 +170,9 @@ impl<B> Switch<B> {
     #[cold]
     pub(crate) fn drop_loose(&mut self, buf: B, tag: Tag, priority: u8, reason: DropReason) {
         self.ledger.drop(tag.input(), priority, reason, Counter::of(tag.bytes().into()));
+        if self.drop_watch.is_on() {
+            self.note_dropped(&buf, (tag.input(), priority), reason);
+        }
         self.end_loose(buf, tag, priority);
     }
 
@@ -200,6 +203,9 @@ impl<B> Switch<B> {
         let slot = self.slots.get(index);
         let sum = Counter::of(slot.bytes());
         self.ledger.drop(slot.input(), slot.priority(), reason, sum);
+        if self.drop_watch.is_on() {
+            self.note_dropped_slot(index, reason);
+        }
     }
 
     /// Counts a copy that was not made.

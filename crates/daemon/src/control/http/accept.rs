@@ -19,7 +19,7 @@ use tokio::task::AbortHandle;
 
 use super::events::Lasting;
 use crate::control::answering::Answering;
-use crate::control::show::is_owner;
+use crate::sys::peer::is_owner;
 
 /// Pause after a failed `accept`, such as one without a free descriptor.
 const FAILED_PAUSE: Duration = Duration::from_millis(100);

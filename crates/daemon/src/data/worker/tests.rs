@@ -1,10 +1,12 @@
 //! The worker in a thread of its own, with ports in this process; the test plays the other ends.
 
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use sluice_api::show::Question;
 use sluice_base::{BitRate, Mac, VnetId};
 use sluice_host::inspect::Source;
 use sluice_host::rig;
@@ -15,6 +17,7 @@ use sluice_testkit::bound::at_most;
 
 use super::*;
 use crate::data::WorkerHandle;
+use crate::data::ports::{AddResult, PendingPort};
 use crate::data::snapshot::Body;
 use crate::ipc::channel::{Command, Event, Pipe};
 

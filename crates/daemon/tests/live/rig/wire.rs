@@ -61,6 +61,11 @@ impl Capture {
 pub(crate) struct Captured(PathBuf);
 
 impl Captured {
+    /// Returns a file that something else captured.
+    pub(crate) fn of(file: &std::path::Path) -> Self {
+        Self(file.to_owned())
+    }
+
     /// Returns the frames that match a display filter, as the texts of some fields. A field with
     /// several values, as `eth.dst` of a tunnel, has them joined by commas.
     pub(crate) fn frames(&self, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {

@@ -1,0 +1,25 @@
+//! What `sluice sysdump` wrote.
+
+use serde::{Deserialize, Serialize};
+
+/// An archive for a bug report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Path of the archive.
+    pub file: String,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Files in it.
+    pub entries: usize,
+    /// What could not be had, or not whole.
+    pub errors: Vec<Missing>,
+}
+
+/// A part of the archive that could not be had, or not whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Its path in the archive.
+    pub entry: String,
+    /// The reason.
+    pub why: String,
+}
