@@ -82,6 +82,23 @@ impl Host {
         }
     }
 
+    /// Refuses a network that this host does not know.
+    pub(crate) fn check_vnet(&self, vnet: &str) -> Result<(), Error> {
+        let known = self.vnets()?;
+        if known.iter().any(|one| one == vnet) {
+            return Ok(());
+        }
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(Error::new(
+            Code::Config,
+            format!("this host knows no network `{vnet}`, only {known}"),
+            format!(
+                "make it with `sluice vnet create {vnet} --vni NUMBER`, or name another one with \
+                 `-o vnet=NAME`"
+            ),
+        ))
+    }
+
     /// Asks the data process for a sign of life, by way of control.
     pub(crate) fn forwards(&self) -> Result<(), Error> {
         let question = sluice_api::show::Question::Worker;

@@ -58,8 +58,20 @@ pub(super) fn open(
     plan: &PortPlan,
 ) -> Result<Box<dyn Port>, AttachError> {
     let opened: Result<Box<dyn Port>, OpenError> = match &plan.attachment {
-        Attachment::Tap { device, netns, mac, addresses, routes, ring_frames, offload, mtu } => {
+        Attachment::Tap {
+            device,
+            netns,
+            mac,
+            addresses,
+            routes,
+            ring_frames,
+            offload,
+            is_given_away,
+            mtu,
+        } => {
             let mut config = TapConfig::new(device, *mtu);
+            // On the host nobody is to speak by it.
+            config.up = !is_given_away;
             config.netns.clone_from(netns);
             config.mac = *mac;
             config.addresses.clone_from(addresses);
