@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Docker makes a container's namespace after `Join`, and fills it itself. So the port cannot be
-//! opened in there, as the other plugins do it; the TAP follows its descriptors, which the host has,
-//! to wherever it is moved.
+//! opened in there, as the other plugins do it; wherever the TAP is moved, the descriptors that the
+//! host has lead to it.
 //!
 //! Docker tells of a network once, and later names its identifier alone. So the driver keeps the
 //! networks ([`networks`]), and nothing else: the host has with each port the network and the
@@ -20,8 +20,8 @@
 //! like the first one.
 //!
 //! Addresses are Docker's, on each machine from its own range. An address that Docker gives to an
-//! endpoint is no other endpoint's of that network any more: a port that still has it is a left-over
-//! of a time when the driver or the host did not run, and goes.
+//! endpoint is no other endpoint's of that network any more: a port that still has it was left when
+//! the driver or the host did not run, and goes.
 
 mod networks;
 mod protocol;
