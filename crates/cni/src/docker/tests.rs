@@ -212,6 +212,27 @@ fn given_mac_is_not_answered() {
 }
 
 #[test]
+fn endpoint_has_addresses_of_both_families() {
+    let dir = Dir::new("v6");
+    let (host, driver) = (FakeHost::new(&dir), dir.driver());
+    let mut asked = network(&json!({ "vnet": "blue", "socket": host.socket }));
+    asked["IPv6Data"] = json!([{
+        "AddressSpace": "LocalDefault", "Gateway": "fd42::1/64", "Pool": "fd42::/64"
+    }]);
+    let asked = protocol::read(asked.to_string().as_bytes()).unwrap();
+    driver.networks.insert(NETWORK, Network::of(&asked).unwrap()).unwrap();
+    let mut new = endpoint(ENDPOINT, "10.42.1.7/16", "", &json!([]));
+    new["Interface"]["AddressIPv6"] = json!("fd42::7/64");
+    ask(&driver, "CreateEndpoint", &new);
+    assert_eq!(host.ports()[0]["ips"], json!(["10.42.1.7/16", "fd42::7/64"]));
+    let joined = ask(&driver, "Join", &new);
+    assert_eq!(
+        (&joined["Gateway"], &joined["GatewayIPv6"]),
+        (&json!("10.42.0.1"), &json!("fd42::1"))
+    );
+}
+
+#[test]
 fn published_ports_are_refused_by_name() {
     let dir = Dir::new("publish");
     let driver = dir.driver();
