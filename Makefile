@@ -27,7 +27,7 @@ man: build ## Write manual pages and completions of shells into target/man
 guest: ## Build `sluice guest` for virtual machines, one static file: target/guest/sluice-guest
 	@scripts/static.sh guest
 
-cni: ## Build the plugins of container runtimes, a static file each: target/cni/sluice-cni, sluice-netavark
+cni: ## Build the plugins of container runtimes, a static file each: target/cni/sluice-cni, sluice-netavark, sluice-docker
 	@scripts/static.sh cni
 
 demo: ## Show that lossless beats lossy, in namespaces on this machine; needs root

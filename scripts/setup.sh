@@ -198,6 +198,10 @@ if wanted test && ! run scripts/netavark.sh; then
     unavailable+=("netavark 1.14, Podman's network stack with plugins")
 fi
 
+if wanted test && ! run scripts/docker.sh; then
+    unavailable+=("Docker, for the tests of its network driver")
+fi
+
 if wanted test && ! run scripts/guest.sh; then
     unavailable+=("the kernel of the live tests' virtual machines")
 fi

@@ -3,7 +3,7 @@
 # architecture.
 #
 #   scripts/static.sh guest [--debug]      target/guest/sluice-guest: the agent in a virtual machine
-#   scripts/static.sh cni [--debug]        target/cni/sluice-cni, target/cni/sluice-netavark: the
+#   scripts/static.sh cni [--debug]        target/cni/sluice-cni, sluice-netavark, sluice-docker: the
 #                                          plugins of container runtimes
 #
 # With the C library of musl where rustup has that target, else with glibc linked in, which these
@@ -16,7 +16,7 @@ profile=(--release) folder=release
 
 case ${1:-} in
 guest) name=guest programs=(sluice-guest) ;;
-cni) name=cni programs=(sluice-cni sluice-netavark) ;;
+cni) name=cni programs=(sluice-cni sluice-netavark sluice-docker) ;;
 *)
     echo "usage: scripts/static.sh guest|cni [--debug]" >&2
     exit 2

@@ -27,7 +27,7 @@ impl Host {
     pub(crate) fn find(selector: &HostSelector) -> Result<Self, Error> {
         let socket = selector.lasting_socket().map_err(|error| match error {
             FindError::Several { .. } => {
-                let details = "name one with `\"host\": \"NAME\"` in the network configuration";
+                let details = "name one as `host` in the options of the network";
                 Error::new(Code::Config, problem(&error), details)
             }
             error => absent(&error),
@@ -82,6 +82,23 @@ impl Host {
         }
     }
 
+    /// Refuses a network that this host does not know.
+    pub(crate) fn check_vnet(&self, vnet: &str) -> Result<(), Error> {
+        let known = self.vnets()?;
+        if known.iter().any(|one| one == vnet) {
+            return Ok(());
+        }
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(Error::new(
+            Code::Config,
+            format!("this host knows no network `{vnet}`, only {known}"),
+            format!(
+                "make it with `sluice vnet create {vnet} --vni NUMBER`, or name another one with \
+                 `-o vnet=NAME`"
+            ),
+        ))
+    }
+
     /// Asks the data process for a sign of life, by way of control.
     pub(crate) fn forwards(&self) -> Result<(), Error> {
         let question = sluice_api::show::Question::Worker;
@@ -106,7 +123,7 @@ impl Host {
             AskError::Other(Error::new(
                 Code::TryAgain,
                 format!("{path} did not answer: {error}"),
-                "the host's log says why; the runtime tries again",
+                "the host's log says why; try again",
             ))
         };
         let stream = client::connect(&self.socket);
@@ -135,8 +152,8 @@ impl Host {
 }
 
 fn absent(error: &FindError) -> Error {
-    let details = "start the host (`sluice daemon`), or name another one with `\"host\"` or \
-                   `\"socket\"` in the network configuration; the runtime tries again";
+    let details = "start the host (`sluice daemon`), or name another one as `host` or `socket` in \
+                   the options of the network; then try again";
     Error::new(Code::TryAgain, problem(error), details)
 }
 

@@ -15,18 +15,21 @@
 //! It assigns no addresses itself: they are delegated to an IPAM plugin, or given by the
 //! configuration or the runtime.
 //!
-//! `sluice-netavark` does the same for Podman, whose network stack has plugins of another form.
+//! `sluice-netavark` does the same for Podman, whose network stack has plugins of another form, and
+//! `sluice-docker` ([`docker`]) for Docker, whose drivers are servers.
 #![forbid(unsafe_code)]
 
 mod attach;
 mod check;
 mod config;
+pub mod docker;
 mod error;
 mod host;
 mod invocation;
 mod ipam;
 mod name;
 mod netavark;
+mod options;
 mod result;
 mod upkeep;
 

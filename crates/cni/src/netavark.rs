@@ -15,11 +15,12 @@ mod input;
 use serde_json::{Value, json};
 use sluice_api::port::{Attachment, NewPort, Route};
 
-use self::input::{Exec, Network, Options};
+use self::input::{Exec, Network};
 use crate::attach::{clear, undone};
 use crate::error::{Code, Error};
 use crate::host::Host;
 use crate::invocation::place_of;
+use crate::options::Options;
 use crate::result::default_route;
 use crate::{Answer, name, read_bounded};
 
@@ -57,21 +58,9 @@ pub(crate) fn run(arguments: &[String], input: &mut dyn std::io::Read) -> Answer
 fn create(bytes: &[u8]) -> Result<Value, Error> {
     let mut value: Value = serde_json::from_slice(bytes).map_err(|e| input::undecodable(&e))?;
     let network = Network::parse(value.clone())?;
-    let options = Options::of(&network)?;
+    let options = network.options()?;
     network.check_ipam()?;
-    let known = Host::find(&options.host)?.vnets()?;
-    if !known.contains(&options.vnet) {
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        return Err(Error::new(
-            Code::Config,
-            format!("this host knows no network `{}`, only {known}", options.vnet),
-            format!(
-                "make it with `sluice vnet create {} --vni NUMBER`, or name another one with `-o \
-                 vnet=NAME`",
-                options.vnet
-            ),
-        ));
-    }
+    Host::find(&options.host)?.check_vnet(&options.vnet)?;
     value["dns_enabled"] = Value::Bool(false);
     Ok(value)
 }
@@ -79,7 +68,7 @@ fn create(bytes: &[u8]) -> Result<Value, Error> {
 /// Adds a container's interface, and says what it is.
 fn setup(netns: &str, bytes: &[u8]) -> Result<Value, Error> {
     let exec = Exec::parse(bytes)?;
-    let options = Options::of(&exec.network)?;
+    let options = exec.network.options()?;
     exec.check_ports()?;
     let addresses = exec.addresses()?;
     let attachment = attachment(&exec);

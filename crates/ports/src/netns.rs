@@ -28,6 +28,13 @@ pub(crate) fn open(path: &Path) -> Result<OwnedFd, OpenError> {
     File::open(path).map(OwnedFd::from).map_err(failed)
 }
 
+/// Returns true if a namespace is that of the calling thread.
+pub(crate) fn is_own(namespace: BorrowedFd<'_>) -> bool {
+    let Ok(own) = File::open(OWN) else { return false };
+    let id = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|stat| (stat.st_dev, stat.st_ino));
+    id(own.as_fd()).ok() == id(namespace).ok()
+}
+
 /// Runs `work` on a thread of its own inside an open namespace; `path` is its name in errors.
 pub(crate) fn inside<T: Send>(
     namespace: BorrowedFd<'_>,

@@ -682,6 +682,36 @@ fn a_full_socket_of_a_container_is_counted() {
     }
 }
 
+/// A runtime moves a device into its container, and out of it at the end.
+#[test]
+fn counters_follow_tap_into_another_namespace() {
+    if !can_have_namespaces("counters_follow_tap_into_another_namespace") {
+        return;
+    }
+    let cable = Cable::new();
+    run(&format!("ip -n {} link set lo up", cable.right));
+    let config =
+        TapConfig { netns: Some(path(&cable.left)), up: false, ..TapConfig::new("t0", 1400) };
+    let port = TapPort::open(&config).unwrap();
+    let counters = || port.outside().into_counters().unwrap();
+    let before = counters();
+    run(&format!("ip -n {} link set t0 netns {}", cable.left, cable.right));
+    assert_eq!(counters(), before, "nothing was lost on its way");
+    assert_eq!(port.outside().state().device.up, Some(false));
+    run(&format!("ip -n {} link set t0 name eth0 up", cable.right));
+    assert_eq!(port.outside().state().device.up, Some(true));
+    inside(&cable.right, || {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for _ in 0..2000 {
+            sender.send_to(&[0; 1000], receiver.local_addr().unwrap()).unwrap();
+        }
+    });
+    assert!(counters()["container.udp_rcvbuf_errors"] > 0);
+    run(&format!("ip -n {} link set eth0 netns {} name t0", cable.right, cable.left));
+    assert_eq!(counters(), before);
+}
+
 /// A persistent device stays, and a second open fails with a reason.
 #[test]
 fn a_persistent_tap_stays() {

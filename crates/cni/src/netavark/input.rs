@@ -7,11 +7,12 @@ use std::net::IpAddr;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sluice_api::client::HostSelector;
-use sluice_api::port::{Cidr, Kind, Route};
+use sluice_api::port::{Cidr, Route};
 
 use crate::config::selector;
 use crate::error::{Code, Error};
 use crate::invocation::{DEVICE_NAME_REMEDY, is_device_name};
+use crate::options::Options;
 
 /// The options of `podman network create -o`.
 const OPTIONS: [&str; 6] = ["vnet", "host", "socket", "kind", "mtu", "no_default_route"];
@@ -76,49 +77,16 @@ impl Address {
     }
 }
 
-/// The checked options of a network.
-#[derive(Clone, Debug)]
-pub(super) struct Options {
-    pub(super) vnet: String,
-    pub(super) host: HostSelector,
-    pub(super) kind: Kind,
-    pub(super) mtu: Option<u16>,
-    pub(super) has_default_route: bool,
-}
-
-impl Options {
-    /// Reads the options of a network. Without `vnet` the network has the name of its vnet.
-    pub(super) fn of(network: &Network) -> Result<Self, Error> {
-        let empty = BTreeMap::new();
-        let all = network.options.as_ref().unwrap_or(&empty);
-        if let Some(key) = all.keys().find(|key| !OPTIONS.contains(&key.as_str())) {
-            let remedy = format!("use one of {}", OPTIONS.join(", "));
-            return Err(Error::key(key, "is no option of this driver", &remedy));
-        }
-        let kind = all.get("kind").map(|kind| {
-            kind.parse::<Kind>().map_err(|error| Error::sentence(Code::Config, &error))
-        });
-        let mtu = all.get("mtu").map(|mtu| {
-            mtu.parse::<u16>()
-                .map_err(|_| Error::key("mtu", &format!("`{mtu}` is no number"), "use 1450, say"))
-        });
-        let flag = all.get("no_default_route").map(|flag| {
-            flag.parse::<bool>()
-                .map_err(|_| Error::key("no_default_route", "is no flag", "use true or false"))
-        });
-        Ok(Self {
-            vnet: all.get("vnet").unwrap_or(&network.name).clone(),
-            host: network.host()?,
-            kind: kind.transpose()?.unwrap_or_default(),
-            mtu: mtu.transpose()?.filter(|mtu| *mtu > 0),
-            has_default_route: !flag.transpose()?.unwrap_or(false),
-        })
-    }
-}
-
 impl Network {
     pub(super) fn parse(value: Value) -> Result<Self, Error> {
         serde_json::from_value(value).map_err(|error| undecodable(&error))
+    }
+
+    /// Reads the options. Without `vnet` the network has the name of its vnet.
+    pub(super) fn options(&self) -> Result<Options, Error> {
+        let mut all = self.options.clone().unwrap_or_default();
+        all.entry("vnet".to_owned()).or_insert_with(|| self.name.clone());
+        Options::read(&all, &OPTIONS)
     }
 
     /// Returns the host of which the network is.

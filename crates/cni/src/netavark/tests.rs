@@ -48,7 +48,7 @@ fn info_says_version_of_interface() {
 #[test]
 fn options_and_addresses_are_read() {
     let read = Exec::parse(exec().to_string().as_bytes()).unwrap();
-    let options = Options::of(&read.network).unwrap();
+    let options = read.network.options().unwrap();
     assert_eq!((options.vnet.as_str(), options.mtu), ("blue", None));
     let addresses = read.addresses().unwrap();
     let subnets: Vec<Value> = addresses.iter().map(|own| own.to_json()).collect();
@@ -70,7 +70,7 @@ fn internal_network_has_no_default_route() {
         let mut input = exec();
         input["network"][key] = value;
         let read = Exec::parse(input.to_string().as_bytes()).unwrap();
-        let options = Options::of(&read.network).unwrap();
+        let options = read.network.options().unwrap();
         let routes = routes(&read, &options, &read.addresses().unwrap()).unwrap();
         routes.iter().map(ToString::to_string).collect::<Vec<_>>()
     };

@@ -162,6 +162,10 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
     check_allowed(new, mac)?;
     let port = as_of_file(new, kind_of(new)?);
     let (mut port_plan, mut switch) = build::one_port(plan, &port, &KernelDevices);
+    let is_given_away = new.cni.is_some() && matches!(new.place, Place::Tap(_));
+    if let Attachment::Tap { is_given_away: given, .. } = &mut port_plan.attachment {
+        *given = is_given_away;
+    }
     if let Attachment::Tap { mac, addresses, routes, mtu, .. }
     | Attachment::Veth { mac, addresses, routes, mtu, .. } = &mut port_plan.attachment
     {
@@ -177,7 +181,7 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
     }
     let tap = match &port_plan.attachment {
         Attachment::Tap { netns, device, .. } | Attachment::Veth { netns, device, .. } => {
-            Some(TapPlace { netns: netns.clone(), device: device.clone() })
+            Some(TapPlace { netns: netns.clone(), device: device.clone(), is_given_away })
         }
         _ => None,
     };

@@ -17,6 +17,7 @@ pub(super) fn tap(port: &api::Port, mtu: u16) -> Attachment {
         addresses: Vec::new(),
         ring_frames: port.ring_frames,
         offload: port.offload,
+        is_given_away: false,
         mtu,
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct TapPlace {
     pub(crate) netns: Option<PathBuf>,
     /// Name of the device.
     pub(crate) device: String,
+    /// True if a container's runtime moves it into a namespace of its own.
+    pub(crate) is_given_away: bool,
 }
 
 /// The host as a member of its fabric.
@@ -278,6 +280,7 @@ fn local_ports(
             let tap = is_card.then(|| TapPlace {
                 netns: port.netns.as_ref().map(PathBuf::from),
                 device: port.device.clone(),
+                is_given_away: false,
             });
             let policy = policy::of(config, port, learn_max);
             let allowed = prefixes(&config.complete(port).allowed);

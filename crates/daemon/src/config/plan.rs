@@ -84,6 +84,8 @@ pub enum Attachment {
         ring_frames: Option<u32>,
         /// True if checksums and segmentation may be left to the port.
         offload: bool,
+        /// True if a container's runtime moves the device away, and sets it up there.
+        is_given_away: bool,
         /// The layer-3 MTU.
         mtu: u16,
     },

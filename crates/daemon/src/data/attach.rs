@@ -51,6 +51,17 @@ impl Shared {
     }
 }
 
+/// Returns a TAP with what its owner may do.
+fn tap(device: &str, mtu: u16, attachment: &Attachment) -> TapConfig {
+    let mut config = TapConfig::new(device, mtu);
+    if let Attachment::Tap { offload, is_given_away, .. } = attachment {
+        config.offload = *offload;
+        // On the host nobody is to speak by it.
+        config.up = !is_given_away;
+    }
+    config
+}
+
 /// Opens one port. `shared` has what the ports before it opened.
 pub(super) fn open(
     shared: &mut Shared,
@@ -58,14 +69,13 @@ pub(super) fn open(
     plan: &PortPlan,
 ) -> Result<Box<dyn Port>, AttachError> {
     let opened: Result<Box<dyn Port>, OpenError> = match &plan.attachment {
-        Attachment::Tap { device, netns, mac, addresses, routes, ring_frames, offload, mtu } => {
-            let mut config = TapConfig::new(device, *mtu);
+        Attachment::Tap { device, netns, mac, addresses, routes, ring_frames, mtu, .. } => {
+            let mut config = tap(device, *mtu, &plan.attachment);
             config.netns.clone_from(netns);
             config.mac = *mac;
             config.addresses.clone_from(addresses);
             config.routes.clone_from(routes);
             config.ring_frames = ring_frames.unwrap_or(TapConfig::RING_FRAMES);
-            config.offload = *offload;
             taps.open(&plan.name, &config).map(|port| Box::new(port) as _)
         }
         Attachment::Veth { device, netns, mac, addresses, routes, mtu } => {

@@ -63,7 +63,8 @@ impl Member {
             self.plane.add_port(now, id, vni, rule);
             self.plane.allow(now, id, &local.allowed);
         }
-        if let Some(tap) = &local.tap {
+        // Nobody knows the namespace to which a device is given away.
+        if let Some(tap) = local.tap.as_ref().filter(|tap| !tap.is_given_away) {
             self.taps.add(id, tap);
         }
         self.ports.insert(id, Port { local, bound: Vec::new() });

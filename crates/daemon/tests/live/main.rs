@@ -13,6 +13,7 @@ mod cni;
 mod cni_kills;
 mod create;
 mod discover;
+mod docker;
 mod dpdk;
 mod drills;
 mod fabric;

@@ -151,6 +151,10 @@ impl TapPort {
 
     pub(super) fn new(config: &TapConfig, tap: Tap) -> Self {
         let receivers = match tap_netns(tap.fd()) {
+            // The sockets of the process's own namespace are others'.
+            Ok(namespace) if !config.up && netns::is_own(namespace.as_fd()) => Receivers::lacking(
+                "a restart of the data process once the device is in its container".to_owned(),
+            ),
             Ok(namespace) => Receivers::open(Some(namespace.as_fd())),
             Err(error) => Receivers::lacking(format!("the namespace of its device: {error}")),
         };

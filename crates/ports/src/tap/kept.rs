@@ -22,11 +22,10 @@ use std::time::{Duration, Instant};
 
 use super::driver::{TapConfig, TapPort};
 use super::rings::{self, Tap};
-use crate::device::ioctl_socket;
 use crate::error::OpenError;
 use crate::netlink::Netlink;
 use crate::netns;
-use crate::sys::{DeviceRequest, TapState, tap_netns, tap_persist, tap_state};
+use crate::sys::{TapState, tap_netns, tap_persist, tap_state};
 
 /// Limit of the kernel's time to close the descriptors of a process that was killed: some
 /// milliseconds for each TAP.
@@ -117,7 +116,7 @@ impl KnownTap {
         let work = || {
             let failed = |what| OpenError::device(&given.device, what);
             let mut netlink = Netlink::open().map_err(failed("open a socket for it"))?;
-            let index = file.as_ref().map_or(Some(index), |file| index_of(file).ok());
+            let index = file.as_ref().map_or(Some(index), |file| rings::index_of(file).ok());
             let Some(index) = index else { return Ok(()) };
             match netlink.name_and_alias(index) {
                 Ok((_, alias)) if file.is_some() || alias == mark => {
@@ -138,13 +137,6 @@ impl KnownTap {
 
 fn path(config: &TapConfig) -> &Path {
     config.netns.as_deref().unwrap_or(Path::new("of the device"))
-}
-
-/// Index of the device behind a descriptor, in the device's namespace.
-fn index_of(file: &OwnedFd) -> io::Result<u32> {
-    let state = tap_state(file.as_fd())?;
-    let request = DeviceRequest::new(&state.name).ok_or(io::ErrorKind::NotFound)?;
-    request.index(ioctl_socket()?.as_fd())
 }
 
 /// The part of the record that still holds, and the namespace to work in.

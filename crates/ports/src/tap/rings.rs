@@ -4,7 +4,8 @@ use std::fs::OpenOptions;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::sync::{Arc, OnceLock};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::driver::TapConfig;
 use super::pressure;
@@ -15,16 +16,19 @@ use crate::error::OpenError;
 use crate::frame::FrameBuf;
 use crate::net_header::HEADER_SIZE;
 use crate::netlink::{CONTAINER_FIFO_FRAMES, Netlink};
+use crate::netns;
 use crate::offload::{Kind, Offload};
 use crate::port::{Counters, DeviceState, KernelSide};
 use crate::series::segments_max;
 use crate::sockets::SocketCounters;
-use crate::sys::{DeviceRequest, tap_net_header, tap_offloads, tap_state, write_gathered};
+use crate::sys::{
+    DeviceRequest, tap_net_header, tap_netns, tap_offloads, tap_state, write_gathered,
+};
 
 /// Resources of an open TAP.
 #[derive(Debug)]
 pub(super) struct Tap {
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     /// True if frames have a [`net_header`](crate::net_header) in front. An earlier release made
     /// TAPs without.
     pub(super) has_net_header: bool,
@@ -36,22 +40,83 @@ pub(super) struct Tap {
     pub(super) index: u32,
 }
 
-/// Counters of the device, and of the sockets behind it.
+/// Counters of the device, and of the sockets behind it, in the namespace to which its owner has
+/// moved it.
 #[derive(Debug)]
 pub(super) struct KernelCounters {
+    file: Arc<OwnedFd>,
+    here: Mutex<Here>,
+}
+
+/// Counters in one namespace.
+#[derive(Debug)]
+struct Here {
     device: DeviceCounters,
     sockets: SocketCounters,
 }
 
-impl KernelSide for KernelCounters {
+impl Here {
+    /// Begins to count in the namespace of the calling thread.
+    fn new(index: u32) -> Result<Self, (&'static str, io::Error)> {
+        let device = DeviceCounters::new(index).map_err(|error| ("read its counters", error))?;
+        let sockets = SocketCounters::new()
+            .map_err(|error| ("read the counters of sockets behind it", error))?;
+        Ok(Self { device, sockets })
+    }
+
     fn read(&self, rows: &mut Counters) -> io::Result<()> {
         self.device.read(rows)?;
         self.sockets.read(rows)
     }
 
-    fn device(&self) -> DeviceState {
-        DeviceState { up: self.device.is_up().ok(), problem: None }
+    /// Goes on counting in the namespace in which the device is now. Its own counters go with it.
+    fn follow(&mut self, file: &OwnedFd) -> io::Result<()> {
+        let namespace = tap_netns(file.as_fd())?;
+        let start = self.device.start();
+        let there = || {
+            let failed = |what| OpenError::device("a TAP", what);
+            let index = index_of(file).map_err(failed("find its index"))?;
+            let device = DeviceCounters::since(index, start).map_err(failed("find it"))?;
+            let sockets = SocketCounters::new().map_err(failed("read the counters of sockets"))?;
+            Ok(Self { device, sockets })
+        };
+        let moved = netns::inside(namespace.as_fd(), Path::new("of the device"), there);
+        *self = moved.map_err(io::Error::other)?;
+        Ok(())
     }
+}
+
+impl KernelCounters {
+    /// Reads something, once more if the device is not where it was.
+    fn within<T>(&self, read: impl Fn(&Here) -> io::Result<T>) -> io::Result<T> {
+        let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
+        read(&here).or_else(|_| {
+            here.follow(&self.file)?;
+            read(&here)
+        })
+    }
+}
+
+impl KernelSide for KernelCounters {
+    fn read(&self, rows: &mut Counters) -> io::Result<()> {
+        let read = self.within(|here| {
+            let mut rows = Counters::new();
+            here.read(&mut rows).map(|()| rows)
+        })?;
+        rows.extend(read);
+        Ok(())
+    }
+
+    fn device(&self) -> DeviceState {
+        DeviceState { up: self.within(|here| here.device.is_up()).ok(), problem: None }
+    }
+}
+
+/// Index of the device behind a descriptor, in the device's namespace.
+pub(super) fn index_of(file: &OwnedFd) -> io::Result<u32> {
+    let state = tap_state(file.as_fd())?;
+    let request = DeviceRequest::new(&state.name).ok_or(io::ErrorKind::NotFound)?;
+    request.index(ioctl_socket()?.as_fd())
 }
 
 /// Opens the TAP in the namespace of the calling thread.
@@ -130,10 +195,9 @@ pub(super) fn set_up(
         // A kernel that does not let it be set sends more segments at once, which costs speed only.
         _ = netlink.set_segments_max(index, segments_max(config.mtu));
     }
-    let kernel = Arc::new(KernelCounters {
-        device: DeviceCounters::new(index).map_err(device("read its counters"))?,
-        sockets: SocketCounters::new().map_err(device("read the counters of sockets behind it"))?,
-    });
+    let here = Here::new(index).map_err(|(what, error)| device(what)(error))?;
+    let file = Arc::new(file);
+    let kernel = Arc::new(KernelCounters { file: Arc::clone(&file), here: Mutex::new(here) });
     let holds = pressure::judge(&file, config.holds, state.holds);
     Ok(Tap { file, has_net_header, may_leave_offloads, holds, kernel, index })
 }

@@ -108,6 +108,27 @@ fn added_guest_tap_device_mac_and_address_unset() {
 }
 
 #[test]
+fn tap_of_container_is_given_away() {
+    let host = file(HOST);
+    let key = sluice_api::port::Attachment {
+        network: "docker:1".to_owned(),
+        container: "c7".to_owned(),
+        interface: "t0".to_owned(),
+    };
+    for (place, cni, given) in [
+        (Place::Tap("t0".to_owned()), Some(key.clone()), true),
+        (Place::Tap("t0".to_owned()), None, false),
+        (Place::Netns("web".to_owned()), Some(key), false),
+    ] {
+        let said = NewPort { mac: Some("02:00:00:00:00:09".to_owned()), cni, ..new(place) };
+        let port = plan(&host, &[], &complete(&host, &said).unwrap()).unwrap();
+        let Attachment::Tap { is_given_away, .. } = port.plan.attachment else { panic!("a TAP") };
+        // Neither set up here, nor looked at by its name.
+        assert_eq!((is_given_away, port.local.tap.unwrap().is_given_away), (given, given));
+    }
+}
+
+#[test]
 fn generated_mac_stable_per_name_and_host() {
     let (host, other) = (file(HOST), file(&HOST.replace("id = 7", "id = 8")));
     let mac = |plan: &Plan, name: &str| {

@@ -16,6 +16,7 @@ pub(crate) mod bridge;
 pub(crate) mod cni;
 pub(crate) mod counted;
 pub(crate) mod culprit;
+pub(crate) mod docker;
 pub(crate) mod dpdk;
 pub(crate) mod http;
 pub(crate) mod iperf;
