@@ -100,7 +100,8 @@ impl Networks {
     /// Reads the file of a folder, which is made if it is missing.
     pub(super) fn open(dir: &Path) -> Result<Self, Error> {
         let file = dir.join("networks.json");
-        let content = match read(dir, &file) {
+        fs::create_dir_all(dir).map_err(|error| disk(dir, "make", &error))?;
+        let content = match fs::read(&file) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
                 Error::new(
                     Code::Undecodable,
@@ -160,11 +161,6 @@ impl Networks {
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn read(dir: &Path, file: &Path) -> io::Result<Vec<u8>> {
-    fs::create_dir_all(dir)?;
-    fs::read(file)
 }
 
 /// Replaces a file: after a crash it has its old content or its new one.

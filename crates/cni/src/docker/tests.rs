@@ -303,6 +303,8 @@ fn unreadable_requests_are_errors() {
     // A damaged file is not taken for an empty one.
     std::fs::write(dir.0.join("state/networks.json"), "{").unwrap();
     assert!(Driver::open(&dir.0.join("state")).unwrap_err().contains("cannot be read"));
+    let nowhere = Driver::open(Path::new("/proc/none")).unwrap_err();
+    assert!(nowhere.contains("cannot make /proc/none"), "{nowhere}");
 }
 
 #[test]
