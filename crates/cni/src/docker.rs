@@ -15,7 +15,7 @@
 //! host has lead to it.
 //!
 //! Docker tells of a network once, and later names its identifier alone. So the driver keeps the
-//! networks ([`networks`]), and nothing else: the host has with each port the network and the
+//! networks (`networks.rs`), and nothing else: the host has with each port the network and the
 //! endpoint whose it is. A request that comes twice, as after a restart of the driver, is answered
 //! like the first one.
 //!
