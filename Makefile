@@ -8,7 +8,7 @@ DPDK_SECONDS ?= 600
 SLUICE_OLD ?= $(if $(shell git tag --list 2>/dev/null),$(shell scripts/old-program.sh))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build man guest cni test bench soak old audit goldens docs clean-lab
+.PHONY: help setup demo build man guest cni install deb test bench soak old audit goldens docs clean-lab
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,12 @@ guest: ## Build `sluice guest` for virtual machines, one static file: target/gue
 
 cni: ## Build the plugins of container runtimes, a static file each: target/cni/sluice-cni, sluice-netavark, sluice-docker
 	@scripts/static.sh cni
+
+install: build cni ## Install the programs with units, manual, completions and plugins (DESTDIR=…)
+	@scripts/install.sh $(DESTDIR)/
+
+deb: build cni ## Build a package for Debian, into target/deb; prints its path
+	@scripts/deb.sh
 
 demo: ## Show that lossless beats lossy, in namespaces on this machine; needs root
 	@scripts/setup.sh demo

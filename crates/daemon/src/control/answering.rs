@@ -60,16 +60,14 @@ mod tests {
         assert!(answering.finish(), "there are none");
         let answers = [answering.begin(), answering.begin()];
         assert!(!answering.finish_within(Duration::from_millis(1)));
-        let (begun, waits) = std::sync::mpsc::sync_channel(0);
-        let waiter = {
-            let answering = Arc::clone(&answering);
-            std::thread::spawn(move || {
-                begun.send(()).unwrap();
-                answering.finish_within(Duration::from_secs(60))
-            })
-        };
-        waits.recv().unwrap();
-        answers.into_iter().for_each(drop);
-        assert!(waiter.join().unwrap());
+        // The last one is written while somebody waits for it.
+        let mut answers = answers.into_iter();
+        drop(answers.next());
+        let last = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(answers);
+        });
+        assert!(answering.finish_within(Duration::from_secs(60)));
+        last.join().unwrap();
     }
 }

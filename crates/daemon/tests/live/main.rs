@@ -32,6 +32,7 @@ mod neighbors;
 mod netavark;
 mod offload;
 mod outlive;
+mod package;
 mod parity;
 mod partition;
 mod pfc;

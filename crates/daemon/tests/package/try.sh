@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Installs a package on a copy of this machine that is thrown away, upgrades it beneath a running host
+# with two containers that speak, removes it, and purges it. Called within namespaces of its own, of
+# mounts and of the network; nothing of the machine changes.
+#
+#   try.sh OLD.deb NEW.deb FOLDER
+set -euo pipefail
+old=$1 new=$2 work=$3
+root=$work/root
+mkdir -p "$work/upper" "$work/scratch" "$root"
+# The layers are in memory: the machine's file system may be one on which none can be.
+mount -t tmpfs tmpfs "$work/scratch"
+mkdir "$work/scratch/upper" "$work/scratch/work"
+mount -t overlay overlay \
+    -o "lowerdir=/,upperdir=$work/scratch/upper,workdir=$work/scratch/work" "$root"
+mount --rbind /proc "$root/proc"
+mount --rbind /dev "$root/dev"
+mount -t tmpfs tmpfs "$root/run"
+mkdir -p "$root/run/netns" "$root/run/lock"
+cp "$old" "$root/old.deb"
+cp "$new" "$root/new.deb"
+
+within() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"; }
+fail() {
+    echo "$*" >&2
+    cat "$work/daemon.log" "$work/ping" >&2 2>/dev/null || true
+    exit 1
+}
+pid=
+trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true; [ -z "$pid" ] || wait "$pid" 2>/dev/null || true' EXIT
+
+within dpkg --install /old.deb >"$work/install" 2>&1 || fail "$(cat "$work/install")"
+within getent passwd sluice >/dev/null || fail "there is no user sluice"
+name=$(uname -n)
+grep -q "name = \"${name%%.*}\"" "$root/etc/sluice/host.toml" || fail "no configuration was written"
+within sluice --version >/dev/null
+[ -e "$root/usr/share/man/man1/sluice.1.gz" ] || fail "there is no manual"
+within systemd-analyze verify sluice.service >"$work/verify" 2>&1 || fail "$(cat "$work/verify")"
+
+ip link set lo up
+within sluice daemon --config /etc/sluice/host.toml >"$work/daemon.log" 2>&1 &
+pid=$!
+host=${name%%.*}
+for _ in $(seq 100); do
+    [ ! -S "$root/run/sluice/$host/show.sock" ] || break
+    sleep 0.1
+done
+ip link add up0 type veth peer name up1
+ip link set up0 up
+ip link set up1 up
+ip address add 192.0.2.1/24 dev up0
+within sluice fabric create prod --underlay up0 >/dev/null
+within sluice vnet create blue --vni 100 >/dev/null
+for one in 1 2; do
+    within ip netns add "c$one"
+    within sluice port add --netns "c$one" --vnet blue --ip "10.42.0.$one/24" >/dev/null
+done
+# Sixty echoes a second, for as long as the upgrade takes and longer.
+within ip netns exec c1 ping -q -i 0.016 -w 8 10.42.0.2 >"$work/ping" 2>&1 &
+ping=$!
+sleep 1
+echo "# mine" >>"$root/etc/sluice/host.toml"
+before=$(within sluice show worker --json >/dev/null && cat "$root/run/sluice/$host/data.pid")
+within dpkg --install /new.deb >"$work/upgrade" 2>&1 || fail "$(cat "$work/upgrade")"
+grep -qi "goes on with the program before" "$work/upgrade" && fail "$(cat "$work/upgrade")"
+after=$(cat "$root/run/sluice/$host/data.pid")
+[ "$before" != "$after" ] || fail "no data process took over"
+grep -q "# mine" "$root/etc/sluice/host.toml" || fail "the configuration was replaced"
+wait "$ping" || fail "the containers do not reach each other"
+grep -q " 0% packet loss" "$work/ping" || fail "frames were lost in the upgrade"
+kill "$pid"
+wait "$pid" || true
+pid=
+
+within dpkg --remove sluice >"$work/remove" 2>&1 || fail "$(cat "$work/remove")"
+[ ! -e "$root/usr/bin/sluice" ] || fail "the program stays"
+[ -e "$root/etc/sluice/host.toml" ] && [ -d "$root/var/lib/sluice" ] || fail "the state is gone"
+within dpkg --purge sluice >"$work/purge" 2>&1 || fail "$(cat "$work/purge")"
+[ ! -e "$root/etc/sluice" ] && [ ! -e "$root/var/lib/sluice" ] || fail "something is left"
+sed -n 's/^\(.*packet loss\).*/\1/p' "$work/ping"
