@@ -1,5 +1,5 @@
-//! The package for Debian, as Debian's own tools handle it, on a copy of this machine that is thrown
-//! away: `tests/package/try.sh`.
+//! The package for Debian, as Debian's own tools handle it, on a copy of this machine that is
+//! thrown away: `tests/package/try.sh`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
