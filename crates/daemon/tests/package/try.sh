@@ -20,7 +20,8 @@ mkdir -p "$root/run/netns" "$root/run/lock"
 cp "$old" "$root/old.deb"
 cp "$new" "$root/new.deb"
 
-within() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"; }
+inside=(chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C)
+within() { "${inside[@]}" "$@"; }
 fail() {
     echo "$*" >&2
     cat "$work/daemon.log" "$work/ping" >&2 2>/dev/null || true
@@ -38,7 +39,8 @@ within sluice --version >/dev/null
 within systemd-analyze verify sluice.service >"$work/verify" 2>&1 || fail "$(cat "$work/verify")"
 
 ip link set lo up
-within sluice daemon --config /etc/sluice/host.toml >"$work/daemon.log" 2>&1 &
+# Not by the function, whose process would be another one than the daemon's.
+"${inside[@]}" sluice daemon --config /etc/sluice/host.toml >"$work/daemon.log" 2>&1 &
 pid=$!
 host=${name%%.*}
 for _ in $(seq 100); do
@@ -69,7 +71,9 @@ grep -q "# mine" "$root/etc/sluice/host.toml" || fail "the configuration was rep
 wait "$ping" || fail "the containers do not reach each other"
 grep -q " 0% packet loss" "$work/ping" || fail "frames were lost in the upgrade"
 kill "$pid"
-wait "$pid" || true
+wait "$pid" || fail "the host does not end well"
+data=$(cat "$root/run/sluice/$host/data.pid")
+[ ! -d "/proc/$data" ] || fail "its data process goes on"
 pid=
 
 within dpkg --remove sluice >"$work/remove" 2>&1 || fail "$(cat "$work/remove")"
