@@ -152,7 +152,8 @@ fn dockerd(dir: &Path, netns: &str) -> Child {
     let line = format!(
         "mkdir -p /run/docker && mount --bind {dir}/run /run/docker && exec dockerd \
          --iptables=false --ip6tables=false --bridge=none --userland-proxy=false \
-         --exec-opt native.cgroupdriver=cgroupfs --storage-driver vfs -H unix://{dir}/docker.sock \
+         --exec-opt native.cgroupdriver=cgroupfs --cgroup-parent {netns} --storage-driver vfs \
+         -H unix://{dir}/docker.sock \
          --data-root {dir}/data --exec-root {dir}/exec --pidfile {dir}/pid >{dir}/log 2>&1"
     );
     let path = std::env::var("PATH").unwrap_or_default();
@@ -180,5 +181,16 @@ impl Drop for Docker {
         }
         _ = self.docker.kill();
         _ = self.docker.wait();
+        remove_groups(&self.netns);
+    }
+}
+
+/// Removes the control groups in which Docker had its containers: of version 2 there is one, of
+/// version 1 one for each controller.
+fn remove_groups(name: &str) {
+    let root = Path::new("/sys/fs/cgroup");
+    let folders = std::fs::read_dir(root).into_iter().flatten().flatten().map(|one| one.path());
+    for folder in folders.chain([root.to_owned()]) {
+        _ = std::fs::remove_dir(folder.join(name));
     }
 }
