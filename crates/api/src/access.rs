@@ -1,4 +1,4 @@
-//! Who may use the management API over the network: tokens, each with a name and a role.
+//! Tokens of those who use the management API over the network, each with a name and a role.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ pub const VNETS_MAX: usize = 64;
 /// Longest validity, in days.
 pub const DAYS_MAX: u32 = 3_650;
 
-/// What the holder of a token may do.
+/// Rights of the holder of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TokenRole))]
 #[serde(rename_all = "lowercase")]
@@ -73,7 +73,7 @@ impl Grant {
     /// Checks a grant that somebody asks for.
     ///
     /// # Errors
-    /// What is wrong, with the remedy.
+    /// The mistake, with the remedy.
     pub fn check(&self) -> Result<(), String> {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '@');
         if self.name.is_empty() || self.name.len() > NAME_SIZE_MAX || !self.name.chars().all(good) {
@@ -98,7 +98,7 @@ impl Grant {
     }
 }
 
-/// What is shown of a token: all but its text.
+/// A token as it is shown: all but its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenEntry {
@@ -149,7 +149,7 @@ pub enum Question {
 pub struct Made {
     /// The text that its holder sends.
     pub token: String,
-    /// What is kept of it.
+    /// The part that is kept.
     #[serde(flatten)]
     pub entry: TokenEntry,
 }

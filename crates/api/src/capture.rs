@@ -71,6 +71,6 @@ pub struct PortSummary {
     pub port: String,
     /// Frames that were to be captured.
     pub seen: u64,
-    /// Those of them that found no room.
+    /// Number of these that found no room.
     pub missed: u64,
 }

@@ -1,4 +1,4 @@
-//! What `sluice sysdump` wrote.
+//! Report of `sluice sysdump`.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ pub struct Summary {
     pub size: u64,
     /// Files in it.
     pub entries: usize,
-    /// What could not be had, or not whole.
+    /// Things that could not be had, or not whole.
     pub errors: Vec<Missing>,
 }
 

@@ -6,7 +6,7 @@
 //!     host (pids, namespaces)      ask, run, read                          left out    0600, whole
 //! ```
 //!
-//! What cannot be had stands in `errors.txt`, and stops nothing: the host may be dead, or hang. A
+//! A thing that cannot be had stands in `errors.txt`, and stops nothing: the host may hang. A
 //! control process that is silent is asked once more whether it is there; then data is asked
 //! directly what it knows. Nothing is changed, and nothing is kept in the host.
 //!

@@ -31,7 +31,7 @@ pub(crate) enum ApiCommand {
 pub(crate) struct TokenArguments {
     /// The name of its holder, for the log
     name: String,
-    /// What the holder may do: tenant (see its own networks), viewer (see all), operator (also
+    /// The rights of the holder: tenant (see its own networks), viewer (see all), operator (also
     /// ports) or admin (everything)
     #[arg(long)]
     role: Role,

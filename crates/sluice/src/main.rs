@@ -106,7 +106,7 @@ enum Command {
     /// The configuration that all members of a fabric share: settings and networks
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Who may use the management API over the network
+    /// Tokens of those who use the management API over the network
     #[command(subcommand)]
     Api(ApiCommand),
     /// The hosts that work together

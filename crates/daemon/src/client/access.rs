@@ -1,20 +1,17 @@
 //! `sluice api`: tokens of those who ask a host over the network.
 
-use anyhow::Context as _;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use sluice_api::access::{Made, NewToken, Question, Revoked, TokenEntry, Tokens};
 use sluice_api::envelope::rfc3339;
 
-use crate::client::show::{self, HostSelector, connect, socket};
-use crate::ipc::protocol::{self, Request};
+use crate::client::show::{self, HostSelector};
+use crate::ipc::protocol::Request;
 
 /// Makes a token, and prints its text alone, for a file or a variable.
 ///
 /// # Errors
 /// If no host answers, or it refuses.
 pub fn make(whom: &HostSelector, new: NewToken, json: bool) -> anyhow::Result<()> {
-    let made: Made = ask(whom, Question::Make(new))?;
+    let made: Made = show::answer(whom, &Request::Access(Question::Make(new)))?;
     show::print(whom, &made, json, || made.token.clone())
 }
 
@@ -23,7 +20,7 @@ pub fn make(whom: &HostSelector, new: NewToken, json: bool) -> anyhow::Result<()
 /// # Errors
 /// If no host answers.
 pub fn list(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
-    let all: Tokens = ask(whom, Question::List)?;
+    let all: Tokens = show::answer(whom, &Request::Access(Question::List))?;
     show::print(whom, &all, json, || {
         let header = ["token", "role", "networks", "made", "valid until"];
         let rows = all.tokens.iter().map(row).collect();
@@ -36,7 +33,7 @@ pub fn list(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
 /// # Errors
 /// If no host answers, or there is no such token.
 pub fn revoke(whom: &HostSelector, name: &str, json: bool) -> anyhow::Result<()> {
-    let done: Revoked = ask(whom, Question::Revoke(name.to_owned()))?;
+    let done: Revoked = show::answer(whom, &Request::Access(Question::Revoke(name.to_owned())))?;
     show::print(whom, &done, json, || format!("token {} is valid no more", done.revoked))
 }
 
@@ -46,14 +43,4 @@ fn row(entry: &TokenEntry) -> Vec<String> {
     let until = expires_ms.map_or_else(|| "it is revoked".to_owned(), at);
     let vnets = if grant.vnets.is_empty() { "all".to_owned() } else { grant.vnets.join(" ") };
     vec![grant.name.clone(), grant.role.to_string(), vnets, at(*made_ms), until]
-}
-
-fn ask<T: DeserializeOwned + Serialize>(
-    whom: &HostSelector,
-    question: Question,
-) -> anyhow::Result<T> {
-    let socket = socket(whom)?;
-    let line = protocol::ask(connect(&socket)?, &Request::Access(question))
-        .with_context(|| format!("{} did not answer", socket.display()))?;
-    protocol::expect(&line)
 }

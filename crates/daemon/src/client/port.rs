@@ -1,18 +1,16 @@
 //! `sluice port`: adds ports to a running host, deletes them, and lists those that were added.
 
-use anyhow::Context as _;
-use serde::de::DeserializeOwned;
 use sluice_api::port::{Added, AddedPorts, Deleted, NewPort, Place, PortState};
 
-use crate::client::show::{self, HostSelector, connect, socket};
-use crate::ipc::protocol::{self, Request};
+use crate::client::show::{self, HostSelector};
+use crate::ipc::protocol::Request;
 
 /// Adds a port and prints its properties.
 ///
 /// # Errors
 /// If no host answers, or it cannot be added, with the remedy.
 pub fn add(whom: &HostSelector, new: NewPort, json: bool) -> anyhow::Result<()> {
-    let added: Added = ask(whom, &Request::Add(Box::new(new)))?;
+    let added: Added = show::answer(whom, &Request::Add(Box::new(new)))?;
     let words = || {
         let place = added.netns.as_deref().unwrap_or("this host");
         let ips: String = added.ips.iter().map(|ip| format!(" {ip}")).collect();
@@ -36,7 +34,7 @@ fn also(added: &Added) -> String {
 /// # Errors
 /// If no host answers, or there is no such port.
 pub fn delete(whom: &HostSelector, name: &str, json: bool) -> anyhow::Result<()> {
-    let deleted: Deleted = ask(whom, &Request::Del(name.to_owned()))?;
+    let deleted: Deleted = show::answer(whom, &Request::Del(name.to_owned()))?;
     show::print(whom, &deleted, json, || match deleted.frames {
         0 => format!("port {} is gone", deleted.name),
         frames => format!("port {} is gone; {frames} frames ended with it", deleted.name),
@@ -48,7 +46,7 @@ pub fn delete(whom: &HostSelector, name: &str, json: bool) -> anyhow::Result<()>
 /// # Errors
 /// If no host answers.
 pub fn list(whom: &HostSelector, json: bool) -> anyhow::Result<()> {
-    let all: AddedPorts = ask(whom, &Request::Ports)?;
+    let all: AddedPorts = show::answer(whom, &Request::Ports)?;
     show::print(whom, &all, json, || {
         let header = ["port", "vnet", "place", "device", "for", "state"];
         let rows = all.ports.iter().map(row).collect();
@@ -69,12 +67,4 @@ fn row(state: &PortState) -> Vec<String> {
     let state = if *open { "open" } else { "waits" };
     let word = |text: &Option<String>| text.clone().unwrap_or_default();
     vec![word(&port.name), port.vnet.clone(), place, word(&port.device), made_for, state.to_owned()]
-}
-
-fn ask<T: DeserializeOwned>(whom: &HostSelector, request: &Request) -> anyhow::Result<T> {
-    let socket = socket(whom)?;
-    // The kernel needs a moment for devices; control itself has a time limit.
-    let line = protocol::ask(connect(&socket)?, request)
-        .with_context(|| format!("{} did not answer", socket.display()))?;
-    protocol::expect(&line)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use sluice_api::client;
 pub use sluice_api::client::HostSelector;
 use sluice_api::envelope::{Envelope, HostIdentity};
@@ -109,6 +110,17 @@ pub(crate) fn connect(socket: &Path) -> anyhow::Result<UnixStream> {
 
 pub(crate) fn socket(whom: &HostSelector) -> anyhow::Result<PathBuf> {
     Ok(whom.socket()?)
+}
+
+/// Asks a host for one thing, and waits for as long as that takes: control has a time limit itself.
+pub(crate) fn answer<T: DeserializeOwned>(
+    whom: &HostSelector,
+    request: &Request,
+) -> anyhow::Result<T> {
+    let socket = socket(whom)?;
+    let line = protocol::ask(connect(&socket)?, request)
+        .with_context(|| format!("{} did not answer", socket.display()))?;
+    protocol::expect(&line)
 }
 
 /// Prints an answer, as JSON in its envelope or in words.

@@ -34,13 +34,13 @@ pub(super) const DROPS_MAX: usize = 512;
 /// Ports that can be told apart; one with a higher number is not captured.
 const PORTS_MAX: usize = 8_192;
 
-/// What a port's frames must be to be captured.
+/// Frames of a port that are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Wanted {
     None = 0,
     All = 1,
-    /// Those of a network, or of a peer, of the filter.
+    /// Frames of a network, or of a peer, of the filter.
     Tunnelled = 2,
 }
 
@@ -49,7 +49,7 @@ enum Wanted {
 struct Counts {
     /// Frames that were to be captured.
     seen: AtomicU64,
-    /// Those of them that found no room.
+    /// Number of these that found no room.
     missed: AtomicU64,
 }
 

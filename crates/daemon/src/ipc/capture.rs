@@ -85,11 +85,10 @@ pub(crate) struct Record<'a> {
     pub(crate) size: usize,
 }
 
-/// Returns the first record; `None` if there is not all
-/// of it yet.
+/// Returns the first record; `None` if there is not all of it yet.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If it is no record.
 pub(crate) fn first(bytes: &[u8]) -> Result<Option<Record<'_>>, String> {
     let Some(head) = bytes.first_chunk::<HEAD_SIZE>() else { return Ok(None) };
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);

@@ -28,7 +28,7 @@ const WHO_MAX: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const SILENT: &str = "the control process does not answer";
 
-/// What was got: bytes, an error, or both.
+/// Bytes, an error, or both.
 #[derive(Debug, Default)]
 pub(super) struct Got {
     pub(super) bytes: Option<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What is known of the host before it is asked: its directories, its processes, and the network
+//! The host before anybody is asked: its directories, its processes, and the network
 //! namespaces that its ports are in. All of it is there if the host is dead.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! What goes into the archive, under which name, and where it comes from.
+//! Contents of the archive: the name of each file, and its source.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

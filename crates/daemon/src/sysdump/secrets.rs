@@ -1,4 +1,4 @@
-//! What must not be in an archive that is sent to others: private keys, tokens, values of the
+//! Secrets that no archive may have which is sent to others: private keys, tokens, values of the
 //! configuration and of the kernel that are named as secrets.
 //!
 //! Two nets, one behind the other. Forms are known: a key as PEM, a token by its first letters, a
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::host::Found;
 
-/// What stands in the place of a secret.
+/// Text in the place of a secret.
 const LEFT_OUT: &str = "(left out)";
 /// First letters of a token.
 const TOKEN: &str = "sluice1-";

@@ -13,7 +13,7 @@ use crate::client::show::HostSelector;
 /// First part of the names of devices.
 const PREFIX: &str = "sluice-";
 
-/// What Wireshark asks.
+/// A question of Wireshark.
 #[derive(Clone, Debug)]
 pub enum Extcap {
     /// The devices.

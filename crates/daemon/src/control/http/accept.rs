@@ -54,9 +54,9 @@ pub(super) enum Peer {
 
 /// A listening socket.
 pub(super) trait Listener {
-    /// What is accepted.
+    /// A connection as it is accepted.
     type Accepted: Send + 'static;
-    /// What is spoken on, once it is open.
+    /// The same once it is open, to be spoken on.
     type Stream: AsyncRead + AsyncWrite + Send + Unpin + 'static;
 
     async fn next(&self) -> io::Result<Self::Accepted>;
@@ -167,7 +167,7 @@ pub(super) async fn serve<L: Listener>(
     }
 }
 
-/// What is noted of a connection when it asks.
+/// Marks of a connection that has asked.
 struct Asked {
     has_asked: Arc<AtomicBool>,
     answering: Arc<Answering>,

@@ -1,4 +1,4 @@
-//! What happens at a host, as it happens: server-sent events (WHATWG HTML section 9.2).
+//! Events of a host as they happen: server-sent events (WHATWG HTML section 9.2).
 //!
 //! ```text
 //!   fabric, configuration ─▶ 1,024 events ─▶ thread `events` ─▶ a few lines ─▶ connection

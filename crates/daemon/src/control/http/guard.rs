@@ -1,5 +1,5 @@
-//! Who may ask over the network, and what: a request by TLS has a token (RFC 6750), whose role is
-//! judged by method and path before anything else of the request is read.
+//! Rights over the network: a request by TLS has a token (RFC 6750), whose role is judged by method
+//! and path before anything else of the request is read.
 //!
 //! | role | may |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | operator | also ports, `/v1/reload`, and `thaw` of an endpoint |
 //! | admin | everything |
 //!
-//! What is not named is refused.
+//! Everything else is refused.
 
 use std::sync::Arc;
 

@@ -77,7 +77,7 @@ pub(super) struct Requests {
     all: Arc<Mutex<BTreeMap<Name, Made>>>,
 }
 
-/// What is known of a request.
+/// State of a request that has come.
 #[derive(Debug, PartialEq)]
 enum Found {
     /// Nothing: it is being made from now on.

@@ -86,7 +86,7 @@ impl Listener for Secured {
 /// State of a file: another one has another inode, time or size.
 type Mark = (u64, i64, i64, u64);
 
-/// What was read last.
+/// The pair that was read last.
 #[derive(Default)]
 struct Known {
     marks: Option<[Mark; 2]>,

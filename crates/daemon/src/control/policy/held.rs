@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use sluice_api::placement::{Policy, PolicyFile, PolicyVersion, Stamped, VERSION_MAX};
 use sluice_base::HostId;
@@ -15,6 +15,7 @@ use sluice_base::HostId;
 use super::refused::Refused;
 use super::told::Turns;
 use crate::config::Plan;
+use crate::sys::clock::wall_ms;
 use crate::sys::log::say;
 use crate::sys::run_dir;
 
@@ -144,9 +145,7 @@ impl Held {
         if version > VERSION_MAX {
             return Err(format!("there is no version above the one that holds, {VERSION_MAX}"));
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        let stamp = PolicyVersion { version, by: self.own, at_ms };
+        let stamp = PolicyVersion { version, by: self.own, at_ms: wall_ms() };
         self.keep(&mut policies, Stamped { stamp, policy })?;
         Ok(stamp)
     }
