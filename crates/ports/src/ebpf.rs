@@ -7,12 +7,16 @@
 #![allow(unsafe_code, reason = "bpf(2) has no wrapper")]
 
 mod reader;
+mod socket;
+mod tables;
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(crate) use self::reader::{attach_tracepoint, load_reader, run_once};
+pub(crate) use self::socket::{filter, load_filter};
+pub(crate) use self::tables::PerCpu;
 
 /// One instruction of BPF (`struct bpf_insn`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -363,6 +367,15 @@ unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<libc::c_long> {
     // SAFETY: the kernel reads that many bytes of a live value; the rest is the caller's promise.
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attr), size_of::<T>()) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// # Safety
+/// As for [`bpf`], and the kernel may write into `attr` itself.
+unsafe fn bpf_mut<T>(command: libc::c_long, attr: &mut T) -> io::Result<libc::c_long> {
+    // SAFETY: the caller's promise.
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(attr), size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 

@@ -20,6 +20,7 @@
 pub mod buckets;
 mod bytes;
 pub mod card;
+pub mod chip;
 pub mod device;
 mod ebpf;
 mod error;

@@ -92,6 +92,16 @@ impl Netlink {
         question: RouteNetlinkMessage,
         flags: u16,
     ) -> io::Result<Vec<RouteNetlinkMessage>> {
+        self.ask_for(question, flags, PARTS_MAX)
+    }
+
+    /// Asks like [`Self::ask`] for an answer of at most `parts_max` parts.
+    pub(crate) fn ask_for(
+        &mut self,
+        question: RouteNetlinkMessage,
+        flags: u16,
+        parts_max: usize,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
@@ -113,9 +123,9 @@ impl Netlink {
             if let Some(end) = reply::read(&self.buffer[..size], self.sequence, &mut answer) {
                 return end.map(|()| answer);
             }
-            if answer.len() > PARTS_MAX {
+            if answer.len() > parts_max {
                 return Err(io::Error::other(format!(
-                    "an answer of netlink has more than {PARTS_MAX} parts"
+                    "an answer of netlink has more than {parts_max} parts"
                 )));
             }
         }

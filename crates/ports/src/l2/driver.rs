@@ -22,6 +22,7 @@ use super::joined::Joined;
 use super::offload::{Offloads, finish_checksum};
 use super::outgoing::Outgoing;
 use super::rings::{Kind, RingPlan, RxFrame, RxRing, SeriesQueue, WIRE_OVERHEAD};
+use crate::chip::Way;
 use crate::device::{Device, device};
 use crate::error::OpenError;
 use crate::frame::FrameBuf;
@@ -60,6 +61,8 @@ pub struct L2Config {
     pub ring_memory_bytes_max: u64,
     /// The kernel's share of the received frames.
     pub kernel: KernelShare,
+    /// The way of its frames if a chip forwards for the switch.
+    pub way: Option<Way>,
 }
 
 impl L2Config {
@@ -78,9 +81,14 @@ impl L2Config {
             wire_bytes_min: 64 + WIRE_OVERHEAD,
             ring_memory_bytes_max: Self::RING_MEMORY_BYTES_MAX,
             kernel: KernelShare::All,
+            way: None,
         }
     }
 }
+
+/// Need of a port whose frames a chip forwards.
+pub(super) const WITHOUT_CHIP: &str =
+    "`kind = \"software\"` of `[chip]`: the kernel forwards, and drops when a queue is full";
 
 /// True if a port takes datagrams that come as one: an underlay, or a cable.
 fn takes_series(kernel: KernelShare) -> bool {
@@ -104,6 +112,23 @@ fn look_up(config: &L2Config) -> Result<(Device, u16), OpenError> {
         return Err(OpenError::FrameSize { device, mtu: mtu.into(), needed, there });
     }
     Ok((found, mtu))
+}
+
+/// Switches the offloads of a device off, as far as they are to be. A kernel that forwards has
+/// super-frames as it likes.
+fn offloads_of(config: &L2Config) -> Result<Offloads, OpenError> {
+    match config.way {
+        Some(_) => Offloads::left(&config.device),
+        None => Offloads::off(&config.device, matches!(config.kernel, KernelShare::NoVxlan(_))),
+    }
+}
+
+/// Keeps the switch's frames from the kernel.
+fn quiet_of(config: &L2Config, index: u32, kept: Option<OwnedFd>) -> io::Result<KernelBypass> {
+    match &config.way {
+        Some(way) => way.obey(index).map(KernelBypass::Tcx),
+        None => KernelBypass::take_up(index, config.kernel, kept),
+    }
 }
 
 /// Size of the largest frame of an MTU: Ethernet and two tags.
@@ -146,6 +171,8 @@ pub struct L2Port {
     /// True if no more frames are taken from the ring.
     stopped: bool,
     kernel: KernelShare,
+    /// True if a chip forwards for the switch.
+    has_chip: bool,
 }
 
 /// Resources of an open port.
@@ -229,13 +256,14 @@ impl L2Port {
         );
         let control = RingPlan::new(CONTROL_RING_BYTES, 1, CONTROL_MTU, 0);
         let fits = |handed: &_| fits(handed, config, found.index, &plan, series.is_some());
-        let mut handed = handed.filter(fits);
+        // What a chip has is never handed over: the kernel forwards on meanwhile.
+        let mut handed = handed.filter(|handed| config.way.is_none() && fits(handed));
         // A tunnel's segments leave as one datagram, of which a device makes checksums.
         let is_underlay = matches!(config.kernel, KernelShare::NoVxlan(_));
-        let offloads = Offloads::off(name, is_underlay)?;
+        let offloads = offloads_of(config)?;
         // Before the ring, so that not even its first frame is answered.
         let kept = handed.as_mut().and_then(|handed| handed.take_file(QUIET));
-        let quiet = KernelBypass::take_up(found.index, config.kernel, kept)
+        let quiet = quiet_of(config, found.index, kept)
             .map_err(failed("keep the kernel from answering VXLAN on it"))?;
         let mut ring_of = |plan: &RingPlan, kind, series| {
             let name = ring_name(kind);
@@ -246,7 +274,7 @@ impl L2Port {
             match inherited {
                 Some((socket, next)) => RxRing::take_up(socket, plan, next)
                     .map_err(failed("map the ring that was handed over")),
-                None => RxRing::open(found.index, plan, kind, series)
+                None => RxRing::open(found.index, plan, (kind, config.way.as_ref()), series)
                     .map_err(|(what, error)| failed(what)(error)),
             }
         };
@@ -276,6 +304,7 @@ impl L2Port {
             joined: Joined::new(!is_underlay),
             stopped: false,
             kernel: config.kernel,
+            has_chip: config.way.is_some(),
         })
     }
 
@@ -420,7 +449,7 @@ impl Sink<FrameBuf> for L2Port {
 
 impl Port for L2Port {
     fn kind(&self) -> &'static str {
-        "l2"
+        if self.has_chip && self.kernel == KernelShare::Nothing { "kernel" } else { "l2" }
     }
 
     fn poll_fds(&self) -> Vec<PollFd<'_>> {
@@ -536,6 +565,9 @@ impl Port for L2Port {
     /// Given PFC from the other end of the link: lossless if the ring holds the configured
     /// headroom.
     fn lossless(&self) -> Lossless {
+        if self.has_chip {
+            return Lossless::No { needs: WITHOUT_CHIP };
+        }
         if self.plan.covered_bytes >= self.ring_bytes_asked {
             return Lossless::Yes;
         }

@@ -129,7 +129,7 @@ fn drop_all() -> Vec<Insn> {
 ///
 /// The stack holds 20 bytes of the IPv4 header from r10 - 24 on, and 4 bytes of the UDP header from
 /// r10 - 28 on. Comparisons are of bytes as they lie in memory, that is in network order.
-fn drop_vxlan(vtep: Ipv4Addr) -> Vec<Insn> {
+pub(crate) fn drop_vxlan(vtep: Ipv4Addr) -> Vec<Insn> {
     let net16 = |value: u16| i32::from(value.to_be());
     const IP: i16 = -24;
     const UDP: i16 = -28;

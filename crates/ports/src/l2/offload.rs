@@ -85,6 +85,13 @@ impl Offloads {
         value.is_some_and(|value| value != 0)
     }
 
+    /// Leaves the offloads of a device as they are.
+    pub(super) fn left(device: &str) -> Result<Self, OpenError> {
+        let socket = ioctl_socket().map_err(OpenError::device(device, "open a socket for it"))?;
+        let (device, were_on) = (device.to_owned(), Vec::new());
+        Ok(Self { device, socket, were_on, keeps_checksums: false })
+    }
+
     /// Switches the offloads of a device off, but for checksums if those may be left to it.
     pub(super) fn off(device: &str, keeps_checksums: bool) -> Result<Self, OpenError> {
         let socket = ioctl_socket().map_err(OpenError::device(device, "open a socket for it"))?;

@@ -21,6 +21,7 @@ use sluice_wire::EtherType;
 use super::driver::KernelShare;
 use super::filter;
 use super::joined::{NET_HEADER_SIZE, net_header_of_series};
+use crate::chip::Way;
 use crate::guard;
 use crate::series::{PARTS_MAX, Series, part_of};
 use crate::staging::{STAGED_FRAMES_MAX, Staging};
@@ -182,7 +183,7 @@ impl RxRing {
     pub(super) fn open(
         index: u32,
         plan: &RingPlan,
-        kind: Kind,
+        (kind, way): (Kind, Option<&Way>),
         series: Option<SeriesQueue>,
     ) -> Result<Self, (&'static str, io::Error)> {
         let socket = sys::packet_socket().map_err(|e| ("open a packet socket on it", e))?;
@@ -190,6 +191,10 @@ impl RxRing {
             queue.make(&socket).map_err(|e| ("let it take datagrams that come as one", e))?;
         }
         let ring = Self::set_up(socket, plan, kind)?;
+        if let (Kind::Data(_), Some(way)) = (kind, way) {
+            way.filter(ring.socket.as_fd(), index)
+                .map_err(|e| ("tell the chip's frames apart on it", e))?;
+        }
         let all = libc::packet_mreq {
             mr_ifindex: index.cast_signed(),
             mr_type: sys::ALL_ADDRESSES,

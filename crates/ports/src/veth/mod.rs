@@ -37,7 +37,7 @@ mod napi;
 mod pair;
 mod pending;
 mod receivers;
-mod requests;
+pub(crate) mod requests;
 mod rings;
 mod stop_test;
 mod waking;

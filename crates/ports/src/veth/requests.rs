@@ -19,15 +19,15 @@ use crate::netlink::Netlink;
 
 /// One end of a pair that is to be made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct End<'a> {
-    pub(super) name: &'a str,
+pub(crate) struct End<'a> {
+    pub(crate) name: &'a str,
     /// `None` leaves the MAC to the kernel.
-    pub(super) mac: Option<Mac>,
+    pub(crate) mac: Option<Mac>,
 }
 
 /// Makes a veth pair with one queue each way. With more, the owner of an end could send past the
 /// one that is served.
-pub(super) fn add_pair(
+pub(crate) fn add_pair(
     netlink: &mut Netlink,
     [own, other]: [End<'_>; 2],
     mtu: u16,
@@ -52,7 +52,7 @@ fn end(end: End<'_>, mtu: u16) -> LinkMessage {
 }
 
 /// Has a device make no IPv6 address for itself, so that the kernel sends nothing in its name.
-pub(super) fn without_own_address(netlink: &mut Netlink, index: u32) -> io::Result<()> {
+pub(crate) fn without_own_address(netlink: &mut Netlink, index: u32) -> io::Result<()> {
     let mut wanted = LinkMessage::default();
     wanted.header.index = index;
     let none = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
@@ -66,7 +66,7 @@ pub(super) fn without_own_address(netlink: &mut Netlink, index: u32) -> io::Resu
 }
 
 /// Moves a device into another namespace, under this name.
-pub(super) fn move_link(
+pub(crate) fn move_link(
     netlink: &mut Netlink,
     index: u32,
     namespace: BorrowedFd<'_>,

@@ -512,6 +512,17 @@ impl<B: Buf> Switch<B> {
         }
     }
 
+    /// Counts a use of an address that somebody else forwarded for this switch.
+    pub fn touch(&mut self, vnet: VnetId, mac: Mac, used: Used) {
+        let key = mac_table::key(vnet.0, mac);
+        if used.as_destination {
+            self.fdb.lookup(key);
+        }
+        if used.as_source {
+            self.fdb.meet(key);
+        }
+    }
+
     /// Walks the next `places` places of the forwarding table (it has at least twice as many places
     /// as entries) and reports the entries that were used since the last walk passed them. The walk
     /// does not affect eviction. Returns true at the end of the table; the next call then starts

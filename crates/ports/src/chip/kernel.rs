@@ -1,0 +1,434 @@
+//! The Linux kernel as a chip.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::neighbour::NeighbourMessage;
+use sluice_base::{Mac, PortId, TunnelId, VnetId};
+
+use super::fdb::{self, Row};
+use super::links::{self, Devices};
+use super::maps::{Maps, tunnel_place};
+use super::{Capacity, Chip, Entry, Hits, Network, Place, Refused, programs};
+use crate::device::device;
+use crate::ebpf::{self, Hook};
+use crate::netlink::{Changes, GROUP_LINK, GROUP_NEIGHBOUR, Netlink};
+
+/// Configuration of the kernel as a chip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelConfig {
+    /// Name of the host, by which its devices are known again.
+    pub host: String,
+    /// Address of its VTEP.
+    pub vtep: Ipv4Addr,
+    /// What it may hold.
+    pub capacity: Capacity,
+}
+
+/// The way of a device's frames: the filter of its ring, and the program behind it.
+#[derive(Clone, Debug)]
+pub struct Way {
+    maps: Arc<Maps>,
+    kind: WayKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WayKind {
+    Port(VnetId),
+    Underlay(Ipv4Addr),
+}
+
+impl PartialEq for Way {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.maps, &other.maps) && self.kind == other.kind
+    }
+}
+
+impl Eq for Way {}
+
+impl Way {
+    /// Has the socket of a device's ring keep what is the switch's.
+    pub(crate) fn filter(&self, socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+        let program = match self.kind {
+            WayKind::Port(vnet) => programs::port(&self.maps, vnet, index),
+            WayKind::Underlay(vtep) => programs::underlay(&self.maps, vtep),
+        };
+        ebpf::filter(socket, &ebpf::load_filter(&program, "sluice_chip")?)
+    }
+
+    /// Lets the kernel have the rest, for as long as the descriptor lives.
+    pub(crate) fn obey(&self, index: u32) -> io::Result<OwnedFd> {
+        let program = match self.kind {
+            WayKind::Port(_) => programs::obey_port(&self.maps),
+            WayKind::Underlay(vtep) => programs::obey_underlay(&self.maps, vtep),
+        };
+        let program = ebpf::load(&program, "sluice_obey", Hook::Ingress)?;
+        ebpf::attach(&program, index, Hook::Ingress)
+    }
+}
+
+/// The ways of all devices of a chip.
+#[derive(Clone, Debug)]
+pub struct Ways {
+    maps: Arc<Maps>,
+    vtep: Ipv4Addr,
+}
+
+impl Ways {
+    /// Returns the way of the frames of a network's port.
+    #[must_use]
+    pub fn port(&self, vnet: VnetId) -> Way {
+        Way { maps: Arc::clone(&self.maps), kind: WayKind::Port(vnet) }
+    }
+
+    /// Returns the way of the underlay's frames.
+    #[must_use]
+    pub fn underlay(&self) -> Way {
+        Way { maps: Arc::clone(&self.maps), kind: WayKind::Underlay(self.vtep) }
+    }
+}
+
+/// A port of the chip.
+#[derive(Clone, Debug)]
+struct PortDevice {
+    vnet: VnetId,
+    name: String,
+    index: u32,
+}
+
+/// The kernel's bridges and VXLAN devices.
+#[derive(Debug)]
+pub struct KernelChip {
+    config: KernelConfig,
+    netlink: Netlink,
+    /// Changes of devices and entries, by anybody.
+    changes: Netlink,
+    maps: Arc<Maps>,
+    networks: HashMap<VnetId, (Network, Devices)>,
+    ports: BTreeMap<PortId, PortDevice>,
+    entries: HashMap<(VnetId, Mac), Entry>,
+    decap: HashSet<(VnetId, Ipv4Addr)>,
+    /// Entries of an earlier process that nobody has asked for yet.
+    left: HashSet<Row>,
+}
+
+impl KernelChip {
+    /// Opens the chip. Devices and entries of an earlier process of the host stay.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn open(config: KernelConfig) -> io::Result<Self> {
+        Ok(Self {
+            netlink: Netlink::open()?,
+            changes: Netlink::subscribe(GROUP_LINK | GROUP_NEIGHBOUR)?,
+            // An address that moves may stand in a table twice for a moment.
+            maps: Arc::new(Maps::new(config.capacity.macs + 64)?),
+            config,
+            networks: HashMap::new(),
+            ports: BTreeMap::new(),
+            entries: HashMap::new(),
+            decap: HashSet::new(),
+            left: HashSet::new(),
+        })
+    }
+
+    /// Returns the ways of frames to it, for its devices.
+    #[must_use]
+    pub fn ways(&self) -> Ways {
+        Ways { maps: Arc::clone(&self.maps), vtep: self.config.vtep }
+    }
+
+    /// Removes the entries of an earlier process that nobody has asked for since.
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn forget_left(&mut self) -> Result<usize, Refused> {
+        let left = std::mem::take(&mut self.left);
+        for row in &left {
+            row.remove(&mut self.netlink)?;
+        }
+        Ok(left.len())
+    }
+
+    /// Returns the kernel's entries for an address.
+    fn rows(&self, vnet: VnetId, mac: Mac, entry: Entry) -> Option<Vec<Row>> {
+        let (_, devices) = self.networks.get(&vnet)?;
+        Some(match entry.to {
+            Place::Port(port) => {
+                let device = self.ports.get(&port).filter(|port| port.vnet == vnet)?.index;
+                vec![Row { mac, device, vtep: None }]
+            }
+            // The tunnel first: a bridge that leads there must find it.
+            Place::Tunnel(_, vtep) => vec![
+                Row { mac, device: devices.vxlan, vtep: Some(vtep) },
+                Row { mac, device: devices.vxlan, vtep: None },
+            ],
+        })
+    }
+
+    fn write(&mut self, rows: &[Row]) -> Result<(), Refused> {
+        for row in rows {
+            self.left.remove(row);
+            row.write(&mut self.netlink)?;
+        }
+        Ok(())
+    }
+
+    /// Removes rows, those last that others lead to.
+    fn unwrite(&mut self, rows: &[Row]) -> Result<(), Refused> {
+        for row in rows.iter().rev() {
+            row.remove(&mut self.netlink)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the entries that the kernel is to have.
+    fn wanted(&self) -> HashSet<Row> {
+        let of = |(&(vnet, mac), &entry): (&(VnetId, Mac), &Entry)| self.rows(vnet, mac, entry);
+        self.entries.iter().filter_map(of).flatten().collect()
+    }
+
+    /// True if a device is one of the chip's.
+    fn has(&self, index: u32) -> bool {
+        self.ports.values().any(|port| port.index == index)
+            || self.networks.values().any(|(_, of)| of.bridge == index || of.vxlan == index)
+    }
+
+    /// Looks at all devices, and makes those right that are not.
+    fn mend_links(&mut self) -> Result<u64, Refused> {
+        let mut mended = 0;
+        let networks: Vec<_> = self.networks.values().copied().collect();
+        for (network, devices) in networks {
+            if links::is_quiet_port(&mut self.netlink, devices.vxlan, devices.bridge)? {
+                continue;
+            }
+            mended += 1;
+            self.add_network(network)?;
+        }
+        let ports: Vec<_> = self.ports.iter().map(|(id, port)| (*id, port.clone())).collect();
+        for (_, port) in ports {
+            let Some((_, devices)) = self.networks.get(&port.vnet).copied() else { continue };
+            // A card that is gone is its port's matter.
+            if device(&port.name).is_ok_and(|now| now.index == port.index)
+                && !links::is_quiet_port(&mut self.netlink, port.index, devices.bridge)?
+            {
+                mended += 1;
+                links::enslave(&mut self.netlink, port.index, devices.bridge)?;
+            }
+        }
+        Ok(mended)
+    }
+
+    /// Compares the kernel's entries with what they are to be.
+    fn mend_entries(&mut self) -> Result<u64, Refused> {
+        let (wanted, mut there) = (self.wanted(), HashSet::new());
+        let mut mended = 0;
+        for (row, is_marked) in fdb::all(&mut self.netlink)? {
+            if !self.has(row.device) || self.left.contains(&row) {
+                continue;
+            }
+            if wanted.contains(&row) {
+                there.insert(row);
+            } else if is_marked || row.vtep.is_some() || self.is_known(row.mac) {
+                mended += 1;
+                row.remove(&mut self.netlink)?;
+            }
+        }
+        for row in wanted.difference(&there) {
+            mended += 1;
+            row.write(&mut self.netlink)?;
+        }
+        Ok(mended)
+    }
+
+    /// True if an address is in the chip, in any network.
+    fn is_known(&self, mac: Mac) -> bool {
+        self.networks.keys().any(|vnet| self.entries.contains_key(&(*vnet, mac)))
+    }
+
+    /// True if a changed entry may differ from what it is to be.
+    fn is_suspect(&self, message: &NeighbourMessage, is_there: bool) -> bool {
+        let Some(row) = Row::read(message).filter(|row| self.has(row.device)) else { return false };
+        let is_wanted = self.networks.keys().any(|vnet| {
+            let entry = self.entries.get(&(*vnet, row.mac));
+            entry
+                .and_then(|entry| self.rows(*vnet, row.mac, *entry))
+                .is_some_and(|rows| rows.contains(&row))
+        });
+        is_there != is_wanted && !self.left.contains(&row)
+    }
+}
+
+impl Chip for KernelChip {
+    fn capacity(&self) -> Capacity {
+        self.config.capacity
+    }
+
+    fn add_network(&mut self, network: Network) -> Result<(), Refused> {
+        let before = self.networks.get(&network.vnet).copied();
+        if before.is_some_and(|(known, _)| known.vni != network.vni) {
+            self.remove_network(network.vnet)?;
+        }
+        let what = (network.vni, self.config.vtep, network.mtu);
+        let devices = links::ensure(&mut self.netlink, &self.config.host, what)?;
+        self.networks.insert(network.vnet, (network, devices));
+        self.maps.add_vni(network.vni, network.vnet)?;
+        if before.is_none() {
+            let rows = fdb::all(&mut self.netlink)?;
+            let of_network = |row: &Row| row.device == devices.vxlan;
+            let rows = rows.into_iter().filter(|(_, is_marked)| *is_marked).map(|(row, _)| row);
+            self.left.extend(rows.filter(of_network));
+        }
+        Ok(())
+    }
+
+    fn remove_network(&mut self, vnet: VnetId) -> Result<(), Refused> {
+        let Some((network, devices)) = self.networks.get(&vnet).copied() else { return Ok(()) };
+        self.maps.remove_vni(network.vni)?;
+        let gone: Vec<Mac> =
+            self.entries.keys().filter(|(of, _)| *of == vnet).map(|(_, mac)| *mac).collect();
+        for mac in gone {
+            self.maps.remove(vnet, mac)?;
+            self.entries.remove(&(vnet, mac));
+        }
+        let peers: Vec<_> = self.decap.iter().filter(|(of, _)| *of == vnet).copied().collect();
+        for (vnet, vtep) in peers {
+            self.maps.set_decap(vnet, vtep, None)?;
+            self.decap.remove(&(vnet, vtep));
+        }
+        for port in self.ports.values().filter(|port| port.vnet == vnet) {
+            links::release(&mut self.netlink, port.index)?;
+        }
+        self.ports.retain(|_, port| port.vnet != vnet);
+        links::delete(&mut self.netlink, devices)?;
+        self.networks.remove(&vnet);
+        self.left.retain(|row| row.device != devices.vxlan);
+        Ok(())
+    }
+
+    fn has_network(&self, vnet: VnetId) -> bool {
+        self.networks.contains_key(&vnet)
+    }
+
+    fn add_port(&mut self, port: PortId, vnet: VnetId, name: &str) -> Result<(), Refused> {
+        let (_, devices) = *self.networks.get(&vnet).ok_or(Refused::Unknown)?;
+        let index = device(name)?.index;
+        links::enslave(&mut self.netlink, index, devices.bridge)?;
+        let rows = fdb::all(&mut self.netlink)?;
+        let rows = rows.into_iter().filter(|(row, is_marked)| *is_marked && row.device == index);
+        self.left.extend(rows.map(|(row, _)| row));
+        self.ports.insert(port, PortDevice { vnet, name: name.to_owned(), index });
+        Ok(())
+    }
+
+    fn remove_port(&mut self, port: PortId) -> Result<(), Refused> {
+        let Some(gone) = self.ports.get(&port).cloned() else { return Ok(()) };
+        let macs: Vec<_> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.to == Place::Port(port))
+            .map(|(key, _)| *key)
+            .collect();
+        for (vnet, mac) in macs {
+            self.remove(vnet, mac)?;
+        }
+        links::release(&mut self.netlink, gone.index)?;
+        self.ports.remove(&port);
+        self.left.retain(|row| row.device != gone.index);
+        Ok(())
+    }
+
+    fn has_port(&self, port: PortId) -> bool {
+        self.ports.contains_key(&port)
+    }
+
+    fn put(&mut self, vnet: VnetId, mac: Mac, entry: Entry) -> Result<(), Refused> {
+        let rows = self.rows(vnet, mac, entry).ok_or(Refused::Unknown)?;
+        let before = self.entries.get(&(vnet, mac)).copied();
+        if let Some(before) = before.filter(|before| before.to != entry.to) {
+            // The switch has its frames until they have the new way.
+            self.maps.remove(vnet, mac)?;
+            let stale = self.rows(vnet, mac, before).unwrap_or_default();
+            let stale: Vec<_> = stale.into_iter().filter(|row| !rows.contains(row)).collect();
+            self.entries.remove(&(vnet, mac));
+            self.unwrite(&stale)?;
+        }
+        self.write(&rows)?;
+        self.entries.insert((vnet, mac), entry);
+        let place = match entry.to {
+            Place::Port(port) => self.ports.get(&port).ok_or(Refused::Unknown)?.index,
+            Place::Tunnel(tunnel, _) => tunnel_place(tunnel),
+        };
+        self.maps.put((vnet, mac), place, entry.senders)?;
+        Ok(())
+    }
+
+    fn remove(&mut self, vnet: VnetId, mac: Mac) -> Result<(), Refused> {
+        let Some(entry) = self.entries.get(&(vnet, mac)).copied() else { return Ok(()) };
+        self.maps.remove(vnet, mac)?;
+        let rows = self.rows(vnet, mac, entry).unwrap_or_default();
+        self.entries.remove(&(vnet, mac));
+        self.unwrite(&rows)
+    }
+
+    fn set_decap(
+        &mut self,
+        vnet: VnetId,
+        (tunnel, vtep): (TunnelId, Ipv4Addr),
+        is_on: bool,
+    ) -> Result<(), Refused> {
+        if !self.networks.contains_key(&vnet) {
+            return Err(Refused::Unknown);
+        }
+        self.maps.set_decap(vnet, vtep, is_on.then_some(tunnel))?;
+        if is_on {
+            self.decap.insert((vnet, vtep));
+        } else {
+            self.decap.remove(&(vnet, vtep));
+        }
+        Ok(())
+    }
+
+    fn hits(&mut self, each: &mut dyn FnMut(VnetId, Mac, Hits)) -> Result<(), Refused> {
+        Ok(self.maps.hits(each)?)
+    }
+
+    fn mend(&mut self) -> Result<u64, Refused> {
+        let (mut links, mut entries) = (false, false);
+        loop {
+            match self.changes.changes()? {
+                Changes::None => break,
+                Changes::Overrun => (links, entries) = (true, true),
+                Changes::Some(messages) => {
+                    for message in &messages {
+                        match message {
+                            RouteNetlinkMessage::NewNeighbour(message) => {
+                                entries |= self.is_suspect(message, true);
+                            }
+                            RouteNetlinkMessage::DelNeighbour(message) => {
+                                entries |= self.is_suspect(message, false);
+                            }
+                            RouteNetlinkMessage::NewLink(message)
+                            | RouteNetlinkMessage::DelLink(message) => {
+                                links |= self.has(message.header.index);
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+            }
+        }
+        let mended = if links { self.mend_links()? } else { 0 };
+        // Entries go with the port that they lead to.
+        let more = if entries || mended > 0 { self.mend_entries()? } else { 0 };
+        Ok(mended + more)
+    }
+
+    fn forwarded(&self) -> Result<u64, Refused> {
+        Ok(self.maps.forwarded()?)
+    }
+}

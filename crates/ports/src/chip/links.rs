@@ -1,0 +1,191 @@
+//! The devices of a network: a bridge and a VXLAN device, and the ports of the bridge.
+//!
+//! ```text
+//!   slb5000  bridge ─┬─ slx5000  VXLAN device, VNI 5000, local = this VTEP
+//!                    ├─ slp...   container's card (switch end)
+//!                    └─ eth1     plain machines
+//! ```
+//!
+//! One bridge for each network, since a kernel need not have VLAN filtering. Nothing is learned and
+//! nothing flooded. Devices that were made here carry an alias with the host's name; a device of
+//! the same name without it is somebody else's, and is left alone.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{
+    InfoBridge, InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind, InfoVxlan,
+    LinkAttribute, LinkInfo, LinkMessage, VxlanDf,
+};
+use sluice_base::Vni;
+
+use crate::device::device;
+use crate::netlink::Netlink;
+use crate::udp::VXLAN_PORT;
+use crate::veth::requests::without_own_address;
+
+/// Devices of a network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Devices {
+    pub(super) bridge: u32,
+    pub(super) vxlan: u32,
+}
+
+fn alias(host: &str) -> String {
+    format!("sluice {host} chip")
+}
+
+/// Name of the bridge of a network.
+pub(super) fn bridge_name(vni: Vni) -> String {
+    format!("slb{}", vni.get())
+}
+
+/// Name of the VXLAN device of a network.
+pub(super) fn vxlan_name(vni: Vni) -> String {
+    format!("slx{}", vni.get())
+}
+
+/// Makes the devices of a network, or takes over those that an earlier process made.
+pub(super) fn ensure(
+    netlink: &mut Netlink,
+    host: &str,
+    (vni, local, mtu): (Vni, Ipv4Addr, u16),
+) -> io::Result<Devices> {
+    let bridge = [InfoBridge::MulticastSnooping(false), InfoBridge::AgeingTime(0)];
+    let bridge = (InfoKind::Bridge, InfoData::Bridge(bridge.to_vec()));
+    let bridge = ensure_one(netlink, host, &bridge_name(vni), bridge)?;
+    let vxlan = vec![
+        InfoVxlan::Id(vni.get()),
+        InfoVxlan::Local(local),
+        InfoVxlan::Port(VXLAN_PORT),
+        InfoVxlan::Learning(false),
+        InfoVxlan::Ttl(64),
+        InfoVxlan::Df(VxlanDf::Set),
+        InfoVxlan::UDPCsum(false),
+    ];
+    let vxlan = (InfoKind::Vxlan, InfoData::Vxlan(vxlan));
+    let vxlan = ensure_one(netlink, host, &vxlan_name(vni), vxlan)?;
+    for index in [vxlan, bridge] {
+        set_mtu_and_up(netlink, index, mtu)?;
+    }
+    enslave(netlink, vxlan, bridge)?;
+    Ok(Devices { bridge, vxlan })
+}
+
+fn ensure_one(
+    netlink: &mut Netlink,
+    host: &str,
+    name: &str,
+    (kind, data): (InfoKind, InfoData),
+) -> io::Result<u32> {
+    let alias = alias(host);
+    match device(name) {
+        Ok(found) => {
+            let (_, said) = netlink.name_and_alias(found.index)?;
+            if said != alias {
+                return Err(io::Error::other(format!(
+                    "device {name} is there, and not this host's: delete or rename it"
+                )));
+            }
+            return Ok(found.index);
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+        Err(error) => return Err(error),
+    }
+    let mut wanted = LinkMessage::default();
+    let info = vec![LinkInfo::Kind(kind), LinkInfo::Data(data)];
+    wanted.attributes = vec![LinkAttribute::IfName(name.to_owned()), LinkAttribute::LinkInfo(info)];
+    netlink.ask(RouteNetlinkMessage::NewLink(wanted), NLM_F_CREATE | NLM_F_EXCL)?;
+    let index = device(name)?.index;
+    netlink.set_alias(index, &alias)?;
+    without_own_address(netlink, index)?;
+    Ok(index)
+}
+
+/// Sets the MTU of a device, and sets it up.
+pub(super) fn set_mtu_and_up(netlink: &mut Netlink, index: u32, mtu: u16) -> io::Result<()> {
+    use netlink_packet_route::link::LinkFlags;
+    let mut wanted = LinkMessage::default();
+    wanted.header.index = index;
+    wanted.header.flags = LinkFlags::Up;
+    wanted.header.change_mask = LinkFlags::Up;
+    wanted.attributes = vec![LinkAttribute::Mtu(mtu.into())];
+    netlink.ask(RouteNetlinkMessage::SetLink(wanted), 0).map(drop)
+}
+
+/// What a port of a bridge here does not do.
+const QUIET: [InfoBridgePort; 4] = [
+    InfoBridgePort::Learning(false),
+    InfoBridgePort::UnicastFlood(false),
+    InfoBridgePort::MulticastFlood(false),
+    InfoBridgePort::BroadcastFlood(false),
+];
+
+/// Makes a device a port of a bridge that neither learns nor floods.
+pub(super) fn enslave(netlink: &mut Netlink, index: u32, bridge: u32) -> io::Result<()> {
+    let mut wanted = LinkMessage::default();
+    wanted.header.index = index;
+    wanted.attributes = vec![LinkAttribute::Controller(bridge)];
+    netlink.ask(RouteNetlinkMessage::SetLink(wanted), 0)?;
+    let mut wanted = LinkMessage::default();
+    wanted.header.index = index;
+    let info = vec![
+        LinkInfo::PortKind(InfoPortKind::Bridge),
+        LinkInfo::PortData(InfoPortData::BridgePort(QUIET.to_vec())),
+    ];
+    wanted.attributes = vec![LinkAttribute::LinkInfo(info)];
+    netlink.ask(RouteNetlinkMessage::NewLink(wanted), 0).map(drop)
+}
+
+/// Takes a device out of its bridge.
+pub(super) fn release(netlink: &mut Netlink, index: u32) -> io::Result<()> {
+    let mut wanted = LinkMessage::default();
+    wanted.header.index = index;
+    wanted.attributes = vec![LinkAttribute::Controller(0)];
+    match netlink.ask(RouteNetlinkMessage::SetLink(wanted), 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+/// True if a device is up, in this bridge, and neither learns nor floods.
+pub(super) fn is_quiet_port(netlink: &mut Netlink, index: u32, bridge: u32) -> io::Result<bool> {
+    let mut question = LinkMessage::default();
+    question.header.index = index;
+    let answer = match netlink.ask(RouteNetlinkMessage::GetLink(question), 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(false),
+        answer => answer?,
+    };
+    let Some(RouteNetlinkMessage::NewLink(link)) = answer.into_iter().next() else {
+        return Ok(false);
+    };
+    let is_up = link.header.flags.contains(netlink_packet_route::link::LinkFlags::Up);
+    let (mut is_ours, mut quiet) = (false, 0);
+    for attribute in link.attributes {
+        match attribute {
+            LinkAttribute::Controller(of) => is_ours = of == bridge,
+            LinkAttribute::LinkInfo(infos) => {
+                for info in infos {
+                    if let LinkInfo::PortData(InfoPortData::BridgePort(values)) = info {
+                        quiet = values.iter().filter(|value| QUIET.contains(value)).count();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(is_up && is_ours && quiet == QUIET.len())
+}
+
+/// Deletes the devices of a network that an earlier process may have made.
+pub(super) fn delete(netlink: &mut Netlink, devices: Devices) -> io::Result<()> {
+    for index in [devices.vxlan, devices.bridge] {
+        match netlink.del_link(index) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            done => done?,
+        }
+    }
+    Ok(())
+}
