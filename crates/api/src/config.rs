@@ -5,11 +5,13 @@
 //! The types are the ones that the fabric fills; here they come from a file.
 
 mod buffers;
+mod chip;
 mod fabric;
 mod http;
 mod local;
 mod pauses;
 mod policy;
+mod port_kind;
 mod spare;
 mod vnet;
 
@@ -19,10 +21,12 @@ use crate::placement::{Mode, mode};
 use crate::port::AllowedIp;
 
 pub use self::buffers::{Buffers, Size};
+pub use self::chip::{Chip, ChipKind};
 pub use self::fabric::{Fabric, MobilityPolicy};
 pub use self::http::{HttpApi, HttpTls, Refusal};
 pub use self::local::{Foreign, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE, Trunk};
 pub use self::policy::{ALLOWED_MAX, PortPolicies, PortPolicy, RATE_MBPS_MAX};
+pub use self::port_kind::PortKind;
 pub use self::vnet::Vnet;
 pub use crate::hold::HoldTime;
 
@@ -41,6 +45,9 @@ pub struct HostConfig {
     /// HTTP interface of the host.
     #[serde(default, skip_serializing_if = "HttpApi::is_default")]
     pub api: HttpApi,
+    /// What forwards frames of known addresses.
+    #[serde(default, skip_serializing_if = "Chip::is_default")]
+    pub chip: Chip,
     /// Buffers of the host; each has a default.
     #[serde(default)]
     pub buffers: Buffers,
@@ -381,21 +388,6 @@ impl Class {
     pub const fn new(priority: u8) -> Self {
         Self { priority, strict: false, weight: None, lossless: true, hold: None, dscp: Vec::new() }
     }
-}
-
-/// Kind of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum PortKind {
-    /// A TAP device, in a network namespace if one is named.
-    Tap,
-    /// A virtual machine's network card, by vhost-user.
-    #[serde(rename = "vhost-user")]
-    VhostUser,
-    /// One end of a veth pair, in a network namespace if one is named, whose senders are held.
-    Veth,
-    /// Whole frames on a device: a link of a switch; on a host, plain machines behind it.
-    L2,
 }
 
 /// A local port.

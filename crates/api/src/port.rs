@@ -33,6 +33,8 @@ pub enum Kind {
     Tap,
     /// One end of a veth pair, whose senders are held.
     Veth,
+    /// One end of a veth pair, whose frames the kernel forwards.
+    Kernel,
 }
 
 impl FromStr for Kind {
@@ -42,7 +44,10 @@ impl FromStr for Kind {
         match text {
             "tap" => Ok(Self::Tap),
             "veth" => Ok(Self::Veth),
-            _ => Err(format!("`{text}` is no kind of a port that is added; use `tap` or `veth`")),
+            "kernel" => Ok(Self::Kernel),
+            _ => Err(format!(
+                "`{text}` is no kind of a port that is added; use `tap`, `veth` or `kernel`"
+            )),
         }
     }
 }

@@ -30,6 +30,8 @@ pub enum Question {
     Worker,
     /// Worker of each port, and the reason.
     Placement,
+    /// The chip: what forwards frames of known addresses.
+    Chip,
 }
 
 /// An answer.
@@ -78,6 +80,44 @@ pub enum Body {
     Worker(Vec<WorkerTimes>),
     /// Worker of each port.
     Placement(Vec<PlacementRow>),
+    /// The chip.
+    Chip(ChipRow),
+}
+
+/// The chip of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct ChipRow {
+    /// Its kind: `software` or `kernel`.
+    pub kind: String,
+    /// Addresses in it.
+    pub macs: u64,
+    /// Addresses that it may hold.
+    pub macs_max: u64,
+    /// Addresses in it that lead to other hosts.
+    pub flows: u64,
+    /// Addresses that lead to other hosts that it may hold.
+    pub flows_max: u64,
+    /// Addresses that went for want of a place.
+    pub evicted: u64,
+    /// Frames that it forwarded; absent: the ports count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forwarded: Option<u64>,
+    /// Addresses that were written.
+    #[serde(default)]
+    pub written: u64,
+    /// Addresses that found no place, as all others were in use.
+    #[serde(default)]
+    pub full: u64,
+    /// Writes that it refused.
+    #[serde(default)]
+    pub refused: u64,
+    /// What others had changed in it, and was put right.
+    #[serde(default)]
+    pub mended: u64,
+    /// The last error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A port and its worker, or the buckets of flows of a shared port that a worker has for one

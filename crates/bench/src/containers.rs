@@ -82,6 +82,8 @@ pub(crate) enum Card {
     Tap,
     /// One end of a veth pair: with the other one Sluice holds its senders, and takes no offloads.
     Veth,
+    /// One end of a veth pair, whose frames the kernel forwards as the chip of its host.
+    Kernel,
 }
 
 impl Card {
@@ -89,6 +91,7 @@ impl Card {
         match self {
             Self::Tap => "tap",
             Self::Veth => "veth",
+            Self::Kernel => "kernel",
         }
     }
 }
@@ -136,6 +139,7 @@ impl Underlay {
                 (Subject::Sluice, Card::Tap, Self::L2),
                 (Subject::Sluice, Card::Veth, Self::L2),
                 (Subject::Sluice, Card::Tap, Self::Udp),
+                (Subject::Sluice, Card::Kernel, Self::L2),
                 (Subject::Bridge, Card::Veth, Self::Vxlan),
             ],
         }
@@ -259,9 +263,14 @@ pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
     let all = all.filter(|(_, hosts)| plan.hosts.is_none_or(|only| only == *hosts));
     let setups = all.flat_map(|(offload, hosts)| {
         let setup = move |&(subject, card, underlay): &(Subject, Card, Underlay)| {
-            let is_without = subject == Subject::Sluice && card == Card::Veth;
-            (!offload || !is_without)
-                .then(|| Figures::new(Setup { subject, card, hosts, underlay, offload }))
+            // A veth pair that holds its senders has none, and the kernel's
+            // is as the kernel has it.
+            let fits = match (subject, card) {
+                (Subject::Sluice, Card::Veth) => !offload,
+                (Subject::Sluice, Card::Kernel) => offload,
+                _ => true,
+            };
+            fits.then(|| Figures::new(Setup { subject, card, hosts, underlay, offload }))
         };
         Underlay::of(hosts).iter().filter_map(setup)
     });

@@ -72,7 +72,8 @@ fn address(key: &str, address: IpAddr) -> Option<Finding> {
 }
 
 fn namespaces(plan: &Plan) -> impl Iterator<Item = Finding> + '_ {
-    let is_card = |port: &&Port| matches!(port.kind, PortKind::Tap | PortKind::Veth);
+    let is_card =
+        |port: &&Port| matches!(port.kind, PortKind::Tap | PortKind::Veth | PortKind::Kernel);
     plan.config.ports.iter().filter(is_card).filter_map(|port| {
         let netns = port.netns.as_deref().filter(|path| !Path::new(path).exists())?;
         Some(Finding::Problem(format!(

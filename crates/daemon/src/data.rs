@@ -18,6 +18,7 @@ mod answer;
 mod attach;
 mod cables;
 mod capture;
+mod chip;
 mod control_link;
 mod cpus;
 mod guard;
@@ -232,11 +233,12 @@ pub fn run(config: &Path, beside: Option<&Path>, begin: Begin) -> anyhow::Result
     let role = Role::take(&plan.run_dir, "data")?;
     _ = limits::raise_descriptors();
     let kept = if begin == Begin::TakesOver { kept() } else { Vec::new() };
-    let taps = Arc::new(Taps::new(&plan, kept));
+    let taps = Arc::new(Taps::new(&plan, kept).with_chip(chip::Chip::open(&plan)?));
     let guard = Guard::install(&plan);
     let mut host = Idle::new(&plan)?;
     drain_on_signals(&host.askers)?;
     host.open(&plan, &taps).inspect_err(|_| taps.undo())?;
+    host.join_chip(&plan, &taps);
     let listener = role.listen(&plan.run_dir.join(run_dir::DATA_SOCKET), None)?;
     host.forward(plan, listener, (&taps, guard), None)
 }
@@ -310,6 +312,24 @@ impl Idle {
             worker.join(handoffs);
         }
         Ok(())
+    }
+
+    /// Has the chip follow the worker, and tells it of all ports.
+    fn join_chip(&mut self, plan: &Plan, taps: &Taps) {
+        let Some(chip) = taps.chip() else { return };
+        if let (Some(link), [worker]) = (chip.link(), self.workers.as_mut_slice()) {
+            worker.set_chip(link);
+        }
+        for (at, port) in plan.ports.iter().enumerate() {
+            let Some((vnet, device)) = attach::chip_port(&plan.config.host.name, port) else {
+                continue;
+            };
+            let (port, bound) = (PortId::from_index(at), plan.bound_at(PortId::from_index(at)));
+            chip.tell(chip::Note::Port { port, vnet, device, bound });
+        }
+        if plan.fabric.is_none() {
+            chip.tell_all_of(plan);
+        }
     }
 
     /// Forwards until it is drained.

@@ -34,7 +34,7 @@ pub(crate) fn check_one(
             let mut differences = Vec::new();
             for (host, wanted) in hosts {
                 let socket = daemons.socket(host).context("a host")?;
-                let found = walk::differences(&lab.plan, socket, wanted)?;
+                let found = walk::differences(&lab.plan, (host, socket), wanted)?;
                 differences.extend(found.into_iter().map(|what| format!("{host} {what}")));
             }
             let count = u32::try_from(differences.len()).unwrap_or(u32::MAX);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use sluice_api::config::Policy;
+use sluice_api::config::{ChipKind, Policy};
 
 use crate::Options;
 use crate::Overrides;
@@ -102,6 +102,9 @@ pub struct RunArguments {
     /// The time of a cell
     #[arg(long, value_name = "S")]
     pub seconds_per_cell: Option<f64>,
+    /// What forwards at the hosts: software or kernel
+    #[arg(long, value_name = "KIND", value_parser = chip_parser())]
+    pub chip: Option<ChipKind>,
     /// Print the planned run and the configuration, and do nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -124,6 +127,14 @@ fn policy_parser() -> impl TypedValueParser<Value = Policy> {
     PossibleValuesParser::new(Policy::ALL.map(value)).map(|name| {
         let is = |policy: &Policy| policy.name().eq_ignore_ascii_case(&name);
         Policy::ALL.into_iter().find(is).expect("one of the possible values")
+    })
+}
+
+fn chip_parser() -> impl TypedValueParser<Value = ChipKind> {
+    let kinds = [ChipKind::Software, ChipKind::Kernel];
+    PossibleValuesParser::new(kinds.map(ChipKind::name)).map(move |name| {
+        let is = |kind: &ChipKind| kind.name() == name;
+        kinds.into_iter().find(is).expect("one of the possible values")
     })
 }
 
@@ -190,6 +201,7 @@ fn run_scenario(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             sizes: arguments.cells.sizes,
             policies: arguments.cells.policies,
             seconds_per_cell: arguments.seconds_per_cell,
+            chip: arguments.chip,
         },
         program: None,
     };

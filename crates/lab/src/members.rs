@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use sluice_api::config::{HostConfig, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay};
+use sluice_api::config::{ChipKind, HostConfig, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay};
 
 use crate::interrupt;
 use crate::netns;
@@ -41,6 +41,7 @@ pub(crate) fn file(plan: &Plan, config: HostConfig) -> anyhow::Result<String> {
         host,
         underlay,
         api: config.api,
+        chip: config.chip,
         buffers: config.buffers,
         ports,
         vports,
@@ -89,7 +90,11 @@ pub(crate) fn become_fabric(
     for container in &plan.containers {
         let (host, netns) = (&plan.hosts[container.host], container.netns.as_str());
         let port = ["port", "add", "--name", &container.name, "--netns", netns];
-        sluice(host, &[&port[..], &["--vnet", &container.vnet]].concat())?;
+        let kind: &[&str] = match plan.chip {
+            ChipKind::Kernel => &["--kind", "kernel"],
+            ChipKind::Software => &[],
+        };
+        sluice(host, &[&port[..], &["--vnet", &container.vnet], kind].concat())?;
         netns::enter(netns, || netns::ip(&plan::container_commands(plan, scenario, container)))?;
     }
     Ok(())

@@ -21,8 +21,8 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use sluice_api::config::{
-    self as api, Host, HostConfig, Peer, Policy, Port, PortKind, Role, Underlay, UnderlayKind,
-    Vnet, Vport,
+    self as api, ChipKind, Host, HostConfig, Peer, Policy, Port, PortKind, Role, Underlay,
+    UnderlayKind, Vnet, Vport,
 };
 use sluice_base::Mac;
 use sluice_placement::Mode;
@@ -78,6 +78,8 @@ pub(crate) struct Plan {
     pub(crate) learned: bool,
     /// True if the hosts become a fabric by command.
     pub(crate) by_command: bool,
+    /// What forwards frames of known addresses at the hosts.
+    pub(crate) chip: ChipKind,
 }
 
 /// A host.
@@ -168,6 +170,7 @@ impl Plan {
             guests: lab.guests,
             learned: lab.learned,
             by_command: lab.by_command,
+            chip: lab.chip,
         };
         plan.switches = (0..lab.subnets).map(|subnet| plan.switch(subnet)).collect();
         if !plan.fabric.has_hosts() {
@@ -319,6 +322,7 @@ impl Plan {
         let local: Vec<&Container> = self.containers_of(index).collect();
         let count = u32::try_from(local.len()).unwrap_or(u32::MAX);
         HostConfig {
+            chip: api::Chip { kind: self.chip, ..api::Chip::default() },
             host: self.host(&node.name, Role::Host, policy),
             underlay: Some(Underlay {
                 kind: UnderlayKind::L2,
@@ -408,6 +412,7 @@ impl Plan {
 
     fn switch_config(&self, node: &SwitchNode, policy: Policy, settings: &Settings) -> HostConfig {
         HostConfig {
+            chip: api::Chip::default(),
             host: self.host(&node.name, Role::Switch, policy),
             underlay: None,
             fabric: None,

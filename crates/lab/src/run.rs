@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
+use sluice_api::config::ChipKind;
 use sluice_api::config::Policy;
 use sluice_api::results::{Results, Row};
 use sluice_dropwatch::Drops;
@@ -61,6 +62,8 @@ pub struct Overrides {
     pub policies: Option<Vec<Policy>>,
     /// The time of a cell.
     pub seconds_per_cell: Option<f64>,
+    /// What forwards at the hosts.
+    pub chip: Option<ChipKind>,
 }
 
 /// Outcome of a run.
@@ -146,6 +149,11 @@ fn draw(results: &Results, folder: &Path) -> anyhow::Result<()> {
 }
 
 fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<()> {
+    if let Some(chip) = overrides.chip {
+        scenario.lab.chip = chip;
+        // The changed scenario is checked as if it had been written so.
+        *scenario = Scenario::parse(&toml::to_string(scenario)?)?;
+    }
     let Some(pa) = &mut scenario.pa else {
         let any = overrides.queries.is_some() || overrides.sizes.is_some();
         ensure!(!any, "this scenario has no queries");
@@ -157,7 +165,6 @@ fn change(scenario: &mut Scenario, overrides: &Overrides) -> anyhow::Result<()> 
     }
     // Other cells than the scenario's are compared with nothing.
     scenario.today = scenario.today.take().filter(|_| *overrides == Overrides::default());
-    // The changed scenario is checked as if it had been written so.
     *scenario = Scenario::parse(&toml::to_string(scenario)?)?;
     Ok(())
 }

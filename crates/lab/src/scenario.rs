@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
-use sluice_api::config::Policy;
+use sluice_api::config::{ChipKind, Policy};
 
 use crate::settings::{Override, Variant};
 use crate::today::Today;
@@ -101,6 +101,9 @@ pub struct Lab {
     /// one command at the first host makes each network, and containers get their ports by command.
     #[serde(default)]
     pub by_command: bool,
+    /// What forwards frames of known addresses at the hosts.
+    #[serde(default)]
+    pub chip: ChipKind,
     /// The card of virtual machines.
     #[serde(default)]
     pub vnic: Vnic,
@@ -496,6 +499,10 @@ impl Scenario {
     /// Checks that a fabric made by command can be what the scenario wants.
     fn check_command(&self) -> anyhow::Result<()> {
         let lab = &self.lab;
+        ensure!(
+            lab.by_command || lab.chip == ChipKind::Software,
+            "lab.chip: `kernel` is for a fabric made by command (`by_command`)"
+        );
         if !lab.by_command {
             return Ok(());
         }

@@ -133,5 +133,6 @@ const fn name(question: Question) -> &'static str {
         Question::Mac => "mac",
         Question::Worker => "worker",
         Question::Placement => "placement",
+        Question::Chip => "chip",
     }
 }

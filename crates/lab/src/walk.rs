@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType};
+use sluice_api::config::ChipKind;
 use sluice_wire::{EtherType, arp, ethernet};
 
 use crate::interrupt;
@@ -51,18 +52,60 @@ fn tables(plan: &Plan, socket: &Path) -> anyhow::Result<Tables> {
 /// vanish.
 pub(crate) fn differences(
     plan: &Plan,
-    socket: &Path,
+    (host, socket): (&str, &Path),
     wanted: &Tables,
 ) -> anyhow::Result<Vec<String>> {
     let until = Instant::now() + PATIENCE;
     loop {
         let seen = tables(plan, socket)?;
-        let differences = compare(wanted, &seen);
+        let mut differences = compare(wanted, &seen);
+        if plan.chip == ChipKind::Kernel {
+            let (wanted, seen) = (of_chip(&wanted.macs), of_kernel(plan, host)?);
+            if wanted != seen {
+                differences.push(format!("kernel: {seen:?} and not {wanted:?}"));
+            }
+        }
         if differences.is_empty() || Instant::now() > until {
             return Ok(differences);
         }
         interrupt::sleep(Duration::from_millis(20))?;
     }
+}
+
+/// Returns what a chip is to hold of a forwarding table: it knows ports by their devices.
+fn of_chip(macs: &[String]) -> Vec<String> {
+    let of = |row: &String| match row.split_once(" to ") {
+        // A port has the name of its container.
+        Some((name, to)) if to == name => format!("{name} to a port"),
+        _ => row.clone(),
+    };
+    let mut rows: Vec<String> = macs.iter().map(of).collect();
+    rows.sort();
+    rows
+}
+
+/// Reads the kernel's own tables at a host: bridges lead to ports, and VXLAN devices to VTEPs.
+fn of_kernel(plan: &Plan, host: &str) -> anyhow::Result<Vec<String>> {
+    let node = plan.hosts.iter().find(|node| node.name == host).context("a host")?;
+    let text = netns::enter(&node.netns, || Ok(sluice_netns::run("bridge fdb show")?))?;
+    let row = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [mac, "dev", device, ..] = words[..] else { return None };
+        let container = plan.containers.iter().find(|known| known.mac.to_string() == mac)?;
+        let vtep = words.iter().position(|word| *word == "dst").and_then(|at| words.get(at + 1));
+        match vtep {
+            Some(vtep) => {
+                let known = plan.hosts.iter().find(|node| node.vtep.to_string() == **vtep);
+                let to = known.map_or(*vtep, |node| node.name.as_str());
+                Some(format!("{} to {to}", container.name))
+            }
+            None => device.starts_with("slp").then(|| format!("{} to a port", container.name)),
+        }
+    };
+    let mut rows: Vec<String> =
+        text.lines().filter(|line| line.contains("extern_learn")).filter_map(row).collect();
+    rows.sort();
+    Ok(rows)
 }
 
 fn compare(wanted: &Tables, seen: &Tables) -> Vec<String> {

@@ -363,6 +363,8 @@ enum What {
     Worker,
     /// The data worker of each port, and the reason
     Placement,
+    /// The chip: what forwards frames of known addresses
+    Chip,
 }
 
 impl From<What> for show::Question {
@@ -377,6 +379,7 @@ impl From<What> for show::Question {
             What::Mac => Self::Mac,
             What::Worker => Self::Worker,
             What::Placement => Self::Placement,
+            What::Chip => Self::Chip,
         }
     }
 }

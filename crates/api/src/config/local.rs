@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Buffers, Host, HttpApi, Link, Port, UnderlayKind, Vport};
+use super::{Buffers, Chip, Host, HttpApi, Link, Port, UnderlayKind, Vport};
 
 /// The whole file. Networks, members and policies are the fabric's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct LocalConfig {
     /// HTTP interface of the host.
     #[serde(default, skip_serializing_if = "HttpApi::is_default")]
     pub api: HttpApi,
+    /// What forwards frames of known addresses.
+    #[serde(default, skip_serializing_if = "Chip::is_default")]
+    pub chip: Chip,
     /// Buffers of the host; each has a default.
     #[serde(default)]
     pub buffers: Buffers,

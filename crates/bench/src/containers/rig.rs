@@ -117,6 +117,9 @@ impl Pair {
                 Self::ADDRESSES[other]
             );
         }
+        if card == Card::Kernel {
+            text += "[chip]\nkind = \"kernel\"\n";
+        }
         text += &format!("[[vnet]]\nname = \"blue\"\nvni = 42\nmtu = {MTU}\n");
         for (at, container) in self.containers.iter().enumerate() {
             if hosts > 1 && at != index {

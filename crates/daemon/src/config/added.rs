@@ -11,7 +11,7 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use sluice_api::config::{self as api, PortKind, Role};
+use sluice_api::config::{self as api, ChipKind, PortKind, Role};
 use sluice_api::port::{Added, Card, CardAddress, Kind, NewPort, Place, Route};
 use sluice_base::{IpPrefix, Mac, Prng, Vni};
 use sluice_switch::{ALLOWED_MAX, BoundIps, PortConfig};
@@ -160,14 +160,21 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
     }
     check_addresses(plan, others, new, mac)?;
     check_allowed(new, mac)?;
-    let port = as_of_file(new, kind_of(new)?);
+    let kind = kind_of(new)?;
+    if kind == PortKind::Kernel && plan.config.chip.kind != ChipKind::Kernel {
+        return Err("the kernel is not the chip of this host: write `kind = \"kernel\"` into \
+                    `[chip]` of its file and start data anew, or use `--kind veth`"
+            .to_owned());
+    }
+    let port = as_of_file(new, kind);
     let (mut port_plan, mut switch) = build::one_port(plan, &port, &KernelDevices);
     let is_given_away = new.cni.is_some() && matches!(new.place, Place::Tap(_));
     if let Attachment::Tap { is_given_away: given, .. } = &mut port_plan.attachment {
         *given = is_given_away;
     }
     if let Attachment::Tap { mac, addresses, routes, mtu, .. }
-    | Attachment::Veth { mac, addresses, routes, mtu, .. } = &mut port_plan.attachment
+    | Attachment::Veth { mac, addresses, routes, mtu, .. }
+    | Attachment::Kernel { mac, addresses, routes, mtu, .. } = &mut port_plan.attachment
     {
         if matches!(new.place, Place::Tap(_)) {
             *mac = None;
@@ -180,7 +187,9 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         switch.mtu = *mtu;
     }
     let tap = match &port_plan.attachment {
-        Attachment::Tap { netns, device, .. } | Attachment::Veth { netns, device, .. } => {
+        Attachment::Tap { netns, device, .. }
+        | Attachment::Veth { netns, device, .. }
+        | Attachment::Kernel { netns, device, .. } => {
             Some(TapPlace { netns: netns.clone(), device: device.clone(), is_given_away })
         }
         _ => None,
@@ -218,6 +227,7 @@ pub(super) fn entry(new: &NewPort) -> api::Port {
     let kind = match new.kind {
         Kind::Tap => PortKind::Tap,
         Kind::Veth => PortKind::Veth,
+        Kind::Kernel => PortKind::Kernel,
     };
     as_of_file(new, kind)
 }
@@ -235,6 +245,11 @@ fn kind_of(new: &NewPort) -> Result<PortKind, String> {
              or `--pid`"
         )),
         (Kind::Veth, _) => Ok(PortKind::Veth),
+        (Kind::Kernel, Place::Tap(device)) => Err(format!(
+            "`{device}` would be a veth pair, not a TAP: leave `--kind kernel` out, or use \
+             `--netns` or `--pid`"
+        )),
+        (Kind::Kernel, _) => Ok(PortKind::Kernel),
     }
 }
 
@@ -352,9 +367,9 @@ fn check_allowed(new: &NewPort, mac: Option<Mac>) -> Result<(), String> {
 /// Returns the answer for the client that added the port.
 pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::PortId) -> Added {
     let netns = match &added.plan.attachment {
-        Attachment::Tap { netns, .. } | Attachment::Veth { netns, .. } => {
-            netns.as_ref().map(PathBuf::as_path)
-        }
+        Attachment::Tap { netns, .. }
+        | Attachment::Veth { netns, .. }
+        | Attachment::Kernel { netns, .. } => netns.as_ref().map(PathBuf::as_path),
         _ => None,
     };
     Added {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use sluice_api::config as api;
-use sluice_base::{Priority, PriorityMask};
+use sluice_base::{Priority, PriorityMask, VnetId};
 
 use super::plan::Attachment;
 
@@ -30,6 +30,19 @@ pub(super) fn veth(port: &api::Port, mtu: u16) -> Attachment {
         mac: port.mac.as_ref().and_then(|mac| mac.parse().ok()),
         routes: Vec::new(),
         addresses: Vec::new(),
+        mtu,
+    }
+}
+
+/// Returns the card of a container whose frames the kernel forwards.
+pub(super) fn kernel(port: &api::Port, vnet: VnetId, mtu: u16) -> Attachment {
+    Attachment::Kernel {
+        device: port.device.clone(),
+        netns: port.netns.clone().map(PathBuf::from),
+        mac: port.mac.as_ref().and_then(|mac| mac.parse().ok()),
+        routes: Vec::new(),
+        addresses: Vec::new(),
+        vnet,
         mtu,
     }
 }

@@ -318,7 +318,7 @@ impl Builder<'_> {
         match port.kind {
             // The service rate is the rate at which the machine behind the card takes frames: no
             // wire.
-            PortKind::Tap | PortKind::Veth | PortKind::VhostUser => PortConfig {
+            PortKind::Tap | PortKind::Veth | PortKind::Kernel | PortKind::VhostUser => PortConfig {
                 rate: port.service_mbps.map(|mbps| rate(mbps, None, mtu, 0)),
                 ..common
             },
@@ -382,7 +382,7 @@ impl Builder<'_> {
         match (self.config.host.role, port.kind, port.vlan) {
             (_, PortKind::L2, Some(_)) => Tags::Trunk,
             (Role::Host, PortKind::L2, None) => Tags::Access,
-            (_, PortKind::Tap | PortKind::Veth | PortKind::VhostUser, _)
+            (_, PortKind::Tap | PortKind::Veth | PortKind::Kernel | PortKind::VhostUser, _)
             | (Role::Switch, PortKind::L2, None) => Tags::Kept,
         }
     }
@@ -411,7 +411,8 @@ impl Builder<'_> {
         };
         let pauses = self.policy().physical_lossless();
         let pausable = if pauses { self.paused } else { PriorityMask::NONE };
-        Attachment::BareMetal { device, vlan, ring_bytes, mtu, pausable }
+        let vnet = self.vnet_id(&port.vnet);
+        Attachment::BareMetal { device, vlan, ring_bytes, vnet, mtu, pausable }
     }
 
     fn port_plan(&self, port: &api::Port) -> PortPlan {
@@ -420,6 +421,7 @@ impl Builder<'_> {
         let (attachment, policy_lacks) = match port.kind {
             PortKind::Tap => (attachment::tap(port, mtu), virtual_lacks),
             PortKind::Veth => (attachment::veth(port, mtu), virtual_lacks),
+            PortKind::Kernel => (attachment::kernel(port, self.vnet_id(&port.vnet), mtu), None),
             PortKind::VhostUser => (attachment::machine(port, mtu), virtual_lacks),
             PortKind::L2 => {
                 (self.l2(port), (!self.policy().physical_lossless()).then_some("policy LZ or ZZ"))

@@ -1,6 +1,7 @@
 //! Checks of a configuration's meaning: names that exist, numbers that fit, and combinations that
 //! can keep the promises of the policy. Every check reports the error and the remedy.
 
+mod chip;
 mod fabric;
 mod links;
 mod members;
@@ -64,6 +65,7 @@ impl<'a> Check<'a> {
         self.api();
         self.policy();
         self.underlay();
+        self.chip();
         self.buffers();
         self.classes();
         self.vnets();

@@ -161,6 +161,7 @@ pub(crate) fn compose(
         }),
         fabric: Some(fabric),
         api: local.api.clone(),
+        chip: local.chip,
         buffers: local.buffers.clone(),
         classes: classes(settings),
         vnets: vnets_of(shared),

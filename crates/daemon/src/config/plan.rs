@@ -6,12 +6,13 @@ use std::path::PathBuf;
 
 use sluice_api::config::HostConfig;
 use sluice_api::port::AllowedIp;
-use sluice_base::{Mac, PriorityMask, VnetId};
+use sluice_base::{Mac, PortId, PriorityMask, VnetId};
 use sluice_ports::l2::Vlan;
 use sluice_ports::tap::TapRoute;
 use sluice_switch::{Destination, SwitchConfig};
 
-use super::fabric::FabricPlan;
+use super::added::BoundTo;
+use super::fabric::{Bound, FabricPlan};
 use super::numbers::Numbers;
 use super::workers::Workers;
 
@@ -104,6 +105,23 @@ pub enum Attachment {
         /// The layer-3 MTU.
         mtu: u16,
     },
+    /// A container's card whose frames the kernel forwards.
+    Kernel {
+        /// The device.
+        device: String,
+        /// Network namespace of the device.
+        netns: Option<PathBuf>,
+        /// The MAC of the endpoint.
+        mac: Option<Mac>,
+        /// IP addresses for the device, with prefix lengths.
+        addresses: Vec<(IpAddr, u8)>,
+        /// Routes for the device.
+        routes: Vec<TapRoute>,
+        /// Its network.
+        vnet: VnetId,
+        /// The layer-3 MTU.
+        mtu: u16,
+    },
     /// A virtual machine's network card.
     VhostUser {
         /// Socket on which it meets the front end.
@@ -138,6 +156,8 @@ pub enum Attachment {
         vlan: Vlan,
         /// Bytes that the kernel's receive ring must hold; the same for all ports of the device.
         ring_bytes: u64,
+        /// Network of its untagged frames, if it has no VLANs.
+        vnet: VnetId,
         /// The largest layer-3 MTU of its ports.
         mtu: u16,
         /// Priorities that its neighbour may be told to pause.
@@ -158,6 +178,18 @@ pub enum Attachment {
         /// The layer-3 MTU.
         mtu: u16,
     },
+}
+
+impl Plan {
+    /// Returns the endpoint to which a port of the file is bound.
+    pub(crate) fn bound_at(&self, port: PortId) -> Option<BoundTo> {
+        let fabric = self.fabric.as_ref()?;
+        let local = fabric.ports.get(&port).filter(|local| local.is_bound)?;
+        let bound = fabric.bound.iter().find(|bound| bound.port == port)?.clone();
+        let allowed = local.allowed.clone();
+        let Bound { vni, mac, ips, taken, .. } = bound;
+        Some(BoundTo { vni, mac, ips, taken, allowed, routes: false })
+    }
 }
 
 /// 64 bits that identify a configuration. Comments and the order of keys do not count.

@@ -471,7 +471,7 @@ fn device_vlans_become_separate_trunk_ports() {
 
     let plan = planned(&format!("{HOST}{TRUNK}"));
     let bare = |at: usize| match &plan.ports[at].attachment {
-        Attachment::BareMetal { device, vlan, ring_bytes, mtu, pausable } => {
+        Attachment::BareMetal { device, vlan, ring_bytes, mtu, pausable, .. } => {
             assert_eq!((&**device, *mtu, *pausable), ("eth1", 1450, PriorityMask::ALL));
             (*vlan, *ring_bytes)
         }

@@ -147,7 +147,10 @@ fn choose(config: &HostConfig, count: usize, ports: &[Option<Placed>], at: usize
     let placed = Placed::at(worker, Why::FewestPorts);
     // A port on a wire shares its device and its pauses with others.
     let kind = config.ports.get(at).map(|port| port.kind);
-    let is_own = matches!(kind, Some(PortKind::Tap | PortKind::Veth | PortKind::VhostUser));
+    let is_own = matches!(
+        kind,
+        Some(PortKind::Tap | PortKind::Veth | PortKind::Kernel | PortKind::VhostUser)
+    );
     Placed { moves: is_own && config.host.placement != Mode::Rss, ..placed }
 }
 

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluice_api::config::{Peer, Policy, Vnet};
+use sluice_api::config::{ChipKind, Peer, Policy, Vnet};
 use sluice_api::placement::{Followed, Stamped};
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Balance, Body, DropRow, HeldSocketRow, Isolation, LossRow, MacRow,
-    PauseRow, PlacementRow, PortRow, QueueRow, SocketsRow, TunnelRow, VERSION, WorkerTimes,
+    Answer, Audit, AuditRow, Balance, Body, ChipRow, DropRow, HeldSocketRow, Isolation, LossRow,
+    MacRow, PauseRow, PlacementRow, PortRow, QueueRow, SocketsRow, TunnelRow, VERSION, WorkerTimes,
     losses_text,
 };
 use sluice_api::trace::{self, Looked, PortLook, TunnelLook};
 use sluice_base::{Nanos, PortId, TunnelId, VnetId};
 use sluice_host::inspect::{self, Source};
 use sluice_ports::{HeldSocket, SocketsShot, UNREADABLE};
-use sluice_switch::{Destination, QueueGroupKind, TunnelCounters};
+use sluice_switch::{Destination, FdbState, QueueGroupKind, TunnelCounters};
 
 use super::guard::Guard;
 use super::look;
@@ -214,6 +214,7 @@ impl Names {
                 Body::Worker(workers.iter().enumerate().map(of).collect())
             }
             snapshot::Body::Placement => Body::Placement(self.placed()),
+            snapshot::Body::Fdb(state) => Body::Chip(of_switch(&state)),
             snapshot::Body::Macs(rows) => Body::Mac(
                 rows.into_iter()
                     .map(|(vnet, mac, to)| MacRow {
@@ -250,6 +251,20 @@ impl Names {
             std::iter::once(row).chain(parts).collect::<Vec<_>>()
         };
         self.placement.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// Answers the question about a chip that is not the switch.
+    pub(super) fn chip(&self, shots: &[Snapshot], row: ChipRow) -> Answer {
+        let at = shots.first().map_or(self.started, |shot| shot.at);
+        Answer {
+            version: VERSION,
+            host: self.host.clone(),
+            policy: self.policy,
+            at_ns: at.since(self.started).0,
+            outside: Vec::new(),
+            guard: Vec::new(),
+            body: Body::Chip(row),
+        }
     }
 
     fn port(&self, port: PortId) -> String {
@@ -410,6 +425,19 @@ impl Names {
             bytes: balance(row.bytes),
         });
         Audit { closed: audit.closed, rows: rows.collect() }
+    }
+}
+
+/// Returns the chip that is the switch itself.
+fn of_switch(state: &FdbState) -> ChipRow {
+    ChipRow {
+        kind: ChipKind::Software.name().to_owned(),
+        macs: state.macs as u64,
+        macs_max: state.macs_max as u64,
+        flows: state.flows as u64,
+        flows_max: state.flows_max as u64,
+        evicted: state.macs_evicted + state.flows_evicted,
+        ..ChipRow::default()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use sluice_base::PriorityMask;
+use sluice_base::{PriorityMask, VnetId};
 use sluice_ports::buckets::BucketTable;
-use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk};
+use sluice_ports::chip::KernelCard;
+use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk, Vlan};
 use sluice_ports::tap::TapConfig;
 use sluice_ports::udp::{Selector, UdpConfig};
 use sluice_ports::veth::VethConfig;
@@ -51,6 +52,20 @@ impl Shared {
     }
 }
 
+/// Headroom of the ring behind a card whose frames the kernel forwards: misses and ARP.
+const CARD_RING_BYTES: u64 = 256 << 10;
+
+/// Returns the network of a port whose frames a chip may forward, and its device on the host.
+pub(super) fn chip_port(host: &str, plan: &PortPlan) -> Option<(VnetId, String)> {
+    match &plan.attachment {
+        Attachment::Kernel { vnet, .. } => Some((*vnet, KernelCard::name_of(host, &plan.name))),
+        Attachment::BareMetal { vnet, device, vlan: Vlan::Access, .. } => {
+            Some((*vnet, device.clone()))
+        }
+        _ => None,
+    }
+}
+
 /// Returns a TAP with what its owner may do.
 fn tap(device: &str, mtu: u16, attachment: &Attachment) -> TapConfig {
     let mut config = TapConfig::new(device, mtu);
@@ -60,6 +75,22 @@ fn tap(device: &str, mtu: u16, attachment: &Attachment) -> TapConfig {
         config.up = !is_given_away;
     }
     config
+}
+
+/// Returns a device with room for its headroom.
+fn l2(device: &str, mtu: u16, ring_bytes: u64) -> L2Config {
+    let ring_memory_bytes_max = RING_MEMORY_BYTES_MAX;
+    L2Config { mtu: Some(mtu), ring_bytes, ring_memory_bytes_max, ..L2Config::new(device) }
+}
+
+/// Opens the card of a container whose frames the kernel forwards.
+fn kernel(taps: &Taps, plan: &PortPlan, vnet: VnetId) -> Result<Box<dyn Port>, OpenError> {
+    let card = taps.open_card(plan)?;
+    let mut config = L2Config::new(card.name());
+    config.ring_bytes = CARD_RING_BYTES;
+    config.kernel = KernelShare::Nothing;
+    config.way = taps.chip().map(|chip| chip.ways().port(vnet));
+    L2Port::open(&config).map(|port| Box::new(port) as _)
 }
 
 /// Opens one port. `shared` has what the ports before it opened.
@@ -86,6 +117,7 @@ pub(super) fn open(
             config.routes.clone_from(routes);
             taps.open_veth(&plan.name, &config).map(|port| Box::new(port) as _)
         }
+        Attachment::Kernel { vnet, .. } => kernel(taps, plan, *vnet),
         Attachment::VhostUser { socket, client, mtu, in_order, queues, offload } => {
             let config = VhostUserConfig {
                 socket: socket.clone(),
@@ -99,19 +131,17 @@ pub(super) fn open(
                 .map(|port| Box::new(port) as _)
         }
         Attachment::L2 { device, ring_bytes, mtu, vtep } => {
-            let mut config = L2Config::new(device);
-            config.mtu = Some(*mtu);
-            config.ring_bytes = *ring_bytes;
-            config.ring_memory_bytes_max = RING_MEMORY_BYTES_MAX;
+            let mut config = l2(device, *mtu, *ring_bytes);
             config.kernel = vtep.map_or(KernelShare::Nothing, KernelShare::NoVxlan);
+            let chip = taps.chip().filter(|_| vtep.is_some());
+            config.way = chip.map(|chip| chip.ways().underlay());
             L2Port::adopt(&config, taps.take_handed(&plan.name)).map(|port| Box::new(port) as _)
         }
-        Attachment::BareMetal { device, vlan, ring_bytes, mtu, pausable } => {
-            let mut config = L2Config::new(device);
-            config.mtu = Some(*mtu);
-            config.ring_bytes = *ring_bytes;
-            config.ring_memory_bytes_max = RING_MEMORY_BYTES_MAX;
+        Attachment::BareMetal { device, vlan, ring_bytes, vnet, mtu, pausable } => {
+            let mut config = l2(device, *mtu, *ring_bytes);
             config.kernel = KernelShare::Nothing;
+            let chip = taps.chip().filter(|_| *vlan == Vlan::Access);
+            config.way = chip.map(|chip| chip.ways().port(*vnet));
             shared
                 .trunk(&config, *pausable)
                 .and_then(|trunk| trunk.port(*vlan))

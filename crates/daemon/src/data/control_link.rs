@@ -14,6 +14,7 @@ use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Command, Destination, Notice, PuntCause, Switch, Target, Used};
 
+use super::chip::{ChipLink, Note};
 use super::too_big::TooBig;
 use crate::ipc::channel::{self, Event, Pipe, Senders};
 use crate::sys::log::say;
@@ -55,10 +56,17 @@ pub(super) struct ControlLink {
     used_at: Nanos,
     receivers: Receivers,
     too_big: TooBig,
+    /// The chip, if it is not the switch.
+    chip: Option<ChipLink>,
     pub(super) counts: Counts,
 }
 
 impl ControlLink {
+    /// Writes into a chip what the switch knows, from now on.
+    pub(super) fn set_chip(&mut self, chip: ChipLink) {
+        self.chip = Some(chip);
+    }
+
     /// Attaches control: it receives the contents of the forwarding table, and then the events. An
     /// earlier connection is replaced.
     pub(super) fn attach(
@@ -101,6 +109,7 @@ impl ControlLink {
 
     fn exchange(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
         let too_big = &mut self.too_big;
+        let chip = self.chip.as_ref();
         let Some(pipe) = &mut self.pipe else {
             return host.resolve(now, |notice| too_big.note(notice));
         };
@@ -126,6 +135,7 @@ impl ControlLink {
                         floods += 1;
                     }
                     apply(now, &received, host.switch_mut(), pool, counts);
+                    tell_chip(chip, &received);
                     done += 1;
                     Ok(Some(size))
                 });
@@ -138,6 +148,9 @@ impl ControlLink {
         if !pipe.is_full() {
             done += host.resolve(now, |notice| {
                 too_big.note(notice);
+                if let (Some(chip), Notice::Decap { vnet, tunnel }) = (chip, notice) {
+                    chip.note(Note::Decap { vnet: *vnet, tunnel: *tunnel, is_on: true });
+                }
                 if let Some(event) = event_of(notice) {
                     event.write(pipe.out());
                 } else if matches!(notice, Notice::Receiver { .. }) {
@@ -146,9 +159,7 @@ impl ControlLink {
             });
             if now >= self.used_at {
                 self.used_at = now.after(USED_EVERY);
-                host.switch_mut().used_since(USED_PLACES, |vnet, mac, _: Used| {
-                    Event::Used { vnet, mac }.write(pipe.out());
-                });
+                tell_used(chip, host.switch_mut(), pipe);
             }
         }
         self.receivers.tell(now, host.switch(), pipe);
@@ -171,6 +182,46 @@ impl ControlLink {
         if self.pipe.take().is_some() {
             host.switch_mut().attach_control(false);
         }
+    }
+}
+
+/// Tells the chip of a command that concerns it.
+fn tell_chip(chip: Option<&ChipLink>, received: &channel::Command<'_>) {
+    if let (Some(chip), channel::Command::Switch(command)) = (chip, received)
+        && let Some(note) = note_of(command)
+    {
+        chip.note(note);
+    }
+}
+
+/// Returns what a command means to a chip.
+const fn note_of(command: &Command) -> Option<Note> {
+    Some(match *command {
+        Command::Install { vnet, mac, to } => Note::Known { vnet, mac, to },
+        Command::Remove { vnet, mac } => Note::Gone { vnet, mac },
+        Command::ForgetDecap { vnet, tunnel } => Note::Decap { vnet, tunnel, is_on: false },
+        Command::Unbind { port, mac, .. } => Note::Unbound(port, mac),
+        _ => return None,
+    })
+}
+
+/// Tells control and the chip what the switch used, and the switch what the chip used.
+fn tell_used(chip: Option<&ChipLink>, switch: &mut Switch<FrameBuf>, pipe: &mut Pipe) {
+    let mut used = Vec::new();
+    switch.used_since(USED_PLACES, |vnet, mac, _: Used| {
+        Event::Used { vnet, mac }.write(pipe.out());
+        if chip.is_some() {
+            used.push((vnet, mac));
+        }
+    });
+    let Some(chip) = chip else { return };
+    for (vnet, mac) in used {
+        if let Some(to) = switch.mac(vnet, mac) {
+            chip.note(Note::Known { vnet, mac, to });
+        }
+    }
+    while let Some((vnet, mac, hits)) = chip.next_use() {
+        switch.touch(vnet, mac, Used { as_destination: hits.to, as_source: hits.from });
     }
 }
 

@@ -17,6 +17,7 @@ use sluice_base::PortId;
 use sluice_ports::{Port, card};
 use sluice_switch::{AttachError, PortConfig};
 
+use super::chip::Note;
 use super::registry::Ports;
 use super::taps::Taps;
 use super::worker::WorkerRequest;
@@ -129,6 +130,12 @@ impl Changes {
             std::thread::sleep(PLACE_RETRY);
         };
         self.ports.add(id, &wanted.plan, new);
+        if let Some(chip) = self.taps.chip()
+            && let Some((vnet, device)) =
+                attach::chip_port(&self.plan().config.host.name, &wanted.plan)
+        {
+            chip.tell(Note::Port { port: id, vnet, device, bound: wanted.bound.clone() });
+        }
         Ok(config::added_answer(new, &wanted, id))
     }
 
@@ -173,6 +180,9 @@ impl Changes {
         let added = self.ports.added(name);
         let (id, _) = added.ok_or_else(|| not_added(name))?;
         let frames = asker.answer(|reply| WorkerRequest::Del(id, reply))?;
+        if let Some(chip) = self.taps.chip() {
+            chip.tell(Note::PortGone(id));
+        }
         // The kernel takes time to delete a device; no worker waits for it.
         self.taps.delete(name);
         self.ports.delete(id);
@@ -205,8 +215,12 @@ impl PlanChange<'_> {
     /// Puts another plan into force, which is a part of the one that was asked for.
     pub(super) fn set_plan(&self, plan: Plan, wanted: Fingerprint) {
         self.changes.ports.follow_plan(&plan);
+        let plan = Arc::new(plan);
+        if let Some(chip) = self.changes.taps.chip() {
+            chip.tell(Note::Plan(Arc::clone(&plan)));
+        }
         *self.changes.wanted.lock().unwrap_or_else(PoisonError::into_inner) = wanted;
-        *self.changes.plan.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(plan);
+        *self.changes.plan.lock().unwrap_or_else(PoisonError::into_inner) = plan;
     }
 }
 

@@ -43,6 +43,12 @@ impl Server {
             let error = format!("this program hands over in format {FORMAT}, not in {format}");
             return protocol::write(stream, &Failure { error });
         }
+        if self.taps.chip().is_some() {
+            let error = "the kernel forwards for this host, and its tables are not handed over: \
+                         start data anew, the kernel forwards on meanwhile"
+                .to_owned();
+            return protocol::write(stream, &Failure { error });
+        }
         let settled = self.askers.settled();
         let _steady = self.askers.steady();
         self.step(|| YieldStep::Stop);

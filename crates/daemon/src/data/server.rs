@@ -179,6 +179,9 @@ impl Server {
 
     fn show(&self, question: Question) -> Result<Answer, String> {
         let shots = self.askers.answers(|reply| WorkerRequest::Show(question, reply))?;
+        if let (Question::Chip, Some(chip)) = (question, self.taps.chip()) {
+            return Ok(self.names.chip(&shots, chip.row()));
+        }
         let shot = merge::snapshots(shots).ok_or("there is no worker")?;
         let mut answer = self.names.answer(shot, &self.next_hops);
         if matches!(question, Question::Drops | Question::Audit) {

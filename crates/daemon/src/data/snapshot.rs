@@ -5,7 +5,7 @@ use sluice_api::show::Question;
 use sluice_base::{Mac, Nanos, PortId, VnetId};
 use sluice_host::{Host, inspect};
 use sluice_ports::{Amount, FrameBuf, HeldBack, HeldSocket, Lossless, Outside, Ring, SocketsShot};
-use sluice_switch::{Destination, TunnelCounters};
+use sluice_switch::{Destination, FdbState, TunnelCounters};
 
 use super::worker::{Attached, Times};
 
@@ -29,6 +29,8 @@ pub(super) enum Body {
     Worker(Vec<Times>),
     /// Answered from the plan.
     Placement,
+    /// The switch's own table.
+    Fdb(FdbState),
 }
 
 /// A port.
@@ -74,6 +76,7 @@ pub(super) fn take(
         Question::Mac => Body::Macs(inspect::macs(switch)),
         Question::Worker => Body::Worker(vec![times]),
         Question::Placement => Body::Placement,
+        Question::Chip => Body::Fdb(switch.fdb_state()),
     };
     Snapshot { at: now, body }
 }

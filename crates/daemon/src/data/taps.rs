@@ -12,14 +12,16 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use sluice_ports::chip::{CardConfig, KernelCard};
 use sluice_ports::tap::abandoned::{self, Inhabited};
 use sluice_ports::tap::{KeptTap, TapConfig, TapPort};
 use sluice_ports::udp::{UdpConfig, UdpPort};
 use sluice_ports::veth::{VethConfig, VethPort};
 use sluice_ports::{OpenError, PortHandover};
 
+use super::chip::Chip;
 use super::veths::Veths;
-use crate::config::Plan;
+use crate::config::{Attachment, Plan, PortPlan};
 use crate::sys::descriptors::Named;
 use crate::sys::log::say;
 use crate::sys::taps::{self, Record};
@@ -31,6 +33,8 @@ pub(super) struct Taps {
     host: String,
     held: Mutex<BTreeMap<String, Held>>,
     veths: Veths,
+    /// The chip, if it is not the switch.
+    chip: Option<Chip>,
     /// Sockets, by port: from an earlier process at first, this process's own afterwards.
     sockets: Mutex<BTreeMap<String, OwnedFd>>,
     /// State handed over by an earlier process, by port. A port that several workers share has one
@@ -111,7 +115,37 @@ impl Taps {
         // opened.
         let sockets = Mutex::new(kept);
         let (run_dir, held) = (plan.run_dir.clone(), Mutex::new(held));
-        Self { run_dir, host, held, veths, sockets, handed: Mutex::default() }
+        Self { run_dir, host, held, veths, chip: None, sockets, handed: Mutex::default() }
+    }
+
+    /// Adds the chip.
+    pub(super) fn with_chip(mut self, chip: Option<Chip>) -> Self {
+        self.chip = chip;
+        self
+    }
+
+    /// The chip, if it is not the switch.
+    pub(super) const fn chip(&self) -> Option<&Chip> {
+        self.chip.as_ref()
+    }
+
+    /// Makes the card of a port whose frames the kernel forwards, or finds it.
+    pub(super) fn open_card(&self, plan: &PortPlan) -> Result<KernelCard, OpenError> {
+        let Attachment::Kernel { device, netns, mac, addresses, routes, mtu, .. } =
+            &plan.attachment
+        else {
+            unreachable!("the caller has matched it")
+        };
+        KernelCard::open(&CardConfig {
+            host: self.host.clone(),
+            port: plan.name.clone(),
+            device: device.clone(),
+            netns: netns.clone(),
+            mac: *mac,
+            addresses: addresses.clone(),
+            routes: routes.clone(),
+            mtu: *mtu,
+        })
     }
 
     /// Takes over like [`Self::new`], with the state that an earlier process handed over.
@@ -192,9 +226,19 @@ impl Taps {
     /// Deletes the device of a port that is closed, if it has one.
     pub(super) fn delete(&self, port: &str) {
         self.veths.delete(port);
+        self.delete_card(port);
         let held = self.held().remove(port);
         if let Some(Held { record, file, .. }) = held {
             taps::delete(&self.run_dir, &self.host, &record, file);
+        }
+    }
+
+    /// Deletes the card of a port whose frames the kernel forwards, if it is one.
+    fn delete_card(&self, port: &str) {
+        if self.chip.is_some()
+            && let Err(error) = KernelCard::delete(&self.host, port)
+        {
+            say!(warn: "port {port}: its card stays: {error}");
         }
     }
 

@@ -49,6 +49,7 @@ pub(super) use self::times::Times;
 use self::times::{Spent, Stopwatch};
 pub(super) use self::underlay::Device;
 use super::capture::Captures;
+use super::chip::ChipLink;
 use super::control_link::{CONTROL, ControlLink};
 use super::handoff::Handoffs;
 use super::look;
@@ -222,6 +223,11 @@ impl Worker {
             worker.adopt(name, port, id)?;
         }
         Ok(worker)
+    }
+
+    /// Writes into a chip what the switch knows.
+    pub(super) fn set_chip(&mut self, chip: ChipLink) {
+        self.orders.set_chip(chip);
     }
 
     /// Runs until it is told to drain. The clock is read once per turn.

@@ -46,7 +46,7 @@ pub(super) struct Item {
 }
 
 /// Questions of `sluice show`.
-const SHOWN: [(&str, show::Question); 9] = [
+const SHOWN: [(&str, show::Question); 10] = [
     ("ports", show::Question::Ports),
     ("queues", show::Question::Queues),
     ("drops", show::Question::Drops),
@@ -56,6 +56,7 @@ const SHOWN: [(&str, show::Question); 9] = [
     ("mac", show::Question::Mac),
     ("worker", show::Question::Worker),
     ("placement", show::Question::Placement),
+    ("chip", show::Question::Chip),
 ];
 
 /// Files of the machine that are read.

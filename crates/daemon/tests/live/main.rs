@@ -9,6 +9,7 @@ mod backpressure;
 mod bindings;
 mod capture;
 mod certificates;
+mod chip;
 mod cni;
 mod cni_kills;
 mod create;

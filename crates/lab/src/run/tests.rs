@@ -21,6 +21,7 @@ fn sweep_makes_group_per_buffer_size_and_policy() {
 fn run_overrides_applied_and_invalid_ones_refused() {
     let mut scenario = Scenario::load("demo").unwrap();
     let overrides = Overrides {
+        chip: None,
         queries: Some(7),
         sizes: Some(vec![2, 4]),
         policies: Some(vec![Policy::ZZ]),

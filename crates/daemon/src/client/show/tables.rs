@@ -3,8 +3,8 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use sluice_api::show::{
-    Answer, Audit, AuditRow, Body, DropRow, GuardRow, LossRow, MacRow, PauseRow, PlacementRow,
-    PortRow, QueueRow, TunnelRow, WorkerTimes, seconds,
+    Answer, Audit, AuditRow, Body, ChipRow, DropRow, GuardRow, LossRow, MacRow, PauseRow,
+    PlacementRow, PortRow, QueueRow, TunnelRow, WorkerTimes, seconds,
 };
 
 /// Number of columns that hold names; the ones after them hold numbers.
@@ -28,7 +28,33 @@ pub(super) fn render(answer: &Answer) -> String {
         Body::Mac(rows) => macs(rows),
         Body::Worker(times) => workers(times),
         Body::Placement(rows) => placement(rows),
+        Body::Chip(row) => chip(row),
     } + &unguarded(&answer.guard)
+}
+
+/// Returns the chip, a line for each thing.
+fn chip(row: &ChipRow) -> String {
+    let mut text = format!(
+        "{} forwards what is in its table\n\
+         addresses  {} of {}, flows {} of {}; {} evicted\n",
+        if row.kind == "kernel" { "the kernel" } else { "the switch" },
+        row.macs,
+        row.macs_max,
+        row.flows,
+        row.flows_max,
+        row.evicted,
+    );
+    if let Some(forwarded) = row.forwarded {
+        text += &format!(
+            "frames     {forwarded} forwarded by it\n\
+             writes     {} done, {} found no room, {} refused; {} changes of others put right\n",
+            row.written, row.full, row.refused, row.mended,
+        );
+    }
+    if let Some(error) = &row.error {
+        text += &format!("last error {error}\n");
+    }
+    text
 }
 
 /// Returns the devices without a guard, and the reasons; nothing if there are none.

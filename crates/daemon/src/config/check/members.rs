@@ -72,7 +72,7 @@ impl Check<'_> {
             }
             self.allowed(index);
             match port.kind {
-                PortKind::Tap | PortKind::Veth => self.card(index),
+                PortKind::Tap | PortKind::Veth | PortKind::Kernel => self.card(index),
                 PortKind::VhostUser => self.vhost_user(index, &mut sockets),
                 PortKind::L2 => self.l2(index),
             }
@@ -103,7 +103,7 @@ impl Check<'_> {
     fn card(&mut self, index: usize) {
         let port = &self.config.ports[index];
         let at = |key| [Key("port"), At(index), Key(key)];
-        let what = if port.kind == PortKind::Veth { "a veth pair" } else { "a TAP" };
+        let what = if port.kind == PortKind::Tap { "a TAP" } else { "a veth pair" };
         if port.link.is_some() {
             self.problem(
                 &at("link"),
@@ -120,7 +120,7 @@ impl Check<'_> {
                 );
             }
         }
-        if port.kind == PortKind::Veth && port.ring_frames.is_some() {
+        if port.kind != PortKind::Tap && port.ring_frames.is_some() {
             self.problem(
                 &at("ring_frames"),
                 "the ring of a veth pair is the kernel's, and a full one holds its senders",

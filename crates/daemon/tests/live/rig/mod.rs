@@ -338,7 +338,7 @@ impl Daemon {
         wait_for("a host waits for its fabric", || self.is_waiting());
     }
 
-    fn try_show(&self, question: &str) -> Option<Value> {
+    pub(crate) fn try_show(&self, question: &str) -> Option<Value> {
         let mut command = Command::new(program());
         command.args(["show", question, "--json", "--run-dir"]).arg(&self.dir);
         let output = command.output().unwrap();

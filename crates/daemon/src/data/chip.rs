@@ -1,0 +1,242 @@
+//! The chip of the host, if it is not the switch: a thread that writes into it what the switch
+//! knows.
+//!
+//! ```text
+//!   worker ── what control installs and removes, what the switch uses ──▶ chip thread ──▶ kernel
+//!          ◀────────────────── what the chip's frames used ──────────────            ◀── hits
+//! ```
+//!
+//! The switch keeps the whole table and decides everything; the chip has a part of it. Writing it
+//! takes system calls, for which no worker waits: a frame whose address is under way to the chip
+//! comes to the switch. Notes that find no room are lost, and so is an address that the chip
+//! did not take: both come back when the switch uses the address again.
+
+mod book;
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sluice_api::config::ChipKind;
+use sluice_api::show::ChipRow;
+use sluice_base::{Destination, Mac, PortId, TunnelId, VnetId};
+use sluice_ports::chip::{Cache, Capacity, Figures, Hits, KernelChip, KernelConfig, Refused, Ways};
+
+use self::book::Book;
+use crate::config::{BoundTo, Plan};
+use crate::sys::log::say;
+
+/// Notes under way. They are a few words each, and a whole table fits.
+const NOTES_MAX: usize = 1 << 17;
+/// Uses under way.
+const USES_MAX: usize = 1 << 16;
+/// Length of a round: a hit is told within it.
+const ROUND: Duration = Duration::from_secs(1);
+/// Time between two looks for changes by others.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Time for control to say again what an earlier process wrote.
+const LEFT_FOR: Duration = Duration::from_secs(30);
+/// Shortest time between two lines of the log about the same thing.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// What the chip is to know.
+#[derive(Debug)]
+pub(super) enum Note {
+    /// An address is known to be there, or was used there.
+    Known { vnet: VnetId, mac: Mac, to: Destination },
+    /// An address is not known any more.
+    Gone { vnet: VnetId, mac: Mac },
+    /// Frames of a network come from another host, or no more.
+    Decap { vnet: VnetId, tunnel: TunnelId, is_on: bool },
+    /// A port came: its device on the host, and who may send there.
+    Port { port: PortId, vnet: VnetId, device: String, bound: Option<BoundTo> },
+    /// A port went.
+    PortGone(PortId),
+    /// A port's endpoint may send less than before.
+    Unbound(PortId, Mac),
+    /// Networks and peers of a new configuration.
+    Plan(Arc<Plan>),
+}
+
+/// A use of an address by the chip's frames.
+pub(super) type Use = (VnetId, Mac, Hits);
+
+/// The chip, for those who open its devices and ask for it.
+#[derive(Clone, Debug)]
+pub(super) struct Chip {
+    ways: Ways,
+    notes: SyncSender<Note>,
+    row: Arc<Mutex<ChipRow>>,
+    uses: Arc<Mutex<Option<Receiver<Use>>>>,
+}
+
+/// The worker's end.
+#[derive(Debug)]
+pub(super) struct ChipLink {
+    notes: SyncSender<Note>,
+    uses: Receiver<Use>,
+}
+
+impl ChipLink {
+    /// Passes a note on. Without room it is lost: the address stays with the switch.
+    pub(super) fn note(&self, note: Note) {
+        _ = self.notes.try_send(note);
+    }
+
+    /// Returns the next use by the chip's frames.
+    pub(super) fn next_use(&self) -> Option<Use> {
+        self.uses.try_recv().ok()
+    }
+}
+
+impl Chip {
+    /// Opens the chip of a plan; `None` if that is the switch.
+    pub(super) fn open(plan: &Plan) -> anyhow::Result<Option<Self>> {
+        let config = plan.config.chip;
+        let Some(underlay) = plan.config.underlay.as_ref() else { return Ok(None) };
+        if config.kind != ChipKind::Kernel {
+            return Ok(None);
+        }
+        let capacity = Capacity { macs: config.macs as usize, flows: config.flows as usize };
+        let host = plan.config.host.name.clone();
+        let chip = KernelChip::open(KernelConfig { host, vtep: underlay.address, capacity })
+            .map_err(|error| anyhow::anyhow!("the kernel cannot be the chip: {error}"))?;
+        let ways = chip.ways();
+        let (notes, received) = sync_channel(NOTES_MAX);
+        let (used, uses) = sync_channel(USES_MAX);
+        let row = Arc::new(Mutex::new(row_of(&Figures::default(), capacity)));
+        let thread = Thread {
+            book: Book::new(Cache::new(chip), plan),
+            notes: received,
+            used,
+            row: Arc::clone(&row),
+            said: None,
+            error: None,
+        };
+        super::spawn("chip", move || thread.run())?;
+        Ok(Some(Self { ways, notes, row, uses: Arc::new(Mutex::new(Some(uses))) }))
+    }
+
+    /// The ways of its devices' frames.
+    pub(super) const fn ways(&self) -> &Ways {
+        &self.ways
+    }
+
+    /// Takes the worker's end, of which there is one.
+    pub(super) fn link(&self) -> Option<ChipLink> {
+        let uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(ChipLink { notes: self.notes.clone(), uses })
+    }
+
+    /// Passes a note on, and waits for room.
+    pub(super) fn tell(&self, note: Note) {
+        _ = self.notes.send(note);
+    }
+
+    /// Tells it of all addresses and peers of a host without a fabric, whose file says them all.
+    pub(super) fn tell_all_of(&self, plan: &Plan) {
+        for &(vnet, mac, to) in &plan.addresses {
+            self.tell(Note::Known { vnet, mac, to });
+        }
+        for peer in &plan.config.peers {
+            let Some(tunnel) = plan.numbers.tunnel(&peer.name) else { continue };
+            for vnet in peer.vnets.iter().filter_map(|vnet| plan.numbers.vnet(vnet)) {
+                self.tell(Note::Decap { vnet, tunnel, is_on: true });
+            }
+        }
+    }
+
+    /// Returns its state.
+    pub(super) fn row(&self) -> ChipRow {
+        self.row.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+struct Thread {
+    book: Book<KernelChip>,
+    notes: Receiver<Note>,
+    used: SyncSender<Use>,
+    row: Arc<Mutex<ChipRow>>,
+    /// When an error was said last.
+    said: Option<Instant>,
+    error: Option<String>,
+}
+
+impl Thread {
+    fn run(mut self) {
+        let (mut round, mut look) = (Instant::now(), Instant::now());
+        let mut left_until = Some(Instant::now() + LEFT_FOR);
+        loop {
+            let wait = look.min(round).saturating_duration_since(Instant::now());
+            match self.notes.recv_timeout(wait) {
+                Ok(note) => {
+                    let done = self.book.note(note);
+                    self.judge(done);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let now = Instant::now();
+            if now >= look {
+                look = now + LOOK_EVERY;
+                let before = self.book.cache().figures().mended;
+                let done = self.book.mend();
+                self.judge(done);
+                let mended = self.book.cache().figures().mended - before;
+                if mended > 0 {
+                    say!(warn: "somebody changed the kernel's tables: {mended} of them put right");
+                }
+                self.show();
+            }
+            if now >= round {
+                round = now + ROUND;
+                let used = &self.used;
+                let done = self.book.hits(|vnet, mac, hits| {
+                    // It is told again as long as it is used.
+                    _ = used.try_send((vnet, mac, hits));
+                });
+                self.judge(done);
+            }
+            if left_until.is_some_and(|until| now >= until) {
+                left_until = None;
+                let done = self.book.forget_left();
+                self.judge(done);
+            }
+        }
+    }
+
+    /// Notes a refusal, and says one now and then.
+    fn judge(&mut self, done: Result<(), Refused>) {
+        let Err(error) = done else { return };
+        self.error = Some(error.to_string());
+        if self.said.is_none_or(|said| said.elapsed() > SAY_EVERY) {
+            self.said = Some(Instant::now());
+            say!(warn: "the kernel as chip: {error}; the switch forwards what is not in it");
+        }
+    }
+
+    fn show(&self) {
+        let cache = self.book.cache();
+        let mut row = row_of(&cache.figures(), cache.capacity());
+        row.forwarded = cache.forwarded().ok();
+        row.error.clone_from(&self.error);
+        *self.row.lock().unwrap_or_else(PoisonError::into_inner) = row;
+    }
+}
+
+fn row_of(figures: &Figures, capacity: Capacity) -> ChipRow {
+    ChipRow {
+        kind: ChipKind::Kernel.name().to_owned(),
+        macs: figures.macs as u64,
+        macs_max: capacity.macs as u64,
+        flows: figures.flows as u64,
+        flows_max: capacity.flows as u64,
+        evicted: figures.evicted,
+        forwarded: Some(0),
+        written: figures.put,
+        full: figures.full,
+        refused: figures.refused,
+        mended: figures.mended,
+        error: None,
+    }
+}
