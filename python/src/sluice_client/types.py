@@ -808,6 +808,7 @@ MoveRow = TypedDict("MoveRow", {
 
 class NewPort(TypedDict):
     allow_ip: NotRequired[list[AllowedIp]]
+    change: NotRequired[bool]
     cni: NotRequired[Attachment | None]
     device: NotRequired[str | None]
     gateway: NotRequired[str | None]
@@ -819,6 +820,7 @@ class NewPort(TypedDict):
     name: NotRequired[str | None]
     place: Place
     routes: NotRequired[list[Route]]
+    standby: NotRequired[bool]
     taken: NotRequired[int]
     vnet: str
 
@@ -1038,6 +1040,10 @@ class PlaceStatus(TypedDict):
 
 class PlaceTap(TypedDict):
     tap: str
+
+
+class PlaceVm(TypedDict):
+    vm: VmSocket
 
 
 class PlacementAnswer(TypedDict):
@@ -1403,6 +1409,11 @@ class Vlan(TypedDict):
     vnet: str
 
 
+class VmSocket(TypedDict):
+    client: NotRequired[bool]
+    socket: str
+
+
 class VnetBody(TypedDict):
     name: str
     vnet: VnetSettings
@@ -1525,11 +1536,11 @@ FabricQuestion: TypeAlias = Literal["members", "flows", "holds", "certificates",
 FlowControl: TypeAlias = Literal["LL", "LZ", "ZL", "ZZ"]
 Grade: TypeAlias = Literal["pass", "warn", "unknown", "stop"]
 HoldTime: TypeAlias = str
-Kind: TypeAlias = Literal["tap", "veth"]
+Kind: TypeAlias = Literal["tap", "veth", "vhost-user"]
 Match: TypeAlias = str
 MobilityPolicy: TypeAlias = Literal["warn", "freeze"]
 Operation: TypeAlias = OperationAddMember | OperationRemoveMember | OperationSetMember | OperationCreateVnet | OperationDeleteVnet | OperationSetVnet | OperationSetVport | OperationSetVlan | OperationSet | OperationSetPlacement | OperationAddToken | OperationSpendToken | OperationRemoveToken | OperationSetAuthorities | OperationAddAuthority | OperationSignBy | OperationRemoveAuthority | OperationAbandonAuthority | OperationRevoke
-Place: TypeAlias = PlaceNetns | PlacePid | PlaceTap | Literal["host"]
+Place: TypeAlias = PlaceNetns | PlacePid | PlaceTap | PlaceVm | Literal["host"]
 PolicySet: TypeAlias = PlacementAnswer | Changed
 Question: TypeAlias = Literal["ports", "queues", "drops", "audit", "pauses", "tunnels", "mac", "worker", "placement"]
 Role: TypeAlias = Literal["auto", "learner", "witness"]

@@ -30,6 +30,7 @@ mod metrics;
 mod migration;
 mod neighbors;
 mod netavark;
+mod neutron;
 mod offload;
 mod outlive;
 mod package;

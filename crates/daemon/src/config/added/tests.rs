@@ -21,6 +21,8 @@ fn new(place: Place) -> NewPort {
         mac: None,
         allowed: Vec::new(),
         moves: false,
+        standby: false,
+        change: false,
         taken: 0,
         gateway: None,
         routes: Vec::new(),

@@ -1,0 +1,107 @@
+//! The mechanism driver of OpenStack Neutron: the genuine API server and its periodic workers, and
+//! two hosts of a fabric.
+//!
+//! ```text
+//!   python/neutron/tests/server.py ─▶ neutron API ─┐
+//!        │                     neutron periodic ───┴─▶ h1, h2
+//!        └── "kill_both 1" ─▶ this test
+//! ```
+//!
+//! The script makes networks and ports, injects drift on both sides, and compares. It asks this
+//! test, line by line, for what only the owner of the hosts can do.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::rig::bridge::Bridge;
+use crate::rig::{program, say, skip};
+
+/// Kills at random times, and under `SLUICE_SOAK`.
+const KILLS: &str = "6";
+const KILLS_LONG: &str = "200";
+
+/// Returns the folder of Neutron's own Python, as `scripts/setup.sh` makes it.
+fn venv() -> PathBuf {
+    program().ancestors().nth(2).expect("a build folder").join("neutron")
+}
+
+fn skip_without_neutron(test: &str) -> bool {
+    if skip(test, &[]) {
+        return true;
+    }
+    let is_there = venv().join("bin/neutron-periodic-workers").exists();
+    if !is_there {
+        say(&format!("SKIPPED {test}: neutron is missing; `scripts/setup.sh test` gets it"));
+    }
+    !is_there
+}
+
+/// A fabric of two hosts with a trunk each, and what the script may ask of it.
+struct Case {
+    bridge: Bridge,
+}
+
+impl Case {
+    fn new(word: &str) -> Self {
+        let file = |_: &_, _| "spare_ports = 64\n".to_owned();
+        let bridge = Bridge::waiting(word, 2, file);
+        bridge.become_fabric();
+        Self { bridge }
+    }
+
+    /// Starts the script in the namespace of the first host.
+    fn script(&self, words: &[&str]) -> Child {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/neutron");
+        let mut python = Command::new(venv().join("bin/python"));
+        python.arg("-B").arg("tests/server.py").args(words).current_dir(folder);
+        python.env("SLUICE_DIR", self.bridge.net.file("neutron"));
+        for (own, _) in self.bridge.daemons.iter().enumerate() {
+            let name = format!("h{}", own + 1);
+            let socket = self.bridge.net.file(&format!("{name}/http.sock"));
+            python.env(format!("SLUICE_H{}", own + 1), socket);
+        }
+        python.stdin(Stdio::piped()).stdout(Stdio::piped());
+        self.bridge.hosts[0].inside(|| python.spawn().unwrap())
+    }
+
+    /// Runs the script to its end, and does what it asks for.
+    fn run(&mut self, words: &[&str]) {
+        let mut script = self.script(words);
+        let mut answer = script.stdin.take().unwrap();
+        for line in BufReader::new(script.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            let Some(wish) = line.strip_prefix("do ") else {
+                say(&line);
+                continue;
+            };
+            self.execute(wish);
+            writeln!(answer, "done").unwrap();
+        }
+        assert!(script.wait().unwrap().success(), "its last words stand above");
+    }
+
+    fn execute(&mut self, wish: &str) {
+        let (word, own) = wish.split_once(' ').unwrap();
+        let host = &mut self.bridge.daemons[own.parse::<usize>().unwrap()];
+        match word {
+            "kill_control" => host.kill_control(),
+            "kill_data" => return host.kill_data(),
+            "kill_both" => host.kill_both(),
+            "stop_control" => return host.kill_control(),
+            "start_control" => {}
+            _ => panic!("`{word}` is nothing that this test does"),
+        }
+        host.restart_control();
+    }
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn genuine_neutron_binds_and_drift_is_repaired() {
+    if skip_without_neutron("genuine_neutron_binds_and_drift_is_repaired") {
+        return;
+    }
+    let kills = if std::env::var_os("SLUICE_SOAK").is_some() { KILLS_LONG } else { KILLS };
+    Case::new("neutron").run(&["--kills", kills]);
+}
