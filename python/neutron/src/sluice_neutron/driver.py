@@ -32,7 +32,6 @@ from .sync import Sync
 
 LOG = logging.getLogger(__name__)
 
-PROFILE_KEY = "sluice_vif_type"
 #: Neutron does not tell when a binding that is not active yet is committed, a moment after
 #: `bind_port`.
 LATER = (0.1, 0.5, 2.0)
@@ -146,16 +145,15 @@ class SluiceDriver(api.MechanismDriver):
             return
         for segment in context.segments_to_bind:
             if segment[api.NETWORK_TYPE] == constants.TYPE_VXLAN:
-                vif_type, details = self._vif(port)
+                vif_type, details = self._vif(host, port)
                 context.set_binding(segment[api.ID], vif_type, details)
                 # Of a binding that becomes active Neutron tells when it is committed.
                 self._look_at_port(port["id"], {host}, LATER)
                 return
         self._bind_trunk_by_vxlan(context)
 
-    def _vif(self, port: Any) -> tuple[str, dict[str, Any]]:
-        profile = port.get(portbindings.PROFILE) or {}
-        vif_type = profile.get(PROFILE_KEY, self._conf.vif_type)
+    def _vif(self, host: str, port: Any) -> tuple[str, dict[str, Any]]:
+        vif_type = self._conf.vif_types.get(host, self._conf.vif_type)
         details: dict[str, Any] = {portbindings.CAP_PORT_FILTER: False}
         if vif_type == facts.VHOST_USER:
             directory = self._conf.vhostuser_socket_dir
@@ -167,9 +165,6 @@ class SluiceDriver(api.MechanismDriver):
 
     def _bind_behind_trunk(self, context: Any, physnet: str) -> None:
         """VXLAN above, VLAN below: a machine without Sluice, behind a trunk."""
-        if physnet not in self._conf.trunks:
-            LOG.error("host_physnets names %s, and trunks does not have it", physnet)
-            return
         for segment in context.segments_to_bind:
             if segment[api.NETWORK_TYPE] == constants.TYPE_VXLAN:
                 vlan = {api.NETWORK_TYPE: constants.TYPE_VLAN, api.PHYSICAL_NETWORK: physnet}

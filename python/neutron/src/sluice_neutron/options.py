@@ -43,8 +43,12 @@ OPTIONS: list[Any] = [
         "vif_type",
         default="vhostuser",
         choices=["vhostuser", "tap"],
-        help="How machines are attached. `binding:profile` of a port may say it with the key "
-        "`sluice_vif_type`.",
+        help="How machines are attached.",
+    ),
+    cfg.DictOpt(
+        "vif_types",
+        default={},
+        help="How machines are attached at single hosts, if it is another way: HOST:VIF_TYPE.",
     ),
     cfg.StrOpt(
         "vhostuser_mode",
@@ -80,9 +84,30 @@ OPTIONS: list[Any] = [
 
 
 def register(conf: Any) -> Any:
-    """Registers the section, and returns it."""
+    """Registers the section, and returns it.
+
+    Raises `ValueError` if it is wrong, with the remedy.
+    """
     conf.register_opts(OPTIONS, GROUP)
-    return conf[GROUP]
+    section = conf[GROUP]
+    owner: dict[str, str] = {}
+    for host, address in section.hosts.items():
+        if (first := owner.setdefault(address, host)) != host:
+            raise ValueError(
+                f"[{GROUP}] hosts: {first} and {host} have one address, {address}; the ports of "
+                "the one would be strays of the other: name it once"
+            )
+    for host, vif_type in section.vif_types.items():
+        if vif_type not in ("vhostuser", "tap"):
+            raise ValueError(
+                f"[{GROUP}] vif_types: `{vif_type}` of {host} is none; use vhostuser or tap"
+            )
+    for host, physnet in section.host_physnets.items():
+        if physnet not in section.trunks:
+            raise ValueError(
+                f"[{GROUP}] host_physnets: {host} is behind {physnet}, which `trunks` does not have"
+            )
+    return section
 
 
 def list_options() -> list[tuple[str, list[Any]]]:
