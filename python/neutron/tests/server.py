@@ -67,6 +67,9 @@ class Case:
         self.subnet = self.stack.make(
             "subnet", network_id=self.net["id"], ip_version=4, cidr="10.7.0.0/22", enable_dhcp=False
         )
+        self.stack.make(
+            "subnet", network_id=self.net["id"], ip_version=6, cidr="fd07::/64", enable_dhcp=False
+        )
         self.red = self.stack.make("network", name="red")
 
     def port(self, host: str, **values: Any) -> Any:
@@ -103,7 +106,10 @@ class Case:
             if set(wanted) != set(there):
                 return False
             for id, port in wanted.items():
-                ips = sorted(ip["ip_address"] + "/32" for ip in port["fixed_ips"])
+                ips = sorted(
+                    ip["ip_address"] + ("/128" if ":" in ip["ip_address"] else "/32")
+                    for ip in port["fixed_ips"]
+                )
                 row = there[id]
                 mac = port["mac_address"]
                 if row.get("standby") or row["vnet"] != f"os-{port['network_id']}":
@@ -270,9 +276,12 @@ def vlans_are_mapped(case: Case) -> None:
 
     wait_for("network and VLAN go", is_gone)
     metal = case.new_port("metal-1")
-    levels = lambda: HOSTS["h1"].config()["config"].get("vlans", {}).get("rack", {})  # noqa: E731
-    wait_for("a VLAN of the trunk is the network", lambda: any(
-        vlan["vnet"] == f"os-{case.net['id']}" for vlan in levels().values()))
+
+    def is_mapped() -> bool:
+        vlans = HOSTS["h1"].config()["config"].get("vlans", {}).get("rack", {})
+        return any(vlan["vnet"] == f"os-{case.net['id']}" for vlan in vlans.values())
+
+    wait_for("a VLAN of the trunk is the network", is_mapped)
     # No driver is there for the VLAN: Neutron says so, and the fabric has no port.
     assert case.stack.get("port", metal["id"])["binding:vif_type"] == "binding_failed"
     case.stack.delete("port", metal["id"])

@@ -141,7 +141,7 @@ class Stack:
         self.workers: subprocess.Popen[bytes] | None = None
 
     def _start(self, log: str, words: list[str]) -> subprocess.Popen[bytes]:
-        env = dict(os.environ, PYTHONPATH=str(self.site), PYTHONDONTWRITEBYTECODE="1")
+        env = dict(os.environ, PYTHONPATH=str(self.site))
         env["OS_NEUTRON_CONFIG_FILES"] = str(self.conf)
         with open(self.dir / log, "ab") as file:
             return subprocess.Popen(

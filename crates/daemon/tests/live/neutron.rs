@@ -105,3 +105,26 @@ fn genuine_neutron_binds_and_drift_is_repaired() {
     let kills = if std::env::var_os("SLUICE_SOAK").is_some() { KILLS_LONG } else { KILLS };
     Case::new("neutron").run(&["--kills", kills]);
 }
+
+/// Prints what the driver adds to the creation of a port; a machine that runs tests judges nothing.
+#[test]
+#[ignore = "live: needs root"]
+fn bench_of_port_creation_runs() {
+    if skip_without_neutron("bench_of_port_creation_runs") {
+        return;
+    }
+    if std::env::var_os("SLUICE_SOAK").is_none() {
+        say("SKIPPED bench_of_port_creation_runs: it takes two minutes; `make soak` runs it");
+        return;
+    }
+    let case = Case::new("neutronbench");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/neutron");
+    let mut python = Command::new(venv().join("bin/python"));
+    python.arg("-B").arg("bench.py").current_dir(folder);
+    python.arg("--dir").arg(case.bridge.net.file("neutron"));
+    python.arg("--host").arg(case.bridge.net.file("h1/http.sock"));
+    let output = case.bridge.hosts[0].inside(|| python.output().unwrap());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    say(said.trim());
+}

@@ -21,6 +21,8 @@ ALLOWED_MAX = 16
 #: Characters of a port's identifier in the names of devices, as everywhere in OpenStack.
 SHORT_SIZE = 11
 
+UUID = "([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+
 VHOST_USER = "vhostuser"
 TAP = "tap"
 
@@ -121,7 +123,7 @@ class Rules:
 
     def __init__(self, mark: str) -> None:
         self._mark = mark
-        self._form = re.compile(rf"{re.escape(mark)}-([0-9a-f]{{8}}(?:-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}})")
+        self._form = re.compile(re.escape(mark) + "-" + UUID)
 
     def name(self, id: str) -> str:
         """Returns the name in the fabric of a port or a network of Neutron."""
@@ -150,7 +152,7 @@ class Rules:
         check_pairs(port.mac, port.ips, port.pairs)
         new["mac"] = port.mac.lower()
         # The prefix is of no use to a machine behind a port.
-        addresses = sorted(ipaddress.ip_address(ip) for ip in port.ips if ip)
+        addresses = sorted(map(ipaddress.ip_address, port.ips), key=lambda ip: (ip.version, int(ip)))
         if addresses:
             new["ips"] = [f"{ip}/{ip.max_prefixlen}" for ip in addresses]
         if prefixes := allowed(port.ips, port.pairs):
