@@ -25,6 +25,7 @@ mod isolation;
 mod killed;
 mod leaks;
 mod losses;
+mod machines;
 mod malformed;
 mod metrics;
 mod migration;
