@@ -32,6 +32,8 @@ from .sync import Sync
 
 LOG = logging.getLogger(__name__)
 
+#: Seconds after which a port is looked at: the answer to Neutron's user goes first.
+SOON = (0.05,)
 #: Neutron does not tell when a binding that is not active yet is committed, a moment after
 #: `bind_port`.
 LATER = (0.1, 0.5, 2.0)
@@ -124,7 +126,7 @@ class SluiceDriver(api.MechanismDriver):
             self._look_at_port(context.current["id"], hosts)
 
     def _look_at_port(
-        self, id: str, hosts: Iterable[str], delays: Iterable[float] = (0.0,)
+        self, id: str, hosts: Iterable[str], delays: Iterable[float] = SOON
     ) -> None:
         self._queue.put(f"port {id}", lambda: self._sync.port(id, hosts), delays)
 
@@ -147,8 +149,9 @@ class SluiceDriver(api.MechanismDriver):
             if segment[api.NETWORK_TYPE] == constants.TYPE_VXLAN:
                 vif_type, details = self._vif(host, port)
                 context.set_binding(segment[api.ID], vif_type, details)
-                # Of a binding that becomes active Neutron tells when it is committed.
-                self._look_at_port(port["id"], {host}, LATER)
+                if port[portbindings.HOST_ID] != host:
+                    # Not the active one. Of that Neutron tells when it is committed.
+                    self._look_at_port(port["id"], {host}, LATER)
                 return
         self._bind_trunk_by_vxlan(context)
 

@@ -40,6 +40,9 @@ class Facts(Protocol):
     def port(self, id: str) -> Port | None:
         """Returns a port."""
 
+    def revision(self, id: str) -> int | None:
+        """Returns the revision number of a port."""
+
     def ports(self) -> dict[str, Port]:
         """Returns all ports that the driver has bound."""
 
@@ -88,12 +91,11 @@ class Sync:
             for host in sorted(seen - set(wanted)):
                 self._hosts.delete_port(host, self._rules.name(id))
             seen |= set(wanted)
-            now = self._database.port(id)
-            if _is_done(port, now):
+            if self._database.revision(id) == (port.revision if port else None):
                 break
         else:
             raise RuntimeError(f"port {id} changes all the time")
-        if now and not now.is_up and any(b.is_active and b.host in wanted for b in now.bindings):
+        if port and not port.is_up and any(b.is_active for b in port.bindings):
             self._database.complete(id)
 
     def _put(self, host: str, new: Mapping[str, Any], network: str) -> None:
@@ -241,11 +243,3 @@ class Sync:
         except Exception as error:  # One that cannot be repaired stops no other.
             LOG.warning("%s is not repaired: %s", id, error)
             found.failed.append(id)
-
-
-def _is_done(port: Port | None, now: Port | None) -> bool:
-    """Returns true if a port needs nothing more. What only Neutron sees may differ."""
-    if port is None or now is None:
-        return port is now
-    key = (port.network, port.mac, port.ips, port.pairs, port.is_secured, port.bindings)
-    return key == (now.network, now.mac, now.ips, now.pairs, now.is_secured, now.bindings)
