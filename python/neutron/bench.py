@@ -59,6 +59,7 @@ class Side:
         self.times: list[float] = []
         stack.start_api()
         stack.wait_for_api()
+        stack.start_workers()
         self.net = stack.make("network", name="bench")["id"]
         stack.make(
             "subnet", network_id=self.net, ip_version=4, cidr="10.8.0.0/16", enable_dhcp=False

@@ -1,7 +1,9 @@
 """A genuine Neutron with the driver against two hosts of a fabric: what is bound, what is repaired.
 
 The live test `neutron` runs it: it owns the hosts, and does what a line `do WISH` asks for.
-`SLUICE_H1` and `SLUICE_H2` are the hosts' sockets, `SLUICE_DIR` a directory of its own.
+`SLUICE_H1` and `SLUICE_H2` are the hosts' sockets, `SLUICE_DIR` a directory of its own; Neutron asks
+the first host over the network, at `SLUICE_AT`, with `SLUICE_AUTHORITY` and a token in
+`SLUICE_TOKENS`.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ SOCKETS = {"h1": os.environ["SLUICE_H1"], "h2": os.environ["SLUICE_H2"]}
 HOSTS = {name: Client(path) for name, path in SOCKETS.items()}
 DIR = Path(os.environ["SLUICE_DIR"])
 SECTION = {
-    "hosts": ",".join(f"compute-{name}:{path}" for name, path in SOCKETS.items()),
+    # One over the network, the other by its socket.
+    "hosts": f"compute-h1:{os.environ['SLUICE_AT']},compute-h2:{SOCKETS['h2']}",
+    "authority": os.environ["SLUICE_AUTHORITY"],
+    "token_dir": os.environ["SLUICE_TOKENS"],
+    "members": "compute-h1:h1,compute-h2:h2",
     "vif_types": "compute-h2:tap",
     "vhostuser_socket_dir": str(DIR),
     "trunks": "rack:rack",
@@ -61,8 +67,9 @@ class Case:
     def __init__(self) -> None:
         self.stack = Stack(DIR, SECTION)
         self.stack.start_api()
-        self.stack.start_workers()
+        # Each fills the table of VNIs, if it is empty: one after the other.
         self.stack.wait_for_api()
+        self.stack.start_workers()
         self.net = self.stack.make("network", name="blue", **{"provider:network_type": "vxlan"})
         self.subnet = self.stack.make(
             "subnet", network_id=self.net["id"], ip_version=4, cidr="10.7.0.0/22", enable_dhcp=False
@@ -310,6 +317,12 @@ def drift_is_repaired(case: Case) -> None:
         "mac": "02:00:00:00:00:42", "ips": ["10.7.3.3/32"],
     })
     wait_for("a wrong port is made anew", lambda: case.agree())
+    mac = port["mac_address"]
+    thief: Any = {"name": "thief", "vnet": vnet, "place": {"tap": "thief0"}, "mac": mac, "move": True}
+    HOSTS["h2"].add_port(thief)
+    wait_for("the addresses are stolen", lambda: HOSTS["h1"].vport(mac, vnet)["host"] == "h2")
+    wait_for("they are back", lambda: HOSTS["h2"].vport(mac, vnet)["host"] == "h1")
+    HOSTS["h2"].delete_port("thief")
     HOSTS["h1"].set_vnet(f"os-{case.red['id']}", {"mtu": 1300})
     wait_for("an MTU is back", lambda: fabric_networks()[case.red["id"]]["mtu"] == 1400)
     assert "by-hand" in {row["port"]["name"] for row in HOSTS["h2"].ports()}, "not the driver's"

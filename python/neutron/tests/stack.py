@@ -56,7 +56,7 @@ extension_drivers = port_security
 physical_network_mtus = rack:1450
 
 [ml2_type_vxlan]
-vni_ranges = 1000:4000
+vni_ranges = 1000:1499
 
 [ml2_type_vlan]
 network_vlan_ranges = rack:100:199

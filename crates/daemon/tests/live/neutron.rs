@@ -37,16 +37,24 @@ fn skip_without_neutron(test: &str) -> bool {
     !is_there
 }
 
-/// A fabric of two hosts with a trunk each, and what the script may ask of it.
+/// Address of the first host's API, which is asked over the network; the second is by its socket.
+const AT: &str = "192.0.2.1:9343";
+
+/// A fabric of two hosts, and what the script may ask of it.
 struct Case {
     bridge: Bridge,
 }
 
 impl Case {
     fn new(word: &str) -> Self {
-        let file = |_: &_, _| "spare_ports = 64\n".to_owned();
+        let file = |_: &_, own| match own {
+            0 => format!("[api.tls]\nlisten = \"{AT}\"\n"),
+            _ => String::new(),
+        };
         let bridge = Bridge::waiting(word, 2, file);
         bridge.become_fabric();
+        let token = bridge.daemons[0].says(&["api", "token", "neutron", "--role", "admin"]);
+        std::fs::write(bridge.net.file("h1.token"), token).unwrap();
         Self { bridge }
     }
 
@@ -56,6 +64,8 @@ impl Case {
         let mut python = Command::new(venv().join("bin/python"));
         python.arg("-B").arg("tests/server.py").args(words).current_dir(folder);
         python.env("SLUICE_DIR", self.bridge.net.file("neutron"));
+        python.env("SLUICE_AT", AT).env("SLUICE_TOKENS", self.bridge.net.file(""));
+        python.env("SLUICE_AUTHORITY", self.bridge.net.file("h1/tls/ca.pem"));
         for (own, _) in self.bridge.daemons.iter().enumerate() {
             let name = format!("h{}", own + 1);
             let socket = self.bridge.net.file(&format!("{name}/http.sock"));

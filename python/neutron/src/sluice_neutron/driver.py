@@ -2,10 +2,10 @@
 
 ```text
   precommit     checks, and blocks ACTIVE: in Neutron's transaction, no call
-  postcommit    puts the port or network into the queue: no call either
+  postcommit    tells the worker which port or network to look at: no call either
   bind_port     decides by the configuration alone
-  the queue     asks the hosts, and then completes the port: ACTIVE
-  the worker    compares everything, from time to time
+  the worker    asks the hosts, and then completes the port: ACTIVE; it compares everything, from
+                time to time
 ```
 """
 
@@ -27,13 +27,13 @@ from oslo_config import cfg
 from . import database, facts, options
 from .facts import Rules, Unsupported
 from .hosts import Hosts
-from .queue import Queue
+from .queue import NOW, Look, Mailbox, Queue
 from .sync import Sync
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which a port is looked at: the answer to Neutron's user goes first.
-SOON = (0.05,)
+#: Seconds by which an API process without periodic workers looks later.
+SOON = 0.05
 #: Neutron does not tell when a binding that is not active yet is committed, a moment after
 #: `bind_port`.
 LATER = (0.1, 0.5, 2.0)
@@ -51,10 +51,11 @@ class SluiceDriver(api.MechanismDriver):
     def initialize(self) -> None:
         """Reads the configuration."""
         self._conf = options.register(cfg.CONF)
-        self._queue = Queue()
-        self._rules = Rules(self._conf.mark)
         hosts = Hosts(self._conf)
-        self._sync = Sync(database.Database(self._conf.trunks), hosts, self._rules)
+        rules = Rules(self._conf.mark)
+        self._sync = Sync(database.Database(self._conf.trunks), hosts, rules)
+        self._queue = Queue(self._sync.look)
+        self._mailbox = Mailbox(cfg.CONF.database.connection or "", self._conf.mark)
         LOG.info("Sluice binds ports at %s", ", ".join(hosts.names) or "no host")
 
     @property
@@ -64,7 +65,7 @@ class SluiceDriver(api.MechanismDriver):
 
     def get_workers(self) -> list[Any]:
         """Returns the worker that compares everything."""
-        return [Reconciler(self._sync, self._conf.reconcile_interval)]
+        return [Reconciler(self._sync, self._mailbox, self._conf.reconcile_interval)]
 
     # Networks.
 
@@ -81,7 +82,7 @@ class SluiceDriver(api.MechanismDriver):
         self._look_at_network(context.current["id"])
 
     def _look_at_network(self, id: str) -> None:
-        self._queue.put(f"network {id}", lambda: _drop(self._sync.network(id)))
+        self._have_looked_at(Look("network", id))
 
     # Ports.
 
@@ -123,12 +124,12 @@ class SluiceDriver(api.MechanismDriver):
         was = _is_ours(context.original_binding_levels, context.original_vif_type)
         if ours or was:
             hosts = {context.host, context.original_host} - {None, ""}
-            self._look_at_port(context.current["id"], hosts)
+            self._have_looked_at(Look("port", context.current["id"], tuple(sorted(hosts))))
 
-    def _look_at_port(
-        self, id: str, hosts: Iterable[str], delays: Iterable[float] = SOON
-    ) -> None:
-        self._queue.put(f"port {id}", lambda: self._sync.port(id, hosts), delays)
+    def _have_looked_at(self, look: Look, delays: Iterable[float] = NOW) -> None:
+        if not self._mailbox.send(look, delays):
+            # The answer to Neutron's user goes first.
+            self._queue.put(look, [delay + SOON for delay in delays])
 
     # Bindings.
 
@@ -151,7 +152,7 @@ class SluiceDriver(api.MechanismDriver):
                 context.set_binding(segment[api.ID], vif_type, details)
                 if port[portbindings.HOST_ID] != host:
                     # Not the active one. Of that Neutron tells when it is committed.
-                    self._look_at_port(port["id"], {host}, LATER)
+                    self._have_looked_at(Look("port", port["id"], (host,)), LATER)
                 return
         self._bind_trunk_by_vxlan(context)
 
@@ -188,10 +189,6 @@ class SluiceDriver(api.MechanismDriver):
                 return
 
 
-def _drop(_: object) -> None:
-    """Makes a job of a call whose answer nobody needs."""
-
-
 def _is_ours(levels: Any, vif_type: str | None) -> bool:
     """Returns true if the lowest level of a binding is this driver's."""
     bound = bool(levels) and levels[-1].get(api.BOUND_DRIVER) == database.DRIVER
@@ -208,12 +205,14 @@ def _check(port: Any) -> None:
 
 
 class Reconciler(worker.BaseWorker):
-    """Compares everything at its start, and every `reconcile_interval`."""
+    """Looks at what the API processes of this machine say, and at everything at its start and
+    every `reconcile_interval`."""
 
-    def __init__(self, sync: Sync, interval: float) -> None:
+    def __init__(self, sync: Sync, mailbox: Mailbox, interval: float) -> None:
         # In a thread of the process of the periodic workers.
         super().__init__(worker_process_count=0, desc="sluice reconciler")
         self._sync = sync
+        self._mailbox = mailbox
         self._interval = interval
         self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
@@ -221,6 +220,7 @@ class Reconciler(worker.BaseWorker):
     def start(self, *args: Any, **kwargs: Any) -> None:
         """Begins."""
         super().start(*args, **kwargs)
+        self._mailbox.open(Queue(self._sync.look))
         self._thread = threading.Thread(target=self._run, name="sluice", daemon=True)
         self._thread.start()
 

@@ -32,7 +32,7 @@ class Hosts:
         timeout = float(self._conf.timeout)
         if at.startswith("/"):
             return Client(at, timeout)
-        member = self._conf.members.get(host, host)
+        member = self.member(host)
         # Read each time, so that a new token counts without a restart.
         path = os.path.join(self._conf.token_dir, f"{member}.token")
         with open(path, encoding="ascii") as file:
@@ -78,6 +78,10 @@ class Hosts:
             if problem.status != 404:
                 raise
 
+    def member(self, host: str) -> str:
+        """Returns the name of a host in the fabric."""
+        return cast(str, self._conf.members.get(host, host))
+
     # The fabric, which every host knows.
 
     def _any(self, ask: Callable[[str], T]) -> T:
@@ -98,6 +102,11 @@ class Hosts:
         """Returns the configuration of the fabric."""
         read = self._any(lambda host: self._client(host).config())
         return cast(dict[str, Any], read["config"])
+
+    def owners(self) -> dict[tuple[str, str], str]:
+        """Returns the member that each endpoint is at, by network and MAC."""
+        rows = self._any(lambda host: self._client(host).vports())
+        return {(row["vnet"], row["mac"]): row["host"] for row in rows}
 
     def change(self, operations: Sequence[Mapping[str, Any]], comment: str) -> None:
         """Changes the configuration of the fabric, all of it or nothing."""

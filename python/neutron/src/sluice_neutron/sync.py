@@ -26,6 +26,7 @@ from sluice_client import Problem
 from . import facts
 from .facts import Network, Port, Rules
 from .hosts import Hosts, differs
+from .queue import Look
 
 LOG = logging.getLogger(__name__)
 
@@ -77,17 +78,32 @@ class Sync:
         self._database = database
         self._hosts = hosts
         self._rules = rules
+        self._robbed: set[str] = set()
+        """Ports whose addresses were at another host at the last comparison."""
+
+    def look(self, look: Look) -> None:
+        """Looks at a port or a network."""
+        if look.kind == "port":
+            self.port(look.id, look.hosts)
+        else:
+            self.network(look.id)
 
     # One port.
 
-    def port(self, id: str, hosts: Iterable[str] = ()) -> None:
-        """Makes a port what the database says; `hosts` may still have it."""
+    def port(self, id: str, hosts: Iterable[str] = (), anew: bool = False) -> None:
+        """Makes a port what the database says; `hosts` may still have it.
+
+        With `anew` it is deleted at its hosts first.
+        """
         seen = {host for host in hosts if host in self._hosts.names}
         for _ in range(ROUNDS):
             port = self._database.port(id)
             wanted = self._rules.ports(port) if port else {}
             for host, new in wanted.items():
+                if anew:
+                    self._hosts.delete_port(host, self._rules.name(id))
                 self._put(host, new, port.network if port else "")
+            anew = False
             for host in sorted(seen - set(wanted)):
                 self._hosts.delete_port(host, self._rules.name(id))
             seen |= set(wanted)
@@ -180,6 +196,9 @@ class Sync:
         for id, hosts in self._differing(ports, there).items():
             found.ports.append(id)
             self._try(found, id, lambda id=id, hosts=hosts: self.port(id, hosts))
+        for id in self._robbed_twice(ports, set(found.ports), found):
+            found.ports.append(id)
+            self._try(found, id, lambda id=id: self.port(id, anew=True))
         for id, port in ports.items():
             is_there = all(b.host in there for b in port.bindings)
             if not port.is_up and is_there and id not in found.ports:
@@ -190,6 +209,28 @@ class Sync:
         if found.ports or found.networks or found.silent:
             LOG.info("reconciled: %s", found)
         return found
+
+    def _robbed_twice(self, ports: Mapping[str, Port], differ: set[str], found: Found) -> list[str]:
+        """Returns the ports whose addresses have been at another host for two comparisons.
+
+        A port that lost them to another one (`--move`, a host that was taken for dead) looks as it
+        should, and is bound no more. Once alone may be a port that is about to move.
+        """
+        try:
+            owners = self._hosts.owners()
+        except (Problem, OSError) as error:
+            LOG.warning("the endpoints cannot be compared: %s", error)
+            return []
+        robbed = set()
+        for id, port in ports.items():
+            active = [b.host for b in port.bindings if b.is_active]
+            owner = owners.get((self._rules.name(port.network), port.mac.lower()))
+            if not active or owner is None or not port.is_secured or id in differ:
+                continue
+            if active[0] not in found.silent and owner != self._hosts.member(active[0]):
+                robbed.add(id)
+        twice, self._robbed = robbed & self._robbed, robbed
+        return sorted(twice)
 
     def _list(self, found: Found) -> dict[str, dict[str, dict[str, Any]]]:
         there = {}
