@@ -1,11 +1,12 @@
 """What the driver adds to the creation of a port, as Neutron's user sees it.
 
-    PYTHON bench.py [--ports 200] [--dir DIR] --host SOCKET
+    PYTHON bench.py [--ports 200] [--pause 0.25] [--dir DIR] --host SOCKET
 
 PYTHON is one with Neutron 29 and hatchling; SOCKET the `http.sock` of a host of a fabric. Two API
 servers run side by side, one with the mechanism driver `sluice`, one with a driver that binds the
 port and does nothing else. Ports are made in turn at each of them, so that a machine that slows down
-slows both of them down.
+slows both of them down. After each one it pauses, so that no side is slowed down by what the other
+one has left to do; with `--pause 0` one request follows the other.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--ports", type=int, default=200)
     arguments.add_argument("--warm", type=int, default=20)
+    arguments.add_argument("--pause", type=float, default=0.25)
     arguments.add_argument("--dir", type=Path)
     arguments.add_argument("--host", required=True)
     said = arguments.parse_args()
@@ -101,6 +103,7 @@ def main() -> None:
             # Each goes first as often as the other.
             for side in sides if at % 2 else reversed(sides):
                 side.make_port(at >= said.warm)
+                time.sleep(said.pause)
     finally:
         for side in sides:
             side.stack.stop()

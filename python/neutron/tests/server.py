@@ -9,6 +9,7 @@ the first host over the network, at `SLUICE_AT`, with `SLUICE_AUTHORITY` and a t
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import random
 import socket
@@ -66,6 +67,7 @@ class Case:
 
     def __init__(self) -> None:
         self.stack = Stack(DIR, SECTION)
+        atexit.register(self.stack.stop)
         self.stack.start_api()
         # Each fills the table of VNIs, if it is empty: one after the other.
         self.stack.wait_for_api()
@@ -485,8 +487,6 @@ def main() -> None:
         print(f"seed {seed}\n{case.stack.log('api.log')}\n{case.stack.log('workers.log')}",
               flush=True)
         raise
-    finally:
-        case.stack.stop()
 
 
 main()

@@ -106,9 +106,14 @@ def build_wheels(to: Path) -> None:
     """Builds the packages, and unpacks them, as pip would install them."""
     for source in (ROOT, ROOT.parent):
         words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(to)]
-        subprocess.run(words, cwd=source, check=True, capture_output=True)
+        subprocess.run(words, cwd=source, check=True, capture_output=True, env=environment())
     for wheel in to.glob("*.whl"):
         zipfile.ZipFile(wheel).extractall(to)
+
+
+def environment() -> dict[str, str]:
+    """Returns an environment in which Neutron's own modules are compiled once."""
+    return {key: text for key, text in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
 def free_port() -> int:
@@ -125,23 +130,24 @@ class Stack:
         self.dir = dir
         dir.mkdir(parents=True, exist_ok=True)
         self.site = dir / "site"
-        if not self.site.exists():
-            build_wheels(self.site)
+        url = f"sqlite:///{dir}/neutron.db"
+        making = subprocess.Popen([sys.executable, "-c", MAKE_DATABASE, url], env=environment())
+        build_wheels(self.site)
         paste = Path(sys.prefix) / "etc/neutron/api-paste.ini"
         lines = "\n".join(f"{key} = {value}" for key, value in section.items())
         words = {"dir": dir, "paste": paste, "drivers": drivers, "section": lines}
         self.conf = dir / "neutron.conf"
         self.conf.write_text(CONFIG.format_map(words))
         (dir / "policy.yaml").write_text(POLICY)
-        if not (dir / "neutron.db").exists():
-            make = [sys.executable, "-c", MAKE_DATABASE, f"sqlite:///{dir}/neutron.db"]
-            subprocess.run(make, check=True)
+        if making.wait():
+            raise AssertionError("the database is not made")
         self.port = free_port()
         self.api: subprocess.Popen[bytes] | None = None
         self.workers: subprocess.Popen[bytes] | None = None
 
     def _start(self, log: str, words: list[str]) -> subprocess.Popen[bytes]:
-        env = dict(os.environ, PYTHONPATH=str(self.site))
+        env = environment()
+        env["PYTHONPATH"] = str(self.site)
         env["OS_NEUTRON_CONFIG_FILES"] = str(self.conf)
         with open(self.dir / log, "ab") as file:
             return subprocess.Popen(

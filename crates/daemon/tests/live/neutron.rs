@@ -18,7 +18,7 @@ use crate::rig::bridge::Bridge;
 use crate::rig::{program, say, skip};
 
 /// Kills at random times, and under `SLUICE_SOAK`.
-const KILLS: &str = "6";
+const KILLS: &str = "5";
 const KILLS_LONG: &str = "200";
 
 /// Returns the folder of Neutron's own Python, as `scripts/setup.sh` makes it.

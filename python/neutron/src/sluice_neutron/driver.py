@@ -27,16 +27,16 @@ from oslo_config import cfg
 from . import database, facts, options
 from .facts import Rules, Unsupported
 from .hosts import Hosts
-from .queue import NOW, Look, Mailbox, Queue
+from .queue import Look, Mailbox, Queue
 from .sync import Sync
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds by which an API process without periodic workers looks later.
-SOON = 0.05
+#: Seconds after which a port is looked at: the answer to Neutron's user goes first.
+SOON = (0.1,)
 #: Neutron does not tell when a binding that is not active yet is committed, a moment after
 #: `bind_port`.
-LATER = (0.1, 0.5, 2.0)
+LATER = (0.2, 0.5, 2.0)
 
 
 class Refused(exceptions.InvalidInput):
@@ -55,7 +55,9 @@ class SluiceDriver(api.MechanismDriver):
         rules = Rules(self._conf.mark)
         self._sync = Sync(database.Database(self._conf.trunks), hosts, rules)
         self._queue = Queue(self._sync.look)
-        self._mailbox = Mailbox(cfg.CONF.database.connection or "", self._conf.mark)
+        # Without the password: others see the name that is made of it.
+        connection = (cfg.CONF.database.connection or "").rpartition("@")[2]
+        self._mailbox = Mailbox(connection, self._conf.mark)
         LOG.info("Sluice binds ports at %s", ", ".join(hosts.names) or "no host")
 
     @property
@@ -126,10 +128,9 @@ class SluiceDriver(api.MechanismDriver):
             hosts = {context.host, context.original_host} - {None, ""}
             self._have_looked_at(Look("port", context.current["id"], tuple(sorted(hosts))))
 
-    def _have_looked_at(self, look: Look, delays: Iterable[float] = NOW) -> None:
+    def _have_looked_at(self, look: Look, delays: Iterable[float] = SOON) -> None:
         if not self._mailbox.send(look, delays):
-            # The answer to Neutron's user goes first.
-            self._queue.put(look, [delay + SOON for delay in delays])
+            self._queue.put(look, delays)
 
     # Bindings.
 

@@ -33,10 +33,10 @@ LOG = logging.getLogger(__name__)
 DELAYS = (0.5, 1.0, 2.0, 5.0)
 #: Looks that wait at most; the next comparison finds what is beyond.
 WAITING_MAX = 1 << 16
+#: Longest delay of a letter, in seconds.
+DELAY_MAX = 60.0
 #: Longest datagram.
 LETTER_MAX = 1 << 16
-
-NOW = (0.0,)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,10 @@ class Look:
         kind, id, hosts, delays = json.loads(text)
         if kind not in ("port", "network") or not re.fullmatch(UUID, id):
             raise ValueError("no port and no network")
-        return Look(kind, id, tuple(map(str, hosts))), [float(delay) for delay in delays]
+        times = [float(delay) for delay in delays]
+        if not all(0 <= time <= DELAY_MAX for time in times):
+            raise ValueError("no delay")
+        return Look(kind, id, tuple(map(str, hosts))), times
 
     def write(self, delays: Iterable[float]) -> bytes:
         """Writes a letter."""
@@ -74,7 +77,7 @@ class Queue:
         self._order = itertools.count()
         self._process = 0
 
-    def put(self, look: Look, delays: Iterable[float] = NOW, failed: int = 0) -> None:
+    def put(self, look: Look, delays: Iterable[float], failed: int = 0) -> None:
         """Has something looked at after each of these delays."""
         if self._process not in (0, os.getpid()):
             # A fork has the lock of its parent, and not the thread.
@@ -125,7 +128,7 @@ class Mailbox:
         digest = hashlib.sha256("\0".join(shared).encode()).hexdigest()
         self._address = f"\0sluice-neutron-{digest[:32]}"
 
-    def send(self, look: Look, delays: Iterable[float] = NOW) -> bool:
+    def send(self, look: Look, delays: Iterable[float]) -> bool:
         """Sends a letter. False: nobody is there, or too many letters wait."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             try:
