@@ -104,9 +104,10 @@ fn machine_socket_is_added_and_goes() {
     host.refuses(&[&other[..], &["--vm", &words("vm.sock")]].concat(), &["port `vm`"]);
     host.refuses(&[&other[..], &["--vm", "vm.sock"]].concat(), &["absolute path"]);
     host.refuses(&[&other[..], &["--vm", &words("b"), "--device", "x"]].concat(), &["--device"]);
-    host.refuses(&["port", "add", "--vnet", "blue", "--netns", "x", "--kind", "vhost-user"], &[
-        "--vm",
-    ]);
+    host.refuses(
+        &["port", "add", "--vnet", "blue", "--netns", "x", "--kind", "vhost-user"],
+        &["--vm"],
+    );
     host.says(&["port", "del", "vm"]);
     assert!(!path.exists(), "the socket goes with the port");
 

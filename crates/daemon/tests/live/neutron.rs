@@ -132,7 +132,7 @@ fn bench_of_port_creation_runs() {
     let mut python = Command::new(venv().join("bin/python"));
     python.arg("-B").arg("bench.py").current_dir(folder);
     python.arg("--dir").arg(case.bridge.net.file("neutron"));
-    python.arg("--host").arg(case.bridge.net.file("h1/http.sock"));
+    python.arg("--host").arg(case.bridge.net.file("h1/http.sock")).args(["--ports", "100"]);
     let output = case.bridge.hosts[0].inside(|| python.output().unwrap());
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
