@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::allowed::AllowedIp;
 
-/// Place of a new port. A device, or the listening socket of a machine, is made, and is deleted with
-/// the port.
+/// Place of a new port. A device, or the listening socket of a machine, is made, and is deleted
+/// with the port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -102,8 +102,8 @@ pub struct NewPort {
     /// them.
     #[serde(rename = "move", default, skip_serializing_if = "is_false")]
     pub moves: bool,
-    /// True if the port is bound at this host only: other ports keep its addresses, and nobody sends
-    /// to it, until it is changed. For a machine that is about to come.
+    /// True if the port is bound at this host only: other ports keep its addresses, and nobody
+    /// sends to it, until it is changed. For a machine that is about to come.
     #[serde(default, skip_serializing_if = "is_false")]
     pub standby: bool,
     /// True if a port of this name, behind which a machine is, gets these addresses in place. A
