@@ -62,6 +62,11 @@ def fabric_networks() -> dict[str, Any]:
     return {name[3:]: vnet for name, vnet in vnets.items() if name.startswith("os-")}
 
 
+def network_mtu(id: str) -> Any:
+    """Returns the MTU of a network in the fabric; None: it is not there."""
+    return fabric_networks().get(id, {}).get("mtu")
+
+
 class Case:
     """A stack, with a network and a subnet."""
 
@@ -150,7 +155,7 @@ def networks_become_vnets(case: Case) -> None:
     assert vnet["vni"] == net["provider:segmentation_id"], vnet
     assert vnet["mtu"] == net["mtu"] == 1450, vnet
     case.stack.set("network", case.red["id"], mtu=1400)
-    wait_for("the MTU follows", lambda: fabric_networks()[case.red["id"]]["mtu"] == 1400)
+    wait_for("the MTU follows", lambda: network_mtu(case.red["id"]) == 1400)
     gone = case.stack.make("network", name="gone")
     wait_for("it comes", lambda: gone["id"] in fabric_networks())
     case.stack.delete("network", gone["id"])
@@ -326,7 +331,7 @@ def drift_is_repaired(case: Case) -> None:
     wait_for("they are back", lambda: HOSTS["h2"].vport(mac, vnet)["host"] == "h1")
     HOSTS["h2"].delete_port("thief")
     HOSTS["h1"].set_vnet(f"os-{case.red['id']}", {"mtu": 1300})
-    wait_for("an MTU is back", lambda: fabric_networks()[case.red["id"]]["mtu"] == 1400)
+    wait_for("an MTU is back", lambda: network_mtu(case.red["id"]) == 1400)
     assert "by-hand" in {row["port"]["name"] for row in HOSTS["h2"].ports()}, "not the driver's"
     HOSTS["h2"].delete_port("by-hand")
     # Neutron's rows go while nobody calls the driver: a database brought back, an API that was down.

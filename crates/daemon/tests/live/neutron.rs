@@ -17,6 +17,8 @@ use std::process::{Child, Command, Stdio};
 use crate::rig::bridge::Bridge;
 use crate::rig::{program, say, skip};
 
+/// The Python of Debian.
+const PYTHON: &str = "/usr/bin/python3";
 /// Kills at random times, and under `SLUICE_SOAK`.
 const KILLS: &str = "5";
 const KILLS_LONG: &str = "200";
@@ -137,4 +139,21 @@ fn bench_of_port_creation_runs() {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     say(said.trim());
+}
+
+/// The rules by which facts become ports, and the queue: without a Neutron.
+#[test]
+#[ignore = "live: needs root"]
+fn rules_of_driver_hold_without_neutron() {
+    if skip("rules_of_driver_hold_without_neutron", &[PYTHON]) {
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/neutron");
+    let mut python = Command::new(PYTHON);
+    python.args(["-B", "-m", "unittest", "discover", "tests"]).current_dir(&folder);
+    python.env("PYTHONPATH", format!("{}/src:{}/../src", folder.display(), folder.display()));
+    let output = python.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("Ran 0"), "{said}");
+    say(said.lines().last().unwrap_or_default());
 }
