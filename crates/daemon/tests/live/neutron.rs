@@ -114,8 +114,9 @@ fn genuine_neutron_binds_and_drift_is_repaired() {
     if skip_without_neutron("genuine_neutron_binds_and_drift_is_repaired") {
         return;
     }
-    let kills = if std::env::var_os("SLUICE_SOAK").is_some() { KILLS_LONG } else { KILLS };
-    Case::new("neutron").run(&["--kills", kills]);
+    let usual = if std::env::var_os("SLUICE_SOAK").is_some() { KILLS_LONG } else { KILLS };
+    let kills = std::env::var("SLUICE_KILLS").unwrap_or_else(|_| usual.to_owned());
+    Case::new("neutron").run(&["--kills", &kills]);
 }
 
 /// Prints what the driver adds to the creation of a port; a machine that runs tests judges nothing.
