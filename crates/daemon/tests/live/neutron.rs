@@ -20,7 +20,7 @@ use crate::rig::{program, say, skip};
 /// The Python of Debian.
 const PYTHON: &str = "/usr/bin/python3";
 /// Kills at random times, and under `SLUICE_SOAK`.
-const KILLS: &str = "5";
+const KILLS: &str = "4";
 const KILLS_LONG: &str = "200";
 
 /// Returns the folder of Neutron's own Python, as `scripts/setup.sh` makes it.
