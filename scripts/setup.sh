@@ -146,6 +146,14 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
 fi
 
+# It waits for its downloads for most of a minute: behind all that follows.
+neutron=
+if wanted test && ! [ -x "${CARGO_TARGET_DIR:-target}/neutron/bin/python" ]; then
+    echo "missing: neutron, the genuine server for the test of its driver (about a minute)"
+    run timeout 300 scripts/neutron.sh &
+    neutron=$!
+fi
+
 while IFS='|' read -r tool version purposes why; do
     read -r tool <<<"$tool"
     read -r version <<<"$version"
@@ -210,6 +218,9 @@ if wanted test && ! [ -d "$(rustc --print sysroot)/lib/rustlib/$bare_target" ]; 
     echo "missing: target $bare_target, shows that the pure crates need no operating system"
     run timeout 120 rustup --quiet target add "$bare_target" ||
         unavailable+=("$bare_target")
+fi
+if [ -n "$neutron" ] && ! wait "$neutron"; then
+    unavailable+=("neutron, for the test of its driver")
 fi
 if [ ${#unavailable[@]} -gt 0 ]; then
     echo "setup $purpose: NOT to be had here, what needs it is skipped: ${unavailable[*]}"

@@ -7,7 +7,7 @@
 #   clippy   lints, warnings are errors
 #   doc      the API documentation builds without a broken link
 #   tidy     crate edges, sizes, no_std, unsafe, banned words, links (cargo xtask tidy); types of the
-#            Python client (mypy)
+#            Python client and of Neutron's driver (mypy)
 #   book     the pages build as a book, and each of its links leads to a page and an anchor of it
 #   deny     licenses, sources and banned crates of what comes from outside
 #   unit     cargo test of every crate; tests under #[ignore] are left to `live`
@@ -64,6 +64,8 @@ step_tidy() {
     fi
     (cd python && MYPYPATH=src mypy --strict --cache-dir "$target/mypy" src/sluice_client tests \
         generate_types.py)
+    (cd python/neutron && MYPYPATH=src:../src:tests mypy --strict --cache-dir "$target/mypy-neutron" \
+        src/sluice_neutron tests bench.py)
 }
 
 skip_book() { scripts/docs.sh --can || true; }

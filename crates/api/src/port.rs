@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::allowed::AllowedIp;
 
-/// Place of a new port. In each case a device is made, which is deleted with the port.
+/// Place of a new port. A device, or the listening socket of a machine, is made, and is deleted
+/// with the port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -19,8 +20,22 @@ pub enum Place {
     Pid(u32),
     /// Device of this name on the host, for a bridge or a machine behind it.
     Tap(String),
+    /// A virtual machine behind a vhost-user socket.
+    Vm(VmSocket),
     /// The host itself, for access to the network.
     Host,
+}
+
+/// Socket of a virtual machine's card (vhost-user).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct VmSocket {
+    /// Absolute path of the socket.
+    pub socket: String,
+    /// True if the hypervisor listens there, and the port connects.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub client: bool,
 }
 
 /// Kind of the device of a new port.
@@ -35,6 +50,9 @@ pub enum Kind {
     Veth,
     /// One end of a veth pair, whose frames the kernel forwards.
     Kernel,
+    /// The card of a virtual machine. The place says it, so that it may be left out.
+    #[serde(rename = "vhost-user")]
+    VhostUser,
 }
 
 impl FromStr for Kind {
@@ -45,8 +63,10 @@ impl FromStr for Kind {
             "tap" => Ok(Self::Tap),
             "veth" => Ok(Self::Veth),
             "kernel" => Ok(Self::Kernel),
+            "vhost-user" => Ok(Self::VhostUser),
             _ => Err(format!(
-                "`{text}` is no kind of a port that is added; use `tap`, `veth` or `kernel`"
+                "`{text}` is no kind of a port that is added; use `tap`, `veth`, `kernel` or \
+                 `vhost-user`"
             )),
         }
     }
@@ -86,6 +106,14 @@ pub struct NewPort {
     /// them.
     #[serde(rename = "move", default, skip_serializing_if = "is_false")]
     pub moves: bool,
+    /// True if the port is bound at this host only: other ports keep its addresses, and nobody
+    /// sends to it, until it is changed. For a machine that is about to come.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub standby: bool,
+    /// True if a port of this name, behind which a machine is, gets these addresses in place. A
+    /// request's only: a port does not keep it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub change: bool,
     /// Sequence of its binding: above that of the port from which it was taken. The host fills it
     /// in.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -142,7 +170,7 @@ pub struct Added {
     pub name: String,
     /// Network of the port.
     pub vnet: String,
-    /// Device of the port.
+    /// Device of the port; of a virtual machine, its socket.
     pub device: String,
     /// Network namespace of the device; absent: the host's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -111,6 +111,8 @@ fn new_port(invocation: &Invocation, config: &NetConfig) -> Result<NewPort, Erro
         mac: said.mac.or_else(|| invocation.mac.clone()),
         allowed: Vec::new(),
         moves: false,
+        standby: false,
+        change: false,
         taken: 0,
         gateway: None,
         routes: Vec::new(),

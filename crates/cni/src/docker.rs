@@ -141,6 +141,8 @@ impl Driver {
             mac: Some(mac.clone()),
             allowed: Vec::new(),
             moves: false,
+            standby: false,
+            change: false,
             taken: 0,
             gateway: None,
             routes: Vec::new(),

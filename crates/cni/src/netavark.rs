@@ -82,6 +82,8 @@ fn setup(netns: &str, bytes: &[u8]) -> Result<Value, Error> {
         mac: exec.mac(),
         allowed: Vec::new(),
         moves: false,
+        standby: false,
+        change: false,
         taken: 0,
         gateway: None,
         routes: routes(&exec, &options, &addresses)?,

@@ -34,8 +34,8 @@ use sluice_api::port::NewPort;
 use sluice_base::Mac;
 
 pub(crate) use added::{
-    BoundTo, answer as added_answer, card_answer, complete, completed, place_is_there,
-    plan as plan_port,
+    AddedPort, BoundTo, answer as added_answer, card_answer, complete, completed, is_rebinding,
+    place_is_there, plan as plan_port,
 };
 pub(crate) use build::{run_dir, state_dir};
 pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};

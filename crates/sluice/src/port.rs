@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use sluice_api::port::{AllowedIp, Cidr, Kind, NewPort, Place, Route};
+use sluice_api::port::{AllowedIp, Cidr, Kind, NewPort, Place, Route, VmSocket};
 use sluice_daemon::client;
 use sluice_daemon::client::show::HostSelector;
 
@@ -41,6 +41,9 @@ struct PlaceArguments {
     /// A device of this name on the host, for a bridge or a machine behind it
     #[arg(long, value_name = "DEVICE")]
     tap: Option<String>,
+    /// A virtual machine behind this vhost-user socket
+    #[arg(long, value_name = "SOCKET")]
+    vm: Option<String>,
     /// On the host itself, which gets into the network by it
     #[arg(long = "host")]
     on_host: bool,
@@ -54,6 +57,9 @@ pub(crate) struct AddArguments {
     /// holds the sender
     #[arg(long, value_name = "KIND", default_value = "tap")]
     kind: Kind,
+    /// The hypervisor listens at the socket of --vm, and the port connects
+    #[arg(long, requires = "vm")]
+    client: bool,
     /// The network
     #[arg(long, value_name = "NAME")]
     vnet: String,
@@ -71,6 +77,12 @@ pub(crate) struct AddArguments {
     /// Take the MAC and the addresses over from a port of another host that is bound to them
     #[arg(long = "move")]
     moves: bool,
+    /// Bind it here only: the ports that have the addresses keep them until --change
+    #[arg(long)]
+    standby: bool,
+    /// Give a port of this name, behind which a machine is, these addresses in place
+    #[arg(long)]
+    change: bool,
     /// The router of the device's default route, which must be in a network of --ip
     #[arg(long, value_name = "IP")]
     gateway: Option<std::net::IpAddr>,
@@ -112,11 +124,12 @@ pub(crate) fn run(command: PortCommand) -> anyhow::Result<ExitCode> {
                 (None, None, Some(name)) => HostSelector::Host(name),
                 (None, None, None) => HostSelector::TheOnlyOne,
             };
-            let place = match (said.place.netns, said.place.pid, said.place.tap) {
-                (Some(netns), _, _) => Place::Netns(netns),
-                (None, Some(pid), _) => Place::Pid(pid),
-                (None, None, Some(device)) => Place::Tap(device),
-                (None, None, None) => Place::Host,
+            let place = match (said.place.netns, said.place.pid, said.place.tap, said.place.vm) {
+                (Some(netns), _, _, _) => Place::Netns(netns),
+                (None, Some(pid), _, _) => Place::Pid(pid),
+                (None, None, Some(device), _) => Place::Tap(device),
+                (.., Some(socket)) => Place::Vm(VmSocket { socket, client: said.client }),
+                (None, None, None, None) => Place::Host,
             };
             let (vnet, name, device) = (said.vnet, said.name, said.device);
             let (gateway, routes, mtu) = (said.gateway, said.routes, said.mtu);
@@ -131,6 +144,8 @@ pub(crate) fn run(command: PortCommand) -> anyhow::Result<ExitCode> {
                 mac,
                 allowed,
                 moves: said.moves,
+                standby: said.standby,
+                change: said.change,
                 taken: 0,
                 gateway,
                 routes,

@@ -81,6 +81,8 @@ fn new_port_json_omits_unset_fields() {
         mac: None,
         allowed: Vec::new(),
         moves: false,
+        standby: false,
+        change: false,
         taken: 0,
         gateway: None,
         routes: Vec::new(),

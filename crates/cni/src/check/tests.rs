@@ -16,6 +16,8 @@ fn port() -> NewPort {
         mac: Some("02:00:00:00:00:0a".to_owned()),
         allowed: Vec::new(),
         moves: false,
+        standby: false,
+        change: false,
         taken: 0,
         gateway: None,
         routes: vec!["0.0.0.0/0,10.0.0.1".parse().unwrap()],

@@ -59,6 +59,7 @@ fn row(state: &PortState) -> Vec<String> {
     let place = match &port.place {
         Place::Netns(netns) => netns.clone(),
         Place::Pid(pid) => format!("process {pid}"),
+        Place::Vm(vm) => vm.socket.clone(),
         Place::Tap(_) | Place::Host => "this host".to_owned(),
     };
     let made_for = port.cni.as_ref().map_or_else(String::new, |of| {

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use sluice_api::config::{self as api, ChipKind, PortKind, Role};
-use sluice_api::port::{Added, Card, CardAddress, Kind, NewPort, Place, Route};
+use sluice_api::port::{Added, Card, CardAddress, Kind, NewPort, Place, Route, VmSocket};
 use sluice_base::{IpPrefix, Mac, Prng, Vni};
 use sluice_switch::{ALLOWED_MAX, BoundIps, PortConfig};
 
@@ -83,6 +83,13 @@ pub(crate) fn complete(plan: &Plan, new: &NewPort) -> Result<NewPort, String> {
         }
         Place::Pid(pid) => (format!("pid-{pid}"), DEVICE_DEFAULT.to_owned()),
         Place::Tap(device) => (device.clone(), device.clone()),
+        Place::Vm(vm) => {
+            let name = Path::new(&vm.socket).file_stem();
+            (
+                name.map_or_else(String::new, |name| name.to_string_lossy().into_owned()),
+                String::new(),
+            )
+        }
         Place::Host => (format!("host-{}", new.vnet), host_device(&new.vnet)),
     };
     let mut new = new.clone();
@@ -92,13 +99,23 @@ pub(crate) fn complete(plan: &Plan, new: &NewPort) -> Result<NewPort, String> {
     {
         return Err(format!("the device is called `{tap}` and `{said}`; say it once"));
     }
-    new.device.get_or_insert(device);
+    match (&new.place, &new.device) {
+        (Place::Vm(_), Some(_)) => {
+            return Err(
+                "a machine's card has a socket and no device; leave `--device` out".to_owned()
+            );
+        }
+        (Place::Vm(_), None) => new.kind = Kind::VhostUser,
+        _ => _ = new.device.get_or_insert(device),
+    }
     // A container's runtime reports the MAC, so that its port always has one.
     if new.mac.is_none() && (!new.ips.is_empty() || new.cni.is_some()) {
-        if matches!(new.place, Place::Tap(_)) {
-            return Err("the machine behind a TAP has a MAC of its own: say it with `--mac`, or \
+        if has_machine(&new.place) {
+            return Err(
+                "the machine behind the port has a MAC of its own: say it with `--mac`, or \
                         leave `--ip` out to learn both"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         new.mac = Some(made_up(plan, &name).to_string());
     }
@@ -116,8 +133,26 @@ fn netns_of(place: &Place) -> Option<String> {
         Place::Netns(text) if text.contains('/') => Some(text.clone()),
         Place::Netns(name) => Some(format!("/run/netns/{name}")),
         Place::Pid(pid) => Some(format!("/proc/{pid}/ns/net")),
-        Place::Tap(_) | Place::Host => None,
+        Place::Tap(_) | Place::Vm(_) | Place::Host => None,
     }
+}
+
+/// Returns true if a machine with addresses of its own is behind a port.
+const fn has_machine(place: &Place) -> bool {
+    matches!(place, Place::Tap(_) | Place::Vm(_))
+}
+
+/// Returns true if one port is the other with other addresses of its machine.
+pub(crate) fn is_rebinding(old: &NewPort, new: &NewPort) -> bool {
+    let bare = |port: &NewPort| NewPort {
+        ips: Vec::new(),
+        allowed: Vec::new(),
+        moves: false,
+        standby: false,
+        taken: 0,
+        ..port.clone()
+    };
+    has_machine(&new.place) && new.mac.is_some() && bare(old) == bare(new)
 }
 
 /// Returns a name for a device, cut to the longest that a device may have.
@@ -186,6 +221,12 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         *mtu = new.mtu.unwrap_or(*mtu);
         switch.mtu = *mtu;
     }
+    if let Attachment::VhostUser { mtu, .. } = &mut port_plan.attachment {
+        routing::of(new)?;
+        routing::check_mtu(new, *mtu)?;
+        *mtu = new.mtu.unwrap_or(*mtu);
+        switch.mtu = *mtu;
+    }
     let tap = match &port_plan.attachment {
         Attachment::Tap { netns, device, .. }
         | Attachment::Veth { netns, device, .. }
@@ -214,7 +255,12 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
 
 /// Returns the entry that the file would have for a port.
 fn as_of_file(new: &NewPort, kind: PortKind) -> api::Port {
+    let vm = if let Place::Vm(vm) = &new.place { Some(vm) } else { None };
     api::Port {
+        socket: vm.map(|vm| vm.socket.clone()),
+        client: vm.is_some_and(|vm| vm.client),
+        // QEMU goes on at the used index when the switch is killed.
+        in_order: vm.is_some(),
         netns: netns_of(&new.place),
         mac: new.mac.clone(),
         allowed: new.allowed.clone(),
@@ -228,6 +274,7 @@ pub(super) fn entry(new: &NewPort) -> api::Port {
         Kind::Tap => PortKind::Tap,
         Kind::Veth => PortKind::Veth,
         Kind::Kernel => PortKind::Kernel,
+        Kind::VhostUser => PortKind::VhostUser,
     };
     as_of_file(new, kind)
 }
@@ -239,6 +286,10 @@ pub(crate) fn completed(config: &api::HostConfig, new: &NewPort) -> api::Port {
 
 fn kind_of(new: &NewPort) -> Result<PortKind, String> {
     match (new.kind, &new.place) {
+        (Kind::VhostUser, Place::Vm(vm)) => check_socket(vm).map(|()| PortKind::VhostUser),
+        (Kind::VhostUser, _) | (_, Place::Vm(_)) => {
+            Err("kind `vhost-user` and a machine's socket (`--vm`) go together".to_owned())
+        }
         (Kind::Tap, _) => Ok(PortKind::Tap),
         (Kind::Veth, Place::Tap(device)) => Err(format!(
             "`{device}` would be a veth pair, not a TAP: leave `--kind veth` out, or use `--netns` \
@@ -251,6 +302,27 @@ fn kind_of(new: &NewPort) -> Result<PortKind, String> {
         )),
         (Kind::Kernel, _) => Ok(PortKind::Kernel),
     }
+}
+
+/// Longest path of a socket (unix(7)).
+const SOCKET_SIZE_MAX: usize = 107;
+
+fn check_socket(vm: &VmSocket) -> Result<(), String> {
+    let path = &vm.socket;
+    if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
+        return Err(format!("`{path}` is no absolute path of a socket"));
+    }
+    match path.len() {
+        0..=SOCKET_SIZE_MAX => Ok(()),
+        size => Err(format!(
+            "`{path}`: {size} bytes are more than the {SOCKET_SIZE_MAX} of a socket's path"
+        )),
+    }
+}
+
+/// Returns the socket of a port, if a virtual machine is behind it.
+fn socket_of(new: &NewPort) -> Option<&str> {
+    if let Place::Vm(vm) = &new.place { Some(&vm.socket) } else { None }
 }
 
 fn text(word: Option<&String>) -> &str {
@@ -280,6 +352,9 @@ fn check_names(
     if others.iter().any(|other| text(other.name.as_ref()) == name) {
         return Err(format!("there is a port `{name}`; delete it first, or use `--name`"));
     }
+    if let Some(socket) = socket_of(new) {
+        return check_socket_is_free(plan, others, socket);
+    }
     if !is_device_name(device) {
         return Err(format!(
             "`{device}` cannot be the name of a network device: use 1 to {DEVICE_NAME_SIZE_MAX} \
@@ -292,6 +367,15 @@ fn check_names(
             "port `{}` has the device `{device}` there; use `--device`",
             text(other.name.as_ref())
         )),
+        None => Ok(()),
+    }
+}
+
+fn check_socket_is_free(plan: &Plan, others: &[NewPort], socket: &str) -> Result<(), String> {
+    let of_file = plan.config.ports.iter().find(|port| port.socket.as_deref() == Some(socket));
+    let added = || others.iter().find(|other| socket_of(other) == Some(socket));
+    match of_file.map(|port| port.name.as_str()).or_else(|| Some(text(added()?.name.as_ref()))) {
+        Some(port) => Err(format!("port `{port}` has the socket `{socket}`; use another path")),
         None => Ok(()),
     }
 }
@@ -375,7 +459,7 @@ pub(crate) fn answer(new: &NewPort, added: &AddedPort, number: sluice_base::Port
     Added {
         name: text(new.name.as_ref()).to_owned(),
         vnet: new.vnet.clone(),
-        device: text(new.device.as_ref()).to_owned(),
+        device: socket_of(new).unwrap_or_else(|| text(new.device.as_ref())).to_owned(),
         netns: netns.map(|path| path.display().to_string()),
         mac: new.mac.clone(),
         ips: new.ips.clone(),

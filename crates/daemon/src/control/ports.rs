@@ -263,6 +263,7 @@ impl AddedPorts {
         let mut new = config::complete(&self.plan(), new)?;
         // The host that adds the port determines its delay.
         new.taken = 0;
+        let changes = std::mem::take(&mut new.change);
         let mut list = self.list();
         if let Some(configuration) = &self.configuration {
             // While the list is held: whoever checks a deletion of the network sees this port, or
@@ -277,6 +278,9 @@ impl AddedPorts {
                 self.files.borrow(new.name.as_slice());
                 return done.map_err(Asked::words);
             }
+            if changes && list[at].is_open && config::is_rebinding(&list[at].new, &new) {
+                return self.rebind(&mut list, at, new);
+            }
             if !list[at].is_open {
                 // The port's device went away while no control process was there to notice.
                 list.remove(at);
@@ -286,7 +290,7 @@ impl AddedPorts {
         config::check_added_policy(&self.plan().config, &new)?;
         let last = list.len();
         let planned = config::plan_port(&self.plan(), &others(&list, last), &new)?;
-        if let (Some(fabric), Some(bound)) = (&self.fabric, &planned.bound) {
+        if let (Some(fabric), Some(bound), false) = (&self.fabric, &planned.bound, new.standby) {
             new.taken = fabric.may_bind(bound, new.moves)?;
         }
         list.push(Listed { is_open: true, ..Listed::of(new.clone()) });
@@ -316,6 +320,37 @@ impl AddedPorts {
                 Err(error)
             }
         }
+    }
+
+    /// Gives the machine of a port other addresses, or those of before if a step fails.
+    fn rebind(&self, list: &mut [Listed], at: usize, mut new: NewPort) -> Result<Added, String> {
+        config::check_added_policy(&self.plan().config, &new)?;
+        let others = others(list, at);
+        let planned = config::plan_port(&self.plan(), &others, &new)?;
+        let before = list[at].new.clone();
+        if new.standby && !before.standby {
+            return Err("a port that others send to does not go back to standby; delete it, and \
+                        add it with `--standby`"
+                .to_owned());
+        }
+        if let (Some(fabric), Some(bound), false) = (&self.fabric, &planned.bound, new.standby) {
+            new.taken = fabric.may_bind(bound, new.moves)?.max(before.taken);
+        }
+        list[at].new = new.clone();
+        if let Err(error) = self.keep(list) {
+            list[at].new = before;
+            return Err(format!("nothing was changed: {error}"));
+        }
+        let done = self.open(&others, &new).map_err(Asked::words);
+        match &done {
+            Ok(added) => say!("port {} of {}: its addresses have changed", added.name, added.vnet),
+            Err(_) => {
+                list[at].new = before.clone();
+                self.keep(list)?;
+                list[at].is_open = self.open(&others, &before).is_ok();
+            }
+        }
+        done
     }
 
     /// Deletes a port.
@@ -368,7 +403,8 @@ impl AddedPorts {
         let added: Added = self.ask(&Request::Add(Box::new(new.clone())))?;
         let id = PortId(added.number);
         let Some(fabric) = &self.fabric else { return Ok(added) };
-        let bound = planned.bound.map(|bound| bound.at(id));
+        // The fabric hears of a port on standby when it is changed.
+        let bound = planned.bound.filter(|_| !new.standby).map(|bound| bound.at(id));
         if let Err(error) = fabric.add_port(id, planned.local, bound) {
             _ = fabric.del_port(&added.name);
             self.ask::<Deleted>(&Request::Del(added.name.clone()))?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use sluice_api::port::{self, Card, Deleted, NewPort};
 use sluice_base::PortId;
 use sluice_ports::{Port, card};
-use sluice_switch::{AttachError, PortConfig};
+use sluice_switch::{AttachError, PortConfig, PortValues};
 
 use super::chip::Note;
 use super::registry::Ports;
@@ -108,7 +108,8 @@ impl Changes {
         if let Some((id, known)) = self.ports.added(&name) {
             if asker.answer(|reply| WorkerRequest::IsOpen(id, reply))? {
                 if known != *new {
-                    return Err(format!("there is another port `{name}`; delete it first").into());
+                    self.rebind(asker, id, &known, (&wanted, new))?;
+                    self.ports.add(id, &wanted.plan, new);
                 }
                 return Ok(config::added_answer(new, &wanted, id));
             }
@@ -137,6 +138,26 @@ impl Changes {
             chip.tell(Note::Port { port: id, vnet, device, bound: wanted.bound.clone() });
         }
         Ok(config::added_answer(new, &wanted, id))
+    }
+
+    /// Gives a port that is there other addresses.
+    fn rebind(
+        &self,
+        asker: &WorkerHandle,
+        id: PortId,
+        known: &NewPort,
+        (wanted, new): (&config::AddedPort, &NewPort),
+    ) -> Result<(), String> {
+        let (name, bound) = (&wanted.local.name, wanted.bound.clone());
+        let bound = bound.filter(|_| config::is_rebinding(known, new));
+        let bound =
+            bound.ok_or_else(|| format!("there is another port `{name}`; delete it first"))?;
+        let values = PortValues {
+            rate: wanted.switch.rate,
+            default_priority: wanted.switch.default_priority,
+            allowed: bound.allowed().to_vec(),
+        };
+        asker.answer(|reply| WorkerRequest::Rebind(id, Box::new((bound, values)), reply))?
     }
 
     /// Returns the ports that were added, in the order of their numbers.

@@ -550,6 +550,9 @@ impl Worker {
                 WorkerRequest::Device(device) => again |= self.hear_of_device(now, device),
                 WorkerRequest::Add(coming, reply) => _ = reply.send(self.add(now, coming)),
                 WorkerRequest::Del(port, reply) => _ = reply.send(self.delete(now, port)),
+                WorkerRequest::Rebind(port, to, reply) => {
+                    _ = reply.send(self.rebind(now, port, &to.0, &to.1));
+                }
                 WorkerRequest::IsOpen(port, reply) => _ = reply.send(self.is_open(port)),
                 WorkerRequest::Attach(stream) => {
                     if let Err(error) =

@@ -12,8 +12,8 @@ const MTU_MIN_IPV6: u16 = 1280;
 /// # Errors
 /// Routes that the kernel would refuse, with the remedy.
 pub(super) fn of(new: &NewPort) -> Result<Vec<TapRoute>, String> {
-    if matches!(new.place, Place::Tap(_)) && (new.gateway.is_some() || !new.routes.is_empty()) {
-        return Err("the machine behind a TAP has routes of its own; leave `--gateway` and \
+    if super::has_machine(&new.place) && (new.gateway.is_some() || !new.routes.is_empty()) {
+        return Err("the machine behind the port has routes of its own; leave `--gateway` and \
                     `--route` out"
             .to_owned());
     }

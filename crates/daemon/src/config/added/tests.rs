@@ -21,6 +21,8 @@ fn new(place: Place) -> NewPort {
         mac: None,
         allowed: Vec::new(),
         moves: false,
+        standby: false,
+        change: false,
         taken: 0,
         gateway: None,
         routes: Vec::new(),
@@ -105,6 +107,64 @@ fn added_guest_tap_device_mac_and_address_unset() {
     let Attachment::Tap { mac, addresses, .. } = port.plan.attachment else { panic!("a TAP") };
     assert_eq!((mac, addresses), (None, Vec::new()));
     assert_eq!(port.bound.unwrap().ips, [IpAddr::from([10, 1, 0, 2])]);
+}
+
+fn vm(socket: &str, client: bool) -> NewPort {
+    new(Place::Vm(VmSocket { socket: socket.to_owned(), client }))
+}
+
+#[test]
+fn added_vm_has_socket_and_no_device() {
+    let host = file(HOST);
+    let said = with_ip(vm("/run/v/vm7.sock", true), "10.1.0.2/24");
+    assert!(complete(&host, &said).unwrap_err().contains("say it with `--mac`"));
+    let said = NewPort { mac: Some("02:00:00:00:00:09".to_owned()), mtu: Some(1300), ..said };
+    let whole = complete(&host, &said).unwrap();
+    assert_eq!((whole.name.as_deref(), whole.device.as_ref()), (Some("vm7"), None));
+    assert_eq!(complete(&host, &whole).unwrap(), whole, "nothing is left open");
+    let port = plan(&host, &[], &whole).unwrap();
+    let Attachment::VhostUser { socket, client, in_order, mtu, .. } = &port.plan.attachment else {
+        panic!("a machine's card");
+    };
+    assert_eq!((socket.to_str(), *client, *in_order), (Some("/run/v/vm7.sock"), true, true));
+    assert_eq!((*mtu, port.switch.mtu, port.local.tap.is_none()), (1300, 1300, true));
+    let answer = answer(&whole, &port, sluice_base::PortId(3));
+    assert_eq!((answer.device.as_str(), answer.netns), ("/run/v/vm7.sock", None));
+    let learns = complete(&host, &vm("/run/v/vm7.sock", false)).unwrap();
+    assert!(!plan(&host, &[], &learns).unwrap().local.is_bound);
+    let same = NewPort { name: Some("x".to_owned()), ..learns };
+    let error = plan(&host, std::slice::from_ref(&whole), &same).unwrap_err();
+    assert!(error.contains("port `vm7` has the socket"), "{error}");
+    for (wrong, part) in [
+        (vm("vm.sock", false), "no absolute path"),
+        (vm(&format!("/{}/vm", "x".repeat(107)), false), "more than the 107"),
+        (NewPort { kind: Kind::VhostUser, ..netns("web") }, "go together"),
+        (NewPort { gateway: Some([10, 1, 0, 3].into()), ..vm("/x", false) }, "routes of its own"),
+    ] {
+        let error = plan(&host, &[], &complete(&host, &wrong).unwrap()).unwrap_err();
+        assert!(error.contains(part), "{wrong:?}: {error}");
+    }
+}
+
+#[test]
+fn only_addresses_of_machine_change_in_place() {
+    let mac = Some("02:00:00:00:00:09".to_owned());
+    let old = NewPort { mac: mac.clone(), ..with_ip(vm("/x", false), "10.1.0.2/24") };
+    let ips = vec!["10.1.0.3/24".parse().unwrap()];
+    for (new, may) in [
+        (NewPort { ips, standby: true, moves: true, taken: 7, ..old.clone() }, true),
+        (NewPort { allowed: vec!["10.1.0.40".parse().unwrap()], ..old.clone() }, true),
+        (NewPort { mtu: Some(1300), ..old.clone() }, false),
+        (NewPort { vnet: "red".to_owned(), ..old.clone() }, false),
+        (NewPort { mac: Some("02:00:00:00:00:0a".to_owned()), ..old.clone() }, false),
+        (NewPort { place: Place::Tap("x".to_owned()), ..old.clone() }, false),
+    ] {
+        assert_eq!(is_rebinding(&old, &new), may, "{new:?}");
+    }
+    let learns = vm("/x", false);
+    assert!(!is_rebinding(&learns, &learns), "it is bound to nothing");
+    let container = NewPort { mac, ..with_ip(netns("web"), "10.1.0.2/24") };
+    assert!(!is_rebinding(&container, &container), "its device has the addresses");
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::io;
 
 use sluice_base::{Batch, InputId, Nanos, PortId};
 use sluice_ports::{FrameBuf, Pool, Port, PortRequest, Read, TxBackoff};
-use sluice_switch::{AttachError, PortState, Switch, Window};
+use sluice_switch::{AttachError, Command, PortState, PortValues, Switch, Window};
 
 use super::{Attached, BATCH, TAP_BATCH, Worker};
+use crate::config::BoundTo;
 use crate::data::ports::{AddResult, PendingPort, no_place};
 use crate::sys::log::say;
 
@@ -123,6 +124,23 @@ impl Worker {
             }
         }
         Ok(id)
+    }
+
+    /// Gives the machine of a port other addresses. Frames that wait have passed.
+    pub(super) fn rebind(
+        &mut self,
+        now: Nanos,
+        id: PortId,
+        bound: &BoundTo,
+        values: &PortValues,
+    ) -> Result<(), String> {
+        let switch = self.host.switch_mut();
+        let unbind = Command::Unbind { port: id, mac: bound.mac, ip: None };
+        switch.command(now, unbind).map_err(|error| format!("it cannot be unbound: {error:?}"))?;
+        switch
+            .bind(id, bound.mac, bound.senders())
+            .map_err(|error| format!("it cannot be bound: {error:?}"))?;
+        switch.set_port(id, values).map_err(|error| format!("it cannot be changed: {error:?}"))
     }
 
     /// Deletes a port, with its device. Returns the number of frames that ended with it.

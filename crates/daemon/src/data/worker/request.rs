@@ -5,8 +5,10 @@ use std::sync::mpsc::SyncSender;
 
 use sluice_api::show::Question;
 use sluice_base::{PortId, TunnelId};
+use sluice_switch::PortValues;
 
 use super::{Device, MigrationStep, PlaceStep, Step, YieldStep};
+use crate::config::BoundTo;
 use crate::data::capture::Capture;
 use crate::data::look;
 use crate::data::ports::{AddResult, PendingPort};
@@ -26,6 +28,8 @@ pub(in crate::data) enum WorkerRequest {
     Add(Box<PendingPort>, SyncSender<AddResult>),
     /// A port goes. The answer is how many frames ended with it.
     Del(PortId, SyncSender<u64>),
+    /// A port's machine gets other addresses.
+    Rebind(PortId, Box<(BoundTo, PortValues)>, SyncSender<Result<(), String>>),
     /// Asks whether a port is there, and its device too.
     IsOpen(PortId, SyncSender<bool>),
     /// Control attaches by this connection.

@@ -1,0 +1,1 @@
+"""ML2 mechanism driver of OpenStack Neutron for Sluice."""
