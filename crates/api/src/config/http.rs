@@ -5,6 +5,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{Role, VNETS_MAX};
+
+/// Most clients that are known by their certificates.
+pub const CLIENTS_MAX: usize = 256;
+/// Longest name in a client's certificate, in bytes.
+const CLIENT_NAME_SIZE_MAX: usize = 255;
+
 /// The HTTP interface of a host. A socket in the directory of the host is always there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,7 +25,7 @@ pub struct HttpApi {
 }
 
 /// The HTTP interface for other machines: all of the management API, by TLS, for those who have a
-/// token.
+/// token, or a certificate whose name is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpTls {
@@ -31,6 +38,26 @@ pub struct HttpTls {
     /// File with its key (PEM).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
+    /// File with the authorities that sign certificates of clients (PEM); absent: those of the
+    /// fabric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_ca: Option<PathBuf>,
+    /// Clients that are known by their certificates; none: no certificate is asked for.
+    #[serde(rename = "client", default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<HttpClient>,
+}
+
+/// A client that is known by its certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpClient {
+    /// Name in its certificate: the common name, or an alternative name (DNS, e-mail, URI).
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// Networks of a tenant; none for other roles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vnets: Vec<String>,
 }
 
 /// Reason why an interface is refused: the key, what is wrong with it, and the remedy.
@@ -82,15 +109,68 @@ impl HttpTls {
                 "Give `certificate` and `key`; or neither, for those of the fabric.",
             ));
         }
-        for (path, key) in
-            [(&self.certificate, &["tls", "certificate"] as &[_]), (&self.key, &["tls", "key"])]
-        {
+        for (path, key) in [
+            (&self.certificate, &["tls", "certificate"] as &[_]),
+            (&self.key, &["tls", "key"]),
+            (&self.client_ca, &["tls", "client_ca"]),
+        ] {
             if let Some(path) = path.as_ref().filter(|path| !path.is_absolute()) {
                 let what = format!("{} is no absolute path", path.display());
                 return Err((key, what, "Begin the path with `/`."));
             }
         }
+        self.check_clients()
+    }
+
+    fn check_clients(&self) -> Result<(), Refusal> {
+        const KEY: &[&str] = &["tls", "client"];
+        if self.client_ca.is_some() && self.clients.is_empty() {
+            return Err((
+                &["tls", "client_ca"],
+                "an authority of clients is named, and no client".to_owned(),
+                "Name each client by `[[api.tls.client]]` with `name` and `role`.",
+            ));
+        }
+        if self.clients.len() > CLIENTS_MAX {
+            let what = format!("{} clients are more than {CLIENTS_MAX}", self.clients.len());
+            return Err((KEY, what, "Give clients of one kind one name, or use tokens."));
+        }
+        for (at, client) in self.clients.iter().enumerate() {
+            client.check().map_err(|(what, remedy)| (KEY, what, remedy))?;
+            if self.clients[..at].iter().any(|other| other.name == client.name) {
+                let what = format!("client `{}` is named twice", client.name);
+                return Err((KEY, what, "Keep one of both."));
+            }
+        }
         Ok(())
+    }
+}
+
+impl HttpClient {
+    fn check(&self) -> Result<(), (String, &'static str)> {
+        let Self { name, role, vnets } = self;
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'`');
+        if name.is_empty() || name.len() > CLIENT_NAME_SIZE_MAX || !is_plain {
+            return Err((
+                format!("`{}` cannot be the name of a client", name.escape_default()),
+                "Use the name in its certificate, of 1 to 255 visible characters of ASCII.",
+            ));
+        }
+        match (role, vnets.len()) {
+            (Role::Tenant, 0) => Err((
+                format!("client `{name}` is a tenant without networks"),
+                "Name its networks by `vnets`.",
+            )),
+            (Role::Tenant, count) if count > VNETS_MAX => Err((
+                format!("client `{name}` has {count} networks, and a tenant at most {VNETS_MAX}"),
+                "Use another certificate for the others.",
+            )),
+            (Role::Tenant, _) | (_, 0) => Ok(()),
+            (role, _) => Err((
+                format!("client `{name}` has networks, and the role `{role}` is for all of them"),
+                "Leave `vnets` out, or use the role `tenant`.",
+            )),
+        }
     }
 }
 
@@ -143,5 +223,35 @@ mod tests {
             let (key, what, remedy) = check(&text).unwrap_err();
             assert!(key == keys && what.contains(part) && !remedy.is_empty(), "{key:?} {what}");
         }
+    }
+
+    #[test]
+    fn clients_named_once_with_role_and_networks() {
+        let check = |text: &str| {
+            let text = format!("[tls]\nlisten = \"192.0.2.1:1\"\n{text}");
+            toml::from_str::<HttpApi>(&text).unwrap().check()
+        };
+        let client = |rest: &str| format!("[[tls.client]]\n{rest}\n");
+        let (viewer, tenant) = (
+            client("name = \"spiffe://a/b\"\nrole = \"viewer\""),
+            client("name = \"shop\"\nrole = \"tenant\"\nvnets = [\"blue\"]"),
+        );
+        let authority = "client_ca = \"/ca.pem\"\n";
+        for good in [format!("{authority}{viewer}{tenant}"), viewer.clone(), String::new()] {
+            assert_eq!(check(&good), Ok(()), "{good}");
+        }
+        for (text, part) in [
+            (authority.to_owned(), "no client"),
+            (format!("client_ca = \"ca\"\n{viewer}"), "no absolute path"),
+            (format!("{viewer}{viewer}"), "named twice"),
+            (client("name = \"\"\nrole = \"viewer\""), "cannot be the name"),
+            (client("name = \"a b\"\nrole = \"viewer\""), "cannot be the name"),
+            (client("name = \"a\"\nrole = \"tenant\""), "without networks"),
+            (client("name = \"a\"\nrole = \"admin\"\nvnets = [\"b\"]"), "for all of them"),
+        ] {
+            let (_, what, remedy) = check(&text).unwrap_err();
+            assert!(what.contains(part) && !remedy.is_empty(), "{what}");
+        }
+        assert!(toml::from_str::<HttpClient>("name = \"a\"\nrole = \"root\"").is_err());
     }
 }

@@ -7,8 +7,8 @@
 //!                       └─ who may ask (peer of the socket)            └─▶ envelope, or a problem
 //! ```
 //!
-//! It is on the socket, and by TLS for those who have a token (`http/guard.rs`); the loopback
-//! address has neither.
+//! It is on the socket, and by TLS for those who have a token or a certificate (`http/guard.rs`); the
+//! loopback address has neither.
 
 mod answers;
 mod openapi;
@@ -24,6 +24,7 @@ use axum::response::Response;
 use axum::{Extension, Router};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub(super) use self::openapi::has_operation;
 use self::outcome::Outcome;
 use super::accept::Peer;
 use super::events::{Events, Watch};
@@ -169,7 +170,7 @@ async fn admit(
 /// its group.
 fn may(peer: Peer, access: Access) -> Result<(), Outcome> {
     match (peer, access) {
-        // The token of a request over the network was judged before.
+        // The holder of a request over the network was judged before.
         (Peer::Owner | Peer::Remote, _) | (Peer::Group, Access::Read) => Ok(()),
         (Peer::Group, Access::Write) => Err(Outcome::forbidden(
             "only root may change anything; members of the group may look",
