@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::access::{Role, VNETS_MAX};
+use crate::access::{Grant, Role, VNETS_MAX};
 
 /// Most clients that are known by their certificates.
 pub const CLIENTS_MAX: usize = 256;
@@ -58,6 +58,9 @@ pub struct HttpClient {
     /// Networks of a tenant; none for other roles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vnets: Vec<String>,
+    /// Network namespaces in which a tenant may have ports: their names, or beginnings (`shop-*`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub netns: Vec<String>,
 }
 
 /// Reason why an interface is refused: the key, what is wrong with it, and the remedy.
@@ -147,14 +150,27 @@ impl HttpTls {
 }
 
 impl HttpClient {
+    /// Returns what the client may do.
+    #[must_use]
+    pub fn grant(&self) -> Grant {
+        let Self { name, role, vnets, netns } = self.clone();
+        Grant { name, role, vnets, netns }
+    }
+
     fn check(&self) -> Result<(), (String, &'static str)> {
-        let Self { name, role, vnets } = self;
+        let Self { name, role, vnets, .. } = self;
         let is_plain = name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'`');
         if name.is_empty() || name.len() > CLIENT_NAME_SIZE_MAX || !is_plain {
             return Err((
                 format!("`{}` cannot be the name of a client", name.escape_default()),
                 "Use the name in its certificate, of 1 to 255 visible characters of ASCII.",
             ));
+        }
+        if let Err(why) = self.grant().check_netns() {
+            let what = why.split_once(';').map_or(&*why, |(what, _)| what).to_owned();
+            let remedy = "Name namespaces of a tenant in `netns`, at most 16 of them, as `shop` or \
+                          `shop-*`.";
+            return Err((format!("client `{name}`: {what}"), remedy));
         }
         match (role, vnets.len()) {
             (Role::Tenant, 0) => Err((
@@ -247,6 +263,7 @@ mod tests {
             (client("name = \"\"\nrole = \"viewer\""), "cannot be the name"),
             (client("name = \"a b\"\nrole = \"viewer\""), "cannot be the name"),
             (client("name = \"a\"\nrole = \"tenant\""), "without networks"),
+            (client("name = \"a\"\nrole = \"viewer\"\nnetns = [\"b\"]"), "in none"),
             (client("name = \"a\"\nrole = \"admin\"\nvnets = [\"b\"]"), "for all of them"),
         ] {
             let (_, what, remedy) = check(&text).unwrap_err();

@@ -18,6 +18,7 @@ mod events;
 mod guard;
 mod once;
 mod sampler;
+mod tenant;
 mod tls;
 
 use std::net::SocketAddr;

@@ -45,8 +45,10 @@ fn other_machine_asks_by_role_of_token() {
     let token = |role: &str, rest: &str| {
         host.says(&["api", "token", role, "--role", role, rest]).trim().to_owned()
     };
+    let own_netns = format!("--netns={}", bridge.containers[0].name());
     let (operator, viewer) = (token("operator", "--days=1"), token("viewer", "--days=2"));
-    let tenant = token("tenant", "--vnet=blue");
+    let tenant = host.says(&["api", "token", "tenant", "--role=tenant", "--vnet=blue", &own_netns]);
+    let tenant = tenant.trim();
     let authority = bridge.net.file("h1/tls/ca.pem");
     let curl = |token: &str, line: &str, body: &str| {
         let (method, path) = line.split_once(' ').unwrap();
@@ -71,6 +73,7 @@ fn other_machine_asks_by_role_of_token() {
     assert_eq!(status, 201, "{body}");
     bridge.add(1);
     bridge.containers[0].ping(ip(1), 2);
+    tenant_changes_own_port(&bridge, &port, |line, body| curl(tenant, line, body));
     let vnet = r#"{"name":"red","vnet":{"vni":200}}"#;
     assert_eq!(curl(&operator, "POST /v1/vnets", vnet).0, 403);
     let made =
@@ -81,15 +84,40 @@ fn other_machine_asks_by_role_of_token() {
     let (status, body) = curl(&admin, "POST /v1/vnets", vnet);
     assert_eq!(status, 201, "{body}");
     assert_eq!(host.transactions()[0]["comment"], "by `a` over the network");
-    let (_, body) = curl(&tenant, "GET /v1/vnets", "");
+    let (_, body) = curl(tenant, "GET /v1/vnets", "");
     assert!(body.contains("blue") && !body.contains("red"), "{body}");
-    assert_eq!(curl(&tenant, "GET /v1/vports?vnet=red", "").0, 403);
+    assert_eq!(curl(tenant, "GET /v1/vports?vnet=red", "").0, 403);
     host.says(&["vnet", "delete", "red"]);
 
     python_as_viewer(&bridge, &authority, [("SLUICE_TOKEN", OsStr::new(&viewer))]);
     host.says(&["api", "revoke", "operator"]);
     assert_eq!(curl(&operator, "GET /v1/ports", "").0, 401);
     assert!(!host.says(&["api", "tokens"]).contains("operator"));
+}
+
+/// A tenant takes the port of its namespace away and adds it again, and nothing else.
+fn tenant_changes_own_port(
+    bridge: &Bridge,
+    port: &Value,
+    curl: impl Fn(&str, &str) -> (u16, String),
+) {
+    let other = json!({"place": {"netns": bridge.containers[1].name()}, "vnet": "blue"});
+    for (line, body, status) in [
+        ("POST /v1/ports", &other, 403),
+        ("POST /v1/ports", &json!({"place": "host", "vnet": "blue"}), 403),
+        ("DELETE /v1/ports/other", &Value::Null, 404),
+        ("POST /v1/reload", &Value::Null, 403),
+    ] {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let (seen, answer) = curl(line, &body);
+        assert_eq!(seen, status, "{line} {body}: {answer}");
+    }
+    let path = format!("/v1/ports/{}", bridge.containers[0].name());
+    assert_eq!(curl(&format!("DELETE {path}"), "").0, 200);
+    assert_eq!(curl(&format!("GET {path}"), "").0, 404);
+    let (status, answer) = curl("POST /v1/ports", &port.to_string());
+    assert_eq!(status, 201, "{answer}");
+    bridge.containers[0].ping(ip(1), 2);
 }
 
 /// Runs OpenSSL in a folder.
@@ -122,9 +150,9 @@ fn join(folder: &Path, name: &str, certificate: &str) {
 
 /// Signs the request of a client for a time that is over, which `openssl x509` cannot.
 fn expire(folder: &Path, authority: &str, name: &str) {
-    let config = "[ca]\ndefault_ca=d\n[d]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\n\
-                  policy=p\nx509_extensions=e\n[p]\ncommonName=supplied\n[e]\n\
-                  extendedKeyUsage=clientAuth\n";
+    let config = "[ca]\ndefault_ca=d\n[d]\ndatabase=index\nserial=serial\nnew_certs_dir=.\n\
+                  default_md=sha256\npolicy=p\nx509_extensions=e\n[p]\n\
+                  commonName=supplied\n[e]\nextendedKeyUsage=clientAuth\n";
     std::fs::write(folder.join("ca.cnf"), config).unwrap();
     std::fs::write(folder.join("index"), "").unwrap();
     std::fs::write(folder.join("serial"), "01\n").unwrap();

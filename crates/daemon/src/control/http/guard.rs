@@ -4,7 +4,7 @@
 //!
 //! | role | may |
 //! |---|---|
-//! | tenant | GET `/v1`, `/v1/host`, `/v1/openapi.json`; networks, ports and endpoints of its own |
+//! | tenant | its own networks, endpoints, ports: `tenant` looks at request and answer, too |
 //! | viewer | GET |
 //! | operator | also ports, `/v1/reload`, and `thaw` of an endpoint |
 //! | admin | everything |
@@ -18,7 +18,6 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::Response;
 use serde::Deserialize;
-use serde_json::Value;
 use sluice_api::access::{Grant, Role};
 use sluice_api::config::HttpClient;
 
@@ -102,13 +101,10 @@ impl Keys {
     /// Returns the grant of the first client that a certificate names.
     fn of_certificate(&self, names: &[String]) -> Result<Grant, String> {
         let client = self.clients.iter().find(|client| names.contains(&client.name));
-        let Some(HttpClient { name, role, vnets }) = client.cloned() else {
-            return Err(format!(
-                "the certificate is of `{}`, which is no client of this host",
-                names.join("`, `")
-            ));
-        };
-        Ok(Grant { name, role, vnets })
+        client.map(HttpClient::grant).ok_or_else(|| {
+            let names = names.join("`, `");
+            format!("the certificate is of `{names}`, which is no client of this host")
+        })
     }
 }
 
@@ -148,16 +144,6 @@ pub(super) async fn within<T>(holder: Option<Holder>, work: impl Future<Output =
     }
 }
 
-/// Leaves out what a tenant may not see of a list, if a tenant's request is being answered.
-pub(super) fn narrowed(line: String) -> String {
-    let of_tenant =
-        |Holder { grant, .. }: &Holder| (grant.role == Role::Tenant).then(|| grant.vnets.clone());
-    match HOLDER.try_with(of_tenant) {
-        Ok(Some(vnets)) => narrowed_to(&line, &vnets),
-        _ => line,
-    }
-}
-
 /// Returns the token of a request.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
@@ -171,7 +157,7 @@ fn may(grant: &Grant, method: &Method, uri: &Uri) -> bool {
         Role::Admin => true,
         Role::Operator => method.is_safe() || operates(method, path),
         Role::Viewer => method.is_safe(),
-        Role::Tenant => *method == Method::GET && is_of_tenant(path, uri, &grant.vnets),
+        Role::Tenant => is_of_tenant(method, uri, &grant.vnets),
     }
 }
 
@@ -193,30 +179,20 @@ struct OfVnet {
     vnet: String,
 }
 
-fn is_of_tenant(path: &str, uri: &Uri, vnets: &[String]) -> bool {
+fn is_of_tenant(method: &Method, uri: &Uri, vnets: &[String]) -> bool {
     let is_own =
         || Query::<OfVnet>::try_from_uri(uri).is_ok_and(|Query(of)| vnets.contains(&of.vnet));
-    match path {
-        // What these list is narrowed afterwards.
-        "/v1" | "/v1/host" | "/v1/openapi.json" | "/v1/vnets" | "/v1/ports" => true,
-        "/v1/vports" => is_own(),
-        _ => path.starts_with("/v1/vports/") && is_own(),
-    }
-}
-
-/// Leaves rows of other networks out: of ports, networks and endpoints.
-fn narrowed_to(line: &str, vnets: &[String]) -> String {
-    let Ok(mut answer) = serde_json::from_str::<Value>(line) else { return "{}".to_owned() };
-    let is_own = |row: &Value| {
-        let vnet = row.get("vnet").or_else(|| row.get("port")?.get("vnet"));
-        vnet.and_then(Value::as_str).is_some_and(|name| vnets.iter().any(|own| own == name))
-    };
-    for key in ["ports", "vnets", "vports"] {
-        if let Some(Value::Array(rows)) = answer.get_mut(key) {
-            rows.retain(is_own);
+    let parts: Vec<&str> = uri.path().split('/').skip(1).collect();
+    match (method.as_str(), &*parts) {
+        ("GET", ["v1"] | ["v1", "host" | "openapi.json" | "vnets" | "ports"])
+        | ("POST", ["v1", "ports"]) => true,
+        ("GET" | "DELETE", ["v1", "ports", name]) => !name.is_empty(),
+        ("GET", ["v1", "vports"]) => is_own(),
+        ("GET", ["v1", "vports", endpoint]) | ("POST", ["v1", "vports", endpoint, "thaw"]) => {
+            !endpoint.is_empty() && is_own()
         }
+        _ => false,
     }
-    answer.to_string()
 }
 
 /// Refuses a request without a valid token or certificate (RFC 6750 section 3).
@@ -233,7 +209,8 @@ fn unknown(message: String) -> Response {
 fn forbidden(Holder { grant, proof }: &Holder) -> Response {
     let message = match grant.role {
         Role::Tenant => format!(
-            "a tenant asks for its own networks alone: {} (`?vnet=NAME` of `/v1/vports`)",
+            "a tenant asks for its own networks alone, and changes ports in them: {} (`?vnet=NAME` \
+             of `/v1/vports`)",
             grant.vnets.join(", ")
         ),
         role => format!("the role `{role}` of this {} may not do this", proof.word()),

@@ -8,8 +8,8 @@
 //!                    └── late (504): RUNS until the host is done, and is ANSWERED then
 //! ```
 //!
-//! Keys are of one holder of a token or certificate, or of the socket; an answer lasts for [`KEPT_MAX`], and until
-//! control is started again.
+//! Keys are of one holder of a token or certificate, or of the socket; an answer lasts for
+//! [`KEPT_MAX`], and until control is started again.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -49,16 +49,20 @@ pub(super) fn path_names() -> &'static [String] {
 
 /// Returns true if a path of the document has an operation of this method.
 pub(in crate::control::http) fn has_operation(method: &Method, path: &str) -> bool {
+    operations().get(path).is_some_and(|methods| methods.contains(method.as_str()))
+}
+
+/// Returns the methods of each path of the document.
+pub(in crate::control::http) fn operations() -> &'static BTreeMap<String, BTreeSet<String>> {
     static OPERATIONS: OnceLock<BTreeMap<String, BTreeSet<String>>> = OnceLock::new();
-    let operations = OPERATIONS.get_or_init(|| {
+    OPERATIONS.get_or_init(|| {
         let document = serde_json::to_value(document()).unwrap_or_default();
         let paths = document["paths"].as_object().into_iter().flatten();
         let methods = |item: &Value| {
             item.as_object().into_iter().flatten().map(|(name, _)| name.to_uppercase()).collect()
         };
         paths.map(|(path, item)| (path.clone(), methods(item))).collect()
-    });
-    operations.get(path).is_some_and(|methods| methods.contains(method.as_str()))
+    })
 }
 
 /// Returns the document as text.

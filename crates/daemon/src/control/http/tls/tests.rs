@@ -79,7 +79,8 @@ impl Server {
 
     fn token(&self, role: Role, vnets: &[&str]) -> String {
         let vnets = vnets.iter().map(|&vnet| vnet.to_owned()).collect();
-        let new = NewToken { name: role.to_string(), role, vnets, days: None };
+        let netns = Vec::new();
+        let new = NewToken { name: role.to_string(), role, vnets, netns, days: None };
         let line = self.tokens.answer(Question::Make(new)).unwrap();
         serde_json::from_str::<Made>(&line).unwrap().token
     }
@@ -150,7 +151,7 @@ fn now() -> i64 {
 
 fn client(name: &str, role: Role, vnets: &[&str]) -> HttpClient {
     let vnets = vnets.iter().map(|&vnet| vnet.to_owned()).collect();
-    HttpClient { name: name.to_owned(), role, vnets }
+    HttpClient { name: name.to_owned(), role, vnets, netns: Vec::new() }
 }
 
 fn bearer(token: &str) -> String {
