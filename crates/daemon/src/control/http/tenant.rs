@@ -7,8 +7,8 @@
 //!
 //! A request that is not listed here is refused, whatever its path was. A tenant adds and deletes
 //! ports in namespaces of its own alone, which its grant names: any other namespace of the host is
-//! somebody else's. Its ports are named as its namespaces are, so that a name that is taken tells it
-//! of nobody else. It has [`PORTS_MAX`] of them at most: the host's places are everybody's.
+//! somebody else's. Its ports are named as its namespaces are, so that a name that is taken tells
+//! it of nobody else. It has [`PORTS_MAX`] of them at most: a host's places are everybody's.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

@@ -69,7 +69,10 @@ struct Host {
 
 /// Answers as a host on which `red` is another tenant's network.
 fn respond(request: Request) -> Result<String, String> {
-    let row = |name: &str, vnet: &str, netns: &str| json!({"port": {"place": {"netns": netns}, "vnet": vnet, "name": name}, "open": true});
+    let row = |name: &str, vnet: &str, netns: &str| {
+        let port = json!({"place": {"netns": netns}, "vnet": vnet, "name": name});
+        json!({"port": port, "open": true})
+    };
     let answer = match request {
         Request::Ports => json!({"ports": [
             row("shop-1", "blue", "shop-1"), row("shop-2", "red", "shop-2"),
