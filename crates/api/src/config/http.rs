@@ -22,6 +22,40 @@ pub struct HttpApi {
     /// The interface for other machines; absent: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<HttpTls>,
+    /// Collector of traces; absent: none are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces: Option<HttpTraces>,
+}
+
+/// A collector of traces (OTLP by HTTP).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpTraces {
+    /// Its address: `http://ADDRESS:PORT`, and a path other than `/v1/traces`.
+    pub endpoint: String,
+}
+
+impl HttpTraces {
+    /// Returns address and path of the collector.
+    ///
+    /// # Errors
+    /// If they cannot be used.
+    pub fn address(&self) -> Result<(SocketAddr, String), Refusal> {
+        let wrong = |what: &str| {
+            let what = format!("`{}` {what}", self.endpoint);
+            let remedy = "Use the address of a collector, such as `http://127.0.0.1:4318`.";
+            Refusal::from((&["traces", "endpoint"] as &[_], what, remedy))
+        };
+        let Some(rest) = self.endpoint.strip_prefix("http://") else {
+            return Err(wrong("does not begin with `http://`; TLS is a collector's on this host"));
+        };
+        let (at, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+        let at: SocketAddr = at.parse().map_err(|_| wrong("has no IP address with a port"))?;
+        if at.port() == 0 || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong("has no port, or a path with blanks"));
+        }
+        Ok((at, if path.is_empty() { "/v1/traces" } else { path }.to_owned()))
+    }
 }
 
 /// The HTTP interface for other machines: all of the management API, by TLS, for those who have a
@@ -88,7 +122,10 @@ impl HttpApi {
                  the host's directory, or `[api.tls]`.",
             )),
             Some(at) if at.port() == 0 => Err(no_port(&["listen"], at)),
-            _ => self.tls.as_ref().map_or(Ok(()), |tls| tls.check(self.listen)),
+            _ => {
+                self.traces.as_ref().map_or(Ok(()), |traces| traces.address().map(|_| ()))?;
+                self.tls.as_ref().map_or(Ok(()), |tls| tls.check(self.listen))
+            }
         }
     }
 }
@@ -215,6 +252,30 @@ mod tests {
         }
         assert!(check("127.0.0.1:0").unwrap_err().1.contains("has no port"));
         assert_eq!(HttpApi::default().check(), Ok(()));
+    }
+
+    #[test]
+    fn collector_has_address_and_path() {
+        let address = |endpoint: &str| HttpTraces { endpoint: endpoint.to_owned() }.address();
+        let local: SocketAddr = "127.0.0.1:4318".parse().unwrap();
+        for (endpoint, path) in [
+            ("http://127.0.0.1:4318", "/v1/traces"),
+            ("http://127.0.0.1:4318/", "/"),
+            ("http://127.0.0.1:4318/otlp/v1/traces", "/otlp/v1/traces"),
+        ] {
+            assert_eq!(address(endpoint), Ok((local, path.to_owned())), "{endpoint}");
+        }
+        for wrong in [
+            "",
+            "https://127.0.0.1:4318",
+            "http://collector:4318",
+            "http://127.0.0.1",
+            "http://127.0.0.1:0",
+            "http://[::1]:4318/a b",
+            "http://127.0.0.1:4318/\r\nX: y",
+        ] {
+            assert!(!address(wrong).unwrap_err().2.is_empty(), "{wrong}");
+        }
     }
 
     #[test]
