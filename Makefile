@@ -73,8 +73,8 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 old: ## Build the program of the last tag, or of COMMIT=…, for SLUICE_OLD of `make soak`; prints its path
 	@scripts/old-program.sh $(COMMIT)
 
-audit: ## Look for known weaknesses of what comes from outside; needs the network
-	cargo deny check advisories
+audit: ## Look for known weaknesses of what comes from outside (needs the network), and write bills of materials into target/sbom
+	@scripts/audit.sh
 
 goldens: ## Ask this machine's kernel again what TCP sends (ONLY="reno-last": only that); needs root
 	cargo run --package sluice-lab --example tcp_goldens -- $(ONLY)

@@ -51,6 +51,15 @@ for page in "$made"/man/*.1; do
     gzip --no-name --best "$page"
     put /usr/share/man/man1 "$page.gz"
 done
+# Packages that are in each program.
+if python3 -c 'import tomllib' 2>/dev/null; then
+    for package in sluice sluice-cni; do
+        scripts/sbom.py $package >"$made/$package.cdx.json"
+        put /usr/share/doc/sluice "$made/$package.cdx.json"
+    done
+else
+    echo "no bill of materials is installed: it takes Python 3.11" >&2
+fi
 for shell in bash zsh fish; do
     "$programs/sluice" completions $shell >"$made/$shell"
 done

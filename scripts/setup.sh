@@ -202,6 +202,14 @@ if wanted test && ! [ -x "$schemathesis/bin/st" ]; then
         unavailable+=("schemathesis")
 fi
 
+otlp=${CARGO_TARGET_DIR:-target}/otlp
+if wanted test && ! [ -d "$otlp/opentelemetry" ]; then
+    echo "missing: opentelemetry-proto, reads what a host sends to a collector of traces"
+    run timeout 120 pip3 install --quiet --disable-pip-version-check --no-deps \
+        --target "$otlp" --requirement python/otlp.txt ||
+        unavailable+=("opentelemetry-proto")
+fi
+
 if wanted test && ! run scripts/netavark.sh; then
     unavailable+=("netavark 1.14, Podman's network stack with plugins")
 fi

@@ -1,7 +1,8 @@
 """The client and a host over the network.
 
 `SLUICE_AT` is the address of its `[api.tls]`, `SLUICE_NAME` the name in its certificate,
-`SLUICE_AUTHORITY` the file of the authority, and `SLUICE_TOKEN` the token of a viewer.
+`SLUICE_AUTHORITY` the file of the authority, and `SLUICE_TOKEN` the token of a viewer; or
+`SLUICE_CERTIFICATE` the file with a viewer's certificate and its key.
 """
 
 import os
@@ -11,6 +12,7 @@ from sluice_client import Client, Problem, Remote, Unreachable
 
 AT, NAME = os.environ.get("SLUICE_AT"), os.environ.get("SLUICE_NAME", "")
 AUTHORITY, TOKEN = os.environ.get("SLUICE_AUTHORITY"), os.environ.get("SLUICE_TOKEN", "")
+CERTIFICATE = os.environ.get("SLUICE_CERTIFICATE")
 
 
 class Address(unittest.TestCase):
@@ -27,7 +29,7 @@ class Address(unittest.TestCase):
 @unittest.skipUnless(AT, "SLUICE_AT names no host")
 class Host(unittest.TestCase):
     def test_viewer_looks_and_changes_nothing(self) -> None:
-        host = Client(Remote(str(AT), TOKEN, NAME, AUTHORITY))
+        host = Client(Remote(str(AT), TOKEN, NAME, AUTHORITY, CERTIFICATE))
         self.assertEqual(host.host()["host"], NAME)
         self.assertEqual([row["vnet"] for row in host.vnets()], ["blue"])
         with self.assertRaises(Problem) as caught:

@@ -1,4 +1,5 @@
-//! Tokens of those who use the management API over the network, each with a name and a role.
+//! Holders of tokens and certificates, who use the management API over the network: each has a name
+//! and a role.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,6 +12,8 @@ pub const TOKENS_MAX: usize = 256;
 pub const NAME_SIZE_MAX: usize = 64;
 /// Most networks of a tenant's token.
 pub const VNETS_MAX: usize = 64;
+/// Most names of namespaces of a tenant.
+pub const NETNS_MAX: usize = 16;
 /// Longest validity, in days.
 pub const DAYS_MAX: u32 = 3_650;
 
@@ -19,7 +22,8 @@ pub const DAYS_MAX: u32 = 3_650;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = TokenRole))]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Look at the endpoints, the ports and the configuration of its own networks.
+    /// Look at the endpoints, ports and values of its own networks, and have ports there in
+    /// namespaces of its own.
     Tenant,
     /// Look at everything.
     Viewer,
@@ -67,6 +71,10 @@ pub struct Grant {
     /// Networks of a tenant; empty for other roles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vnets: Vec<String>,
+    /// Network namespaces of a tenant, in which it may have ports: names below `/run/netns`, or
+    /// their beginnings, as in `shop-*`. Its ports are named so, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub netns: Vec<String>,
 }
 
 impl Grant {
@@ -83,6 +91,7 @@ impl Grant {
                 self.name.escape_default()
             ));
         }
+        self.check_netns()?;
         match (self.role, self.vnets.len()) {
             (Role::Tenant, 0) => {
                 Err("a tenant has networks of its own; name each by `--vnet`".to_owned())
@@ -95,6 +104,46 @@ impl Grant {
                 "the role `{role}` is for all networks; leave `--vnet` out, or use `tenant`"
             )),
         }
+    }
+
+    /// Checks the namespaces.
+    ///
+    /// # Errors
+    /// The mistake, with the remedy.
+    pub fn check_netns(&self) -> Result<(), String> {
+        let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let is_good = |pattern: &String| {
+            let name = pattern.strip_suffix('*').unwrap_or(pattern);
+            let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+            begins && name.len() <= NAME_SIZE_MAX && name.chars().all(good)
+        };
+        if let Some(wrong) = self.netns.iter().find(|pattern| !is_good(pattern)) {
+            return Err(format!(
+                "`{}` names no namespaces of a tenant; use a name of letters, digits, `-`, `_` and \
+                 `.`, or the beginning of names, as in `shop-*`",
+                wrong.escape_default()
+            ));
+        }
+        if self.netns.len() > NETNS_MAX {
+            return Err(format!("a tenant has at most {NETNS_MAX} names of namespaces; use `*`"));
+        }
+        if self.role != Role::Tenant && !self.netns.is_empty() {
+            return Err(format!(
+                "the role `{}` has ports in all namespaces or in none; leave `--netns` out, or use \
+                 `tenant`",
+                self.role
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns true if a name is one of the tenant's namespaces.
+    #[must_use]
+    pub fn has_netns(&self, name: &str) -> bool {
+        self.netns.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start) && !name.contains('/'),
+            None => name == pattern,
+        })
     }
 }
 
@@ -125,6 +174,9 @@ pub struct NewToken {
     /// Networks of a tenant; none for other roles.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vnets: Vec<String>,
+    /// Network namespaces in which a tenant may have ports: their names, or beginnings (`shop-*`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub netns: Vec<String>,
     /// Days for which it is valid; absent: until it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 3_650))]
@@ -176,7 +228,7 @@ mod tests {
 
     fn grant(name: &str, role: Role, vnets: &[&str]) -> Grant {
         let vnets = vnets.iter().map(|&vnet| vnet.to_owned()).collect();
-        Grant { name: name.to_owned(), role, vnets }
+        Grant { name: name.to_owned(), role, vnets, netns: Vec::new() }
     }
 
     #[test]
@@ -186,6 +238,34 @@ mod tests {
             assert_eq!(serde_json::to_value(role).unwrap(), word);
         }
         assert!("root".parse::<Role>().unwrap_err().contains("`admin`"));
+    }
+
+    #[test]
+    fn namespaces_are_named_or_begun() {
+        let with = |role, netns: &[&str]| {
+            let netns = netns.iter().map(|&name| name.to_owned()).collect();
+            Grant { netns, ..grant("shop", role, &["blue"]) }
+        };
+        let tenant = with(Role::Tenant, &["shop-*", "web"]);
+        assert_eq!(tenant.check(), Ok(()));
+        for (name, is_own) in [
+            ("shop-1", true),
+            ("shop-", true),
+            ("web", true),
+            ("shop", false),
+            ("web2", false),
+            ("shop-/../other", false),
+            ("", false),
+        ] {
+            assert_eq!(tenant.has_netns(name), is_own, "{name}");
+        }
+        for wrong in ["", "*", "..", "a/b", "a*b", "/run/netns/a", "a b"] {
+            let why = with(Role::Tenant, &[wrong]).check().unwrap_err();
+            assert!(why.contains("`shop-*`"), "{why}");
+        }
+        let role = with(Role::Operator, &["web"]).check().unwrap_err();
+        assert!(role.contains("leave `--netns` out"), "{role}");
+        assert!(with(Role::Tenant, &["a"; NETNS_MAX + 1]).check().is_err());
     }
 
     #[test]

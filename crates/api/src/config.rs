@@ -23,7 +23,7 @@ use crate::port::AllowedIp;
 pub use self::buffers::{Buffers, Size};
 pub use self::chip::{Chip, ChipKind};
 pub use self::fabric::{Fabric, MobilityPolicy};
-pub use self::http::{HttpApi, HttpTls, Refusal};
+pub use self::http::{CLIENTS_MAX, HttpApi, HttpClient, HttpTls, HttpTraces, Refusal};
 pub use self::local::{Foreign, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE, Trunk};
 pub use self::policy::{ALLOWED_MAX, PortPolicies, PortPolicy, RATE_MBPS_MAX};
 pub use self::port_kind::PortKind;

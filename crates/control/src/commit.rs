@@ -78,8 +78,8 @@ pub use start::{Config, Start, StartError};
 pub use state::{HISTORY_BYTES_MAX, HISTORY_MAX};
 pub use surface::{
     CHANGE_BYTES_MAX, CheckTicket, Done, Epoch, Key, MESSAGE_BYTES_MAX, Member, Outcome, Output,
-    Policy, Progress, Proposal, REQUESTS_MAX, Refusal, Refused, Replica, Request, RequestId,
-    Revision, Role, Seat, TEXT_BYTES_MAX, Transaction, TxnId, Veto, WriteTicket,
+    OwnPhase, Policy, Progress, Proposal, REQUESTS_MAX, Refusal, Refused, Replica, Request,
+    RequestId, Revision, Role, Seat, TEXT_BYTES_MAX, Transaction, TxnId, Veto, WriteTicket,
 };
 pub use timing::Timing;
 

@@ -40,6 +40,7 @@ mod standing;
 mod status;
 mod store;
 mod thread;
+mod traces;
 mod words;
 
 use std::path::PathBuf;

@@ -43,6 +43,8 @@ mod registry;
 pub mod sys;
 #[cfg(feature = "processes")]
 mod sysdump;
+#[cfg(feature = "processes")]
+mod telemetry;
 
 #[cfg(feature = "processes")]
 pub use check::check;

@@ -82,6 +82,8 @@ pub(crate) struct Sample {
     pub(crate) fabric: Option<Result<FabricAnswers, String>>,
     /// State of the configuration; absent: the host has it from its file.
     pub(crate) configuration: Option<Result<Box<Status>, String>>,
+    /// Traces that a collector took, and those that were dropped.
+    pub(crate) traces: (u64, u64),
     /// Time that the answers took.
     pub(crate) took: Duration,
 }

@@ -31,13 +31,17 @@ pub(crate) enum ApiCommand {
 pub(crate) struct TokenArguments {
     /// The name of its holder, for the log
     name: String,
-    /// The rights of the holder: tenant (see its own networks), viewer (see all), operator (also
-    /// ports) or admin (everything)
+    /// The rights of the holder: tenant (its own networks), viewer (see all), operator (also ports)
+    /// or admin (everything)
     #[arg(long)]
     role: Role,
     /// A network of a tenant; may be given more than once
     #[arg(long = "vnet", value_name = "NAME")]
     vnets: Vec<String>,
+    /// A namespace in which a tenant may have ports, or the beginning of their names (`shop-*`);
+    /// may be given more than once. Without, a tenant adds no ports
+    #[arg(long = "netns", value_name = "NAME")]
+    netns: Vec<String>,
     /// The days for which it is valid; without, until it is revoked
     #[arg(long)]
     days: Option<u32>,
@@ -47,8 +51,9 @@ pub(crate) struct TokenArguments {
 
 pub(crate) fn run(command: ApiCommand) -> anyhow::Result<ExitCode> {
     match command {
-        ApiCommand::Token(TokenArguments { name, role, vnets, days, asked }) => {
-            client::make(&asked.whom(), NewToken { name, role, vnets, days }, asked.json)?;
+        ApiCommand::Token(TokenArguments { name, role, vnets, netns, days, asked }) => {
+            let new = NewToken { name, role, vnets, netns, days };
+            client::make(&asked.whom(), new, asked.json)?;
         }
         ApiCommand::Tokens { asked } => client::list(&asked.whom(), asked.json)?,
         ApiCommand::Revoke { name, asked } => client::revoke(&asked.whom(), &name, asked.json)?,

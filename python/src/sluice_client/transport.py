@@ -23,11 +23,17 @@ class Remote:
     at: str
     """Address and port, such as `192.0.2.1:9343` or `[2001:db8::1]:9343`."""
     token: str = field(repr=False)
-    """What `sluice api token` printed."""
+    """What `sluice api token` printed; empty: the certificate says who asks."""
     name: str
     """Name in the host's certificate: that of the host, if the fabric gave it."""
     authority: str | os.PathLike[str] | None = None
     """File of the authority that signed it (PEM); None: those that this machine trusts."""
+    certificate: str | os.PathLike[str] | None = None
+    """File with the client's certificate and its key (PEM), whose name the host knows."""
+
+    def head(self) -> dict[str, str]:
+        """Returns the header that has the token."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
 
 class _OnSocket(http.client.HTTPConnection):
@@ -50,6 +56,8 @@ class _ByTls(http.client.HTTPConnection):
     def connect(self) -> None:
         authority = self._remote.authority
         context = ssl.create_default_context(cafile=authority and os.fspath(authority))
+        if self._remote.certificate is not None:
+            context.load_cert_chain(os.fspath(self._remote.certificate))
         super().connect()
         # Until then the socket is the connection's, which closes it.
         self.sock = context.wrap_socket(self.sock, server_hostname=self._remote.name)
@@ -86,10 +94,8 @@ class Transport:
         said = {key: _word(value) for key, value in query.items() if value is not None}
         if said:
             path += "?" + urlencode(said)
-        head: dict[str, str] = {}
+        head = self._host.head() if isinstance(self._host, Remote) else {}
         data = None
-        if isinstance(self._host, Remote):
-            head["Authorization"] = f"Bearer {self._host.token}"
         if key is not None and method != "GET":
             head["Idempotency-Key"] = key
         if body is not None:
@@ -111,7 +117,7 @@ class Transport:
         connection.timeout = timeout
         head = {"Accept": "text/event-stream"}
         if isinstance(self._host, Remote):
-            head["Authorization"] = f"Bearer {self._host.token}"
+            head |= self._host.head()
         try:
             connection.request("GET", path, headers=head)
             response = connection.getresponse()

@@ -362,6 +362,7 @@ class Enveloped_Made(TypedDict):
     program: str
     time: str
     name: str
+    netns: NotRequired[list[str]]
     role: TokenRole
     vnets: NotRequired[list[str]]
     expires_ms: NotRequired[int | None]
@@ -674,6 +675,7 @@ class Flows(TypedDict):
 
 class Grant(TypedDict):
     name: str
+    netns: NotRequired[list[str]]
     role: TokenRole
     vnets: NotRequired[list[str]]
 
@@ -763,6 +765,7 @@ class MacRow(TypedDict):
 
 class Made(TypedDict):
     name: str
+    netns: NotRequired[list[str]]
     role: TokenRole
     vnets: NotRequired[list[str]]
     expires_ms: NotRequired[int | None]
@@ -828,6 +831,7 @@ class NewPort(TypedDict):
 class NewToken(TypedDict):
     days: NotRequired[int | None]
     name: str
+    netns: NotRequired[list[str]]
     role: TokenRole
     vnets: NotRequired[list[str]]
 
@@ -1375,6 +1379,7 @@ class Token(TypedDict):
 
 class TokenEntry(TypedDict):
     name: str
+    netns: NotRequired[list[str]]
     role: TokenRole
     vnets: NotRequired[list[str]]
     expires_ms: NotRequired[int | None]

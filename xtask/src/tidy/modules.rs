@@ -58,6 +58,7 @@ const DAEMON: &[Part] = &[
     part("config", &["sys"], &TLS),
     part("enroll", &["sys"], &["sluice_switch", "sluice_control", "sluice_host"]),
     part("registry", &[], &["sluice_switch", "sluice_control", "rcgen", "rustls", "x509_parser"]),
+    part("telemetry", &["sys", "enroll"], &["sluice_switch", "sluice_control", "rustls"]),
     part("data", &["sys", "ipc", "config", "registry"], &TLS),
     part(
         "fabric",
@@ -66,7 +67,7 @@ const DAEMON: &[Part] = &[
     ),
     part(
         "configuration",
-        &["sys", "config", "fabric", "enroll", "discovery"],
+        &["sys", "config", "fabric", "enroll", "discovery", "telemetry"],
         &["sluice_switch", "sluice_host", "sluice_placement"],
     ),
     part(
@@ -84,7 +85,17 @@ const DAEMON: &[Part] = &[
     ),
     part(
         "control",
-        &["sys", "ipc", "config", "fabric", "enroll", "discovery", "configuration", "metrics"],
+        &[
+            "sys",
+            "ipc",
+            "config",
+            "fabric",
+            "enroll",
+            "discovery",
+            "configuration",
+            "metrics",
+            "telemetry",
+        ],
         &["sluice_switch", "sluice_host", "sluice_ports", "sluice_placement"],
     ),
     part("check", &["config", "fabric"], &[]),

@@ -5,6 +5,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{Grant, Role, VNETS_MAX};
+
+/// Most clients that are known by their certificates.
+pub const CLIENTS_MAX: usize = 256;
+/// Longest name in a client's certificate, in bytes.
+const CLIENT_NAME_SIZE_MAX: usize = 255;
+
 /// The HTTP interface of a host. A socket in the directory of the host is always there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -15,10 +22,44 @@ pub struct HttpApi {
     /// The interface for other machines; absent: there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<HttpTls>,
+    /// Collector of traces; absent: none are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces: Option<HttpTraces>,
+}
+
+/// A collector of traces (OTLP by HTTP).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpTraces {
+    /// Its address: `http://ADDRESS:PORT`, and a path other than `/v1/traces`.
+    pub endpoint: String,
+}
+
+impl HttpTraces {
+    /// Returns address and path of the collector.
+    ///
+    /// # Errors
+    /// If they cannot be used.
+    pub fn address(&self) -> Result<(SocketAddr, String), Refusal> {
+        let wrong = |what: &str| {
+            let what = format!("`{}` {what}", self.endpoint);
+            let remedy = "Use the address of a collector, such as `http://127.0.0.1:4318`.";
+            Refusal::from((&["traces", "endpoint"] as &[_], what, remedy))
+        };
+        let Some(rest) = self.endpoint.strip_prefix("http://") else {
+            return Err(wrong("does not begin with `http://`; TLS is a collector's on this host"));
+        };
+        let (at, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+        let at: SocketAddr = at.parse().map_err(|_| wrong("has no IP address with a port"))?;
+        if at.port() == 0 || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong("has no port, or a path with blanks"));
+        }
+        Ok((at, if path.is_empty() { "/v1/traces" } else { path }.to_owned()))
+    }
 }
 
 /// The HTTP interface for other machines: all of the management API, by TLS, for those who have a
-/// token.
+/// token, or a certificate whose name is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpTls {
@@ -31,6 +72,29 @@ pub struct HttpTls {
     /// File with its key (PEM).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
+    /// File with the authorities that sign certificates of clients (PEM); absent: those of the
+    /// fabric.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_ca: Option<PathBuf>,
+    /// Clients that are known by their certificates; none: no certificate is asked for.
+    #[serde(rename = "client", default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<HttpClient>,
+}
+
+/// A client that is known by its certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpClient {
+    /// Name in its certificate: the common name, or an alternative name (DNS, e-mail, URI).
+    pub name: String,
+    /// Its role.
+    pub role: Role,
+    /// Networks of a tenant; none for other roles.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub vnets: Vec<String>,
+    /// Network namespaces in which a tenant may have ports: their names, or beginnings (`shop-*`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub netns: Vec<String>,
 }
 
 /// Reason why an interface is refused: the key, what is wrong with it, and the remedy.
@@ -58,7 +122,10 @@ impl HttpApi {
                  the host's directory, or `[api.tls]`.",
             )),
             Some(at) if at.port() == 0 => Err(no_port(&["listen"], at)),
-            _ => self.tls.as_ref().map_or(Ok(()), |tls| tls.check(self.listen)),
+            _ => {
+                self.traces.as_ref().map_or(Ok(()), |traces| traces.address().map(|_| ()))?;
+                self.tls.as_ref().map_or(Ok(()), |tls| tls.check(self.listen))
+            }
         }
     }
 }
@@ -82,15 +149,81 @@ impl HttpTls {
                 "Give `certificate` and `key`; or neither, for those of the fabric.",
             ));
         }
-        for (path, key) in
-            [(&self.certificate, &["tls", "certificate"] as &[_]), (&self.key, &["tls", "key"])]
-        {
+        for (path, key) in [
+            (&self.certificate, &["tls", "certificate"] as &[_]),
+            (&self.key, &["tls", "key"]),
+            (&self.client_ca, &["tls", "client_ca"]),
+        ] {
             if let Some(path) = path.as_ref().filter(|path| !path.is_absolute()) {
                 let what = format!("{} is no absolute path", path.display());
                 return Err((key, what, "Begin the path with `/`."));
             }
         }
+        self.check_clients()
+    }
+
+    fn check_clients(&self) -> Result<(), Refusal> {
+        const KEY: &[&str] = &["tls", "client"];
+        if self.client_ca.is_some() && self.clients.is_empty() {
+            return Err((
+                &["tls", "client_ca"],
+                "an authority of clients is named, and no client".to_owned(),
+                "Name each client by `[[api.tls.client]]` with `name` and `role`.",
+            ));
+        }
+        if self.clients.len() > CLIENTS_MAX {
+            let what = format!("{} clients are more than {CLIENTS_MAX}", self.clients.len());
+            return Err((KEY, what, "Give clients of one kind one name, or use tokens."));
+        }
+        for (at, client) in self.clients.iter().enumerate() {
+            client.check().map_err(|(what, remedy)| (KEY, what, remedy))?;
+            if self.clients[..at].iter().any(|other| other.name == client.name) {
+                let what = format!("client `{}` is named twice", client.name);
+                return Err((KEY, what, "Keep one of both."));
+            }
+        }
         Ok(())
+    }
+}
+
+impl HttpClient {
+    /// Returns what the client may do.
+    #[must_use]
+    pub fn grant(&self) -> Grant {
+        let Self { name, role, vnets, netns } = self.clone();
+        Grant { name, role, vnets, netns }
+    }
+
+    fn check(&self) -> Result<(), (String, &'static str)> {
+        let Self { name, role, vnets, .. } = self;
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'`');
+        if name.is_empty() || name.len() > CLIENT_NAME_SIZE_MAX || !is_plain {
+            return Err((
+                format!("`{}` cannot be the name of a client", name.escape_default()),
+                "Use the name in its certificate, of 1 to 255 visible characters of ASCII.",
+            ));
+        }
+        if let Err(why) = self.grant().check_netns() {
+            let what = why.split_once(';').map_or(&*why, |(what, _)| what).to_owned();
+            let remedy = "Name namespaces of a tenant in `netns`, at most 16 of them, as `shop` or \
+                          `shop-*`.";
+            return Err((format!("client `{name}`: {what}"), remedy));
+        }
+        match (role, vnets.len()) {
+            (Role::Tenant, 0) => Err((
+                format!("client `{name}` is a tenant without networks"),
+                "Name its networks by `vnets`.",
+            )),
+            (Role::Tenant, count) if count > VNETS_MAX => Err((
+                format!("client `{name}` has {count} networks, and a tenant at most {VNETS_MAX}"),
+                "Use another certificate for the others.",
+            )),
+            (Role::Tenant, _) | (_, 0) => Ok(()),
+            (role, _) => Err((
+                format!("client `{name}` has networks, and the role `{role}` is for all of them"),
+                "Leave `vnets` out, or use the role `tenant`.",
+            )),
+        }
     }
 }
 
@@ -122,6 +255,30 @@ mod tests {
     }
 
     #[test]
+    fn collector_has_address_and_path() {
+        let address = |endpoint: &str| HttpTraces { endpoint: endpoint.to_owned() }.address();
+        let local: SocketAddr = "127.0.0.1:4318".parse().unwrap();
+        for (endpoint, path) in [
+            ("http://127.0.0.1:4318", "/v1/traces"),
+            ("http://127.0.0.1:4318/", "/"),
+            ("http://127.0.0.1:4318/otlp/v1/traces", "/otlp/v1/traces"),
+        ] {
+            assert_eq!(address(endpoint), Ok((local, path.to_owned())), "{endpoint}");
+        }
+        for wrong in [
+            "",
+            "https://127.0.0.1:4318",
+            "http://collector:4318",
+            "http://127.0.0.1",
+            "http://127.0.0.1:0",
+            "http://[::1]:4318/a b",
+            "http://127.0.0.1:4318/\r\nX: y",
+        ] {
+            assert!(!address(wrong).unwrap_err().2.is_empty(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn tls_has_port_and_pair_of_files() {
         let check = |text: &str| toml::from_str::<HttpApi>(text).unwrap().check();
         let at = "[tls]\nlisten = \"192.0.2.1:9343\"\n";
@@ -143,5 +300,36 @@ mod tests {
             let (key, what, remedy) = check(&text).unwrap_err();
             assert!(key == keys && what.contains(part) && !remedy.is_empty(), "{key:?} {what}");
         }
+    }
+
+    #[test]
+    fn clients_named_once_with_role_and_networks() {
+        let check = |text: &str| {
+            let text = format!("[tls]\nlisten = \"192.0.2.1:1\"\n{text}");
+            toml::from_str::<HttpApi>(&text).unwrap().check()
+        };
+        let client = |rest: &str| format!("[[tls.client]]\n{rest}\n");
+        let (viewer, tenant) = (
+            client("name = \"spiffe://a/b\"\nrole = \"viewer\""),
+            client("name = \"shop\"\nrole = \"tenant\"\nvnets = [\"blue\"]"),
+        );
+        let authority = "client_ca = \"/ca.pem\"\n";
+        for good in [format!("{authority}{viewer}{tenant}"), viewer.clone(), String::new()] {
+            assert_eq!(check(&good), Ok(()), "{good}");
+        }
+        for (text, part) in [
+            (authority.to_owned(), "no client"),
+            (format!("client_ca = \"ca\"\n{viewer}"), "no absolute path"),
+            (format!("{viewer}{viewer}"), "named twice"),
+            (client("name = \"\"\nrole = \"viewer\""), "cannot be the name"),
+            (client("name = \"a b\"\nrole = \"viewer\""), "cannot be the name"),
+            (client("name = \"a\"\nrole = \"tenant\""), "without networks"),
+            (client("name = \"a\"\nrole = \"viewer\"\nnetns = [\"b\"]"), "in none"),
+            (client("name = \"a\"\nrole = \"admin\"\nvnets = [\"b\"]"), "for all of them"),
+        ] {
+            let (_, what, remedy) = check(&text).unwrap_err();
+            assert!(what.contains(part) && !remedy.is_empty(), "{what}");
+        }
+        assert!(toml::from_str::<HttpClient>("name = \"a\"\nrole = \"root\"").is_err());
     }
 }

@@ -13,7 +13,7 @@ use sluice_base::{HostId, Nanos};
 use super::command::{Command, Entry};
 use super::message::{Body, Vote};
 use super::surface::{
-    Done, Outcome, Policy, Proposal, Refused, Replica, RequestId, Revision, TxnId, Veto,
+    Done, Outcome, OwnPhase, Policy, Proposal, Refused, Replica, RequestId, Revision, TxnId, Veto,
 };
 use super::{Commit, Timing};
 
@@ -69,6 +69,19 @@ pub(super) struct Origin {
 }
 
 impl<R: Replica> Commit<R> {
+    /// Returns the transaction that this host originates just now, and how far it is.
+    #[must_use]
+    pub fn own_transaction(&self) -> Option<(TxnId, OwnPhase)> {
+        let round = self.origin.round.as_ref()?;
+        let phase = match round.phase {
+            Phase::Wait => OwnPhase::Waits,
+            Phase::Reserve => OwnPhase::Reserves,
+            Phase::Propose => OwnPhase::PreCommits,
+            Phase::Abort => OwnPhase::Aborts,
+        };
+        Some((round.id, phase))
+    }
+
     fn next_id(&mut self) -> TxnId {
         self.origin.number += 1;
         TxnId { host: self.own, incarnation: self.incarnation, number: self.origin.number }

@@ -328,6 +328,19 @@ pub struct Progress {
     pub hash: u64,
 }
 
+/// Phase of a transaction that this host originates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnPhase {
+    /// It waits for members that are away, or for a majority.
+    Waits,
+    /// Members are asked for their votes.
+    Reserves,
+    /// The log is asked to take it.
+    PreCommits,
+    /// The log is asked to end it.
+    Aborts,
+}
+
 /// Work for the caller. Outputs are carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {

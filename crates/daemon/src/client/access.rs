@@ -41,6 +41,9 @@ fn row(entry: &TokenEntry) -> Vec<String> {
     let TokenEntry { grant, made_ms, expires_ms } = entry;
     let at = |ms: u64| rfc3339(ms.into());
     let until = expires_ms.map_or_else(|| "it is revoked".to_owned(), at);
-    let vnets = if grant.vnets.is_empty() { "all".to_owned() } else { grant.vnets.join(" ") };
+    let mut vnets = if grant.vnets.is_empty() { "all".to_owned() } else { grant.vnets.join(" ") };
+    if !grant.netns.is_empty() {
+        vnets += &format!(", ports in {}", grant.netns.join(" "));
+    }
     vec![grant.name.clone(), grant.role.to_string(), vnets, at(*made_ms), until]
 }

@@ -29,6 +29,7 @@ use super::requests::{Asked, Waiting};
 use super::setup::announce_member;
 use super::standing::OwnStanding;
 use super::store::Disk;
+use super::traces::Transactions;
 use super::{Configuration, Event, InForce, Own, words};
 use crate::config::member::{HostFile, compose};
 use crate::config::trunks;
@@ -85,6 +86,7 @@ impl Opened {
             // The host may have been killed after a change, and before its files followed.
             _ = keeper.settle(&known.config().trust);
         }
+        let traces = Transactions::of(&self.own.local.api, &self.own.place.name);
         let thread = Thread {
             own: self.own,
             commit: self.commit,
@@ -118,6 +120,7 @@ impl Opened {
             farewell: None,
             marker: self.marker,
             unfit: self.unfit,
+            traces,
         };
         spawn_behind("configuration", move || thread.run(&events))
     }
@@ -220,6 +223,8 @@ pub(super) struct Thread {
     marker: Marker,
     /// Reason why the host's file was not in force at the start, until it is.
     unfit: Option<String>,
+    /// Traces of own transactions, if they are wanted.
+    pub(super) traces: Option<Transactions>,
 }
 
 impl Thread {
@@ -246,13 +251,16 @@ impl Thread {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            self.trace_phase();
             for event in events.try_iter().take(BATCH_MAX) {
                 self.take(event);
+                self.trace_phase();
             }
             self.look_at_standing(clock::now());
             if self.standing.evicted().is_none() {
                 self.commit.tick(clock::now());
             }
+            self.trace_phase();
         }
     }
 
@@ -324,6 +332,9 @@ impl Thread {
             Ok(done) => (done.at_restart.iter().map(line).collect(), None),
             Err(why) => (Vec::new(), Some(why.clone())),
         };
+        if let Some(traces) = &mut self.traces {
+            traces.in_effect(clock::now(), revision, failed.as_deref());
+        }
         // The host's file fits now, and all of it counts, as at a start.
         if failed.is_none() && self.unfit.take().is_some() {
             say!("the file of this host fits the fabric's configuration");
@@ -357,6 +368,7 @@ impl Thread {
                 Output::Applied(transaction) => {
                     self.deleting.remove(&transaction.id);
                     self.tell_transaction(&transaction);
+                    self.trace_commit(&transaction);
                     has_changed = true;
                 }
                 Output::Installed(_) => has_changed = true,
@@ -366,7 +378,7 @@ impl Thread {
                     say!("what {} changed is confirmed", words::name(self.shared(), id.host));
                 }
                 Output::Answer { request, result } => self.answered(request, result),
-                Output::Progress { .. } => {}
+                Output::Progress { host, progress } => self.trace_progress(host, progress.revision),
                 Output::Diverged { host, revision } => {
                     let host = words::name(self.shared(), host);
                     say!(

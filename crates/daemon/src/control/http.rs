@@ -18,6 +18,7 @@ mod events;
 mod guard;
 mod once;
 mod sampler;
+mod tenant;
 mod tls;
 
 use std::net::SocketAddr;
@@ -38,11 +39,11 @@ use sluice_api::http::Problem;
 
 use self::accept::Limits;
 use self::api::Api;
+use self::guard::Keys;
 use self::once::Requests;
 use self::sampler::{Sampler, Wanted};
 use super::answering::Answering;
 use super::show::Front;
-use super::tokens::ApiTokens;
 use crate::config;
 use crate::metrics::Format;
 use crate::sys::log::say;
@@ -88,7 +89,9 @@ pub(super) fn serve(
     let listener = role.listen(&socket, host.group.as_deref())?;
     listener.set_nonblocking(true)?;
     let sampler = Sampler::start(Arc::clone(front))?;
-    let (answering, tokens) = (Arc::clone(front.answering()), Arc::clone(front.tokens()));
+    let answering = Arc::clone(front.answering());
+    let clients = api.tls.as_ref().map(|tls| tls.clients.clone()).unwrap_or_default();
+    let keys = Arc::new(Keys::new(Arc::clone(front.tokens()), clients));
     let state_dir = config::state_dir(host);
     let (asked, watched) = (Arc::clone(front), Arc::clone(front));
     let managed = Api::new(&host.name, Arc::new(move |request| asked.respond(request)))
@@ -100,7 +103,7 @@ pub(super) fn serve(
         .build()
         .context("cannot make the runtime of the HTTP interface")?;
     spawn_behind("http", move || {
-        let served = (router(sampler, managed, tokens), answering);
+        let served = (router(sampler, managed, keys), answering);
         if let Some(tls) = api.tls {
             runtime.spawn(remote(tls, state_dir, served.clone()));
         }
@@ -152,7 +155,7 @@ async fn listen(at: SocketAddr, key: &str) -> tokio::net::TcpListener {
     }
 }
 
-fn router(sampler: Sampler, api: Api, tokens: Arc<ApiTokens>) -> Router {
+fn router(sampler: Sampler, api: Api, keys: Arc<Keys>) -> Router {
     let requests = Requests::new(api.host());
     Router::new()
         .route("/metrics", get(metrics))
@@ -162,7 +165,7 @@ fn router(sampler: Sampler, api: Api, tokens: Arc<ApiTokens>) -> Router {
         .method_not_allowed_fallback(no_method)
         .fallback(no_path)
         .layer(middleware::from_fn_with_state(requests, once::admit))
-        .layer(middleware::from_fn_with_state(tokens, guard::admit))
+        .layer(middleware::from_fn_with_state(keys, guard::admit))
 }
 
 async fn metrics(State(sampler): State<Sampler>, headers: HeaderMap) -> Response {

@@ -16,6 +16,7 @@ use crate::configuration::Configuration;
 use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Request};
 use crate::metrics::{DataAnswers, FabricAnswers, Sample, Stage};
+use crate::telemetry;
 
 /// Longest time for all answers of the data process.
 const DATA_MAX: Duration = Duration::from_secs(4);
@@ -59,6 +60,7 @@ pub(super) fn sample(front: &Front) -> Sample {
             data: Err(why),
             fabric: None,
             configuration: None,
+            traces: telemetry::counts(),
             took: Duration::ZERO,
         },
         Ok(known) => sample_of(known, began),
@@ -77,6 +79,7 @@ fn sample_of(known: &Known, began: Instant) -> Sample {
         data: ask_data(&known.run_dir, began + DATA_MAX).map(Box::new),
         fabric: known.fabric.as_ref().map(ask_fabric),
         configuration: known.configuration.as_ref().map(ask_configuration),
+        traces: telemetry::counts(),
         took: Duration::ZERO,
     }
 }

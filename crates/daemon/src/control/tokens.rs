@@ -79,8 +79,8 @@ impl ApiTokens {
     /// # Errors
     /// If the grant is refused, or the token cannot be kept.
     fn make(&self, new: NewToken) -> Result<Made, String> {
-        let NewToken { name, role, vnets, days } = new;
-        let grant = Grant { name, role, vnets };
+        let NewToken { name, role, vnets, netns, days } = new;
+        let grant = Grant { name, role, vnets, netns };
         grant.check()?;
         if days.is_some_and(|days| days == 0 || days > DAYS_MAX) {
             return Err(format!("a token is valid for 1 to {DAYS_MAX} days"));

@@ -87,6 +87,10 @@ metrics! {
     DataUptime = "data_uptime", Gauge, Seconds, Max, [];
     /// Time that it took to collect these metrics.
     ScrapeDuration = "scrape_duration", Gauge, Seconds, Max, [];
+    /// Traces that the collector of `api.traces` took.
+    TracesSent = "traces_sent", Counter, None, Sum, [];
+    /// Traces that were dropped: the collector was away, refused or was too slow.
+    TracesDropped = "traces_dropped", Counter, None, Sum, [];
     /// Names without series of their own; their values are in those of the name (others).
     AggregatedNames = "aggregated_names", Gauge, None, Max, ["of"];
     /// 1 if the audit closes, in frames and in bytes, else 0.

@@ -89,6 +89,8 @@ pub(super) fn all(sample: &Sample, ports: &Named<'_>, peers: &Named<'_>) -> Seri
     let out = &mut series;
     out.add(M::Build, &[env!("CARGO_PKG_VERSION")], true);
     out.add(M::DataUp, &[], sample.data.is_ok());
+    out.add(M::TracesSent, &[], Value::Count(sample.traces.0));
+    out.add(M::TracesDropped, &[], Value::Count(sample.traces.1));
     out.add(M::ScrapeDuration, &[], Value::Seconds(sample.took.as_secs_f64()));
     out.add(M::AggregatedNames, &["ports"], ports.shared);
     out.add(M::AggregatedNames, &["peers"], peers.shared);

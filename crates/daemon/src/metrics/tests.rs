@@ -158,6 +158,7 @@ fn sample() -> Sample {
         data: Ok(Box::new(data())),
         fabric: Some(Ok(fabric())),
         configuration: Some(Ok(Box::new(serde_json::from_value(status).unwrap()))),
+        traces: (0, 0),
         took: Duration::from_millis(3),
     }
 }

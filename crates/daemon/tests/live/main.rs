@@ -53,6 +53,7 @@ mod stuck;
 mod sysdump;
 mod too_big;
 mod trace;
+mod traces;
 mod trunk;
 mod trust;
 mod underlay;

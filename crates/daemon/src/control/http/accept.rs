@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 
 use super::events::Lasting;
+use super::guard::Shown;
 use crate::control::answering::Answering;
 use crate::sys::peer::is_owner;
 
@@ -48,7 +49,8 @@ pub(super) enum Peer {
     Group,
     /// Anybody who reaches the loopback address.
     Network,
-    /// Somebody who reaches the address with TLS: the token of a request says who.
+    /// Somebody who reaches the address with TLS: the token of a request says who, or the
+    /// certificate of the connection.
     Remote,
 }
 
@@ -68,6 +70,11 @@ pub(super) trait Listener {
     ) -> impl Future<Output = io::Result<Self::Stream>> + Send + 'static;
 
     fn peer(accepted: &Self::Accepted) -> Peer;
+
+    /// Returns what the other side has proved of itself.
+    fn shown(_: &Self::Stream) -> Shown {
+        Shown::default()
+    }
 }
 
 impl Listener for UnixListener {
@@ -158,6 +165,7 @@ pub(super) async fn serve<L: Listener>(
         let task = async move {
             // A handshake is bounded as a head is; one that fails is nobody's concern.
             if let Ok(Ok(stream)) = tokio::time::timeout(limits.head_max, opening).await {
+                let router = router.layer(Extension(L::shown(&stream)));
                 converse(stream, limits, router, asked).await;
             }
         };

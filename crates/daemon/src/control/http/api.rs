@@ -7,8 +7,8 @@
 //!                       └─ who may ask (peer of the socket)            └─▶ envelope, or a problem
 //! ```
 //!
-//! It is on the socket, and by TLS for those who have a token (`http/guard.rs`); the loopback
-//! address has neither.
+//! It is on the socket, and by TLS for those who have a token or a certificate (`http/guard.rs`);
+//! the loopback address has neither.
 
 mod answers;
 mod openapi;
@@ -24,10 +24,14 @@ use axum::response::Response;
 use axum::{Extension, Router};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub(super) use self::openapi::has_operation;
+#[cfg(test)]
+pub(super) use self::openapi::operations;
 use self::outcome::Outcome;
 use super::accept::Peer;
 use super::events::{Events, Watch};
-use super::{answer_of, guard, once};
+use super::tenant::Tenant;
+use super::{answer_of, once};
 use crate::control::show::NOT_OF_FABRIC;
 use crate::ipc::protocol::Request;
 
@@ -132,13 +136,17 @@ impl Api {
     async fn run(&self, request: Request, made: bool) -> Outcome {
         let Some(place) = self.place() else { return Outcome::busy(AT_ONCE_MAX) };
         let answer = Arc::clone(&self.answer);
+        let tenant = Tenant::current();
         let mut work = tokio::task::spawn_blocking(move || {
-            let answered = answer(request);
+            let answered = match tenant {
+                Some(tenant) => tenant.answer(request, &*answer),
+                None => answer(request),
+            };
             drop(place);
             answered
         });
         match tokio::time::timeout(self.answer_max, &mut work).await {
-            Ok(Ok(Ok(line))) => Outcome::Answer { line: guard::narrowed(line), made },
+            Ok(Ok(Ok(line))) => Outcome::Answer { line, made },
             Ok(Ok(Err(why))) => Outcome::refused(&why),
             // A thread that panics has ended the process.
             Ok(Err(_)) => Outcome::late(self.answer_max),
@@ -169,7 +177,7 @@ async fn admit(
 /// its group.
 fn may(peer: Peer, access: Access) -> Result<(), Outcome> {
     match (peer, access) {
-        // The token of a request over the network was judged before.
+        // The holder of a request over the network was judged before.
         (Peer::Owner | Peer::Remote, _) | (Peer::Group, Access::Read) => Ok(()),
         (Peer::Group, Access::Write) => Err(Outcome::forbidden(
             "only root may change anything; members of the group may look",

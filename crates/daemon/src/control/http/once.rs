@@ -8,8 +8,8 @@
 //!                    └── late (504): RUNS until the host is done, and is ANSWERED then
 //! ```
 //!
-//! Keys are of one holder of a token, or of the socket; an answer lasts for [`KEPT_MAX`], and until
-//! control is started again.
+//! Keys are of one holder of a token or certificate, or of the socket; an answer lasts for
+//! [`KEPT_MAX`], and until control is started again.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, to_bytes};
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -25,7 +25,9 @@ use ring::digest::{Context, SHA256};
 use sluice_api::http::Problem;
 use tokio::task::JoinHandle;
 
+use super::api::has_operation;
 use super::api::outcome::Outcome;
+use super::guard::Proof;
 use super::{answer_of, guard, problem, sampler};
 
 /// The header of a request.
@@ -57,7 +59,7 @@ pub(super) fn take_late(work: Work) {
 }
 
 /// Name of a request: its holder, and its key.
-type Name = (Option<String>, String);
+type Name = (Option<(Proof, String)>, String);
 /// SHA-256 of method, address and body.
 type Print = [u8; 32];
 
@@ -152,7 +154,9 @@ pub(super) async fn admit(
         let refused = problem("malformed", message, "Send less than 2 MiB, and all of it.");
         return answer_of(StatusCode::BAD_REQUEST, &refused);
     };
-    let name = (guard::holder(), key);
+    let holder = guard::current();
+    let owner = holder.as_ref().map(|holder| (holder.proof, holder.grant.name.clone()));
+    let name = (owner, key);
     let mut print = Context::new(&SHA256);
     let kind = head.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
     for part in [head.method.as_str().as_bytes(), head.uri.to_string().as_bytes(), kind, &body] {
@@ -165,7 +169,6 @@ pub(super) async fn admit(
             let request = Request::from_parts(head, Body::from(body));
             // It goes on when its client is gone: a repetition is to find the answer.
             let made = make(requests.clone(), name.clone(), request, next);
-            let holder = guard::current();
             match tokio::spawn(guard::within(holder, made)).await {
                 Ok(response) => response,
                 Err(_) => forgotten(&requests, &name),
@@ -229,7 +232,7 @@ fn too_long() -> (StatusCode, Bytes) {
 
 /// Returns the key of a request that may have one.
 fn key_of(request: &Request) -> Result<Option<String>, Problem> {
-    let Some(value) = request.headers().get(KEY).filter(|_| !request.method().is_safe()) else {
+    let Some(value) = request.headers().get(KEY).filter(|_| is_write(request)) else {
         return Ok(None);
     };
     let text = value.to_str().ok().map(|text| text.trim().trim_matches('"'));
@@ -241,6 +244,13 @@ fn key_of(request: &Request) -> Result<Option<String>, Problem> {
             Err(problem("malformed", message, remedy))
         }
     }
+}
+
+/// Returns true for a request that changes something. Of any other, such as one whose path has no
+/// such method, the refusal comes first.
+fn is_write(request: &Request) -> bool {
+    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    !request.method().is_safe() && path.is_some_and(|path| has_operation(request.method(), path))
 }
 
 impl Found {

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::sampler::tests::large;
 use super::*;
 use crate::control::sample::tests::{silent, well};
+use crate::control::tokens::ApiTokens;
 use crate::metrics::Sample;
 
 /// A server with small bounds on a socket of its own.
@@ -31,7 +32,8 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let answer = |request| Err(format!("nobody answers {request:?}; ask nobody"));
         let tokens = Arc::new(ApiTokens::load(std::path::Path::new("/nonexistent")));
-        let router = router(sampler.unwrap(), Api::new("h1", Arc::new(answer)), tokens);
+        let keys = Arc::new(Keys::new(tokens, Vec::new()));
+        let router = router(sampler.unwrap(), Api::new("h1", Arc::new(answer)), keys);
         std::thread::spawn(move || {
             runtime.block_on(async {
                 let listener = tokio::net::UnixListener::from_std(listener).unwrap();

@@ -1,35 +1,54 @@
 //! The listener for other machines: TCP with TLS 1.3.
 //!
-//! The certificate is read again when its files change, so that one that was renewed holds without
-//! a restart. One that cannot be read leaves the one before; without any, handshakes fail and the
-//! log says why.
+//! ```text
+//!   certificate, key ──▶ shown to clients
+//!   client_ca ─────────▶ signs certificates of clients ─▶ names ─▶ `guard`: role
+//! ```
+//!
+//! A client need not show a certificate: it may have a token. One that shows a certificate which
+//! does not hold (another authority, expired, not for clients) is refused in the handshake. No
+//! session is resumed: each handshake looks at the certificate anew.
+//!
+//! All files are read again when they change, so that a certificate that was renewed holds without
+//! a restart. Without a certificate handshakes fail; without authorities no client is asked for
+//! one. The log says why.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 use sluice_api::config::HttpTls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use self::files::{FromFiles, Words, in_file};
 use super::accept::{Listener, Peer};
+use super::guard::Shown;
 use crate::enroll;
 use crate::sys::log::say;
+
+mod files;
+mod names;
 
 /// The listener.
 pub(super) struct Secured {
     tcp: TcpListener,
-    acceptor: TlsAcceptor,
+    /// The session's parameters for clients without a certificate.
+    plain: Arc<ServerConfig>,
+    /// Those for clients that may show one; `None`: no client is known by one.
+    mutual: Option<FromFiles<Arc<ServerConfig>>>,
 }
 
 impl Secured {
@@ -46,20 +65,24 @@ impl Secured {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let folder = enroll::Files::of(state_dir).folder();
         let file = |said: &Option<PathBuf>, name| said.clone().unwrap_or(folder.join(name));
-        let certificates = Certificates {
-            certificate: file(&tls.certificate, enroll::CERTIFICATE),
-            key: file(&tls.key, enroll::KEY),
-            provider: Arc::clone(&provider),
-            known: Mutex::default(),
-        };
-        // Its certificate is looked at now, so that the log says at once if there is none.
-        _ = certificates.current();
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::new(certificates));
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { tcp, acceptor: Arc::new(config).into() })
+        let certificates = Arc::new(certificates(
+            file(&tls.certificate, enroll::CERTIFICATE),
+            file(&tls.key, enroll::KEY),
+            Arc::clone(&provider),
+        ));
+        // Files are looked at now, so that the log says at once if one cannot be used.
+        _ = certificates.0.current();
+        let plain = Arc::new(parameters(&provider, &certificates, None)?);
+        let mutual = (!tls.clients.is_empty()).then(|| {
+            let authorities = file(&tls.client_ca, enroll::AUTHORITY);
+            FromFiles::new(vec![authorities.clone()], OF_CLIENTS, move || {
+                let verifier = verifier(&authorities, &provider)?;
+                let parameters = parameters(&provider, &certificates, Some(verifier));
+                parameters.map(Arc::new).map_err(|error| error.to_string())
+            })
+        });
+        _ = mutual.as_ref().and_then(FromFiles::current);
+        Ok(Self { tcp, plain, mutual })
     }
 }
 
@@ -75,103 +98,108 @@ impl Listener for Secured {
         &self,
         stream: TcpStream,
     ) -> impl Future<Output = io::Result<Self::Stream>> + Send + 'static {
-        self.acceptor.accept(stream)
+        let mutual = self.mutual.as_ref().and_then(FromFiles::current);
+        let parameters =
+            mutual.map_or_else(|| Arc::clone(&self.plain), |mutual| Arc::clone(&mutual));
+        TlsAcceptor::from(parameters).accept(stream)
     }
 
     fn peer(_: &TcpStream) -> Peer {
         Peer::Remote
     }
+
+    fn shown(stream: &Self::Stream) -> Shown {
+        let (_, session) = stream.get_ref();
+        let own = session.peer_certificates().and_then(<[_]>::first);
+        Shown(own.map(|certificate| names::of(certificate).into()))
+    }
 }
 
-/// State of a file: another one has another inode, time or size.
-type Mark = (u64, i64, i64, u64);
+/// Returns the parameters of a session.
+fn parameters(
+    provider: &Arc<CryptoProvider>,
+    certificates: &Arc<Certificates>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, rustls::Error> {
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()?;
+    let builder = match clients {
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
+        None => builder.with_no_client_auth(),
+    };
+    let certificates: Arc<dyn ResolvesServerCert> = Arc::clone(certificates) as _;
+    let mut config = builder.with_cert_resolver(certificates);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // A certificate that has expired would count on in a resumed session.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
 
-/// The pair that was read last.
-#[derive(Default)]
-struct Known {
-    marks: Option<[Mark; 2]>,
-    pair: Option<Arc<CertifiedKey>>,
-    /// The reason why the files as they are cannot be used, as it was logged.
-    failed: Option<String>,
+const OF_CLIENTS: Words = Words {
+    what: "the authorities for clients of `api.tls`",
+    remedy: "`client_ca` may name another file",
+    without: "until then only tokens count",
+};
+
+/// Returns a check of certificates of clients by the authorities in a file.
+fn verifier(
+    authorities: &Path,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in chain(authorities)? {
+        roots.add(certificate).map_err(|error| in_file(authorities, &error))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| in_file(authorities, &error))
 }
 
 /// A certificate and its key, as their files have them.
-struct Certificates {
-    certificate: PathBuf,
-    key: PathBuf,
-    provider: Arc<CryptoProvider>,
-    known: Mutex<Known>,
-}
-
-impl fmt::Debug for Certificates {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Certificates").field("certificate", &self.certificate).finish()
-    }
-}
+#[derive(Debug)]
+struct Certificates(FromFiles<CertifiedKey>);
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.current()
+        self.0.current()
     }
 }
 
-impl Certificates {
-    /// Returns the certificate with its key, as the files are now.
-    fn current(&self) -> Option<Arc<CertifiedKey>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = self.marks().and_then(|marks| match known.marks == Some(marks) {
-            true => Ok(None),
-            false => self.read().map(|pair| Some((marks, pair))),
-        });
-        match read {
-            Ok(None) => {}
-            Ok(Some((marks, pair))) => {
-                *known = Known { marks: Some(marks), pair: Some(Arc::new(pair)), failed: None };
-            }
-            Err(why) if known.failed.as_ref() == Some(&why) => {}
-            Err(why) => {
-                say!(
-                    warn: "the certificate of `api.tls` cannot be used: {why}; `certificate` and \
-                           `key` may name other files; {}",
-                    match &known.pair {
-                        Some(_) => "the one before stays",
-                        None => "until then nobody is answered there",
-                    }
-                );
-                known.failed = Some(why);
-            }
-        }
-        known.pair.clone()
-    }
+const OWN: Words = Words {
+    what: "the certificate of `api.tls`",
+    remedy: "`certificate` and `key` may name other files",
+    without: "until then nobody is answered there",
+};
 
-    fn marks(&self) -> Result<[Mark; 2], String> {
-        let mark = |path: &Path| {
-            let seen =
-                std::fs::metadata(path).map_err(|error| format!("{}: {error}", path.display()))?;
-            Ok::<_, String>((seen.ino(), seen.mtime(), seen.mtime_nsec(), seen.size()))
-        };
-        Ok([mark(&self.certificate)?, mark(&self.key)?])
-    }
+fn certificates(certificate: PathBuf, key: PathBuf, provider: Arc<CryptoProvider>) -> Certificates {
+    let files = vec![certificate.clone(), key.clone()];
+    Certificates(FromFiles::new(files, OWN, move || pair(&certificate, &key, &provider)))
+}
 
-    fn read(&self) -> Result<CertifiedKey, String> {
-        let in_file = |path: &Path, why: &dyn fmt::Display| format!("{}: {why}", path.display());
-        let chain: Result<Vec<_>, _> =
-            CertificateDer::pem_file_iter(&self.certificate).and_then(Iterator::collect);
-        let chain = chain.map_err(|error| in_file(&self.certificate, &error))?;
-        if chain.is_empty() {
-            return Err(in_file(&self.certificate, &"it has no certificate"));
+/// Reads a certificate and its key.
+fn pair(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
+    let chain = chain(certificate)?;
+    let in_key = |error: &dyn fmt::Display| in_file(key, error);
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| in_key(&error))?;
+    let private = provider.key_provider.load_private_key(private);
+    let pair = CertifiedKey::new(chain, private.map_err(|error| in_key(&error))?);
+    match pair.keys_match() {
+        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {
+            Ok(pair)
         }
-        let key =
-            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| in_file(&self.key, &error))?;
-        let key = self.provider.key_provider.load_private_key(key);
-        let key = key.map_err(|error| in_file(&self.key, &error))?;
-        let pair = CertifiedKey::new(chain, key);
-        match pair.keys_match() {
-            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {
-                Ok(pair)
-            }
-            Err(error) => Err(in_file(&self.key, &error)),
-        }
+        Err(error) => Err(in_key(&error)),
+    }
+}
+
+/// Reads the certificates of a file, of which there is at least one.
+fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let chain = chain.map_err(|error| in_file(path, &error))?;
+    match chain.is_empty() {
+        true => Err(in_file(path, &"it has no certificate")),
+        false => Ok(chain),
     }
 }
 

@@ -14,6 +14,7 @@ pub(in crate::control) fn silent() -> Sample {
         data: Err("it hangs".to_owned()),
         fabric: None,
         configuration: None,
+        traces: (0, 0),
         took: Duration::ZERO,
     }
 }

@@ -12,11 +12,12 @@ fn dir(name: &str) -> PathBuf {
 }
 
 fn viewer(name: &str) -> Grant {
-    Grant { name: name.to_owned(), role: Role::Viewer, vnets: Vec::new() }
+    Grant { name: name.to_owned(), role: Role::Viewer, vnets: Vec::new(), netns: Vec::new() }
 }
 
 fn new(name: &str, days: Option<u32>) -> NewToken {
-    NewToken { name: name.to_owned(), role: Role::Viewer, vnets: Vec::new(), days }
+    let (vnets, netns) = (Vec::new(), Vec::new());
+    NewToken { name: name.to_owned(), role: Role::Viewer, vnets, netns, days }
 }
 
 #[test]

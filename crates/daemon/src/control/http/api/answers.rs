@@ -28,7 +28,7 @@ pub(super) enum Problems {
     /// A body, a query or a name cannot be read
     #[response(status = 400)]
     Malformed(Problem),
-    /// The request came over the network, and has no valid token
+    /// The request came over the network, and has no valid token or certificate
     #[response(status = 401)]
     Unauthorized(Problem),
     /// The peer may not ask this

@@ -1,7 +1,9 @@
 //! The OpenAPI document of the management API. Routes and document are made of the same words.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use axum::http::Method;
 use serde_json::{Value, json};
 use sluice_api::http::Problem;
 use sluice_api::show;
@@ -43,6 +45,24 @@ fn document() -> OpenApi {
 pub(super) fn path_names() -> &'static [String] {
     static PATHS: OnceLock<Vec<String>> = OnceLock::new();
     PATHS.get_or_init(|| document().paths.paths.into_keys().collect())
+}
+
+/// Returns true if a path of the document has an operation of this method.
+pub(in crate::control::http) fn has_operation(method: &Method, path: &str) -> bool {
+    operations().get(path).is_some_and(|methods| methods.contains(method.as_str()))
+}
+
+/// Returns the methods of each path of the document.
+pub(in crate::control::http) fn operations() -> &'static BTreeMap<String, BTreeSet<String>> {
+    static OPERATIONS: OnceLock<BTreeMap<String, BTreeSet<String>>> = OnceLock::new();
+    OPERATIONS.get_or_init(|| {
+        let document = serde_json::to_value(document()).unwrap_or_default();
+        let paths = document["paths"].as_object().into_iter().flatten();
+        let methods = |item: &Value| {
+            item.as_object().into_iter().flatten().map(|(name, _)| name.to_uppercase()).collect()
+        };
+        paths.map(|(path, item)| (path.clone(), methods(item))).collect()
+    })
 }
 
 /// Returns the document as text.

@@ -8,7 +8,7 @@ use sluice_api::client::{UNANSWERED, is_busy};
 use sluice_api::envelope::{Envelope, Failed, HostIdentity};
 use sluice_api::http::Problem;
 
-use super::super::{problem, sampler};
+use super::super::{problem, sampler, tenant};
 use super::answer_of;
 use crate::control::show::{NO_FABRIC, STARTING};
 
@@ -39,6 +39,8 @@ impl Outcome {
             (StatusCode::NOT_FOUND, "no_such_port")
         } else if why.starts_with("there is no token `") {
             (StatusCode::NOT_FOUND, "no_such_token")
+        } else if why.starts_with(tenant::MAY_NOT) {
+            (StatusCode::FORBIDDEN, "forbidden")
         } else {
             (StatusCode::CONFLICT, "refused")
         };

@@ -111,9 +111,9 @@ impl TryFrom<Way> for How {
             }
         };
         let Way { check, mut comment, confirmed_s, .. } = way;
-        if let Some(holder) = guard::holder().filter(|_| comment.is_empty()) {
+        if let Some(holder) = guard::current().filter(|_| comment.is_empty()) {
             // The log names hosts: the remark says who asked this one.
-            comment = format!("by `{holder}` over the network");
+            comment = format!("by `{}` over the network", holder.grant.name);
         }
         Ok(Self { comment, check, confirmed_s, away })
     }
@@ -162,7 +162,40 @@ fn json<T: DeserializeOwned>(head: &HeaderMap, body: Body) -> Result<T, Outcome>
     let body = body.map_err(|error| {
         Outcome::malformed(error.body_text(), "Send less than 2 MiB, and all of it.")
     })?;
-    serde_json::from_slice(&body).map_err(|error| {
+    read(&body).map_err(|error| {
         Outcome::malformed(format!("the body cannot be read: {error}"), "Correct it.")
     })
 }
+
+/// Reads JSON, in which `8.0` is the integer 8 (JSON Schema 2020-12, core, section 4.2.2).
+fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
+    // Most bodies have no such number, and an error tells the line of the text as it is.
+    serde_json::from_slice(text).or_else(|error| {
+        let mut value = serde_json::from_slice(text).unwrap_or(Value::Null);
+        if make_integers(&mut value) { serde_json::from_value(value) } else { Err(error) }
+    })
+}
+
+/// Writes numbers without a fraction as integers. Returns true if there was one.
+fn make_integers(value: &mut Value) -> bool {
+    /// Up to here each integer is a number of its own (IEEE 754 binary64).
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Array(rows) => rows.iter_mut().fold(false, |any, row| make_integers(row) | any),
+        Value::Object(keys) => {
+            keys.values_mut().fold(false, |any, value| make_integers(value) | any)
+        }
+        Value::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= EXACT_MAX);
+            let whole = whole.and_then(|whole| format!("{whole:.0}").parse::<i64>().ok());
+            whole.is_some_and(|whole| {
+                *value = whole.into();
+                true
+            })
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

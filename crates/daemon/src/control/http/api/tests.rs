@@ -112,6 +112,7 @@ fn each_path_is_request_of_socket() {
                 name: "ops".to_owned(),
                 role: access::Role::Operator,
                 vnets: Vec::new(),
+                netns: Vec::new(),
                 days: None,
             })),
         ),

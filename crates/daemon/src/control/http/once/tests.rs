@@ -169,7 +169,7 @@ fn answers_are_bounded_in_number_time_size() {
     assert_eq!(requests.begin(&name(8), [0; 32], now + KEPT_MAX), Found::First);
     // Keys of two holders are two keys.
     requests.end(&name(0), answer());
-    let other = (Some("ops".to_owned()), "0".to_owned());
+    let other = (Some((Proof::Token, "ops".to_owned())), "0".to_owned());
     assert_eq!(requests.begin(&other, [0; 32], now), Found::First);
 
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -177,4 +177,16 @@ fn answers_are_bounded_in_number_time_size() {
     let (status, body) = runtime.block_on(kept(long)).1.unwrap();
     let body = String::from_utf8(body.to_vec()).unwrap();
     assert!(status == StatusCode::CONFLICT && body.contains("\"answered\""), "{body}");
+}
+
+#[test]
+fn missing_method_is_told_before_key() {
+    let host = Host::new(numbered);
+    assert_eq!(host.send(Some("a"), "POST /v1/ports").0, 415);
+    assert_eq!(host.send(Some("a"), "DELETE /v1/ports/web").0, 200);
+    for other in ["PUT /v1/ports", "PATCH /v1/ports/web", "DELETE /v1/config"] {
+        assert_eq!(host.send(Some("a"), other).0, 405, "{other}");
+    }
+    assert_eq!(host.send(Some("a"), "DELETE /v1/ports/db").0, 422);
+    assert_eq!(host.count(), 1);
 }

@@ -4,17 +4,21 @@ use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
+use rcgen::{Issuer, KeyPair};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use sluice_api::access::{Made, NewToken, Question, Role};
+use sluice_api::config::HttpClient;
 
 use super::super::tests::problem_in;
 use super::super::{LIMITS, Limits, accept, router};
 use super::*;
 use crate::control::http::api::Api;
+use crate::control::http::guard::Keys;
 use crate::control::http::sampler::Sampler;
 use crate::control::sample::tests::well;
 use crate::control::tokens::ApiTokens;
+use crate::enroll::{Authority, AuthorityPem, profile};
 
 /// A host with a certificate of its own authority.
 struct Server {
@@ -25,6 +29,16 @@ struct Server {
 
 impl Server {
     fn start(name: &str, limits: Limits) -> Self {
+        Self::knowing(name, limits, Vec::new(), None)
+    }
+
+    /// Starts a host that knows clients by certificates of an authority; `None`: the fabric's.
+    fn knowing(
+        name: &str,
+        limits: Limits,
+        clients: Vec<HttpClient>,
+        authority: Option<&AuthorityPem>,
+    ) -> Self {
         let dir = std::env::temp_dir().join(format!("sluice-tls-{name}-{}", std::process::id()));
         _ = std::fs::remove_dir_all(&dir);
         std::fs::create_dir_all(&dir).unwrap();
@@ -32,7 +46,13 @@ impl Server {
         let answer =
             |_| Ok(r#"{"ports":[{"port":{"vnet":"blue"}},{"port":{"vnet":"red"}}]}"#.to_owned());
         let api = Api::new("h1", Arc::new(answer));
-        let routes = router(Sampler::with(well).unwrap(), api, Arc::clone(&tokens));
+        let keys = Arc::new(Keys::new(Arc::clone(&tokens), clients.clone()));
+        let routes = router(Sampler::with(well).unwrap(), api, keys);
+        let client_ca = authority.map(|authority| {
+            let path = dir.join("clients.pem");
+            std::fs::write(&path, &authority.certificate).unwrap();
+            path
+        });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
@@ -40,7 +60,8 @@ impl Server {
         let state_dir = dir.clone();
         std::thread::spawn(move || {
             runtime.block_on(async {
-                let tls = HttpTls { listen: at, certificate: None, key: None };
+                let (certificate, key) = (None, None);
+                let tls = HttpTls { listen: at, certificate, key, client_ca, clients };
                 let tcp = TcpListener::from_std(listener).unwrap();
                 let secured = Secured::new(tcp, &tls, &state_dir).unwrap();
                 accept::serve(secured, limits, (routes, Arc::default())).await;
@@ -51,21 +72,32 @@ impl Server {
 
     /// Gives the host a certificate. Returns its authority.
     fn certify(&self) -> String {
-        let now = i64::try_from(crate::sys::clock::wall_ms() / 1_000).unwrap();
-        let made = enroll::Credentials::create("h1", now).unwrap();
+        let made = enroll::Credentials::create("h1", now()).unwrap();
         enroll::Files::of(&self.dir).install(&made).unwrap();
         made.authorities().concat()
     }
 
     fn token(&self, role: Role, vnets: &[&str]) -> String {
         let vnets = vnets.iter().map(|&vnet| vnet.to_owned()).collect();
-        let new = NewToken { name: role.to_string(), role, vnets, days: None };
+        let netns = Vec::new();
+        let new = NewToken { name: role.to_string(), role, vnets, netns, days: None };
         let line = self.tokens.answer(Question::Make(new)).unwrap();
         serde_json::from_str::<Made>(&line).unwrap().token
     }
 
     /// Asks, as a client that trusts an authority; returns the answer.
     fn ask(&self, authority: &str, request: &str, token: &str) -> io::Result<String> {
+        self.ask_as(None, authority, request, token)
+    }
+
+    /// Asks as a client with a certificate.
+    fn ask_as(
+        &self,
+        own: Option<&Own>,
+        authority: &str,
+        request: &str,
+        token: &str,
+    ) -> io::Result<String> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(authority.as_bytes()) {
             roots.add(certificate.unwrap()).unwrap();
@@ -74,8 +106,15 @@ impl Server {
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let config = match own {
+            Some((certificate, key)) => {
+                let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                config.with_client_auth_cert(chain, key).unwrap()
+            }
+            None => config.with_no_client_auth(),
+        };
         let name = ServerName::try_from("h1").unwrap();
         let session = ClientConnection::new(Arc::new(config), name).unwrap();
         let socket = std::net::TcpStream::connect(self.at).unwrap();
@@ -93,6 +132,26 @@ impl Drop for Server {
     fn drop(&mut self) {
         _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// Certificate and key of a client, in PEM.
+type Own = (String, String);
+
+/// Makes a certificate; one of negative days has expired.
+fn signed(by: &AuthorityPem, name: &str, days: i32) -> Own {
+    let key = KeyPair::generate().unwrap();
+    let issuer = Issuer::new(profile::authority(0), KeyPair::from_pem(&by.key).unwrap());
+    let params = profile::host(name, now().div_euclid(profile::DAY), days).unwrap();
+    (params.signed_by(&key, &issuer).unwrap().pem(), key.serialize_pem())
+}
+
+fn now() -> i64 {
+    i64::try_from(crate::sys::clock::wall_ms() / 1_000).unwrap()
+}
+
+fn client(name: &str, role: Role, vnets: &[&str]) -> HttpClient {
+    let vnets = vnets.iter().map(|&vnet| vnet.to_owned()).collect();
+    HttpClient { name: name.to_owned(), role, vnets, netns: Vec::new() }
 }
 
 fn bearer(token: &str) -> String {
@@ -137,6 +196,83 @@ fn token_and_role_decide_over_network() {
     }
     server.tokens.answer(Question::Revoke("viewer".to_owned())).unwrap();
     assert!(ask("GET /v1/ports", &viewer).starts_with("HTTP/1.1 401 "));
+}
+
+#[test]
+fn certificate_of_client_gives_role() {
+    let authority = Authority::create(now()).unwrap().pem().clone();
+    let clients = vec![
+        client("grafana", Role::Viewer, &[]),
+        client("robot", Role::Operator, &[]),
+        client("shop", Role::Tenant, &["blue"]),
+    ];
+    let server = Server::knowing("mutual", LIMITS, clients, Some(&authority));
+    let host = server.certify();
+    let ask =
+        |own: Option<&Own>, request: &str, token: &str| server.ask_as(own, &host, request, token);
+    let status = |own: &Own, request: &str, token: &str| -> u16 {
+        let answer = ask(Some(own), request, token).unwrap();
+        answer.split(' ').nth(1).unwrap().parse().unwrap()
+    };
+    let known = |name: &str| signed(&authority, name, 1);
+    let (viewer, operator, tenant) = (known("grafana"), known("robot"), known("shop"));
+    assert_eq!(status(&viewer, "GET /v1/config", ""), 200);
+    assert_eq!(status(&viewer, "DELETE /v1/ports/web", ""), 403);
+    assert_eq!(status(&operator, "DELETE /v1/ports/web", ""), 200);
+    assert_eq!(status(&operator, "DELETE /v1/vnets/blue", ""), 403);
+    assert_eq!(status(&tenant, "GET /v1/config", ""), 403);
+    let answer = ask(Some(&tenant), "GET /v1/ports", "").unwrap();
+    assert!(answer.contains("\"vnet\":\"blue\"") && !answer.contains("red"), "{answer}");
+
+    // A certificate that nobody is named by, and none at all.
+    let answer = ask(Some(&known("stranger")), "GET /v1", "").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("`stranger`"), "{answer}");
+    let answer = ask(None, "GET /v1", "").unwrap();
+    let problem = problem_in(&answer);
+    assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+    assert!(problem.remedy.contains("`[[api.tls.client]]`") && problem.remedy.contains("token"));
+
+    // A token that is sent decides alone, whatever the certificate.
+    let token = bearer(&server.token(Role::Admin, &[]));
+    assert_eq!(status(&viewer, "DELETE /v1/vnets/blue", &token), 200);
+    assert_eq!(status(&operator, "GET /v1", &bearer("sluice-api-0")), 401);
+    assert!(ask(None, "GET /v1", &token).unwrap().starts_with("HTTP/1.1 200 "));
+
+    // One that does not hold ends the handshake: expired, or of another authority.
+    let other = Authority::create(now()).unwrap().pem().clone();
+    for wrong in [signed(&authority, "robot", -1), signed(&other, "robot", 1)] {
+        assert!(ask(Some(&wrong), "GET /v1", "").is_err());
+        assert!(ask(Some(&wrong), "GET /v1", &token).is_err());
+    }
+}
+
+#[test]
+fn authorities_of_clients_hold_without_restart() {
+    let first = Authority::create(now()).unwrap().pem().clone();
+    let second = Authority::create(now()).unwrap().pem().clone();
+    let clients = || vec![client("robot", Role::Operator, &[])];
+    let server = Server::knowing("authorities", LIMITS, clients(), Some(&first));
+    let host = server.certify();
+    let ask = |by: &AuthorityPem| {
+        let own = signed(by, "robot", 1);
+        server.ask_as(Some(&own), &host, "GET /v1", "").is_ok_and(|text| text.contains(" 200 "))
+    };
+    assert!(ask(&first) && !ask(&second));
+    let file = server.dir.join("clients.pem");
+    std::fs::write(&file, &second.certificate).unwrap();
+    assert!(ask(&second) && !ask(&first));
+    for wrong in ["", "no certificate", &second.certificate[..90]] {
+        std::fs::write(&file, wrong).unwrap();
+        assert!(ask(&second) && !ask(&first), "those from before stay");
+    }
+    // Without a file of their own, clients are of the fabric's authority.
+    let server = Server::knowing("members", LIMITS, clients(), None);
+    let host = server.certify();
+    let key = std::fs::read_to_string(enroll::Files::of(&server.dir).folder().join("ca.key"));
+    let fabric = AuthorityPem { certificate: host.clone(), key: key.unwrap() };
+    let own = signed(&fabric, "robot", 1);
+    let answer = server.ask_as(Some(&own), &host, "GET /v1", "").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]
