@@ -11,6 +11,7 @@ mod capture;
 mod certificates;
 mod cni;
 mod cni_kills;
+mod containerd;
 mod create;
 mod discover;
 mod docker;

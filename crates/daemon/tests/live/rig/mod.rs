@@ -14,6 +14,7 @@ use serde_json::Value;
 
 pub(crate) mod bridge;
 pub(crate) mod cni;
+pub(crate) mod containerd;
 pub(crate) mod counted;
 pub(crate) mod culprit;
 pub(crate) mod docker;

@@ -1,0 +1,286 @@
+//! containerd at a host, asked as the kubelet asks it: by the Container Runtime Interface (CRI).
+//!
+//! Each host has a containerd of its own in the host's network namespace. It makes the namespaces
+//! of pods itself, and calls `sluice-cni` for them.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use super::cni::{peers, plugin};
+use super::docker::{folder, inside, printed, remove_groups, skip_without_runtime};
+use super::pair::Pair;
+use super::{Process, program, say, wait_for};
+
+/// Name of the image of `scripts/docker.sh`: of pods and of containers.
+const IMAGE: &str = "sluice.test/box:1";
+/// Longest time for containerd to end.
+const END_MAX: Duration = Duration::from_secs(10);
+
+/// Returns the folder that `scripts/cri.sh` fills.
+fn modules() -> PathBuf {
+    program().ancestors().nth(2).expect("a build folder").join("cri")
+}
+
+/// Returns true if a test cannot run here, and prints the reason.
+pub(crate) fn skip_without_containerd(test: &str) -> bool {
+    let needed = [
+        (folder().join("oci.tar"), "scripts/docker.sh"),
+        (modules().join("api_pb2_grpc.py"), "scripts/cri.sh"),
+        (peers().join("host-local"), "scripts/setup.sh test"),
+        (peers().join("loopback"), "scripts/setup.sh test"),
+        (plugin(), "cargo build --package sluice-cni"),
+    ];
+    skip_without_runtime(test, &needed)
+}
+
+/// A pod: its sandbox, and the one container in it.
+pub(crate) struct Pod {
+    sandbox: String,
+    container: String,
+}
+
+/// containerd at one host.
+pub(crate) struct Containerd {
+    daemon: Option<Process>,
+    dir: PathBuf,
+    netns: String,
+}
+
+impl Containerd {
+    /// Starts it, with the image. `conflist` is the network of its pods.
+    pub(crate) fn new(case: &Pair, own: usize, conflist: &Value) -> Self {
+        let dir = case.file(&format!("containerd-h{}", own + 1));
+        for name in ["bin", "net.d"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        for plugin in [plugin(), peers().join("host-local"), peers().join("loopback")] {
+            let name = plugin.file_name().unwrap();
+            std::os::unix::fs::symlink(&plugin, dir.join("bin").join(name)).unwrap();
+        }
+        std::fs::write(dir.join("net.d/10-sluice.conflist"), conflist.to_string()).unwrap();
+        std::fs::write(dir.join("config.toml"), settings(&dir)).unwrap();
+        let netns = case.hosts[own].name().to_owned();
+        let mut new = Self { daemon: None, dir, netns };
+        new.start();
+        let image = folder().join("oci.tar");
+        let mut ctr = Command::new(folder().join("bin/ctr"));
+        ctr.args(["-a", new.socket().to_str().unwrap(), "-n", "k8s.io", "images", "import"]);
+        let output = ctr.args(["--no-unpack", image.to_str().unwrap()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        new
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.join("containerd.sock")
+    }
+
+    /// Starts it, and waits until it has read its network.
+    pub(crate) fn start(&mut self) {
+        let (bin, dir) = (folder().join("bin"), self.dir.display());
+        let line = format!(
+            "exec {}/containerd --config {dir}/config.toml >>{dir}/log 2>&1",
+            bin.display()
+        );
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = inside(&self.netns);
+        command.args(["sh", "-c", &line]).stdin(Stdio::null());
+        command.env("PATH", format!("{}:{path}", bin.display()));
+        self.daemon = Some(Process(command.spawn().unwrap()));
+        let is_ready = || {
+            let output = self.attempt("Status", &json!({}));
+            let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let conditions = said["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            !conditions.is_empty() && conditions.iter().all(|one| one["status"] == true)
+        };
+        wait_for("containerd is ready, and its network", is_ready);
+    }
+
+    /// Kills it at once. Its pods live on.
+    pub(crate) fn kill(&mut self) {
+        drop(self.daemon.take());
+    }
+
+    /// Returns what it has logged.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+
+    /// Calls a method, which may fail.
+    pub(crate) fn attempt(&self, method: &str, request: &Value) -> Output {
+        use std::io::Write as _;
+        let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/rig/cri.py");
+        let mut python = Command::new("python3");
+        python.arg("-B").arg(client).arg(self.socket()).arg(method).env("PYTHONPATH", modules());
+        python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut python = python.spawn().unwrap();
+        // It is closed by that, too.
+        python.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
+        python.wait_with_output().unwrap()
+    }
+
+    /// Runs `crictl`, the kubelet's stand-in for people; panics if it fails.
+    pub(crate) fn crictl(&self, words: &[&str]) -> String {
+        let mut crictl = Command::new("crictl");
+        crictl.arg("-r").arg(format!("unix://{}", self.socket().display())).arg("--timeout=60s");
+        printed(&crictl.args(words).output().unwrap(), words)
+    }
+
+    /// Writes the requests of a pod and of its container for `crictl`, and returns their paths.
+    pub(crate) fn files(&self, name: &str) -> [String; 2] {
+        [("pod", self.sandbox(name)), ("container", container(name))].map(|(word, request)| {
+            let path = self.dir.join(format!("{name}-{word}.json"));
+            std::fs::write(&path, request.to_string()).unwrap();
+            path.to_str().unwrap().to_owned()
+        })
+    }
+
+    /// Calls a method; panics if it fails.
+    pub(crate) fn call(&self, method: &str, request: &Value) -> Value {
+        let output = self.attempt(method, request);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{method}: {said}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Returns the request for the sandbox of a pod.
+    pub(crate) fn sandbox(&self, name: &str) -> Value {
+        json!({
+            "metadata": {"name": name, "namespace": "default", "uid": format!("{name}-uid")},
+            "log_directory": self.dir.join("pods"),
+            "linux": {"cgroup_parent": format!("/{}", self.netns)}
+        })
+    }
+
+    /// Runs a pod, with a container that sleeps.
+    pub(crate) fn run(&self, name: &str) -> Pod {
+        let config = self.sandbox(name);
+        let said = self.call("RunPodSandbox", &json!({"config": config}));
+        let sandbox = said["pod_sandbox_id"].as_str().unwrap().to_owned();
+        let request = json!({
+            "pod_sandbox_id": sandbox, "config": container(name), "sandbox_config": config
+        });
+        let said = self.call("CreateContainer", &request);
+        let container = said["container_id"].as_str().unwrap().to_owned();
+        self.call("StartContainer", &json!({"container_id": container}));
+        Pod { sandbox, container }
+    }
+
+    /// Returns the address that the runtime has for a pod.
+    pub(crate) fn ip(&self, pod: &Pod) -> String {
+        let said = self.call("PodSandboxStatus", &json!({"pod_sandbox_id": pod.sandbox}));
+        said["status"]["network"]["ip"].as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Executes a command in a pod's container, and returns all that it says.
+    pub(crate) fn exec(&self, pod: &Pod, line: &str) -> String {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let request = json!({"container_id": pod.container, "cmd": words, "timeout": 20});
+        let output = self.attempt("ExecSync", &request);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{line}: {said}");
+        said
+    }
+
+    /// Stops a pod: the runtime ends its containers, and detaches it. It may be said twice.
+    pub(crate) fn stop(&self, pod: &Pod) {
+        self.call("StopPodSandbox", &json!({"pod_sandbox_id": pod.sandbox}));
+    }
+
+    /// Removes a pod.
+    pub(crate) fn remove(&self, pod: &Pod) {
+        self.call("RemovePodSandbox", &json!({"pod_sandbox_id": pod.sandbox}));
+    }
+
+    /// Returns the paths that are mounted below its folder, the last one first.
+    fn mounts(&self) -> Vec<String> {
+        let text = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let paths = text.lines().filter_map(|line| line.split_whitespace().nth(1));
+        let below = paths.filter(|path| Path::new(path).starts_with(&self.dir));
+        below.map(str::to_owned).collect::<Vec<_>>().into_iter().rev().collect()
+    }
+
+    /// Stops and removes the sandboxes of a pod, or of all, as the kubelet does with what has failed.
+    pub(crate) fn clear(&self, name: Option<&str>) {
+        let all = self.call("ListPodSandbox", &json!({}))["items"].take();
+        let is_of = |row: &&Value| name.is_none_or(|name| row["metadata"]["name"] == name);
+        for row in all.as_array().into_iter().flatten().filter(is_of) {
+            for method in ["StopPodSandbox", "RemovePodSandbox"] {
+                self.call(method, &json!({"pod_sandbox_id": row["id"]}));
+            }
+        }
+    }
+}
+
+/// Returns the request for the container of a pod, which sleeps.
+fn container(pod: &str) -> Value {
+    json!({
+        "metadata": {"name": "box"}, "image": {"image": IMAGE}, "log_path": format!("{pod}.log")
+    })
+}
+
+/// Returns the configuration of containerd. Namespaces of pods are where it makes them unasked, in
+/// `/run/netns`: what is mounted there is seen by a host in a mount namespace of its own, too.
+fn settings(dir: &Path) -> String {
+    let (mut text, dir) = (String::new(), dir.display());
+    let runc = r#"plugins."io.containerd.grpc.v1.cri".containerd"#;
+    write!(
+        text,
+        r#"version = 2
+root = "{dir}/root"
+state = "{dir}/state"
+[grpc]
+address = "{dir}/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+path = "{dir}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "{IMAGE}"
+restrict_oom_score_adj = true
+disable_apparmor = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{dir}/bin"
+conf_dir = "{dir}/net.d"
+[{runc}]
+snapshotter = "native"
+[{runc}.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+"#
+    )
+    .unwrap();
+    text
+}
+
+impl Drop for Containerd {
+    /// Ends the pods, then containerd, and takes away what was mounted.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log();
+            let from = log.lines().count().saturating_sub(20);
+            let last: Vec<&str> = log.lines().skip(from).collect();
+            say(&format!("containerd of {}:\n{}", self.netns, last.join("\n")));
+        }
+        if self.daemon.is_some() {
+            // A second panic would abort.
+            _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.clear(None)));
+        }
+        if let Some(mut daemon) = self.daemon.take() {
+            _ = kill_process(Pid::from_child(&daemon.0), Signal::TERM);
+            let until = Instant::now() + END_MAX;
+            while Instant::now() < until && matches!(daemon.0.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        for path in self.mounts() {
+            _ = Command::new("umount").args(["-l", &path]).status();
+        }
+        remove_groups(&self.netns);
+        // Its shims use one fixed place. It stays if another containerd runs here.
+        for folder in ["s", "runc/k8s.io", "runc", ""] {
+            _ = std::fs::remove_dir(Path::new("/run/containerd").join(folder));
+        }
+    }
+}
