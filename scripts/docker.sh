@@ -16,7 +16,7 @@ for package in "$work"/*.deb; do
     dpkg-deb --extract "$package" "$work/root"
 done
 rm -rf "$out"
-mkdir -p "$out/bin" "$work/image/bin"
+mkdir -p "$out/bin" "$work/image/bin" "$work/image/run" "$work/image/var"
 for program in dockerd docker containerd containerd-shim-runc-v2 ctr runc; do
     file=$(find "$work"/root/usr/bin "$work"/root/usr/sbin -name "$program" -type f | head -n 1)
     cp "${file:?no $program}" "$out/bin/"
@@ -26,6 +26,8 @@ cp "$(command -v busybox)" "$work/image/bin/busybox"
 for name in sh sleep ip ping; do
     ln -s busybox "$work/image/bin/$name"
 done
+# As in images of distributions.
+ln -s /run "$work/image/var/run"
 "$out/bin/dockerd" --version
 "$out/bin/containerd" --version
 tar --create --file "$out/image.tar" --directory "$work/image" .

@@ -84,6 +84,7 @@ fn containerd_runs_pods_that_reach_each_other() {
     case.daemons[0].kill_both();
     case.daemons[0].restart_control();
     runtimes[0].start();
+    runtimes[0].has_network();
     wait_for("the hosts are connected", || case.daemons[0].is_connected());
     ping(&runtimes[0], &web, &addresses[1]);
 
@@ -96,7 +97,7 @@ fn containerd_runs_pods_that_reach_each_other() {
     assert!(!output.status.success() && said.contains("no host answers"), "{said}");
     case.daemons[0].restart_control();
     wait_for("the hosts are connected", || case.daemons[0].is_connected());
-    runtimes[0].clear(Some("late"));
+    runtimes[0].clear("late");
     assert_eq!((ports(&case.daemons[0]).len(), assigned(&case, 0).len()), (1, 1));
     let late = runtimes[0].run("late");
 

@@ -24,6 +24,7 @@ mod import;
 mod interop;
 mod isolation;
 mod killed;
+mod kubernetes;
 mod leaks;
 mod losses;
 mod malformed;

@@ -14,15 +14,24 @@ use serde_json::{Value, json};
 use super::cni::{peers, plugin};
 use super::docker::{folder, inside, printed, remove_groups, skip_without_runtime};
 use super::pair::Pair;
-use super::{Process, program, say, wait_for};
+use super::{Netns, Process, program, say, wait_for};
 
 /// Name of the image of `scripts/docker.sh`: of pods and of containers.
-const IMAGE: &str = "sluice.test/box:1";
+pub(crate) const IMAGE: &str = "sluice.test/box:1";
+/// Its folders, below that of the host.
+const PLUGINS: &str = "opt/cni/bin";
+const NETWORKS: &str = "etc/cni/net.d";
 /// Longest time for containerd to end.
 const END_MAX: Duration = Duration::from_secs(10);
 
+/// Installs a plugin for the containerd of a folder.
+fn install(plugin: &Path, dir: &Path) {
+    let name = plugin.file_name().unwrap();
+    std::fs::copy(plugin, dir.join(PLUGINS).join(name)).unwrap();
+}
+
 /// Returns the folder that `scripts/cri.sh` fills.
-fn modules() -> PathBuf {
+pub(crate) fn modules() -> PathBuf {
     program().ancestors().nth(2).expect("a build folder").join("cri")
 }
 
@@ -52,20 +61,30 @@ pub(crate) struct Containerd {
 }
 
 impl Containerd {
-    /// Starts it, with the image. `conflist` is the network of its pods.
+    /// Starts it at a host, with the image and the network of its pods.
     pub(crate) fn new(case: &Pair, own: usize, conflist: &Value) -> Self {
         let dir = case.file(&format!("containerd-h{}", own + 1));
-        for name in ["bin", "net.d"] {
+        for name in [PLUGINS, NETWORKS] {
             std::fs::create_dir_all(dir.join(name)).unwrap();
         }
-        for plugin in [plugin(), peers().join("host-local"), peers().join("loopback")] {
-            let name = plugin.file_name().unwrap();
-            std::os::unix::fs::symlink(&plugin, dir.join("bin").join(name)).unwrap();
+        install(&plugin(), &dir);
+        std::fs::write(dir.join(NETWORKS).join("10-sluice.conflist"), conflist.to_string())
+            .unwrap();
+        let new = Self::without_network(dir, &case.hosts[own]);
+        new.has_network();
+        new
+    }
+
+    /// Starts it with the image. What is still missing for pods is the plugin and the network.
+    pub(crate) fn without_network(dir: PathBuf, netns: &Netns) -> Self {
+        for name in [PLUGINS, NETWORKS] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
         }
-        std::fs::write(dir.join("net.d/10-sluice.conflist"), conflist.to_string()).unwrap();
+        for name in ["host-local", "loopback"] {
+            install(&peers().join(name), &dir);
+        }
         std::fs::write(dir.join("config.toml"), settings(&dir)).unwrap();
-        let netns = case.hosts[own].name().to_owned();
-        let mut new = Self { daemon: None, dir, netns };
+        let mut new = Self { daemon: None, dir, netns: netns.name().to_owned() };
         new.start();
         let image = folder().join("oci.tar");
         let mut ctr = Command::new(folder().join("bin/ctr"));
@@ -75,11 +94,16 @@ impl Containerd {
         new
     }
 
+    /// Returns the path of a folder of the host, such as /etc/cni/net.d.
+    pub(crate) fn at_host(&self, path: &str) -> PathBuf {
+        self.dir.join(path.trim_start_matches('/'))
+    }
+
     fn socket(&self) -> PathBuf {
         self.dir.join("containerd.sock")
     }
 
-    /// Starts it, and waits until it has read its network.
+    /// Starts it, and waits until it answers.
     pub(crate) fn start(&mut self) {
         let (bin, dir) = (folder().join("bin"), self.dir.display());
         let line = format!(
@@ -91,13 +115,15 @@ impl Containerd {
         command.args(["sh", "-c", &line]).stdin(Stdio::null());
         command.env("PATH", format!("{}:{path}", bin.display()));
         self.daemon = Some(Process(command.spawn().unwrap()));
-        let is_ready = || {
-            let output = self.attempt("Status", &json!({}));
-            let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-            let conditions = said["status"]["conditions"].as_array().cloned().unwrap_or_default();
-            !conditions.is_empty() && conditions.iter().all(|one| one["status"] == true)
-        };
-        wait_for("containerd is ready, and its network", is_ready);
+        wait_for("containerd answers", || self.attempt("Version", &json!({})).status.success());
+    }
+
+    /// Waits until it has read the network of its pods.
+    pub(crate) fn has_network(&self) {
+        wait_for("the network of the pods is ready", || {
+            let said = self.call("Status", &json!({}))["status"]["conditions"].take();
+            said.as_array().is_some_and(|all| all.iter().all(|one| one["status"] == true))
+        });
     }
 
     /// Kills it at once. Its pods live on.
@@ -159,15 +185,24 @@ impl Containerd {
     /// Runs a pod, with a container that sleeps.
     pub(crate) fn run(&self, name: &str) -> Pod {
         let config = self.sandbox(name);
+        let sandbox = self.run_sandbox(&config);
+        let container = self.start_container(&sandbox, &config, &container(name));
+        Pod { sandbox, container }
+    }
+
+    /// Runs the sandbox of a pod, and returns its identifier.
+    pub(crate) fn run_sandbox(&self, config: &Value) -> String {
         let said = self.call("RunPodSandbox", &json!({"config": config}));
-        let sandbox = said["pod_sandbox_id"].as_str().unwrap().to_owned();
-        let request = json!({
-            "pod_sandbox_id": sandbox, "config": container(name), "sandbox_config": config
-        });
+        said["pod_sandbox_id"].as_str().unwrap().to_owned()
+    }
+
+    /// Starts a container in a sandbox, and returns its identifier.
+    pub(crate) fn start_container(&self, sandbox: &str, pod: &Value, config: &Value) -> String {
+        let request = json!({"pod_sandbox_id": sandbox, "config": config, "sandbox_config": pod});
         let said = self.call("CreateContainer", &request);
         let container = said["container_id"].as_str().unwrap().to_owned();
         self.call("StartContainer", &json!({"container_id": container}));
-        Pod { sandbox, container }
+        container
     }
 
     /// Returns the address that the runtime has for a pod.
@@ -178,8 +213,13 @@ impl Containerd {
 
     /// Executes a command in a pod's container, and returns all that it says.
     pub(crate) fn exec(&self, pod: &Pod, line: &str) -> String {
+        self.exec_in(&pod.container, line)
+    }
+
+    /// The same, in a container.
+    pub(crate) fn exec_in(&self, container: &str, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let request = json!({"container_id": pod.container, "cmd": words, "timeout": 20});
+        let request = json!({"container_id": container, "cmd": words, "timeout": 20});
         let output = self.attempt("ExecSync", &request);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{line}: {said}");
@@ -204,15 +244,30 @@ impl Containerd {
         below.map(str::to_owned).collect::<Vec<_>>().into_iter().rev().collect()
     }
 
-    /// Stops and removes the sandboxes of a pod, or of all, as the kubelet does with what has failed.
-    pub(crate) fn clear(&self, name: Option<&str>) {
-        let all = self.call("ListPodSandbox", &json!({}))["items"].take();
-        let is_of = |row: &&Value| name.is_none_or(|name| row["metadata"]["name"] == name);
-        for row in all.as_array().into_iter().flatten().filter(is_of) {
+    /// Stops and removes the sandboxes of a pod, as the kubelet does with what has failed.
+    pub(crate) fn clear(&self, name: &str) {
+        for row in self.sandboxes().iter().filter(|row| row["metadata"]["name"] == name) {
             for method in ["StopPodSandbox", "RemovePodSandbox"] {
                 self.call(method, &json!({"pod_sandbox_id": row["id"]}));
             }
         }
+    }
+
+    /// Stops and removes all, as far as that can be done: the newest first, which needs the others.
+    pub(crate) fn clear_all(&self) {
+        let mut all = self.sandboxes();
+        all.sort_by_key(|row| row["created_at"].as_str().and_then(|text| text.parse::<u64>().ok()));
+        for row in all.iter().rev() {
+            for method in ["StopPodSandbox", "RemovePodSandbox"] {
+                _ = self.attempt(method, &json!({"pod_sandbox_id": row["id"]}));
+            }
+        }
+    }
+
+    fn sandboxes(&self) -> Vec<Value> {
+        let output = self.attempt("ListPodSandbox", &json!({}));
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        said["items"].as_array().cloned().unwrap_or_default()
     }
 }
 
@@ -242,8 +297,8 @@ sandbox_image = "{IMAGE}"
 restrict_oom_score_adj = true
 disable_apparmor = true
 [plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{dir}/bin"
-conf_dir = "{dir}/net.d"
+bin_dir = "{dir}/{PLUGINS}"
+conf_dir = "{dir}/{NETWORKS}"
 [{runc}]
 snapshotter = "native"
 [{runc}.runtimes.runc]
@@ -263,10 +318,7 @@ impl Drop for Containerd {
             let last: Vec<&str> = log.lines().skip(from).collect();
             say(&format!("containerd of {}:\n{}", self.netns, last.join("\n")));
         }
-        if self.daemon.is_some() {
-            // A second panic would abort.
-            _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.clear(None)));
-        }
+        self.clear_all();
         if let Some(mut daemon) = self.daemon.take() {
             _ = kill_process(Pid::from_child(&daemon.0), Signal::TERM);
             let until = Instant::now() + END_MAX;

@@ -2,7 +2,8 @@
 
     cri.py SOCKET METHOD        the request is JSON at the standard input, the answer JSON
 
-The modules that it imports are those of scripts/cri.sh.
+The modules that it imports are those of scripts/cri.sh. ExecSync exits with the command's code, and
+says what that said at the standard error.
 """
 
 import sys
@@ -29,7 +30,7 @@ def main() -> int:
     print(json_format.MessageToJson(answer, preserving_proto_field_name=True))
     for field in ("stdout", "stderr"):
         sys.stderr.buffer.write(getattr(answer, field, b""))
-    return 0
+    return int(getattr(answer, "exit_code", 0))
 
 
 sys.exit(main())
