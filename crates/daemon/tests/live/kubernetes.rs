@@ -1,6 +1,6 @@
 //! The manifests for Kubernetes without a cluster: this test is the kubelet. It runs the pod of the
-//! DaemonSet at two nodes, as `packaging/kubernetes/sluice.yaml` describes it, each on a containerd,
-//! then pods that use what it has installed.
+//! DaemonSet at two nodes, as `packaging/kubernetes/sluice.yaml` has it, each on a containerd, then
+//! pods that use what it has installed.
 //!
 //! ```text
 //!   web ─┐                      ┌─ db
@@ -31,6 +31,11 @@ fn manifests() -> Vec<Value> {
     let output = output.unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Returns a mount of a container, which may not be written.
+fn mount(host: &Path, inside: &str) -> Value {
+    json!({"host_path": host, "container_path": inside, "readonly": true})
 }
 
 fn of_kind<'a>(all: &'a [Value], kind: &str) -> &'a Value {
@@ -94,7 +99,6 @@ impl Node {
     /// Returns the request for a container of the template, as the kubelet makes it. The image is
     /// that of all tests, with the machine's libraries and the programs under test in it.
     fn request(&self, container: &Value) -> Value {
-        let mount = |host: &Path, inside: &str| json!({"host_path": host, "container_path": inside, "readonly": true});
         let programs = program().parent().unwrap().to_owned();
         let mut mounts = vec![mount(&programs, "/opt/sluice/bin")];
         let libraries = ["/usr", "/lib", "/lib64"].map(Path::new).into_iter();
