@@ -207,6 +207,10 @@ if wanted test && ! run scripts/cri.sh; then
     unavailable+=("a client of the Container Runtime Interface, for the test with containerd")
 fi
 
+if wanted test && ! run scripts/libvirt.sh; then
+    unavailable+=("libvirt, for the tests of its machines")
+fi
+
 if wanted test && ! run scripts/guest.sh; then
     unavailable+=("the kernel of the live tests' virtual machines")
 fi

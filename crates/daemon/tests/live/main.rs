@@ -26,6 +26,7 @@ mod isolation;
 mod killed;
 mod kubernetes;
 mod leaks;
+mod libvirt;
 mod losses;
 mod malformed;
 mod metrics;

@@ -22,6 +22,7 @@ pub(crate) mod dpdk;
 pub(crate) mod http;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
+pub(crate) mod libvirt;
 pub(crate) mod member;
 pub(crate) mod monitor;
 pub(crate) mod netavark;
