@@ -18,7 +18,8 @@ const END_MAX: Duration = Duration::from_secs(10);
 /// A user that libvirt looks for, settings for a machine without systemd, and for one user.
 const SETUP: &str = r#"
 set -e
-mkdir -p $1/up/etc/libvirt/hooks $1/up/etc/sluice $1/up/var/log/libvirt/qemu $1/up/opt/sluice $1/work $1/root
+mkdir -p $1/work $1/root $1/up/etc/libvirt/hooks $1/up/etc/sluice $1/up/opt/sluice
+mkdir -p $1/up/var/log/libvirt/qemu
 cp -a $2/. $1/up/
 cp $3 $1/up/etc/libvirt/hooks/qemu
 mount -t overlay sluice -o lowerdir=/,upperdir=$1/up,workdir=$1/work $1/root
