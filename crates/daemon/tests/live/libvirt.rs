@@ -139,7 +139,7 @@ fn libvirt_runs_machines_that_reach_other_host() {
     assert_eq!(added(&case), ["slb-vm7"]);
     machines.iter().for_each(|(number, _)| reached(&case, *number));
 
-    // libvirt is killed, and meanwhile the host, whose TAP is another one then, or a port goes: when
+    // libvirt is killed, and meanwhile the host, whose TAP is another one then, or a port goes: if
     // libvirt is back, the port is there and in its bridge.
     libvirt.kill();
     reached(&case, 5);

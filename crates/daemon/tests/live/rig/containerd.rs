@@ -3,9 +3,11 @@
 //! Each host has a containerd of its own in the host's network namespace. It makes the namespaces
 //! of pods itself, and calls `sluice-cni` for them.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,6 +23,7 @@ pub(crate) const IMAGE: &str = "sluice.test/box:1";
 /// Its folders, below that of the host.
 const PLUGINS: &str = "opt/cni/bin";
 const NETWORKS: &str = "etc/cni/net.d";
+const SOCKET: &str = "containerd.sock";
 /// Longest time for containerd to end.
 const END_MAX: Duration = Duration::from_secs(10);
 
@@ -53,9 +56,41 @@ pub(crate) struct Pod {
     container: String,
 }
 
+/// `cri.py`, which calls one runtime.
+struct Client {
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    /// It is killed when dropped.
+    _process: Process,
+}
+
+impl Client {
+    fn new(socket: &Path) -> Self {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/rig/cri.py");
+        let mut python = Command::new("python3");
+        python.arg("-B").arg(script).arg(socket).env("PYTHONPATH", modules());
+        let mut child = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        Self { input, output: BufReader::new(output), _process: Process(child) }
+    }
+
+    fn call(&mut self, method: &str, request: &Value) -> Result<Value, String> {
+        let line = json!({"method": method, "request": request});
+        writeln!(self.input, "{line}").unwrap();
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        let answer: Value = serde_json::from_str(&answer).expect("the client answers");
+        match answer["error"].as_str() {
+            Some(error) => Err(error.to_owned()),
+            None => Ok(answer),
+        }
+    }
+}
+
 /// containerd at one host.
 pub(crate) struct Containerd {
     daemon: Option<Process>,
+    client: RefCell<Client>,
     dir: PathBuf,
     netns: String,
 }
@@ -84,7 +119,8 @@ impl Containerd {
             install(&peers().join(name), &dir);
         }
         std::fs::write(dir.join("config.toml"), settings(&dir)).unwrap();
-        let mut new = Self { daemon: None, dir, netns: netns.name().to_owned() };
+        let client = RefCell::new(Client::new(&dir.join(SOCKET)));
+        let mut new = Self { daemon: None, client, dir, netns: netns.name().to_owned() };
         new.start();
         let image = folder().join("oci.tar");
         let mut ctr = Command::new(folder().join("bin/ctr"));
@@ -100,7 +136,7 @@ impl Containerd {
     }
 
     fn socket(&self) -> PathBuf {
-        self.dir.join("containerd.sock")
+        self.dir.join(SOCKET)
     }
 
     /// Starts it, and waits until it answers.
@@ -115,7 +151,7 @@ impl Containerd {
         command.args(["sh", "-c", &line]).stdin(Stdio::null());
         command.env("PATH", format!("{}:{path}", bin.display()));
         self.daemon = Some(Process(command.spawn().unwrap()));
-        wait_for("containerd answers", || self.attempt("Version", &json!({})).status.success());
+        wait_for("containerd answers", || self.attempt("Version", &json!({})).is_ok());
     }
 
     /// Waits until it has read the network of its pods.
@@ -137,16 +173,8 @@ impl Containerd {
     }
 
     /// Calls a method, which may fail.
-    pub(crate) fn attempt(&self, method: &str, request: &Value) -> Output {
-        use std::io::Write as _;
-        let client = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/rig/cri.py");
-        let mut python = Command::new("python3");
-        python.arg("-B").arg(client).arg(self.socket()).arg(method).env("PYTHONPATH", modules());
-        python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut python = python.spawn().unwrap();
-        // It is closed by that, too.
-        python.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
-        python.wait_with_output().unwrap()
+    pub(crate) fn attempt(&self, method: &str, request: &Value) -> Result<Value, String> {
+        self.client.borrow_mut().call(method, request).map(|mut answer| answer["answer"].take())
     }
 
     /// Runs `crictl`, the kubelet's stand-in for people; panics if it fails.
@@ -167,10 +195,7 @@ impl Containerd {
 
     /// Calls a method; panics if it fails.
     pub(crate) fn call(&self, method: &str, request: &Value) -> Value {
-        let output = self.attempt(method, request);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{method}: {said}");
-        serde_json::from_slice(&output.stdout).unwrap()
+        self.attempt(method, request).unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
     /// Returns the request for the sandbox of a pod.
@@ -220,9 +245,11 @@ impl Containerd {
     pub(crate) fn exec_in(&self, container: &str, line: &str) -> String {
         let words: Vec<&str> = line.split_whitespace().collect();
         let request = json!({"container_id": container, "cmd": words, "timeout": 20});
-        let output = self.attempt("ExecSync", &request);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{line}: {said}");
+        let answer = self.client.borrow_mut().call("ExecSync", &request);
+        let mut answer = answer.unwrap_or_else(|error| panic!("{line}: {error}"));
+        // What is 0 is left out.
+        assert!(answer["answer"]["exit_code"].is_null(), "{line}: {answer}");
+        let Value::String(said) = answer["said"].take() else { panic!("{line}: {answer}") };
         said
     }
 
@@ -265,8 +292,7 @@ impl Containerd {
     }
 
     fn sandboxes(&self) -> Vec<Value> {
-        let output = self.attempt("ListPodSandbox", &json!({}));
-        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let said = self.attempt("ListPodSandbox", &json!({})).unwrap_or_default();
         said["items"].as_array().cloned().unwrap_or_default()
     }
 }
@@ -289,7 +315,7 @@ fn settings(dir: &Path) -> String {
 root = "{dir}/root"
 state = "{dir}/state"
 [grpc]
-address = "{dir}/containerd.sock"
+address = "{dir}/{SOCKET}"
 [plugins."io.containerd.internal.v1.opt"]
 path = "{dir}/opt"
 [plugins."io.containerd.grpc.v1.cri"]

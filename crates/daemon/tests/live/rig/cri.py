@@ -1,11 +1,13 @@
-"""One call of a runtime by the Container Runtime Interface.
+"""A client of the Container Runtime Interface, for tests.
 
-    cri.py SOCKET METHOD        the request is JSON at the standard input, the answer JSON
+    cri.py SOCKET
 
-The modules that it imports are those of scripts/cri.sh. ExecSync exits with the command's code, and
-says what that said at the standard error.
+Each line of the standard input is a call, `{"method": …, "request": …}`. Each answer is a line:
+`{"answer": …}`, or `{"error": …}`. The output of ExecSync is text, in `said`. The modules that it
+imports are those of scripts/cri.sh.
 """
 
+import json
 import sys
 
 import api_pb2
@@ -16,21 +18,20 @@ from google.protobuf import json_format
 TIMEOUT_S = 60
 
 
-def main() -> int:
-    socket, method = sys.argv[1:]
-    request = getattr(api_pb2, f"{method}Request")()
-    json_format.Parse(sys.stdin.read() or "{}", request)
+def call(socket: str, method: str, request: object) -> dict:
+    message = json_format.ParseDict(request, getattr(api_pb2, f"{method}Request")())
+    # A channel that is kept waits before it connects to a runtime that has started again.
     with grpc.insecure_channel(f"unix://{socket}") as channel:
         runtime = api_pb2_grpc.RuntimeServiceStub(channel)
         try:
-            answer = getattr(runtime, method)(request, timeout=TIMEOUT_S)
+            answer = getattr(runtime, method)(message, timeout=TIMEOUT_S)
         except grpc.RpcError as error:
-            print(f"{error.code().name}: {error.details()}", file=sys.stderr)
-            return 1
-    print(json_format.MessageToJson(answer, preserving_proto_field_name=True))
-    for field in ("stdout", "stderr"):
-        sys.stderr.buffer.write(getattr(answer, field, b""))
-    return int(getattr(answer, "exit_code", 0))
+            return {"error": f"{error.code().name}: {error.details()}"}
+    row = json_format.MessageToDict(answer, preserving_proto_field_name=True)
+    said = b"".join(getattr(answer, field, b"") for field in ("stdout", "stderr"))
+    return {"answer": row, "said": said.decode(errors="replace")}
 
 
-sys.exit(main())
+for line in sys.stdin:
+    one = json.loads(line)
+    print(json.dumps(call(sys.argv[1], one["method"], one["request"])), flush=True)
