@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::rig::libvirt::{Libvirt, skip_without_libvirt};
 use crate::rig::pair::{Pair, devices};
-use crate::rig::{Net, say};
+use crate::rig::{Net, say, wait_for};
 use sluice_testkit::bound::is_soak;
 
 const C2: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -139,7 +139,7 @@ fn libvirt_runs_machines_that_reach_other_host() {
     assert_eq!(added(&case), ["slb-vm7"]);
     machines.iter().for_each(|(number, _)| reached(&case, *number));
 
-    // libvirt is killed, and meanwhile the host, whose TAP is another one then, or a port goes: if
+    // libvirt is killed, and meanwhile the host (whose TAP is another one then), or a port goes. Once
     // libvirt is back, the port is there and in its bridge.
     libvirt.kill();
     reached(&case, 5);
@@ -171,4 +171,58 @@ fn libvirt_runs_machines_that_reach_other_host() {
     }
     nothing_is_left(&case);
     assert_eq!(case.daemons[0].show("audit")["closed"], true);
+}
+
+/// Returns the port of a machine that is learned, at each host.
+fn learned(net: &Net, own: usize) -> String {
+    let socket = net.file(&format!("vm9-h{}.sock", own + 1));
+    format!(
+        "[[port]]\nname = \"vm9\"\nkind = \"vhost-user\"\nvnet = \"blue\"\nsocket = \"{}\"\n",
+        socket.display()
+    )
+}
+
+/// Returns the host that has the machine, in the view of both.
+fn host_of_machine(case: &Pair) -> [String; 2] {
+    [0, 1].map(|own: usize| {
+        let vport = case.daemons[own].ask(&["vport", "show", "52:54:00:00:00:09"])["vport"].take();
+        vport["host"].as_str().unwrap_or_default().to_owned()
+    })
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn virsh_migrates_machine_to_other_host() {
+    const TEST: &str = "live::libvirt virsh_migrates_machine_to_other_host";
+    if skip_without_libvirt(TEST) {
+        return;
+    }
+    if !is_soak() {
+        say(&format!("SKIPPED {TEST}: two libvirts; SLUICE_SOAK=1 runs it"));
+        return;
+    }
+    let case = Pair::with("virshmove", 8, learned);
+    case.add(1, 1, C2);
+    let libvirts = [0, 1].map(|own| Libvirt::new(&case, own));
+    // The socket has one path in the machine's description, at both hosts.
+    for (own, libvirt) in libvirts.iter().enumerate() {
+        libvirt.link(&case.file(&format!("vm9-h{}.sock", own + 1)), "/run/vm9.sock");
+    }
+    libvirts[0].sees(&libvirts[1]);
+    let text = domain(9, &vhost_user("/run/vm9.sock", 9, "client"), "");
+    libvirts[0].virsh(&["define", &libvirts[0].write(&text)]);
+    libvirts[0].virsh(&["start", "vm9"]);
+    reached(&case, 9);
+    wait_for("both know the machine at h1", || host_of_machine(&case) == ["h1", "h1"]);
+    let to = "qemu+unix:///system?socket=/run/other/libvirt-sock";
+    let by = "tcp://192.0.2.2:49152";
+    libvirts[0].virsh(&["migrate", "--live", "vm9", to, "--migrateuri", by]);
+    assert_eq!(libvirts[0].virsh(&["list", "--name"]), "");
+    assert_eq!(libvirts[1].virsh(&["list", "--name"]), "vm9");
+    wait_for("both know the machine at h2", || host_of_machine(&case) == ["h2", "h2"]);
+    reached(&case, 9);
+    libvirts[1].virsh(&["destroy", "vm9"]);
+    for daemon in &case.daemons {
+        assert_eq!(daemon.show("audit")["closed"], true);
+    }
 }

@@ -15,6 +15,7 @@ use super::{Process, program, run, say, vm, wait_for};
 
 /// Longest time for libvirt to end.
 const END_MAX: Duration = Duration::from_secs(10);
+const PATH: &str = "/opt/sluice:/usr/sbin:/usr/bin:/sbin:/bin";
 /// A user that libvirt looks for, settings for a machine without systemd, and for one user.
 const SETUP: &str = r#"
 set -e
@@ -31,7 +32,10 @@ mount -t tmpfs sluice $1/root/run
 mount --bind $4 $1/root/opt/sluice
 echo 'libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin' >>$1/root/etc/passwd
 echo 'libvirt-qemu:x:64055:' >>$1/root/etc/group
-echo 'auth_unix_rw = "none"' >$1/root/etc/libvirt/libvirtd.conf
+cat >$1/root/etc/libvirt/libvirtd.conf <<CONF
+auth_unix_rw = "none"
+host_uuid = "$(cat /proc/sys/kernel/random/uuid)"
+CONF
 cat >$1/root/etc/libvirt/qemu.conf <<CONF
 security_driver = "none"
 namespaces = []
@@ -92,15 +96,22 @@ impl Libvirt {
     fn inside(&self) -> Command {
         let mut command = inside(&self.netns);
         command.arg("chroot").arg(self.dir.join("root")).stdin(Stdio::null());
-        command.env("PATH", "/opt/sluice:/usr/sbin:/usr/bin:/sbin:/bin");
+        command.env("PATH", PATH);
         command
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts it, and waits until it answers. Two libvirts of one machine tell themselves apart by
+    /// the name of the machine and by a UUID.
     pub(crate) fn start(&mut self) {
-        let mut daemon = self.inside();
         let log = std::fs::File::create(self.dir.join("log")).unwrap();
-        daemon.arg("/usr/sbin/libvirtd").stderr(log).stdout(Stdio::null());
+        let line = format!(
+            "hostname {} && exec chroot {} /usr/sbin/libvirtd",
+            self.netns,
+            self.dir.join("root").display()
+        );
+        let mut daemon = inside(&self.netns);
+        daemon.args(["unshare", "--uts", "sh", "-c", &line]).env("PATH", PATH);
+        daemon.stdin(Stdio::null()).stderr(log).stdout(Stdio::null());
         self.daemon = Some(Process(daemon.spawn().unwrap()));
         wait_for("libvirt answers", || self.attempt(&["version"]).status.success());
     }
@@ -119,6 +130,18 @@ impl Libvirt {
     /// Executes `virsh`; panics if it fails.
     pub(crate) fn virsh(&self, words: &[&str]) -> String {
         printed(&self.attempt(words), words)
+    }
+
+    /// Gives a file of the machine a name that it has only here.
+    pub(crate) fn link(&self, file: &Path, name: &str) {
+        std::os::unix::fs::symlink(file, self.dir.join("root").join(&name[1..])).unwrap();
+    }
+
+    /// Lets `virsh` here ask another libvirt, at `/run/other`.
+    pub(crate) fn sees(&self, other: &Self) {
+        let (from, to) = (other.dir.join("root/run/libvirt"), self.dir.join("root/run/other"));
+        std::fs::create_dir(&to).unwrap();
+        run(&format!("mount --bind {} {}", from.display(), to.display()));
     }
 
     /// Executes the hook as libvirt does, or as people do.
