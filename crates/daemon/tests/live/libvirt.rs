@@ -139,8 +139,8 @@ fn libvirt_runs_machines_that_reach_other_host() {
     assert_eq!(added(&case), ["slb-vm7"]);
     machines.iter().for_each(|(number, _)| reached(&case, *number));
 
-    // libvirt is killed, and meanwhile the host (whose TAP is another one then), or a port goes. Once
-    // libvirt is back, the port is there and in its bridge.
+    // libvirt is killed, and meanwhile the host (whose TAP is another one then), or a port goes.
+    // Once libvirt is back, the port is there and in its bridge.
     libvirt.kill();
     reached(&case, 5);
     case.daemons[0].kill_both();
