@@ -143,7 +143,7 @@ fn libvirt_runs_machines_that_reach_other_host() {
     // Once libvirt is back, the port is there and in its bridge.
     libvirt.kill();
     reached(&case, 5);
-    case.daemons[0].kill_both();
+    case.daemons[0].stop();
     case.daemons[0].restart_control();
     reached(&case, 5);
     libvirt.start();
