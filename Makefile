@@ -62,7 +62,7 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	cargo build --profile dist --package sluice --package sluice-cni --package sluice-bench
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored bucket_moves_every_millisecond steer_cycles
 	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored --nocapture \
-		isolation:: stuck:: random_drill:: partition:: parity:: cni_kills:: remote:: neutron::
+		isolation:: stuck:: random_drill:: partition:: parity:: cni_kills:: remote:: neutron:: containerd:: libvirt::
 	scripts/guest.sh backports || echo "no newer kernel is to be had: what needs it is skipped"
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored --nocapture backpressure::newest
 	SLUICE_OLD=$(SLUICE_OLD) cargo test --package sluice-daemon --test live -- --include-ignored --nocapture rolling::

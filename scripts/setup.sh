@@ -61,6 +61,7 @@ cnitool    | $cni/cni/cnitool@v1.3.0                         | test | the runtim
 host-local | $cni/plugins/plugins/ipam/host-local@v1.7.1     | test | assigns addresses to containers of the CNI tests
 portmap    | $cni/plugins/plugins/meta/portmap@v1.7.1        | test | a plugin that runs behind that of Sluice
 bandwidth  | $cni/plugins/plugins/meta/bandwidth@v1.7.1      | test | another one
+loopback   | $cni/plugins/plugins/main/loopback@v1.7.1       | test | containerd calls it for each pod
 "
 # Compiling for it shows that the pure crates need no operating system.
 bare_target=x86_64-unknown-none
@@ -215,7 +216,15 @@ if wanted test && ! run scripts/netavark.sh; then
 fi
 
 if wanted test && ! run scripts/docker.sh; then
-    unavailable+=("Docker, for the tests of its network driver")
+    unavailable+=("Docker and containerd, for the tests with them")
+fi
+
+if wanted test && ! run scripts/cri.sh; then
+    unavailable+=("a client of the Container Runtime Interface, for the test with containerd")
+fi
+
+if wanted test && ! run scripts/libvirt.sh; then
+    unavailable+=("libvirt, for the tests of its machines")
 fi
 
 if wanted test && ! run scripts/guest.sh; then

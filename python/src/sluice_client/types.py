@@ -120,6 +120,21 @@ class ChangedDoneDone(TypedDict):
     said: str
 
 
+class ChipRow(TypedDict):
+    error: NotRequired[str | None]
+    evicted: int
+    flows: int
+    flows_max: int
+    forwarded: NotRequired[int | None]
+    full: NotRequired[int]
+    kind: str
+    macs: int
+    macs_max: int
+    mended: NotRequired[int]
+    refused: NotRequired[int]
+    written: NotRequired[int]
+
+
 class ClassSettings(TypedDict):
     dscp: NotRequired[list[int]]
     hold: NotRequired[HoldTime | None]
@@ -474,6 +489,19 @@ class Enveloped_Shown_1(TypedDict):
     program: str
     time: str
     ports: list[PortRow]
+    at_ns: int
+    guard: NotRequired[list[GuardRow]]
+    outside: NotRequired[list[LossRow]]
+    policy: FlowControl
+    version: int
+
+
+class Enveloped_Shown_10(TypedDict):
+    format: int
+    host: str
+    program: str
+    time: str
+    chip: ChipRow
     at_ns: int
     guard: NotRequired[list[GuardRow]]
     outside: NotRequired[list[LossRow]]
@@ -1210,6 +1238,10 @@ class ShownRowsAudit(TypedDict):
     audit: Audit
 
 
+class ShownRowsChip(TypedDict):
+    chip: ChipRow
+
+
 class ShownRowsDrops(TypedDict):
     drops: list[DropRow]
 
@@ -1244,6 +1276,16 @@ class ShownRowsWorker(TypedDict):
 
 class Shown_1(TypedDict):
     ports: list[PortRow]
+    at_ns: int
+    guard: NotRequired[list[GuardRow]]
+    host: str
+    outside: NotRequired[list[LossRow]]
+    policy: FlowControl
+    version: int
+
+
+class Shown_10(TypedDict):
+    chip: ChipRow
     at_ns: int
     guard: NotRequired[list[GuardRow]]
     host: str
@@ -1535,22 +1577,22 @@ Cidr: TypeAlias = str
 Enveloped_Changed: TypeAlias = Enveloped_Changed_1 | Enveloped_Changed_2 | Enveloped_Changed_3
 Enveloped_FabricPart: TypeAlias = Enveloped_FabricPart_1 | Enveloped_FabricPart_2 | Enveloped_FabricPart_3 | Enveloped_FabricPart_4 | Enveloped_FabricPart_5 | Enveloped_FabricPart_6
 Enveloped_PolicySet: TypeAlias = Enveloped_PolicySet_1 | Enveloped_PolicySet_2 | Enveloped_PolicySet_3 | Enveloped_PolicySet_4
-Enveloped_Shown: TypeAlias = Enveloped_Shown_1 | Enveloped_Shown_2 | Enveloped_Shown_3 | Enveloped_Shown_4 | Enveloped_Shown_5 | Enveloped_Shown_6 | Enveloped_Shown_7 | Enveloped_Shown_8 | Enveloped_Shown_9
+Enveloped_Shown: TypeAlias = Enveloped_Shown_1 | Enveloped_Shown_2 | Enveloped_Shown_3 | Enveloped_Shown_4 | Enveloped_Shown_5 | Enveloped_Shown_6 | Enveloped_Shown_7 | Enveloped_Shown_8 | Enveloped_Shown_9 | Enveloped_Shown_10
 FabricPart: TypeAlias = FabricPartMembers | FabricPartFlows | FabricPartHolds | FabricPartCertificates | FabricPartRivals | FabricPartStatus
 FabricQuestion: TypeAlias = Literal["members", "flows", "holds", "certificates", "rivals", "status"]
 FlowControl: TypeAlias = Literal["LL", "LZ", "ZL", "ZZ"]
 Grade: TypeAlias = Literal["pass", "warn", "unknown", "stop"]
 HoldTime: TypeAlias = str
-Kind: TypeAlias = Literal["tap", "veth", "vhost-user"]
+Kind: TypeAlias = Literal["tap", "veth", "kernel", "vhost-user"]
 Match: TypeAlias = str
 MobilityPolicy: TypeAlias = Literal["warn", "freeze"]
 Operation: TypeAlias = OperationAddMember | OperationRemoveMember | OperationSetMember | OperationCreateVnet | OperationDeleteVnet | OperationSetVnet | OperationSetVport | OperationSetVlan | OperationSet | OperationSetPlacement | OperationAddToken | OperationSpendToken | OperationRemoveToken | OperationSetAuthorities | OperationAddAuthority | OperationSignBy | OperationRemoveAuthority | OperationAbandonAuthority | OperationRevoke
 Place: TypeAlias = PlaceNetns | PlacePid | PlaceTap | PlaceVm | Literal["host"]
 PolicySet: TypeAlias = PlacementAnswer | Changed
-Question: TypeAlias = Literal["ports", "queues", "drops", "audit", "pauses", "tunnels", "mac", "worker", "placement"]
+Question: TypeAlias = Literal["ports", "queues", "drops", "audit", "pauses", "tunnels", "mac", "worker", "placement", "chip"]
 Role: TypeAlias = Literal["auto", "learner", "witness"]
 Route: TypeAlias = str
 Setting: TypeAlias = Literal["vni", "network", "mtu", "policy", "vtep", "version", "clock"]
-Shown: TypeAlias = Shown_1 | Shown_2 | Shown_3 | Shown_4 | Shown_5 | Shown_6 | Shown_7 | Shown_8 | Shown_9
-ShownRows: TypeAlias = ShownRowsPorts | ShownRowsQueues | ShownRowsDrops | ShownRowsAudit | ShownRowsPauses | ShownRowsTunnels | ShownRowsMac | ShownRowsWorker | ShownRowsPlacement
+Shown: TypeAlias = Shown_1 | Shown_2 | Shown_3 | Shown_4 | Shown_5 | Shown_6 | Shown_7 | Shown_8 | Shown_9 | Shown_10
+ShownRows: TypeAlias = ShownRowsPorts | ShownRowsQueues | ShownRowsDrops | ShownRowsAudit | ShownRowsPauses | ShownRowsTunnels | ShownRowsMac | ShownRowsWorker | ShownRowsPlacement | ShownRowsChip
 TokenRole: TypeAlias = Literal["tenant", "viewer", "operator", "admin"]

@@ -15,7 +15,7 @@ const PEERS: [&str; 4] = ["cnitool", "host-local", "portmap", "bandwidth"];
 
 /// Returns the folder with programs of others: `$SLUICE_CNI_PEERS`, or the one that
 /// `scripts/setup.sh` makes.
-fn peers() -> PathBuf {
+pub(crate) fn peers() -> PathBuf {
     std::env::var_os("SLUICE_CNI_PEERS").map_or_else(
         || program().ancestors().nth(2).expect("a build folder").join("cni-peers"),
         PathBuf::from,
@@ -36,7 +36,7 @@ pub(crate) fn skip_without_peers(test: &str) -> bool {
     missing.is_some()
 }
 
-fn plugin() -> PathBuf {
+pub(crate) fn plugin() -> PathBuf {
     program().with_file_name("sluice-cni")
 }
 

@@ -16,7 +16,7 @@ use super::{Netns, Process, program, say, skip, wait_for};
 const END_MAX: Duration = Duration::from_secs(15);
 
 /// Returns the folder that `scripts/docker.sh` fills.
-fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     program().ancestors().nth(2).expect("a build folder").join("docker")
 }
 
@@ -26,13 +26,17 @@ fn driver() -> PathBuf {
 
 /// Returns true if a test cannot run here, and prints the reason.
 pub(crate) fn skip_without_docker(test: &str) -> bool {
+    let image = (folder().join("image.tar"), "scripts/docker.sh");
+    skip_without_runtime(test, &[image, (driver(), "cargo build --package sluice-cni")])
+}
+
+/// The same for any runtime of containers, which needs these files; a command makes each.
+pub(crate) fn skip_without_runtime(test: &str, needed: &[(PathBuf, &str)]) -> bool {
     if skip(test, &["nsenter", "unshare"]) {
         return true;
     }
-    let why = if let Some(path) =
-        [folder().join("image.tar"), driver()].into_iter().find(|path| !path.is_file())
-    {
-        format!("{} is not there: scripts/docker.sh", path.display())
+    let why = if let Some((path, how)) = needed.iter().find(|(path, _)| !path.is_file()) {
+        format!("{} is not there: {how}", path.display())
     } else if !Path::new("/sys/fs/cgroup/devices").is_dir()
         && !Path::new("/sys/fs/cgroup/cgroup.controllers").is_file()
     {
@@ -139,9 +143,9 @@ pub(crate) fn printed(output: &Output, what: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Returns a command in a network namespace, with the file systems of the caller: Docker needs the
+/// Returns a command in a network namespace, with the file systems of the caller: runtimes need the
 /// cgroups, which `ip netns exec` hides.
-fn inside(netns: &str) -> Command {
+pub(crate) fn inside(netns: &str) -> Command {
     let mut command = Command::new("nsenter");
     command.arg(format!("--net=/run/netns/{netns}"));
     command
@@ -185,9 +189,9 @@ impl Drop for Docker {
     }
 }
 
-/// Removes the control groups in which Docker had its containers: of version 2 there is one, of
+/// Removes the control groups in which a runtime had its containers: of version 2 there is one, of
 /// version 1 one for each controller.
-fn remove_groups(name: &str) {
+pub(crate) fn remove_groups(name: &str) {
     let root = Path::new("/sys/fs/cgroup");
     let folders = std::fs::read_dir(root).into_iter().flatten().flatten().map(|one| one.path());
     for folder in folders.chain([root.to_owned()]) {

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 pub(crate) mod bridge;
 pub(crate) mod cni;
+pub(crate) mod containerd;
 pub(crate) mod counted;
 pub(crate) mod culprit;
 pub(crate) mod docker;
@@ -21,6 +22,7 @@ pub(crate) mod dpdk;
 pub(crate) mod http;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
+pub(crate) mod libvirt;
 pub(crate) mod member;
 pub(crate) mod monitor;
 pub(crate) mod netavark;
