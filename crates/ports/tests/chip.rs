@@ -23,7 +23,7 @@ const IPS: [&str; 2] = ["10.1.0.1", "10.1.0.2"];
 /// A host with a chip, an underlay and a container.
 struct Host {
     namespace: String,
-    container: String,
+    container: Container,
     /// `None` once its process has ended.
     chip: Option<KernelChip>,
     card: L2Port,
@@ -32,9 +32,8 @@ struct Host {
 
 impl Host {
     fn new(namespace: &str, device: &str, (vtep, own): (Ipv4Addr, usize)) -> Self {
-        let container = format!("{namespace}c");
-        support::add_namespace(&container);
-        let (namespace, inner) = (namespace.to_owned(), container.clone());
+        let container = Container::new(format!("{namespace}c"));
+        let (namespace, inner) = (namespace.to_owned(), container.0.clone());
         run(&format!("ip netns exec {namespace} ethtool -K {device} tx on"));
         let made = inside(&namespace, move || {
             let capacity = Capacity { macs: 8, flows: 4 };
@@ -92,7 +91,7 @@ impl Host {
     }
 
     fn ping(&self, ip: &str, count: u32) -> bool {
-        let netns = ["netns", "exec", &self.container, "ping", "-n", "-i", "0.01", "-W", "1"];
+        let netns = ["netns", "exec", &self.container.0, "ping", "-n", "-i", "0.01", "-W", "1"];
         let ping = std::process::Command::new("ip")
             .args(netns)
             .args(["-c", &count.to_string(), ip])
@@ -102,10 +101,19 @@ impl Host {
     }
 }
 
-impl Drop for Host {
+/// The namespace of a container, deleted with this.
+struct Container(String);
+
+impl Container {
+    fn new(name: String) -> Self {
+        support::add_namespace(&name);
+        Self(name)
+    }
+}
+
+impl Drop for Container {
     fn drop(&mut self) {
-        let _gone =
-            std::process::Command::new("ip").args(["netns", "del", &self.container]).status();
+        let _gone = std::process::Command::new("ip").args(["netns", "del", &self.0]).status();
     }
 }
 
@@ -113,7 +121,7 @@ fn pair(cable: &Cable) -> [Host; 2] {
     let hosts =
         [Host::new(&cable.left, "l0", (LEFT, 0)), Host::new(&cable.right, "r0", (RIGHT, 1))];
     for (at, other) in [(0, 1), (1, 0)] {
-        let container = &hosts[at].container;
+        let container = &hosts[at].container.0;
         run(&format!("ip -n {container} neigh add {} lladdr {} dev eth0", IPS[other], MACS[other]));
     }
     hosts
@@ -154,7 +162,7 @@ fn chip_forwards_what_it_knows_alone() {
         assert_eq!(again, 0, "a hit is told once");
     }
     // ARP is the switch's, whatever is known.
-    let container = hosts[0].container.clone();
+    let container = hosts[0].container.0.clone();
     run(&format!("ip -n {container} neigh del {} dev eth0", IPS[1]));
     let before = hosts[0].punted();
     assert!(!hosts[0].ping(IPS[1], 1));
@@ -280,7 +288,7 @@ fn next_chip_adopts_what_is_there() {
     inside(&namespace, move || drop(chip));
     first.card.close().unwrap();
     first.underlay.close().unwrap();
-    let container = first.container.clone();
+    let container = first.container.0.clone();
     let ping = |what: &str| {
         let ping = format!("ip netns exec {container} ping -n -c 3 -i 0.01 -W 1 {}", IPS[1]);
         run(&ping);

@@ -195,13 +195,7 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
     }
     check_addresses(plan, others, new, mac)?;
     check_allowed(new, mac)?;
-    let kind = kind_of(new)?;
-    if kind == PortKind::Kernel && plan.config.chip.kind != ChipKind::Kernel {
-        return Err("the kernel is not the chip of this host: write `kind = \"kernel\"` into \
-                    `[chip]` of its file and start data anew, or use `--kind veth`"
-            .to_owned());
-    }
-    let port = as_of_file(new, kind);
+    let port = as_of_file(new, kind_of(plan, new)?);
     let (mut port_plan, mut switch) = build::one_port(plan, &port, &KernelDevices);
     let is_given_away = new.cni.is_some() && matches!(new.place, Place::Tap(_));
     if let Attachment::Tap { is_given_away: given, .. } = &mut port_plan.attachment {
@@ -227,14 +221,7 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         *mtu = new.mtu.unwrap_or(*mtu);
         switch.mtu = *mtu;
     }
-    let tap = match &port_plan.attachment {
-        Attachment::Tap { netns, device, .. }
-        | Attachment::Veth { netns, device, .. }
-        | Attachment::Kernel { netns, device, .. } => {
-            Some(TapPlace { netns: netns.clone(), device: device.clone(), is_given_away })
-        }
-        _ => None,
-    };
+    let tap = card_place(&port_plan.attachment, is_given_away);
     let ips = new.ips.iter().map(|cidr| cidr.ip).collect();
     let routes = new.place == Place::Host;
     let allowed = prefixes(&plan.config.complete(&port).allowed);
@@ -251,6 +238,18 @@ pub(crate) fn plan(plan: &Plan, others: &[NewPort], new: &NewPort) -> Result<Add
         },
         bound: mac.map(|mac| BoundTo { vni, mac, ips, taken: new.taken, allowed, routes }),
     })
+}
+
+/// Returns the place of a container's card, if a port has one.
+fn card_place(attachment: &Attachment, is_given_away: bool) -> Option<TapPlace> {
+    match attachment {
+        Attachment::Tap { netns, device, .. }
+        | Attachment::Veth { netns, device, .. }
+        | Attachment::Kernel { netns, device, .. } => {
+            Some(TapPlace { netns: netns.clone(), device: device.clone(), is_given_away })
+        }
+        _ => None,
+    }
 }
 
 /// Returns the entry that the file would have for a port.
@@ -284,7 +283,12 @@ pub(crate) fn completed(config: &api::HostConfig, new: &NewPort) -> api::Port {
     config.complete(&entry(new))
 }
 
-fn kind_of(new: &NewPort) -> Result<PortKind, String> {
+fn kind_of(plan: &Plan, new: &NewPort) -> Result<PortKind, String> {
+    if new.kind == Kind::Kernel && plan.config.chip.kind != ChipKind::Kernel {
+        return Err("the kernel is not the chip of this host: write `kind = \"kernel\"` into \
+                    `[chip]` of its file and start data anew, or use `--kind veth`"
+            .to_owned());
+    }
     match (new.kind, &new.place) {
         (Kind::VhostUser, Place::Vm(vm)) => check_socket(vm).map(|()| PortKind::VhostUser),
         (Kind::VhostUser, _) | (_, Place::Vm(_)) => {
