@@ -1,6 +1,7 @@
 //! Benchmarks. Each part writes `target/bench/PART.json` and a drawing beside it, and prints a
 //! table with the minimum, the median and the maximum of its rounds.
 
+mod chip;
 mod containers;
 mod dataplane;
 mod fabric;
@@ -81,6 +82,18 @@ enum Part {
     },
     /// Containers on one host and on two, with a Linux bridge beside it: pings, and a TCP flow.
     Containers(containers::Plan),
+    /// The kernel as chip: addresses written and removed per second, and its upkeep.
+    Chip {
+        /// Rounds of each figure.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// Addresses of ports.
+        #[arg(long, default_value_t = 232 << 10)]
+        macs: usize,
+        /// Addresses of tunnels.
+        #[arg(long, default_value_t = 56 << 10)]
+        flows: usize,
+    },
     /// `sluice steer` on the kernel's tunnel path, with a busy guest on one of two cores.
     Steer(steer::Plan),
     /// The guest of `steer`, started by it.
@@ -170,6 +183,7 @@ fn main() -> anyhow::Result<()> {
             fabric::run(&fabric::Plan { rounds, samples, peer_rounds, load, only })
         }
         Part::Placement { rounds } => placement::run(rounds),
+        Part::Chip { rounds, macs, flows } => chip::run(rounds, macs, flows),
         Part::Containers(plan) => containers::run(&plan),
         Part::Steer(plan) => steer::run(&plan),
         Part::SteerGuest(guest) => steer::run_guest(&guest),

@@ -68,7 +68,7 @@ fn bad_input_is_refused_with_its_name() {
         (of(r#""blue""#, "7"), 7, "`vnet`: 7 is no text"),
         (with("host", r#""h1""#), 7, "`socket`: stands beside `host`"),
         (of("socket", "host"), 7, "`host`: `/nowhere/show.sock` is no host's name"),
-        (with("kind", r#""macvlan""#), 7, "use `tap` or `veth`"),
+        (with("kind", r#""macvlan""#), 7, "use `tap`, `veth`, `kernel` or"),
         (with("mtu", "70000"), 7, "`mtu`: 70000"),
         (with("mtu", r#""1500""#), 7, "`mtu`"),
         (with("ipam", r#"{"subnet":"10.0.0.0/8"}"#), 7, "`ipam`: has no `type`"),

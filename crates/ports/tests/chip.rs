@@ -315,6 +315,8 @@ fn next_chip_adopts_what_is_there() {
         next.remove(VNET, MACS[1]).unwrap();
         assert_eq!(next.mend().unwrap(), 0);
     });
+    assert_eq!(inside(&namespace, || KernelChip::delete_left("other")).unwrap(), 0);
+    assert_eq!(inside(&namespace, || KernelChip::delete_left("h")).unwrap(), 2);
     second.with(|chip| chip.remove_network(VNET)).unwrap();
     assert!(inside(&second.namespace, || sluice_ports::device::device("slb42")).is_err());
 }

@@ -93,10 +93,11 @@ impl Chip {
     /// Opens the chip of a plan; `None` if that is the switch.
     pub(super) fn open(plan: &Plan) -> anyhow::Result<Option<Self>> {
         let config = plan.config.chip;
-        let Some(underlay) = plan.config.underlay.as_ref() else { return Ok(None) };
         if config.kind != ChipKind::Kernel {
+            delete_left(&plan.config.host.name);
             return Ok(None);
         }
+        let Some(underlay) = plan.config.underlay.as_ref() else { return Ok(None) };
         let capacity = Capacity { macs: config.macs as usize, flows: config.flows as usize };
         let host = plan.config.host.name.clone();
         let chip = KernelChip::open(KernelConfig { host, vtep: underlay.address, capacity })
@@ -149,6 +150,15 @@ impl Chip {
     /// Returns its state.
     pub(super) fn row(&self) -> ChipRow {
         self.row.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Deletes what the kernel forwarded by when it was the chip of this host.
+fn delete_left(host: &str) {
+    match KernelChip::delete_left(host) {
+        Ok(0) => {}
+        Ok(count) => say!("the kernel is not the chip any more: {count} devices of it are deleted"),
+        Err(error) => say!(warn: "devices of the kernel as chip may be left: {error}"),
     }
 }
 

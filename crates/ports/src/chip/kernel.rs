@@ -136,6 +136,15 @@ impl KernelChip {
         })
     }
 
+    /// Deletes the bridges and VXLAN devices of a host whose chip was the kernel, and is no more.
+    /// Returns how many there were.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn delete_left(host: &str) -> io::Result<usize> {
+        links::delete_left(&mut Netlink::open()?, host)
+    }
+
     /// Returns the ways of frames to it, for its devices.
     #[must_use]
     pub fn ways(&self) -> Ways {

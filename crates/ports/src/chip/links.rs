@@ -13,7 +13,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     InfoBridge, InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind, InfoVxlan,
@@ -62,6 +62,8 @@ pub(super) fn ensure(
         InfoVxlan::Port(VXLAN_PORT),
         InfoVxlan::Learning(false),
         InfoVxlan::Ttl(64),
+        // As the tenant's packet, ECN by RFC 6040.
+        InfoVxlan::Tos(1),
         InfoVxlan::Df(VxlanDf::Set),
         InfoVxlan::UDPCsum(false),
     ];
@@ -177,6 +179,28 @@ pub(super) fn is_quiet_port(netlink: &mut Netlink, index: u32, bridge: u32) -> i
         }
     }
     Ok(is_up && is_ours && quiet == QUIET.len())
+}
+
+/// Deletes the bridges and VXLAN devices that an earlier process of the host has left.
+pub(super) fn delete_left(netlink: &mut Netlink, host: &str) -> io::Result<usize> {
+    let alias = alias(host);
+    let is_ours = |link: &LinkMessage| {
+        link.attributes.iter().any(|attribute| match attribute {
+            LinkAttribute::IfAlias(said) => *said == alias,
+            _ => false,
+        })
+    };
+    let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+    let mut count = 0;
+    for message in netlink.ask(question, NLM_F_DUMP)? {
+        if let RouteNetlinkMessage::NewLink(link) = message
+            && is_ours(&link)
+        {
+            netlink.del_link(link.header.index)?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 /// Deletes the devices of a network that an earlier process may have made.
