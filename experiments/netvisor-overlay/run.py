@@ -250,12 +250,10 @@ def rows(samples):
         limit = ["servers" if servers >= network else "network" for _, servers, network in values]
         context["limited_by"] = statistics.mode(limit)
         rates, servers, network = (list(column) for column in zip(*values))
-        per_gbit = [cores / (rate / 1e9) for rate, cores, _ in values]
+        context["network_cpu"] = statistics.median(network)
         for measure, unit, column in [
             ("throughput", "bit/s", rates),
             ("server_cpu", "cores", servers),
-            ("server_cpu_per_gbit", "cores", per_gbit),
-            ("network_cpu", "cores", network),
         ]:
             yield {"measure": measure, "subject": "sluice" if chip else "linux", "unit": unit,
                    "context": context, "values": column, "min": min(column),
