@@ -97,6 +97,13 @@ const MEASURES: &[Measure] = &[
     measure("learn", "1/s", FABRIC_RATE),
     measure("punts", "1/s", FABRIC_RATE),
     measure("chip_install", "1/s", FABRIC_RATE),
+    // chip.json
+    measure("chip_put", "1/s", &["chip", "of", "macs", "flows"]),
+    measure("chip_remove", "1/s", &["chip", "of", "macs", "flows"]),
+    measure("chip_hits", "s", &["chip", "macs", "flows"]),
+    measure("chip_mend", "s", &["chip", "macs", "flows"]),
+    // result.json of the experiment netvisor-overlay
+    measure("server_cpu", "cores", &["write_bytes", "overlay"]),
     // sim.json
     measure("hops_rate", "1/s", &["workload", "pfc", "overlay", "hosts"]),
     // result.json of the experiment vs-extend
