@@ -6,7 +6,7 @@
 
 use sluice_base::PortId;
 use sluice_host::inspect::Dropped;
-use sluice_switch::{AuditRow, Balance, TunnelCounters};
+use sluice_switch::{AuditRow, Balance, FdbState, TunnelCounters};
 
 use super::look::Seen;
 use super::snapshot::{Body, PortShot, Snapshot};
@@ -73,8 +73,18 @@ fn body(all: &mut Body, one: Body) {
         }
         (Body::Worker(all), Body::Worker(one)) => all.extend(one),
         (Body::Placement, Body::Placement) => {}
+        (Body::Fdb(all), Body::Fdb(one)) => fdb(all, one),
         (_, other) => unreachable!("answers to one question are of one kind: {other:?}"),
     }
+}
+
+/// Joins the tables of two workers, which get the same commands of control: addresses that both
+/// have count once.
+fn fdb(all: &mut FdbState, one: FdbState) {
+    all.macs = all.macs.max(one.macs);
+    all.flows = all.flows.max(one.flows);
+    all.macs_evicted += one.macs_evicted;
+    all.flows_evicted += one.flows_evicted;
 }
 
 /// Adds a worker's part of a tunnel.

@@ -73,3 +73,16 @@ fn merged_lookup_takes_fdb_entry_of_any_worker() {
     let seen = |fdb| Seen { at: Nanos(0), fdb: vec![fdb], ports: vec![], tunnels: vec![] };
     assert_eq!(looks(vec![seen(None), seen(to), seen(None)]).unwrap().fdb, [to]);
 }
+
+#[test]
+fn tables_of_several_workers_become_one() {
+    let table = |macs, macs_evicted| {
+        let state =
+            FdbState { macs, macs_max: 9, flows: 1, flows_max: 4, macs_evicted, flows_evicted: 1 };
+        shot(0, Body::Fdb(state))
+    };
+    let merged = snapshots(vec![table(3, 5), table(4, 2)]).unwrap();
+    let Body::Fdb(all) = merged.body else { panic!("a table") };
+    assert_eq!((all.macs, all.flows, all.macs_max), (4, 1, 9), "both have the same addresses");
+    assert_eq!((all.macs_evicted, all.flows_evicted), (7, 2));
+}
