@@ -45,7 +45,7 @@ pub struct HostConfig {
     /// HTTP interface of the host.
     #[serde(default, skip_serializing_if = "HttpApi::is_default")]
     pub api: HttpApi,
-    /// What forwards frames of known addresses.
+    /// The chip, which forwards frames of known addresses.
     #[serde(default, skip_serializing_if = "Chip::is_default")]
     pub chip: Chip,
     /// Buffers of the host; each has a default.

@@ -112,7 +112,7 @@ pub struct ChipRow {
     /// Writes that it refused.
     #[serde(default)]
     pub refused: u64,
-    /// What others had changed in it, and was put right.
+    /// Changes by others in it that were put right.
     #[serde(default)]
     pub mended: u64,
     /// The last error.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::process::ExitCode;
 
-use sluice_api::config::{Port, PortKind, UnderlayKind};
+use sluice_api::config::UnderlayKind;
 
 use crate::config::{self, Plan};
 use crate::fabric;
@@ -72,9 +72,7 @@ fn address(key: &str, address: IpAddr) -> Option<Finding> {
 }
 
 fn namespaces(plan: &Plan) -> impl Iterator<Item = Finding> + '_ {
-    let is_card =
-        |port: &&Port| matches!(port.kind, PortKind::Tap | PortKind::Veth | PortKind::Kernel);
-    plan.config.ports.iter().filter(is_card).filter_map(|port| {
+    plan.config.ports.iter().filter(|port| port.kind.is_card()).filter_map(|port| {
         let netns = port.netns.as_deref().filter(|path| !Path::new(path).exists())?;
         Some(Finding::Problem(format!(
             "port {}: there is no namespace {netns}; make it first, such as with `ip netns add`",

@@ -102,7 +102,7 @@ pub struct RunArguments {
     /// The time of a cell
     #[arg(long, value_name = "S")]
     pub seconds_per_cell: Option<f64>,
-    /// What forwards at the hosts: software or kernel
+    /// The chip of the hosts: software or kernel
     #[arg(long, value_name = "KIND", value_parser = chip_parser())]
     pub chip: Option<ChipKind>,
     /// Print the planned run and the configuration, and do nothing

@@ -78,7 +78,7 @@ pub(crate) struct Plan {
     pub(crate) learned: bool,
     /// True if the hosts become a fabric by command.
     pub(crate) by_command: bool,
-    /// What forwards frames of known addresses at the hosts.
+    /// Chip of the hosts.
     pub(crate) chip: ChipKind,
 }
 

@@ -62,7 +62,7 @@ pub struct Overrides {
     pub policies: Option<Vec<Policy>>,
     /// The time of a cell.
     pub seconds_per_cell: Option<f64>,
-    /// What forwards at the hosts.
+    /// The chip of the hosts.
     pub chip: Option<ChipKind>,
 }
 

@@ -101,7 +101,7 @@ pub struct Lab {
     /// one command at the first host makes each network, and containers get their ports by command.
     #[serde(default)]
     pub by_command: bool,
-    /// What forwards frames of known addresses at the hosts.
+    /// Chip of the hosts, which forwards frames of known addresses.
     #[serde(default)]
     pub chip: ChipKind,
     /// The card of virtual machines.

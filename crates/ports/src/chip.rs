@@ -29,19 +29,17 @@ mod kernel;
 mod links;
 mod maps;
 mod programs;
-#[cfg(test)]
-mod tests;
 
 use std::io;
 use std::net::Ipv4Addr;
 
-use sluice_base::{Destination, Mac, PortId, TunnelId, VnetId, Vni};
+use sluice_base::{Mac, PortId, TunnelId, VnetId, Vni};
 
 pub use cache::{Cache, Figures};
 pub use card::{CardConfig, KernelCard};
 pub use kernel::{KernelChip, KernelConfig, Way, Ways};
 
-/// What a chip can hold.
+/// Room of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capacity {
     /// Addresses.
@@ -71,15 +69,6 @@ pub enum Place {
 }
 
 impl Place {
-    /// Returns the destination that the switch has for it.
-    #[must_use]
-    pub const fn destination(self) -> Destination {
-        match self {
-            Self::Port(port) => Destination::Port(port),
-            Self::Tunnel(tunnel, _) => Destination::Tunnel(tunnel),
-        }
-    }
-
     /// True if it is behind a tunnel.
     #[must_use]
     pub const fn is_flow(self) -> bool {
@@ -104,7 +93,7 @@ pub enum Senders {
 pub struct Entry {
     /// Where its frames go.
     pub to: Place,
-    /// What it may send.
+    /// Frames that it may send past the switch.
     pub senders: Senders,
 }
 
@@ -177,9 +166,6 @@ pub trait Chip {
     /// # Errors
     /// [`Refused`].
     fn remove_port(&mut self, port: PortId) -> Result<(), Refused>;
-
-    /// True if it has this port.
-    fn has_port(&self, port: PortId) -> bool;
 
     /// Writes an address, or moves it.
     ///

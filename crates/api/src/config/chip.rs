@@ -1,4 +1,4 @@
-//! What forwards frames of known addresses.
+//! The chip of a host, which forwards frames of known addresses.
 
 use serde::{Deserialize, Serialize};
 

@@ -19,3 +19,11 @@ pub enum PortKind {
     /// Whole frames on a device: a link of a switch; on a host, plain machines behind it.
     L2,
 }
+
+impl PortKind {
+    /// True if a port is a container's card: a device in its network namespace.
+    #[must_use]
+    pub const fn is_card(self) -> bool {
+        matches!(self, Self::Tap | Self::Veth | Self::Kernel)
+    }
+}

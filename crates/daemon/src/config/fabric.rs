@@ -276,11 +276,7 @@ fn local_ports(
         .map(|(index, port)| {
             let vnet = numbers.vnet(&port.vnet).expect("checked: the network exists");
             let name = port.name.clone();
-            let is_card = matches!(
-                port.kind,
-                api::PortKind::Tap | api::PortKind::Veth | api::PortKind::Kernel
-            );
-            let tap = is_card.then(|| TapPlace {
+            let tap = port.kind.is_card().then(|| TapPlace {
                 netns: port.netns.as_ref().map(PathBuf::from),
                 device: port.device.clone(),
                 is_given_away: false,

@@ -253,20 +253,6 @@ impl Names {
         self.placement.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Answers the question about a chip that is not the switch.
-    pub(super) fn chip(&self, shots: &[Snapshot], row: ChipRow) -> Answer {
-        let at = shots.first().map_or(self.started, |shot| shot.at);
-        Answer {
-            version: VERSION,
-            host: self.host.clone(),
-            policy: self.policy,
-            at_ns: at.since(self.started).0,
-            outside: Vec::new(),
-            guard: Vec::new(),
-            body: Body::Chip(row),
-        }
-    }
-
     fn port(&self, port: PortId) -> String {
         self.ports.name(port).unwrap_or_else(|| port.to_string())
     }

@@ -39,7 +39,7 @@ const LEFT_FOR: Duration = Duration::from_secs(30);
 /// Shortest time between two lines of the log about the same thing.
 const SAY_EVERY: Duration = Duration::from_secs(10);
 
-/// What the chip is to know.
+/// A change that the chip is to know.
 #[derive(Debug)]
 pub(super) enum Note {
     /// An address is known to be there, or was used there.

@@ -5,7 +5,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 
 use sluice_api::capture;
-use sluice_api::show::{Answer, Question};
+use sluice_api::show::{Answer, Body, Question};
 use sluice_api::trace::{Look, Looked};
 use sluice_base::PortId;
 
@@ -179,11 +179,11 @@ impl Server {
 
     fn show(&self, question: Question) -> Result<Answer, String> {
         let shots = self.askers.answers(|reply| WorkerRequest::Show(question, reply))?;
-        if let (Question::Chip, Some(chip)) = (question, self.taps.chip()) {
-            return Ok(self.names.chip(&shots, chip.row()));
-        }
         let shot = merge::snapshots(shots).ok_or("there is no worker")?;
         let mut answer = self.names.answer(shot, &self.next_hops);
+        if let (Question::Chip, Some(chip)) = (question, self.taps.chip()) {
+            answer.body = Body::Chip(chip.row());
+        }
         if matches!(question, Question::Drops | Question::Audit) {
             let shots = losses::shots(&self.askers, &self.ports.ids())?;
             answer.outside = self.names.losses(&shots);

@@ -11,7 +11,7 @@ use super::{Capacity, Chip, Entry, Hits, Network, Place, Refused};
 
 type Key = (VnetId, Mac);
 
-/// What a cache did, since it was made.
+/// Figures of a cache since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Addresses in the chip now.
@@ -26,7 +26,7 @@ pub struct Figures {
     pub full: u64,
     /// Writes that the chip refused: busy, or broken.
     pub refused: u64,
-    /// What others had changed, and was put right.
+    /// Changes by others that were put right.
     pub mended: u64,
 }
 

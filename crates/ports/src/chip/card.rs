@@ -54,14 +54,6 @@ fn alias(host: &str, port: &str) -> String {
     format!("sluice {host} port {port}")
 }
 
-/// Returns the name of a port's switch end: a hash, since a device has 15 bytes for its name.
-fn name_of(host: &str, port: &str) -> String {
-    let hash = alias(host, port).bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{PREFIX}{:012x}", hash >> 16)
-}
-
 impl KernelCard {
     /// Makes a card, or finds it as an earlier process left it; then nothing in the container is
     /// changed.
@@ -69,7 +61,7 @@ impl KernelCard {
     /// # Errors
     /// [`OpenError`] says what failed, with the remedy.
     pub fn open(config: &CardConfig) -> Result<Self, OpenError> {
-        let name = name_of(&config.host, &config.port);
+        let name = Self::name_of(&config.host, &config.port);
         let failed = |what| OpenError::device(&config.device, what);
         let mut netlink = Netlink::open().map_err(failed("open a socket for it"))?;
         if find(&mut netlink, &name, &alias(&config.host, &config.port))
@@ -85,10 +77,13 @@ impl KernelCard {
         made.map(|()| Self { name })
     }
 
-    /// Returns the name of a port's switch end.
+    /// Returns the name of a port's switch end: a hash, since a device has 15 bytes for its name.
     #[must_use]
     pub fn name_of(host: &str, port: &str) -> String {
-        name_of(host, port)
+        let hash = alias(host, port).bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        format!("{PREFIX}{:012x}", hash >> 16)
     }
 
     /// Name of the switch end, in the namespace of the host.
@@ -102,7 +97,7 @@ impl KernelCard {
     /// # Errors
     /// The kernel's error.
     pub fn delete(host: &str, port: &str) -> io::Result<()> {
-        let name = name_of(host, port);
+        let name = Self::name_of(host, port);
         let mut netlink = Netlink::open()?;
         if find(&mut netlink, &name, &alias(host, port))?.is_some() {
             remove(&mut netlink, &name)?;

@@ -25,7 +25,7 @@ pub struct KernelConfig {
     pub host: String,
     /// Address of its VTEP.
     pub vtep: Ipv4Addr,
-    /// What it may hold.
+    /// Its room.
     pub capacity: Capacity,
 }
 
@@ -349,10 +349,6 @@ impl Chip for KernelChip {
         self.ports.remove(&port);
         self.left.retain(|row| row.device != gone.index);
         Ok(())
-    }
-
-    fn has_port(&self, port: PortId) -> bool {
-        self.ports.contains_key(&port)
     }
 
     fn put(&mut self, vnet: VnetId, mac: Mac, entry: Entry) -> Result<(), Refused> {

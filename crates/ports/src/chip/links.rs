@@ -117,7 +117,7 @@ pub(super) fn set_mtu_and_up(netlink: &mut Netlink, index: u32, mtu: u16) -> io:
     netlink.ask(RouteNetlinkMessage::SetLink(wanted), 0).map(drop)
 }
 
-/// What a port of a bridge here does not do.
+/// Switched off at each port of a bridge here.
 const QUIET: [InfoBridgePort; 4] = [
     InfoBridgePort::Learning(false),
     InfoBridgePort::UnicastFlood(false),

@@ -47,7 +47,7 @@ pub(super) struct Secured {
     tcp: TcpListener,
     /// The session's parameters for clients without a certificate.
     plain: Arc<ServerConfig>,
-    /// Those for clients that may show one; `None`: no client is known by one.
+    /// Authorities of clients that may show a certificate; `None`: no client is known by one.
     mutual: Option<FromFiles<Arc<ServerConfig>>>,
 }
 

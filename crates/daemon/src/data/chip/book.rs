@@ -1,4 +1,4 @@
-//! What the switch's numbers mean to the chip: networks, peers and ports of the plan in force.
+//! Meaning of the switch's numbers to the chip: networks, peers and ports of the plan in force.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};

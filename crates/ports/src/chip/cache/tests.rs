@@ -47,10 +47,6 @@ impl Chip for Memory {
         self.works()
     }
 
-    fn has_port(&self, _: PortId) -> bool {
-        true
-    }
-
     fn put(&mut self, vnet: VnetId, mac: Mac, entry: Entry) -> Result<(), Refused> {
         self.works()?;
         if self.entries.len() >= self.room && !self.entries.contains_key(&(vnet, mac)) {

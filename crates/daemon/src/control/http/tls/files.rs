@@ -25,7 +25,7 @@ pub(super) struct FromFiles<T> {
 /// Words of the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words {
-    /// What the files are.
+    /// Kind of the files.
     pub(super) what: &'static str,
     /// Remedy for files that cannot be used.
     pub(super) remedy: &'static str,

@@ -47,10 +47,6 @@ impl Chip for Memory {
         Ok(())
     }
 
-    fn has_port(&self, port: PortId) -> bool {
-        self.ports.contains_key(&port)
-    }
-
     fn put(&mut self, vnet: VnetId, mac: Mac, entry: Entry) -> Result<(), Refused> {
         self.entries.insert((vnet, mac), entry);
         Ok(())
