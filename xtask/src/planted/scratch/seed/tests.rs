@@ -56,6 +56,30 @@ fn a_build_is_taken_over_with_its_times() {
 }
 
 #[test]
+fn test_with_path_of_program_is_built_anew() {
+    let (from, to) = (Folder::new("bound-from"), Folder::new("bound-to"));
+    let lists = [
+        ("words-1a", "words-1a: words.rs\n\n# env-dep:CARGO_BIN_EXE_sluice=/x/debug/sluice\n"),
+        ("files-2b", "files-2b: files.rs\n# env-dep:CARGO_TARGET_TMPDIR=/x/tmp\n"),
+        ("plain-3c", "plain-3c: plain.rs\n# env-dep:CARGO_PKG_NAME=plain\n"),
+    ];
+    for (name, list) in lists {
+        let file = format!("debug/deps/{name}.d");
+        from.write(&file);
+        fs::write(from.0.join(&file), list).unwrap();
+        from.write(&format!("debug/.fingerprint/{name}/invoked.timestamp"));
+    }
+    // A package has the hash of its test, and another name.
+    from.write("debug/.fingerprint/package-1a/x");
+    artifacts(&from.0, &to.0).unwrap();
+    let stays = |name: &str| to.0.join("debug/.fingerprint").join(name).exists();
+    assert!(stays("plain-3c"));
+    for name in ["words-1a", "files-2b", "package-1a"] {
+        assert!(!stays(name), "{name}");
+    }
+}
+
+#[test]
 fn a_build_that_is_there_stays() {
     let (from, to) = (Folder::new("stay-from"), Folder::new("stay-to"));
     from.write("debug/.fingerprint/a/x");
