@@ -363,7 +363,9 @@ impl<R: Replica> Commit<R> {
         self.node.conf().voters.iter().map(|node| node::host_of(*node)).collect()
     }
 
-    fn departing(&self) -> Vec<HostId> {
+    /// Returns the hosts of nodes that are no members any more, and that the log still counts on.
+    #[must_use]
+    pub fn departing(&self) -> Vec<HostId> {
         let members = self.state.as_ref().map(|state| state.replica.members()).unwrap_or_default();
         let is_member =
             |node: u64| members.iter().any(|member| node_of(member.host, member.seat) == node);

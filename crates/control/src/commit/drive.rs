@@ -357,7 +357,12 @@ impl<R: Replica> Commit<R> {
         };
         if entry.kind == Kind::Voters {
             match Step::parse(&entry.data) {
-                Ok(step) => self.node.apply_step(step),
+                Ok(step) => {
+                    self.node.apply_step(step);
+                    if entry.index > self.replay_to {
+                        self.tell_removed(step);
+                    }
+                }
                 Err(why) => return self.halt(format!("entry {}: {why}", entry.index)),
             }
         }

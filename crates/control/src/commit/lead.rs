@@ -9,8 +9,8 @@ use sluice_base::{HostId, Nanos};
 use super::Commit;
 use super::command::Command;
 use super::message::Body;
-use super::node::node_of;
-use super::surface::{Output, Replica, TxnId};
+use super::node::{Step, host_of, node_of};
+use super::surface::{Output, Replica, Seat, TxnId};
 use super::voters::{self, Candidate, Move};
 
 /// Members of a fabric in which everybody tells everybody; in larger ones the messages of one
@@ -181,6 +181,17 @@ impl<R: Replica> Commit<R> {
             peer.progress = Some(progress);
             self.out.push_back(Output::Progress { host, progress });
         }
+    }
+
+    /// Tells a host that the log goes on without it. A leader sends it no more of the log, so that
+    /// the entry which takes it out may never reach it.
+    pub(super) fn tell_removed(&mut self, step: Step) {
+        let Step::Remove(node) = step else { return };
+        let host = host_of(node);
+        if host == self.own || self.member(host).is_some() || self.is_stale {
+            return;
+        }
+        self.send_to_seat(host, Seat::new(node), Body::Removed(self.revision()));
     }
 
     /// Returns true if the log's configuration has a node.

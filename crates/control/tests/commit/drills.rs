@@ -384,6 +384,40 @@ fn evicted_host_hears_of_it_and_stops() {
     assert!(is_committed(&world, asked), "{:?}", world.result(asked));
 }
 
+/// A host with a slow disk answers late, and by then the others may have closed its connection.
+#[test]
+fn evicted_voter_is_told_without_asking() {
+    for slow_after in 0..40 {
+        let mut world = fabric(3);
+        let asked = world.commit(1, "evict 3");
+        world.run_for(Nanos::from_millis(slow_after));
+        world.hosts.get_mut(&3).unwrap().slow_until = world.now.after(SECOND);
+        let waits = |world: &World| {
+            let status = world.hosts[&1].machine.as_ref().unwrap().status();
+            !is_committed(world, asked) || !status.departing.is_empty()
+        };
+        while waits(&world) {
+            world.run_for(Nanos::from_millis(1));
+        }
+        world.blocked.extend([(3, 1), (3, 2)]);
+        world.run_for(Nanos::from_millis(10));
+        assert!(world.hosts[&3].is_removed, "slow after {slow_after} ms");
+    }
+}
+
+/// A log of two goes on only with the vote of the one that is taken out.
+#[test]
+fn evicted_one_of_two_votes_until_it_is_told() {
+    let mut world = fabric(2);
+    let asked = world.commit(1, "evict 2");
+    world.run_for(SECOND);
+    assert!(is_committed(&world, asked), "{:?}", world.result(asked));
+    assert!(world.hosts[&2].is_removed);
+    let asked = world.commit(1, "add blue 1");
+    world.run_for(SECOND);
+    assert!(is_committed(&world, asked), "{:?}", world.result(asked));
+}
+
 #[test]
 fn unknown_operation_is_vetoed_by_name() {
     let mut world = fabric(3);

@@ -1,18 +1,46 @@
-//! The last words of a host that leaves its fabric: nobody who has asked is left without an answer.
+//! The last words of a host that leaves its fabric, and those of the others to it: nobody who has
+//! asked is left without an answer, and a host that is connected hears that it is taken out.
 //!
-//! The other members close their connections to a host as soon as they know that it is none of
-//! them, so that the result of its own request may never come. It knows then all the same that it
-//! has left.
+//! ```text
+//!   eviction applied ──> log goes on without the host ──> "you are no member" ──> in force:
+//!                        (it still votes on that)          to the host            connection ends
+//! ```
+//!
+//! The other members close their connections to a host when a configuration without it is in force.
+//! Until the log itself goes on without the host, that waits: else it might not hear of its
+//! eviction, and a log that counts on its vote would stand still. A host that does not answer is
+//! not waited for longer than [`PARTING_MAX`]. So the result of its own request may still never
+//! come. It knows then all the same that it has left.
 
 use sluice_api::fabric_config::Operation;
 use sluice_api::transaction::Answer;
+use sluice_base::{HostId, Nanos};
 use sluice_control::commit::{Refused, RequestId};
 
 use super::requests::Asked;
 use super::thread::Thread;
 use super::words;
 
+/// Longest wait for the log to go on without a host that was taken out.
+const PARTING_MAX: Nanos = Nanos::from_millis(2_000);
+
 impl Thread {
+    /// Begins to put a changed configuration in force.
+    pub(super) fn begin_to_part(&mut self, now: Nanos) {
+        self.parting.get_or_insert(now.after(PARTING_MAX));
+    }
+
+    /// Puts a changed configuration in force once the log counts on no host that it has taken out.
+    pub(super) fn part(&mut self, now: Nanos) {
+        let Some(until) = self.parting else { return };
+        let own = HostId(self.own.place.id);
+        let is_here = |host: &HostId| *host == own || self.connected.contains(host);
+        if now >= until || !self.commit.departing().iter().any(is_here) {
+            self.parting = None;
+            self.put_in_force();
+        }
+    }
+
     /// Returns the change that takes this host out.
     pub(super) fn departure(&self) -> Vec<Operation> {
         vec![Operation::RemoveMember { name: self.own.place.name.clone() }]

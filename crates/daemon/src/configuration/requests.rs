@@ -323,7 +323,7 @@ impl Thread {
 
     /// Answers those who wait until the configuration is known and in force.
     pub(super) fn answer_settled(&mut self) {
-        if self.is_given && self.in_force.revision >= self.given {
+        if self.is_given && self.parting.is_none() && self.in_force.revision >= self.given {
             for settled in self.settled.drain(..) {
                 _ = settled.send(());
             }

@@ -118,6 +118,7 @@ impl Opened {
             next_authority: None,
             has_left: false,
             farewell: None,
+            parting: None,
             marker: self.marker,
             unfit: self.unfit,
             traces,
@@ -220,6 +221,8 @@ pub(super) struct Thread {
     pub(super) has_left: bool,
     /// Reason for which the host leaves, until control is told.
     pub(super) farewell: Option<String>,
+    /// Time until which a changed configuration waits for the log to go on without a host.
+    pub(super) parting: Option<Nanos>,
     marker: Marker,
     /// Reason why the host's file was not in force at the start, until it is.
     unfit: Option<String>,
@@ -243,6 +246,7 @@ impl Thread {
             self.renew(clock::now());
             self.take_start();
             self.carry_out();
+            self.part(clock::now());
             self.answer_waiting(clock::now());
             self.answer_settled();
             self.bid_farewell();
@@ -277,7 +281,7 @@ impl Thread {
         let now = clock::now();
         // A host that was evicted begins nothing.
         let next = self.commit.deadline().filter(|_| self.standing.evicted().is_none()).into_iter();
-        let next = next.chain(self.waiting.iter().map(Waiting::until)).min();
+        let next = next.chain(self.waiting.iter().map(Waiting::until)).chain(self.parting).min();
         let wait = next.map_or(SLEEP_MAX, |at| Duration::from_nanos(at.since(now).0));
         wait.min(SLEEP_MAX)
     }
@@ -421,7 +425,7 @@ impl Thread {
         if has_changed {
             self.is_given = true;
             self.note_next_authority();
-            self.put_in_force();
+            self.begin_to_part(clock::now());
             self.announce();
         }
     }
@@ -436,7 +440,7 @@ impl Thread {
     }
 
     /// Gives control the configuration that holds now.
-    fn put_in_force(&mut self) {
+    pub(super) fn put_in_force(&mut self) {
         self.tell_left_out();
         let shared = self.shared();
         if !shared.members.contains_key(&self.own.place.name) {
