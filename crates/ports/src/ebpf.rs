@@ -2,10 +2,12 @@
 //! time nor at run time.
 //!
 //! A program is attached to a device's tcx hook (Linux 6.6) or its driver's XDP hook by a link that
-//! ends with its descriptor: after SIGKILL nothing is left behind. Maps are hash tables and arrays
+//! ends with its descriptor: after SIGKILL nothing is left behind. The one that is to stay is
+//! attached without one (`lasting.rs`). Maps are hash tables and arrays
 //! of bytes; those shared with a program word by word are made by [`create_map`].
 #![allow(unsafe_code, reason = "bpf(2) has no wrapper")]
 
+mod lasting;
 mod reader;
 mod socket;
 mod tables;
@@ -14,6 +16,7 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+pub(crate) use self::lasting::{attach_lasting, count};
 pub(crate) use self::reader::{attach_tracepoint, load_reader, run_once};
 pub(crate) use self::socket::{filter, load_filter};
 pub(crate) use self::tables::PerCpu;

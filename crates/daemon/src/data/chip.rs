@@ -8,12 +8,14 @@
 //!
 //! The switch keeps the whole table and decides everything; the chip has a part of it. Writing it
 //! takes system calls, for which no worker waits: a frame whose address is under way to the chip
-//! comes to the switch. Notes that find no room are lost, and so is an address that the chip
-//! did not take: both come back when the switch uses the address again.
+//! comes to the switch. A known address whose note finds no room is left out, and so is one that
+//! the chip did not take: both come back when the switch uses the address again. What takes
+//! something away from the chip never comes again by itself: such notes wait ([`Late`]).
 
 mod book;
+mod late;
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,7 @@ use sluice_base::{Destination, Mac, PortId, TunnelId, VnetId};
 use sluice_ports::chip::{Cache, Capacity, Figures, Hits, KernelChip, KernelConfig, Refused, Ways};
 
 use self::book::Book;
+use self::late::Late;
 use crate::config::{BoundTo, Plan};
 use crate::sys::log::say;
 
@@ -74,13 +77,32 @@ pub(super) struct Chip {
 #[derive(Debug)]
 pub(super) struct ChipLink {
     notes: SyncSender<Note>,
+    late: Late,
     uses: Receiver<Use>,
 }
 
 impl ChipLink {
-    /// Passes a note on. Without room it is lost: the address stays with the switch.
-    pub(super) fn note(&self, note: Note) {
-        _ = self.notes.try_send(note);
+    /// Passes a note on, behind those that wait for room.
+    pub(super) fn note(&mut self, note: Note) {
+        self.catch_up();
+        let note = match self.late.is_empty() {
+            true => match self.notes.try_send(note) {
+                Err(TrySendError::Full(note)) => note,
+                _ => return,
+            },
+            false => note,
+        };
+        self.late.add(note);
+    }
+
+    /// Passes notes on that have waited for room.
+    pub(super) fn catch_up(&mut self) {
+        while let Some(note) = self.late.first() {
+            if self.notes.try_send(note).is_err() {
+                return;
+            }
+            self.late.remove_first();
+        }
     }
 
     /// Returns the next use by the chip's frames.
@@ -126,7 +148,7 @@ impl Chip {
     /// Takes the worker's end, of which there is one.
     pub(super) fn link(&self) -> Option<ChipLink> {
         let uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        Some(ChipLink { notes: self.notes.clone(), uses })
+        Some(ChipLink { notes: self.notes.clone(), late: Late::default(), uses })
     }
 
     /// Passes a note on, and waits for room.
@@ -248,5 +270,45 @@ fn row_of(figures: &Figures, capacity: Capacity) -> ChipRow {
         refused: figures.refused,
         mended: figures.mended,
         error: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VNET: VnetId = VnetId(3);
+
+    /// Notes by what they would leave behind if they were lost.
+    #[test]
+    fn full_chip_loses_no_removal() {
+        let (notes, received) = sync_channel(1);
+        let (_used, uses) = sync_channel(1);
+        let mut link = ChipLink { notes, late: Late::default(), uses };
+        let to = Destination::Tunnel(TunnelId(1));
+        let mac = |last| Mac([2, 0, 0, 0, 0, last]);
+        for last in 0..3 {
+            link.note(Note::Known { vnet: VNET, mac: mac(last), to });
+        }
+        let decap = |is_on| Note::Decap { vnet: VNET, tunnel: TunnelId(1), is_on };
+        link.note(decap(true));
+        link.note(Note::Gone { vnet: VNET, mac: mac(0) });
+        link.note(Note::Gone { vnet: VNET, mac: mac(0) });
+        link.note(Note::Unbound(PortId(4), mac(7)));
+        link.note(decap(false));
+        let mut seen = Vec::new();
+        while let Ok(note) = received.try_recv() {
+            seen.push(format!("{note:?}"));
+            link.catch_up();
+        }
+        let wanted = [
+            Note::Known { vnet: VNET, mac: mac(0), to },
+            Note::Unbound(PortId(4), mac(7)),
+            Note::Gone { vnet: VNET, mac: mac(0) },
+            decap(false),
+        ];
+        assert_eq!(seen, wanted.map(|note| format!("{note:?}")));
+        link.note(Note::Known { vnet: VNET, mac: mac(1), to });
+        assert!(received.try_recv().is_ok());
     }
 }

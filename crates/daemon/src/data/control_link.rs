@@ -85,6 +85,10 @@ impl ControlLink {
         }
         for flow in host.switch().decap_flows() {
             Event::Decap { vnet: flow.vnet, tunnel: flow.tunnel }.write(pipe.out());
+            if let Some(chip) = &mut self.chip {
+                // It may have begun while control was away, and nobody was told.
+                chip.note(Note::Decap { vnet: flow.vnet, tunnel: flow.tunnel, is_on: true });
+            }
         }
         Event::All.write(pipe.out());
         (self.pipe, self.ready, self.used_at) = (Some(pipe), true, now);
@@ -109,7 +113,7 @@ impl ControlLink {
 
     fn exchange(&mut self, now: Nanos, host: &mut Host<FrameBuf>, pool: &mut Pool) -> u32 {
         let too_big = &mut self.too_big;
-        let chip = self.chip.as_ref();
+        let mut chip = self.chip.as_mut();
         let Some(pipe) = &mut self.pipe else {
             return host.resolve(now, |notice| too_big.note(notice));
         };
@@ -135,7 +139,7 @@ impl ControlLink {
                         floods += 1;
                     }
                     apply(now, &received, host.switch_mut(), pool, counts);
-                    tell_chip(chip, &received);
+                    tell_chip(chip.as_deref_mut(), &received);
                     done += 1;
                     Ok(Some(size))
                 });
@@ -148,7 +152,7 @@ impl ControlLink {
         if !pipe.is_full() {
             done += host.resolve(now, |notice| {
                 too_big.note(notice);
-                if let (Some(chip), Notice::Decap { vnet, tunnel }) = (chip, notice) {
+                if let (Some(chip), Notice::Decap { vnet, tunnel }) = (&mut chip, notice) {
                     chip.note(Note::Decap { vnet: *vnet, tunnel: *tunnel, is_on: true });
                 }
                 if let Some(event) = event_of(notice) {
@@ -186,7 +190,7 @@ impl ControlLink {
 }
 
 /// Tells the chip of a command that concerns it.
-fn tell_chip(chip: Option<&ChipLink>, received: &channel::Command<'_>) {
+fn tell_chip(chip: Option<&mut ChipLink>, received: &channel::Command<'_>) {
     if let (Some(chip), channel::Command::Switch(command)) = (chip, received)
         && let Some(note) = note_of(command)
     {
@@ -206,7 +210,7 @@ const fn note_of(command: &Command) -> Option<Note> {
 }
 
 /// Tells control and the chip what the switch used, and the switch what the chip used.
-fn tell_used(chip: Option<&ChipLink>, switch: &mut Switch<FrameBuf>, pipe: &mut Pipe) {
+fn tell_used(chip: Option<&mut ChipLink>, switch: &mut Switch<FrameBuf>, pipe: &mut Pipe) {
     let mut used = Vec::new();
     switch.used_since(USED_PLACES, |vnet, mac, _: Used| {
         Event::Used { vnet, mac }.write(pipe.out());
@@ -215,6 +219,7 @@ fn tell_used(chip: Option<&ChipLink>, switch: &mut Switch<FrameBuf>, pipe: &mut 
         }
     });
     let Some(chip) = chip else { return };
+    chip.catch_up();
     for (vnet, mac) in used {
         if let Some(to) = switch.mac(vnet, mac) {
             chip.note(Note::Known { vnet, mac, to });

@@ -212,7 +212,9 @@ impl KernelChip {
         let mut mended = 0;
         let networks: Vec<_> = self.networks.values().copied().collect();
         for (network, devices) in networks {
-            if links::is_quiet_port(&mut self.netlink, devices.vxlan, devices.bridge)? {
+            if links::is_quiet_port(&mut self.netlink, devices.vxlan, devices.bridge)?
+                && programs::marks_tunnelled(devices.vxlan)?
+            {
                 continue;
             }
             mended += 1;

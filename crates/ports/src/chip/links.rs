@@ -21,6 +21,7 @@ use netlink_packet_route::link::{
 };
 use sluice_base::Vni;
 
+use super::programs;
 use crate::device::device;
 use crate::netlink::Netlink;
 use crate::udp::VXLAN_PORT;
@@ -71,6 +72,9 @@ pub(super) fn ensure(
     let vxlan = ensure_one(netlink, host, &vxlan_name(vni), vxlan)?;
     for index in [vxlan, bridge] {
         set_mtu_and_up(netlink, index, mtu)?;
+    }
+    if !programs::marks_tunnelled(vxlan)? {
+        programs::mark_tunnelled(vxlan)?;
     }
     enslave(netlink, vxlan, bridge)?;
     Ok(Devices { bridge, vxlan })

@@ -4,7 +4,8 @@
 //!   fdb      MAC 6, network 2 (LE)          place 4, hit to 1, hit from 1, rule 1, 0, IPv4 4, 0 4
 //!   vnis     VNI 3, 0                       network
 //!   decap    outer source 4, network 2, 0   place of the tunnel
-//!   verdict  (one for each CPU)             verdict on the frame in hand; frames forwarded
+//!   verdict  (one for each CPU)             verdict on the frame in hand 4, its device 4;
+//!                                           frames forwarded 8
 //! ```
 //!
 //! A place is the index of a port's device, or [`TUNNEL`] and the number of a tunnel.

@@ -3,20 +3,26 @@
 //! The *filter* of a ring keeps what is the switch's. A frame is the kernel's if both of its
 //! addresses are in the chip, its source at the place where it came in, and nothing about it needs
 //! a decision: no group address, no tag, no ARP, no Neighbor Discovery, a sender that may send it.
-//! Then the filter notes [`FORWARD`], and the program at the ingress hook behind it
-//! ([`obey_port`], [`obey_underlay`]) lets the frame pass to the kernel's bridge or VXLAN device.
-//! That program takes the note away, so that it is for this frame alone.
+//! The filter notes what it decides ([`FORWARD`], [`TAKEN`], [`LEFT`]), with the device, and the
+//! program at the ingress hook behind it ([`obey_port`], [`obey_underlay`]) lets the frame pass to
+//! the kernel's bridge or VXLAN device, or not. That program takes the note away, so that it is for
+//! this frame alone.
+//!
+//! A frame without a note has met no filter: the ring is not there yet, or not any more, since a
+//! process closes its descriptors one after the other. It passes, as if there were no program: the
+//! kernel forwards what it knows while nobody else does.
 //!
 //! Registers: r6 is the frame, r7 the entry of its destination, r8 that of its source or the place
 //! of its tunnel, r9 the network of a frame that came through a tunnel.
 
+use std::io;
 use std::net::Ipv4Addr;
 
 use sluice_base::{Mac, VnetId};
 
 use super::maps::{ANY, HIT_FROM, HIT_TO, IP, Maps, ONLY, PLACE, RULE, TUNNEL};
 use crate::ebpf::{
-    EXIT, If, Insn, LOAD_BYTES, Label, MAP_LOOKUP, NEXT, Program, SHOT, SKB_MARK, add,
+    self, EXIT, Hook, If, Insn, LOAD_BYTES, Label, MAP_LOOKUP, NEXT, Program, SHOT, SKB_MARK, add,
     add_register, and, call, load8, load16, load32, load64, mov, set, set32, store8, store16,
     store32, store64, sub_register,
 };
@@ -24,11 +30,19 @@ use crate::guard::MARK;
 use crate::l2::icmp_suppress;
 use crate::udp::VXLAN_PORT;
 
-/// The note: this frame is the kernel's.
+/// Notes: this frame is the switch's.
+const TAKEN: i32 = 1;
+/// It is the kernel's, which is to forward it.
 const FORWARD: i32 = 2;
+/// It is nobody's to forward: flow control, or the host's own.
+const LEFT: i32 = 3;
+/// Offsets of the note and of its device in the word of the verdict.
+const NOTE: i16 = 0;
+const DEVICE: i16 = 4;
 /// Offsets in `struct __sk_buff`.
 const SKB_PACKET_TYPE: i16 = 4;
 const SKB_VLAN_PRESENT: i16 = 20;
+const SKB_IFINDEX: i16 = 40;
 
 /// Places on the stack, from r10 on.
 const ETHERNET: i16 = -16;
@@ -60,16 +74,18 @@ struct Filter<'a> {
     maps: &'a Maps,
     /// The switch takes the frame.
     take: Label,
-    /// The switch does not, and leaves no note.
+    /// Neither does the kernel.
     leave: Label,
+    /// There is no place for a note, which the verifier has to be told of.
+    mute: Label,
 }
 
 impl<'a> Filter<'a> {
     fn new(maps: &'a Maps) -> Self {
         let mut program = Program::default();
-        let (take, leave) = (program.label(), program.label());
+        let [take, leave, mute] = [(); 3].map(|()| program.label());
         program.plain(&[mov(6, 1)]);
-        Self { program, maps, take, leave }
+        Self { program, maps, take, leave, mute }
     }
 
     /// Copies bytes of the frame onto the stack; without them the switch takes it.
@@ -144,18 +160,30 @@ impl<'a> Filter<'a> {
             p.plain(&[set(2, 1), store8(entry, hit, 2)]);
             p.here(known);
         }
+        self.note(FORWARD);
+        // The verdict is still in r0; frames are counted behind it.
+        let p = &mut self.program;
+        p.plain(&[load64(2, 0, 8), set(3, 1), add_register(2, 3), store64(0, 8, 2)]);
+        p.plain(&[set(0, 0), EXIT]);
+        p.here(self.leave);
+        self.note(LEFT);
+        self.program.plain(&[set(0, 0), EXIT]);
+        self.program.here(self.take);
+        self.note(TAKEN);
+        self.program.here(self.mute);
+        self.program.plain(&[set(0, -1), EXIT]);
+        self.program.finish()
+    }
+
+    /// Notes a verdict on the frame. Its place is in r0 then.
+    fn note(&mut self, verdict: i32) {
         let p = &mut self.program;
         p.plain(&[set32(10, BYTES, 0)]);
         p.map(1, self.maps.verdict.fd());
         p.plain(&[mov(2, 10), add(2, BYTES.into()), call(MAP_LOOKUP)]);
-        p.jump(0, If::Null, 0, self.take);
-        p.plain(&[set(2, FORWARD), store64(0, 0, 2)]);
-        p.plain(&[load64(2, 0, 8), set(3, 1), add_register(2, 3), store64(0, 8, 2)]);
-        p.here(self.leave);
-        p.plain(&[set(0, 0), EXIT]);
-        p.here(self.take);
-        p.plain(&[set(0, -1), EXIT]);
-        self.program.finish()
+        p.jump(0, If::Null, 0, self.mute);
+        p.plain(&[set(2, verdict), store32(0, NOTE, 2)]);
+        p.plain(&[load32(2, 6, SKB_IFINDEX), store32(0, DEVICE, 2)]);
     }
 }
 
@@ -270,33 +298,51 @@ impl Filter<'_> {
     }
 }
 
-/// Begins a program behind a filter: a frame with a note passes, others go on. The guard of the
-/// underlay lets only marked frames through to other hosts, and the mark stays when the kernel's
-/// VXLAN device encapsulates a frame.
+/// Marks what a network's VXLAN device is to encapsulate, for as long as the device lives. The guard
+/// of the underlay lets only marked frames through to other hosts, and the mark stays outside. The
+/// guard and the programs behind filters come and go one after the other with their process, so
+/// that none of them can do it.
+pub(super) fn mark_tunnelled(vxlan: u32) -> io::Result<()> {
+    let program = [set(2, MARK.cast_signed()), store32(1, SKB_MARK, 2), set(0, NEXT), EXIT];
+    let program = ebpf::load(&program, "sluice_mark", Hook::Egress)?;
+    ebpf::attach_lasting(&program, vxlan, Hook::Egress)
+}
+
+/// True if a VXLAN device has that program, or another one.
+pub(super) fn marks_tunnelled(vxlan: u32) -> io::Result<bool> {
+    Ok(ebpf::count(vxlan, Hook::Egress)? > 0)
+}
+
+/// Begins a program behind a filter: a frame that is the kernel's passes, and one without a note.
+/// Others go on.
 fn obey(maps: &Maps) -> Program {
     let mut p = Program::default();
-    let other = p.label();
+    let (pass, other) = (p.label(), p.label());
     p.plain(&[mov(6, 1), set32(10, BYTES, 0)]);
     p.map(1, maps.verdict.fd());
     p.plain(&[mov(2, 10), add(2, BYTES.into()), call(MAP_LOOKUP)]);
-    p.jump(0, If::Null, 0, other);
-    p.plain(&[load64(2, 0, 0), set(3, 0), store64(0, 0, 3)]);
-    p.jump(2, If::IsNot, FORWARD, other);
-    p.plain(&[set(2, MARK.cast_signed()), store32(6, SKB_MARK, 2)]);
+    p.jump(0, If::Null, 0, pass);
+    p.plain(&[load32(2, 0, NOTE), load32(3, 0, DEVICE), set(4, 0), store64(0, 0, 4)]);
+    // A note about a frame of another device was left by a filter without a program behind it.
+    p.plain(&[load32(4, 6, SKB_IFINDEX), sub_register(3, 4)]);
+    p.jump(3, If::IsNot, 0, pass);
+    p.jump(2, If::Is, TAKEN, other);
+    p.jump(2, If::Is, LEFT, other);
+    p.here(pass);
     p.plain(&[set(0, NEXT), EXIT]);
     p.here(other);
     p
 }
 
-/// Returns the program behind the filter of a port: nothing else passes.
+/// Returns the program behind the filter of a port: what is not the kernel's does not pass.
 pub(super) fn obey_port(maps: &Maps) -> Vec<Insn> {
     let mut program = obey(maps);
     program.plain(&[set(0, SHOT), EXIT]);
     program.finish()
 }
 
-/// Returns the program behind the filter of the underlay: other VXLAN to this VTEP does not pass,
-/// the host's own traffic does.
+/// Returns the program behind the filter of the underlay: VXLAN to this VTEP that is not the
+/// kernel's does not pass, the host's own traffic does.
 pub(super) fn obey_underlay(maps: &Maps, vtep: Ipv4Addr) -> Vec<Insn> {
     let mut program = obey(maps);
     program.plain(&[mov(1, 6)]);
