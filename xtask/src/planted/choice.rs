@@ -4,8 +4,8 @@
 //!   no verdict ─────────────────────────────────> prove: new
 //!   patch, patched file or test changed ────────> prove: touched
 //!   anything else it is built from changed, and the test is an oracle:
-//!                   drawn, one in three ────────> prove: checks an oracle
-//!   other ───────── drawn, one in ten ──────────> prove: drawn
+//!                   drawn, one in five ─────────> prove: checks an oracle
+//!   other ───────── drawn, one in twenty ───────> prove: drawn
 //!   not drawn ──────────────────────────────────> by record, of this content or of an older one
 //! ```
 //!
@@ -14,7 +14,7 @@
 //!
 //! The draw depends on the content of the work tree alone: the same commit draws the same faults on
 //! each machine, the next commit draws others. It draws packages, and of each all that it has until
-//! there are enough: where a tenth of every package is proved, building them is most of the work.
+//! there are enough: where a few of every package are proved, building them is most of the work.
 
 use std::fmt;
 
@@ -26,9 +26,9 @@ use super::record::Record;
 const ORACLES: [&str; 5] = ["fabric", "mesh", "random", "shards", "swarm"];
 
 /// One of so many faults of an oracle is drawn when something far from them changed.
-const ORACLE_ONE_IN: usize = 3;
+const ORACLE_ONE_IN: usize = 5;
 /// One of so many of the rest is drawn.
-const DRAWN_ONE_IN: usize = 10;
+const DRAWN_ONE_IN: usize = 20;
 
 /// Decision about a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
