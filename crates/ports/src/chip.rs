@@ -22,6 +22,7 @@
 //! **A chip loses frames** when a queue is full, as a bridge does: ports of a chip are not
 //! lossless, and say so.
 
+mod batch;
 mod cache;
 mod card;
 mod fdb;
@@ -29,6 +30,7 @@ mod kernel;
 mod links;
 mod maps;
 mod programs;
+mod watch;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -172,6 +174,15 @@ pub trait Chip {
     /// # Errors
     /// [`Refused`].
     fn put(&mut self, vnet: VnetId, mac: Mac, entry: Entry) -> Result<(), Refused>;
+
+    /// Writes addresses, or moves them; none comes twice. Returns those that it did not take, by
+    /// their place in `entries`, in that order.
+    fn put_all(&mut self, entries: &[(VnetId, Mac, Entry)]) -> Vec<(usize, Refused)> {
+        let put = |(at, &(vnet, mac, entry)): (usize, &(VnetId, Mac, Entry))| {
+            self.put(vnet, mac, entry).err().map(|refused| (at, refused))
+        };
+        entries.iter().enumerate().filter_map(put).collect()
+    }
 
     /// Removes an address, which may be gone.
     ///

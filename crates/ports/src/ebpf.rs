@@ -529,23 +529,29 @@ pub(crate) struct Map<const K: usize, const V: usize>(OwnedFd);
 impl<const K: usize, const V: usize> Map<K, V> {
     /// A hash table.
     pub(crate) fn hash(entries_max: usize) -> io::Result<Self> {
-        Self::create(BPF_MAP_TYPE_HASH, entries_max)
+        Self::create(BPF_MAP_TYPE_HASH, entries_max, 0)
+    }
+
+    /// A hash table that takes memory for the elements that are there only.
+    pub(crate) fn growing_hash(entries_max: usize) -> io::Result<Self> {
+        const BPF_F_NO_PREALLOC: u32 = 1;
+        Self::create(BPF_MAP_TYPE_HASH, entries_max, BPF_F_NO_PREALLOC)
     }
 
     /// An array; its keys are numbers of 32 bits.
     pub(crate) fn array(entries: usize) -> io::Result<Self> {
         const { assert!(K == size_of::<u32>()) };
-        Self::create(BPF_MAP_TYPE_ARRAY, entries)
+        Self::create(BPF_MAP_TYPE_ARRAY, entries, 0)
     }
 
-    fn create(kind: u32, entries_max: usize) -> io::Result<Self> {
+    fn create(kind: u32, entries_max: usize, flags: u32) -> io::Result<Self> {
         let size = |bytes: usize| u32::try_from(bytes).map_err(io::Error::other);
         let attr = MapAttr {
             kind,
             key_size: size(K)?,
             value_size: size(V * size_of::<u64>())?,
             entries_max: size(entries_max.max(1))?,
-            flags: 0,
+            flags,
         };
         // SAFETY: there is no pointer in it.
         unsafe { open(BPF_MAP_CREATE, &attr) }.map(Self)

@@ -25,6 +25,7 @@ use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
 
 use crate::link::LinkNow;
 
+mod batch;
 pub mod reply;
 
 /// Size of a receive buffer: the kernel makes the parts of a long answer no larger.
@@ -73,6 +74,13 @@ impl Netlink {
     /// Opens a socket that receives changes and never waits.
     pub(crate) fn subscribe(groups: u32) -> io::Result<Self> {
         Self::socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, groups)
+    }
+
+    /// Has a socket of changes hold so many bytes of them, the kernel's bookkeeping included, if
+    /// this process may say so.
+    pub(crate) fn hold(&self, bytes: usize) {
+        // Without it, what does not fit is an overrun, and all is looked at again.
+        _ = sockopt::set_socket_recv_buffer_size_force(&self.fd, bytes);
     }
 
     fn socket(flags: SocketFlags, groups: u32) -> io::Result<Self> {

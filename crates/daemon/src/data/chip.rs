@@ -31,6 +31,8 @@ use crate::sys::log::say;
 
 /// Notes under way. They are a few words each, and a whole table fits.
 const NOTES_MAX: usize = 1 << 17;
+/// Notes that are carried out together.
+const NOTES_TOGETHER: usize = 256;
 /// Uses under way.
 const USES_MAX: usize = 1 << 16;
 /// Length of a round: a hit is told within it.
@@ -202,7 +204,8 @@ impl Thread {
             let wait = look.min(round).saturating_duration_since(Instant::now());
             match self.notes.recv_timeout(wait) {
                 Ok(note) => {
-                    let done = self.book.note(note);
+                    let more = self.notes.try_iter().take(NOTES_TOGETHER - 1);
+                    let done = self.book.notes(std::iter::once(note).chain(more));
                     self.judge(done);
                 }
                 Err(RecvTimeoutError::Timeout) => {}

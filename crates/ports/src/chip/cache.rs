@@ -2,7 +2,7 @@
 //!
 //! Time is a number of rounds, which the caller counts: one for each time that it asks for hits.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::Ipv4Addr;
 
 use sluice_base::{Mac, PortId, TunnelId, VnetId};
@@ -173,11 +173,72 @@ impl<C: Chip> Cache<C> {
                 }
             }
         }
+        self.hold(key, entry);
+        Ok(())
+    }
+
+    /// Writes addresses as [`Self::put`] does, those for which there is room by few calls of the
+    /// chip.
+    ///
+    /// # Errors
+    /// The first one, but for want of a place, or of the network or port: the switch forwards these.
+    pub fn put_all(
+        &mut self,
+        entries: impl IntoIterator<Item = (VnetId, Mac, Entry)>,
+    ) -> Result<(), Refused> {
+        let mut first = Ok(());
+        let (mut together, mut keys) = (Vec::new(), HashSet::new());
+        for (vnet, mac, entry) in entries {
+            let key = (vnet, mac);
+            let held = self.held.get(&key);
+            if held.is_some_and(|held| held.entry == entry) && !keys.contains(&key) {
+                continue;
+            }
+            if held.is_none() && self.has_room(&together, entry) && keys.insert(key) {
+                together.push((vnet, mac, entry));
+                continue;
+            }
+            first = first.and(self.put_new(&std::mem::take(&mut together)));
+            keys.clear();
+            first = first.and(without_want(self.put(vnet, mac, entry)));
+        }
+        first.and(self.put_new(&together))
+    }
+
+    /// True if there is room for an address beside those that are about to be written.
+    fn has_room(&self, together: &[(VnetId, Mac, Entry)], entry: Entry) -> bool {
+        let room = self.chip.capacity();
+        let flows = together.iter().filter(|(.., entry)| entry.to.is_flow()).count();
+        self.by_use[ALL].len() + together.len() < room.macs
+            && (!entry.to.is_flow() || self.by_use[FLOWS].len() + flows < room.flows)
+    }
+
+    /// Writes addresses that are not held, and for which there is room.
+    fn put_new(&mut self, entries: &[(VnetId, Mac, Entry)]) -> Result<(), Refused> {
+        let mut refused = self.chip.put_all(entries).into_iter().peekable();
+        let (mut first, mut again) = (Ok(()), Vec::new());
+        for (at, &(vnet, mac, entry)) in entries.iter().enumerate() {
+            match refused.next_if(|(of, _)| *of == at) {
+                None => self.hold((vnet, mac), entry),
+                // It holds less than it said.
+                Some((_, Refused::Full)) => again.push((vnet, mac, entry)),
+                Some((_, other)) => {
+                    self.figures.refused += 1;
+                    first = first.and(without_want(Err(other)));
+                }
+            }
+        }
+        for (vnet, mac, entry) in again {
+            first = first.and(without_want(self.put(vnet, mac, entry)));
+        }
+        first
+    }
+
+    fn hold(&mut self, key: Key, entry: Entry) {
         self.figures.put += 1;
         let held = Held { entry, used: self.round };
         self.held.insert(key, held);
         self.list(key, held);
-        Ok(())
     }
 
     /// Removes an address, if it is held.
@@ -268,6 +329,14 @@ impl<C: Chip> Cache<C> {
         for of in lists(held.entry) {
             self.by_use[of].remove(&(held.used, key));
         }
+    }
+}
+
+/// Want of a place, or of the network or port, is no error of the chip.
+fn without_want(done: Result<(), Refused>) -> Result<(), Refused> {
+    match done {
+        Err(Refused::Full | Refused::Unknown) => Ok(()),
+        done => done,
     }
 }
 

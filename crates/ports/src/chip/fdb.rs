@@ -16,6 +16,8 @@ use sluice_base::Mac;
 
 use crate::netlink::Netlink;
 
+/// Flags of a write: it is made, or takes the place of another one.
+const WRITE: u16 = NLM_F_CREATE | NLM_F_REPLACE;
 /// Entries of all bridges that one answer may have.
 const ROWS_MAX: usize = 4 << 20;
 
@@ -52,8 +54,16 @@ impl Row {
 
     /// Writes it, in the place of another one of its address.
     pub(super) fn write(self, netlink: &mut Netlink) -> io::Result<()> {
-        let flags = NLM_F_CREATE | NLM_F_REPLACE;
-        netlink.ask(RouteNetlinkMessage::NewNeighbour(self.message()), flags).map(drop)
+        netlink.ask(RouteNetlinkMessage::NewNeighbour(self.message()), WRITE).map(drop)
+    }
+
+    /// Writes rows in their order. Returns those that failed, by number.
+    pub(super) fn write_all(
+        rows: &[Self],
+        netlink: &mut Netlink,
+    ) -> io::Result<Vec<(usize, io::Error)>> {
+        let request = |row: &Self| RouteNetlinkMessage::NewNeighbour(row.message());
+        netlink.tell(rows.iter().map(request).collect(), WRITE)
     }
 
     /// Removes it; no error if it is gone, or its device is.

@@ -13,10 +13,11 @@ use sluice_base::{Mac, PortId, TunnelId, VnetId};
 use super::fdb::{self, Row};
 use super::links::{self, Devices};
 use super::maps::{Maps, tunnel_place};
+use super::watch::Watch;
 use super::{Capacity, Chip, Entry, Hits, Network, Place, Refused, programs};
 use crate::device::device;
 use crate::ebpf::{self, Hook};
-use crate::netlink::{Changes, GROUP_LINK, GROUP_NEIGHBOUR, Netlink};
+use crate::netlink::{Changes, Netlink};
 
 /// Configuration of the kernel as a chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,16 +105,17 @@ struct PortDevice {
 #[derive(Debug)]
 pub struct KernelChip {
     config: KernelConfig,
-    netlink: Netlink,
-    /// Changes of devices and entries, by anybody.
-    changes: Netlink,
-    maps: Arc<Maps>,
+    pub(super) netlink: Netlink,
+    watch: Watch,
+    pub(super) maps: Arc<Maps>,
     networks: HashMap<VnetId, (Network, Devices)>,
     ports: BTreeMap<PortId, PortDevice>,
-    entries: HashMap<(VnetId, Mac), Entry>,
+    /// Networks of VXLAN devices and ports, by their index.
+    of_device: HashMap<u32, VnetId>,
+    pub(super) entries: HashMap<(VnetId, Mac), Entry>,
     decap: HashSet<(VnetId, Ipv4Addr)>,
     /// Entries of an earlier process that nobody has asked for yet.
-    left: HashSet<Row>,
+    pub(super) left: HashSet<Row>,
 }
 
 impl KernelChip {
@@ -124,12 +126,13 @@ impl KernelChip {
     pub fn open(config: KernelConfig) -> io::Result<Self> {
         Ok(Self {
             netlink: Netlink::open()?,
-            changes: Netlink::subscribe(GROUP_LINK | GROUP_NEIGHBOUR)?,
+            watch: Watch::open(config.capacity.macs + 64)?,
             // An address that moves may stand in a table twice for a moment.
             maps: Arc::new(Maps::new(config.capacity.macs + 64)?),
             config,
             networks: HashMap::new(),
             ports: BTreeMap::new(),
+            of_device: HashMap::new(),
             entries: HashMap::new(),
             decap: HashSet::new(),
             left: HashSet::new(),
@@ -163,8 +166,16 @@ impl KernelChip {
         Ok(left.len())
     }
 
+    /// Returns the place of an address as filters know it.
+    pub(super) fn place_of(&self, to: Place) -> Option<u32> {
+        match to {
+            Place::Port(port) => self.ports.get(&port).map(|port| port.index),
+            Place::Tunnel(tunnel, _) => Some(tunnel_place(tunnel)),
+        }
+    }
+
     /// Returns the kernel's entries for an address.
-    fn rows(&self, vnet: VnetId, mac: Mac, entry: Entry) -> Option<Vec<Row>> {
+    pub(super) fn rows(&self, vnet: VnetId, mac: Mac, entry: Entry) -> Option<Vec<Row>> {
         let (_, devices) = self.networks.get(&vnet)?;
         Some(match entry.to {
             Place::Port(port) => {
@@ -180,31 +191,49 @@ impl KernelChip {
     }
 
     fn write(&mut self, rows: &[Row]) -> Result<(), Refused> {
+        self.want(rows);
         for row in rows {
-            self.left.remove(row);
             row.write(&mut self.netlink)?;
         }
         Ok(())
     }
 
     /// Removes rows, those last that others lead to.
-    fn unwrite(&mut self, rows: &[Row]) -> Result<(), Refused> {
+    pub(super) fn unwrite(&mut self, rows: &[Row]) -> Result<(), Refused> {
+        self.unwant(rows)?;
         for row in rows.iter().rev() {
             row.remove(&mut self.netlink)?;
         }
         Ok(())
     }
 
+    /// Notes that rows are wanted, before they are written.
+    pub(super) fn want(&mut self, rows: &[Row]) {
+        if !self.left.is_empty() {
+            rows.iter().for_each(|row| _ = self.left.remove(row));
+        }
+        let rows = rows.iter().filter_map(|row| Some((*row, self.bridge_of(row)?)));
+        self.watch.want(&rows.collect::<Vec<_>>());
+    }
+
+    fn unwant(&self, rows: &[Row]) -> Result<(), Refused> {
+        for row in rows {
+            if let Some(bridge) = self.bridge_of(row) {
+                self.watch.unwant(row, bridge)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bridge_of(&self, row: &Row) -> Option<u32> {
+        let (_, devices) = self.networks.get(self.of_device.get(&row.device)?)?;
+        Some(devices.bridge)
+    }
+
     /// Returns the entries that the kernel is to have.
     fn wanted(&self) -> HashSet<Row> {
         let of = |(&(vnet, mac), &entry): (&(VnetId, Mac), &Entry)| self.rows(vnet, mac, entry);
         self.entries.iter().filter_map(of).flatten().collect()
-    }
-
-    /// True if a device is one of the chip's.
-    fn has(&self, index: u32) -> bool {
-        self.ports.values().any(|port| port.index == index)
-            || self.networks.values().any(|(_, of)| of.bridge == index || of.vxlan == index)
     }
 
     /// Looks at all devices, and makes those right that are not.
@@ -239,7 +268,7 @@ impl KernelChip {
         let (wanted, mut there) = (self.wanted(), HashSet::new());
         let mut mended = 0;
         for (row, is_marked) in fdb::all(&mut self.netlink)? {
-            if !self.has(row.device) || self.left.contains(&row) {
+            if !self.of_device.contains_key(&row.device) || self.left.contains(&row) {
                 continue;
             }
             if wanted.contains(&row) {
@@ -263,14 +292,19 @@ impl KernelChip {
 
     /// True if a changed entry may differ from what it is to be.
     fn is_suspect(&self, message: &NeighbourMessage, is_there: bool) -> bool {
-        let Some(row) = Row::read(message).filter(|row| self.has(row.device)) else { return false };
-        let is_wanted = self.networks.keys().any(|vnet| {
-            let entry = self.entries.get(&(*vnet, row.mac));
-            entry
-                .and_then(|entry| self.rows(*vnet, row.mac, *entry))
-                .is_some_and(|rows| rows.contains(&row))
-        });
+        let Some(&vnet) = self.of_device.get(&message.header.ifindex) else { return false };
+        let Some(row) = Row::read(message) else { return false };
+        let entry = self.entries.get(&(vnet, row.mac));
+        let is_wanted = entry
+            .and_then(|entry| self.rows(vnet, row.mac, *entry))
+            .is_some_and(|rows| rows.contains(&row));
         is_there != is_wanted && !self.left.contains(&row)
+    }
+
+    /// True if a device is one of the chip's.
+    fn has(&self, index: u32) -> bool {
+        self.of_device.contains_key(&index)
+            || self.networks.values().any(|(_, of)| of.bridge == index)
     }
 }
 
@@ -285,10 +319,11 @@ impl Chip for KernelChip {
             self.remove_network(network.vnet)?;
         }
         let what = (network.vni, self.config.vtep, network.mtu);
-        let devices = links::ensure(&mut self.netlink, &self.config.host, what)?;
+        let (devices, is_left) = links::ensure(&mut self.netlink, &self.config.host, what)?;
         self.networks.insert(network.vnet, (network, devices));
+        self.of_device.insert(devices.vxlan, network.vnet);
         self.maps.add_vni(network.vni, network.vnet)?;
-        if before.is_none() {
+        if before.is_none() && is_left {
             let rows = fdb::all(&mut self.netlink)?;
             let of_network = |row: &Row| row.device == devices.vxlan;
             let rows = rows.into_iter().filter(|(_, is_marked)| *is_marked).map(|(row, _)| row);
@@ -304,7 +339,9 @@ impl Chip for KernelChip {
             self.entries.keys().filter(|(of, _)| *of == vnet).map(|(_, mac)| *mac).collect();
         for mac in gone {
             self.maps.remove(vnet, mac)?;
-            self.entries.remove(&(vnet, mac));
+            if let Some(entry) = self.entries.remove(&(vnet, mac)) {
+                self.unwant(&self.rows(vnet, mac, entry).unwrap_or_default())?;
+            }
         }
         let peers: Vec<_> = self.decap.iter().filter(|(of, _)| *of == vnet).copied().collect();
         for (vnet, vtep) in peers {
@@ -315,6 +352,7 @@ impl Chip for KernelChip {
             links::release(&mut self.netlink, port.index)?;
         }
         self.ports.retain(|_, port| port.vnet != vnet);
+        self.of_device.retain(|_, of| *of != vnet);
         links::delete(&mut self.netlink, devices)?;
         self.networks.remove(&vnet);
         self.left.retain(|row| row.device != devices.vxlan);
@@ -328,11 +366,15 @@ impl Chip for KernelChip {
     fn add_port(&mut self, port: PortId, vnet: VnetId, name: &str) -> Result<(), Refused> {
         let (_, devices) = *self.networks.get(&vnet).ok_or(Refused::Unknown)?;
         let index = device(name)?.index;
+        if links::is_port(&mut self.netlink, index, devices.bridge)? {
+            // An earlier process has left it, and entries with it.
+            let rows = fdb::all(&mut self.netlink)?.into_iter();
+            let rows = rows.filter(|(row, is_marked)| *is_marked && row.device == index);
+            self.left.extend(rows.map(|(row, _)| row));
+        }
         links::enslave(&mut self.netlink, index, devices.bridge)?;
-        let rows = fdb::all(&mut self.netlink)?;
-        let rows = rows.into_iter().filter(|(row, is_marked)| *is_marked && row.device == index);
-        self.left.extend(rows.map(|(row, _)| row));
         self.ports.insert(port, PortDevice { vnet, name: name.to_owned(), index });
+        self.of_device.insert(index, vnet);
         Ok(())
     }
 
@@ -349,6 +391,7 @@ impl Chip for KernelChip {
         }
         links::release(&mut self.netlink, gone.index)?;
         self.ports.remove(&port);
+        self.of_device.remove(&gone.index);
         self.left.retain(|row| row.device != gone.index);
         Ok(())
     }
@@ -366,12 +409,13 @@ impl Chip for KernelChip {
         }
         self.write(&rows)?;
         self.entries.insert((vnet, mac), entry);
-        let place = match entry.to {
-            Place::Port(port) => self.ports.get(&port).ok_or(Refused::Unknown)?.index,
-            Place::Tunnel(tunnel, _) => tunnel_place(tunnel),
-        };
+        let place = self.place_of(entry.to).ok_or(Refused::Unknown)?;
         self.maps.put((vnet, mac), place, entry.senders)?;
         Ok(())
+    }
+
+    fn put_all(&mut self, entries: &[(VnetId, Mac, Entry)]) -> Vec<(usize, Refused)> {
+        self.write_all(entries)
     }
 
     fn remove(&mut self, vnet: VnetId, mac: Mac) -> Result<(), Refused> {
@@ -407,7 +451,7 @@ impl Chip for KernelChip {
     fn mend(&mut self) -> Result<u64, Refused> {
         let (mut links, mut entries) = (false, false);
         loop {
-            match self.changes.changes()? {
+            match self.watch.read()? {
                 Changes::None => break,
                 Changes::Overrun => (links, entries) = (true, true),
                 Changes::Some(messages) => {

@@ -17,7 +17,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{
     InfoBridge, InfoBridgePort, InfoData, InfoKind, InfoPortData, InfoPortKind, InfoVxlan,
-    LinkAttribute, LinkInfo, LinkMessage, VxlanDf,
+    LinkAttribute, LinkFlags, LinkInfo, LinkMessage, VxlanDf,
 };
 use sluice_base::Vni;
 
@@ -48,15 +48,16 @@ pub(super) fn vxlan_name(vni: Vni) -> String {
     format!("slx{}", vni.get())
 }
 
-/// Makes the devices of a network, or takes over those that an earlier process made.
+/// Makes the devices of a network, or takes over those that an earlier process made; the second
+/// result tells whether it did.
 pub(super) fn ensure(
     netlink: &mut Netlink,
     host: &str,
     (vni, local, mtu): (Vni, Ipv4Addr, u16),
-) -> io::Result<Devices> {
+) -> io::Result<(Devices, bool)> {
     let bridge = [InfoBridge::MulticastSnooping(false), InfoBridge::AgeingTime(0)];
     let bridge = (InfoKind::Bridge, InfoData::Bridge(bridge.to_vec()));
-    let bridge = ensure_one(netlink, host, &bridge_name(vni), bridge)?;
+    let (bridge, _) = ensure_one(netlink, host, &bridge_name(vni), bridge)?;
     let vxlan = vec![
         InfoVxlan::Id(vni.get()),
         InfoVxlan::Local(local),
@@ -69,7 +70,7 @@ pub(super) fn ensure(
         InfoVxlan::UDPCsum(false),
     ];
     let vxlan = (InfoKind::Vxlan, InfoData::Vxlan(vxlan));
-    let vxlan = ensure_one(netlink, host, &vxlan_name(vni), vxlan)?;
+    let (vxlan, is_left) = ensure_one(netlink, host, &vxlan_name(vni), vxlan)?;
     for index in [vxlan, bridge] {
         set_mtu_and_up(netlink, index, mtu)?;
     }
@@ -77,15 +78,16 @@ pub(super) fn ensure(
         programs::mark_tunnelled(vxlan)?;
     }
     enslave(netlink, vxlan, bridge)?;
-    Ok(Devices { bridge, vxlan })
+    Ok((Devices { bridge, vxlan }, is_left))
 }
 
+/// Makes a device, or takes it over; the second result tells whether it was there.
 fn ensure_one(
     netlink: &mut Netlink,
     host: &str,
     name: &str,
     (kind, data): (InfoKind, InfoData),
-) -> io::Result<u32> {
+) -> io::Result<(u32, bool)> {
     let alias = alias(host);
     match device(name) {
         Ok(found) => {
@@ -95,7 +97,7 @@ fn ensure_one(
                     "device {name} is there, and not this host's: delete or rename it"
                 )));
             }
-            return Ok(found.index);
+            return Ok((found.index, true));
         }
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
         Err(error) => return Err(error),
@@ -107,12 +109,11 @@ fn ensure_one(
     let index = device(name)?.index;
     netlink.set_alias(index, &alias)?;
     without_own_address(netlink, index)?;
-    Ok(index)
+    Ok((index, false))
 }
 
 /// Sets the MTU of a device, and sets it up.
 pub(super) fn set_mtu_and_up(netlink: &mut Netlink, index: u32, mtu: u16) -> io::Result<()> {
-    use netlink_packet_route::link::LinkFlags;
     let mut wanted = LinkMessage::default();
     wanted.header.index = index;
     wanted.header.flags = LinkFlags::Up;
@@ -156,18 +157,16 @@ pub(super) fn release(netlink: &mut Netlink, index: u32) -> io::Result<()> {
     }
 }
 
+/// True if a device is in this bridge.
+pub(super) fn is_port(netlink: &mut Netlink, index: u32, bridge: u32) -> io::Result<bool> {
+    let Some(link) = look_at(netlink, index)? else { return Ok(false) };
+    Ok(link.attributes.contains(&LinkAttribute::Controller(bridge)))
+}
+
 /// True if a device is up, in this bridge, and neither learns nor floods.
 pub(super) fn is_quiet_port(netlink: &mut Netlink, index: u32, bridge: u32) -> io::Result<bool> {
-    let mut question = LinkMessage::default();
-    question.header.index = index;
-    let answer = match netlink.ask(RouteNetlinkMessage::GetLink(question), 0) {
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(false),
-        answer => answer?,
-    };
-    let Some(RouteNetlinkMessage::NewLink(link)) = answer.into_iter().next() else {
-        return Ok(false);
-    };
-    let is_up = link.header.flags.contains(netlink_packet_route::link::LinkFlags::Up);
+    let Some(link) = look_at(netlink, index)? else { return Ok(false) };
+    let is_up = link.header.flags.contains(LinkFlags::Up);
     let (mut is_ours, mut quiet) = (false, 0);
     for attribute in link.attributes {
         match attribute {
@@ -183,6 +182,20 @@ pub(super) fn is_quiet_port(netlink: &mut Netlink, index: u32, bridge: u32) -> i
         }
     }
     Ok(is_up && is_ours && quiet == QUIET.len())
+}
+
+/// Returns what the kernel says of a device; `None` if it is gone.
+fn look_at(netlink: &mut Netlink, index: u32) -> io::Result<Option<LinkMessage>> {
+    let mut question = LinkMessage::default();
+    question.header.index = index;
+    let answer = match netlink.ask(RouteNetlinkMessage::GetLink(question), 0) {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(None),
+        answer => answer?,
+    };
+    Ok(answer.into_iter().find_map(|message| match message {
+        RouteNetlinkMessage::NewLink(link) => Some(link),
+        _ => None,
+    }))
 }
 
 /// Deletes the bridges and VXLAN devices that an earlier process of the host has left.

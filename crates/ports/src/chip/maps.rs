@@ -64,6 +64,14 @@ impl Maps {
         self.fdb.set(&key(vnet, mac), &value(place, senders))
     }
 
+    /// Sets addresses. Returns how many of them, from the first one on, are set.
+    pub(super) fn put_all(&self, entries: &[((VnetId, Mac), u32, Senders)]) -> usize {
+        let keys: Vec<_> = entries.iter().map(|((vnet, mac), ..)| key(*vnet, *mac)).collect();
+        let values: Vec<_> =
+            entries.iter().map(|&(_, place, senders)| value(place, senders)).collect();
+        self.fdb.set_all(&keys, &values)
+    }
+
     pub(super) fn remove(&self, vnet: VnetId, mac: Mac) -> io::Result<()> {
         self.fdb.remove(&key(vnet, mac))
     }

@@ -73,6 +73,29 @@ struct BatchAttr {
 const BATCH: usize = 4096;
 
 impl<const K: usize, const V: usize> Map<K, V> {
+    /// Sets elements. Returns how many of them, from the first one on, are set: all, unless the
+    /// table is full or the kernel cannot do several at a time.
+    pub(crate) fn set_all(&self, keys: &[[u8; K]], values: &[[u64; V]]) -> usize {
+        const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
+        let count = keys.len().min(values.len());
+        let Some(wanted) = u32::try_from(count).ok().filter(|count| *count > 0) else { return 0 };
+        let mut attr = BatchAttr {
+            keys: keys.as_ptr() as u64,
+            values: values.as_ptr() as u64,
+            count: wanted,
+            map: self.fd().as_raw_fd().cast_unsigned(),
+            ..BatchAttr::default()
+        };
+        // SAFETY: the kernel reads `count` keys and values, which live, and writes the number of
+        // those that it set.
+        match unsafe { super::bpf_mut(BPF_MAP_UPDATE_BATCH, &mut attr) } {
+            Ok(_) => count,
+            // Before it counts it may refuse the call as a whole.
+            Err(_) if attr.count == wanted => 0,
+            Err(_) => (attr.count as usize).min(count),
+        }
+    }
+
     /// Reads all elements of a hash table. One that changes its place meanwhile may be missed or
     /// come twice.
     pub(crate) fn for_each(&self, mut each: impl FnMut(&[u8; K], &[u64; V])) -> io::Result<()> {

@@ -45,6 +45,17 @@ pub fn read(
     None
 }
 
+/// The acknowledgements and errors in a datagram, by the numbers of their requests.
+pub fn results(datagram: &[u8]) -> impl Iterator<Item = (u32, io::Result<()>)> + '_ {
+    Messages(datagram).filter_map(|message| match message.payload {
+        NetlinkPayload::Error(error) => {
+            let result = error.code.map_or(Ok(()), |code| Err(error_of(code.get())));
+            Some((message.header.sequence_number, result))
+        }
+        _ => None,
+    })
+}
+
 /// Converts a negative error number. A number without a positive one becomes an unknown error.
 fn error_of(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code.checked_abs().unwrap_or(i32::MAX))

@@ -40,6 +40,26 @@ impl<C: Chip> Book<C> {
         &self.cache
     }
 
+    /// Does what notes say, in their order. Addresses that are known one after the other are written
+    /// together.
+    pub(super) fn notes(&mut self, notes: impl IntoIterator<Item = Note>) -> Result<(), Refused> {
+        let (mut first, mut together) = (Ok(()), Vec::new());
+        for note in notes {
+            if let Note::Known { vnet, mac, to } = note
+                && let Some(entry) = self.entry_of(vnet, mac, to)
+            {
+                match self.network(vnet) {
+                    Ok(()) => together.push((vnet, mac, entry)),
+                    failed => first = first.and(failed),
+                }
+                continue;
+            }
+            first = first.and(self.cache.put_all(together.drain(..)));
+            first = first.and(self.note(note));
+        }
+        first.and(self.cache.put_all(together))
+    }
+
     /// Does what a note says.
     pub(super) fn note(&mut self, note: Note) -> Result<(), Refused> {
         match note {
@@ -71,30 +91,30 @@ impl<C: Chip> Book<C> {
     /// Writes an address, if the chip has the place where it is. What it has no place for is the
     /// switch's, as before.
     fn known(&mut self, vnet: VnetId, mac: Mac, to: Destination) -> Result<(), Refused> {
-        let (place, senders) = match to {
-            Destination::Port(port) => match self.ports.get(&port) {
-                Some(known) if known.vnet == vnet => {
-                    let bound = known.bound.filter(|(of, _)| *of == mac);
-                    // Another endpoint of a port that is bound has no right to send.
-                    let senders = match (known.bound, bound) {
-                        (None, _) => Senders::Any,
-                        (Some(_), Some((_, senders))) => senders,
-                        (Some(_), None) => Senders::None,
-                    };
-                    (Place::Port(port), senders)
-                }
-                _ => return self.cache.remove(vnet, mac),
-            },
-            Destination::Tunnel(tunnel) => match self.peers.get(&tunnel) {
-                Some(vtep) => (Place::Tunnel(tunnel, *vtep), Senders::Any),
-                None => return self.cache.remove(vnet, mac),
-            },
+        let Some(entry) = self.entry_of(vnet, mac, to) else {
+            return self.cache.remove(vnet, mac);
         };
         self.network(vnet)?;
-        match self.cache.put(vnet, mac, Entry { to: place, senders }) {
-            // As it should be: the switch forwards the rest.
-            Err(Refused::Full | Refused::Unknown) => Ok(()),
-            done => done,
+        self.cache.put_all([(vnet, mac, entry)])
+    }
+
+    /// Returns the entry of an address; `None` if the chip does not have the place where it is.
+    fn entry_of(&self, vnet: VnetId, mac: Mac, to: Destination) -> Option<Entry> {
+        match to {
+            Destination::Port(port) => {
+                let known = self.ports.get(&port).filter(|known| known.vnet == vnet)?;
+                // Another endpoint of a port that is bound has no right to send.
+                let senders = match known.bound {
+                    None => Senders::Any,
+                    Some((of, senders)) if of == mac => senders,
+                    Some(_) => Senders::None,
+                };
+                Some(Entry { to: Place::Port(port), senders })
+            }
+            Destination::Tunnel(tunnel) => {
+                let vtep = *self.peers.get(&tunnel)?;
+                Some(Entry { to: Place::Tunnel(tunnel, vtep), senders: Senders::Any })
+            }
         }
     }
 

@@ -210,3 +210,38 @@ fn entries_go_with_port_and_network() {
     cache.remove_network(VNET).unwrap();
     assert_eq!(held(&cache), [2]);
 }
+
+/// Together or one after the other: the chip holds the same, and the same was counted. Of a chip
+/// that holds less than it says, another address may have gone, which comes back when it is used.
+#[test]
+fn put_all_equals_puts_one_by_one() {
+    let mut prng = sluice_base::Prng::new(7);
+    for room in [2, 4, 16] {
+        let [mut one, mut all] = [cache(room), cache(room)];
+        for _ in 0..500 {
+            let count = prng.below(7);
+            let entries: Vec<_> = (0..count)
+                .map(|_| {
+                    let number = u8::try_from(prng.below(9)).unwrap();
+                    let to = [at_port(1), at_port(2), behind(1), behind(2)];
+                    (VNET, mac(number), to[usize::try_from(prng.below(4)).unwrap()])
+                })
+                .collect();
+            for &(vnet, mac, entry) in &entries {
+                _ = one.put(vnet, mac, entry);
+            }
+            all.put_all(entries).unwrap();
+            assert_eq!(held(&one).len(), held(&all).len());
+            if room >= 4 {
+                assert_eq!(one.chip.entries, all.chip.entries);
+            }
+            let used: Vec<u8> = held(&one).into_iter().filter(|_| prng.below(2) == 0).collect();
+            let rounds = usize::try_from(prng.below(3)).unwrap();
+            pass(&mut one, rounds, &used);
+            pass(&mut all, rounds, &used);
+        }
+        if room >= 4 {
+            assert_eq!(one.figures(), all.figures());
+        }
+    }
+}
