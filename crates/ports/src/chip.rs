@@ -33,7 +33,7 @@ mod programs;
 mod watch;
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sluice_base::{Mac, PortId, TunnelId, VnetId, Vni};
 
@@ -84,10 +84,13 @@ pub enum Senders {
     /// Frames with this source MAC, whatever they carry.
     #[default]
     Any,
-    /// IPv4 from this address; the switch judges everything else.
-    Only(Ipv4Addr),
+    /// IPv4 and IPv6 from these addresses; the switch judges everything else.
+    Only(Option<Ipv4Addr>, Option<Ipv6Addr>),
+}
+
+impl Senders {
     /// None: the switch judges each frame.
-    None,
+    pub const NONE: Self = Self::Only(None, None);
 }
 
 /// An address of the chip.

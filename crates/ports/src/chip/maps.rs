@@ -1,7 +1,8 @@
 //! The tables that filters read, as maps of BPF.
 //!
 //! ```text
-//!   fdb      MAC 6, network 2 (LE)          place 4, hit to 1, hit from 1, rule 1, 0, IPv4 4, 0 4
+//!   fdb      MAC 6, network 2 (LE)          place 4, hit to 1, hit from 1, rule 1, 0, IPv4 4, 0 4,
+//!                                           IPv6 16
 //!   vnis     VNI 3, 0                       network
 //!   decap    outer source 4, network 2, 0   place of the tunnel
 //!   verdict  (one for each CPU)             verdict on the frame in hand 4, its device 4;
@@ -26,15 +27,16 @@ pub(super) const HIT_TO: i16 = 4;
 pub(super) const HIT_FROM: i16 = 5;
 pub(super) const RULE: i16 = 6;
 pub(super) const IP: i16 = 8;
-/// Rules for what an address may send.
-pub(super) const ANY: u8 = 0;
-pub(super) const ONLY: u8 = 1;
-const NOBODY: u8 = 2;
+pub(super) const IPV6: i16 = 16;
+/// Rules for what an address may send: anything, or a bit each for its IPv4 and IPv6 address.
+pub(super) const ANY: u8 = 1;
+pub(super) const ONLY_IPV4: u8 = 2;
+pub(super) const ONLY_IPV6: u8 = 4;
 
 /// The maps, which filters of all ports share.
 #[derive(Debug)]
 pub(super) struct Maps {
-    pub(super) fdb: Map<8, 2>,
+    pub(super) fdb: Map<8, 4>,
     pub(super) vnis: Map<4, 1>,
     pub(super) decap: Map<8, 1>,
     pub(super) verdict: PerCpu<2>,
@@ -144,16 +146,24 @@ fn vni_key(vni: Vni) -> [u8; 4] {
     [a, b, c, 0]
 }
 
-fn value(place: u32, senders: Senders) -> [u64; 2] {
-    let (rule, ip) = match senders {
-        Senders::Any => (ANY, Ipv4Addr::UNSPECIFIED),
-        Senders::Only(ip) => (ONLY, ip),
-        Senders::None => (NOBODY, Ipv4Addr::UNSPECIFIED),
-    };
-    let mut bytes = [[0; 8]; 2];
+fn value(place: u32, senders: Senders) -> [u64; 4] {
+    let mut bytes = [[0; 8]; 4];
+    let mut rule = 0;
+    match senders {
+        Senders::Any => rule = ANY,
+        Senders::Only(ipv4, ipv6) => {
+            if let Some(ip) = ipv4 {
+                rule |= ONLY_IPV4;
+                bytes[1][..4].copy_from_slice(&ip.octets());
+            }
+            if let Some(ip) = ipv6 {
+                rule |= ONLY_IPV6;
+                bytes[2..].as_flattened_mut().copy_from_slice(&ip.octets());
+            }
+        }
+    }
     bytes[0][..4].copy_from_slice(&place.to_ne_bytes());
     bytes[0][RULE as usize] = rule;
-    bytes[1][..4].copy_from_slice(&ip.octets());
     bytes.map(u64::from_ne_bytes)
 }
 

@@ -20,7 +20,9 @@ use std::net::Ipv4Addr;
 
 use sluice_base::{Mac, VnetId};
 
-use super::maps::{ANY, HIT_FROM, HIT_TO, IP, Maps, ONLY, PLACE, RULE, TUNNEL};
+use super::maps::{
+    ANY, HIT_FROM, HIT_TO, IP, IPV6, Maps, ONLY_IPV4, ONLY_IPV6, PLACE, RULE, TUNNEL,
+};
 use crate::ebpf::{
     self, EXIT, Hook, If, Insn, LOAD_BYTES, Label, MAP_LOOKUP, NEXT, Program, SHOT, SKB_MARK, add,
     add_register, and, call, load8, load16, load32, load64, mov, set, set32, store8, store16,
@@ -53,10 +55,10 @@ const INNER: i16 = -96;
 const NUMBER: i16 = -104;
 
 /// EtherTypes.
-const IPV4: u16 = 0x0800;
+const IPV4_TYPE: u16 = 0x0800;
 const ARP: u16 = 0x0806;
 const VLAN: u16 = 0x8100;
-const IPV6: u16 = 0x86dd;
+const IPV6_TYPE: u16 = 0x86dd;
 const QINQ: u16 = 0x88a8;
 const MAC_CONTROL: u16 = 0x8808;
 /// Size of the Ethernet header, and offsets of a tunnelled frame.
@@ -124,7 +126,7 @@ impl<'a> Filter<'a> {
         for kind in [ARP, VLAN, QINQ, MAC_CONTROL] {
             p.jump(2, If::Is, net16(kind), self.take);
         }
-        p.jump(2, If::IsNot, net16(IPV6), done);
+        p.jump(2, If::IsNot, net16(IPV6_TYPE), done);
         self.load(at + ETHERNET_SIZE + 6, BYTES, 1);
         let p = &mut self.program;
         p.plain(&[load8(2, 10, BYTES)]);
@@ -207,17 +209,7 @@ pub(super) fn port(maps: &Maps, vnet: VnetId, index: u32) -> Vec<Insn> {
     let p = &mut filter.program;
     p.plain(&[mov(8, 0), load32(2, 8, PLACE)]);
     p.jump(2, If::IsNot, own, filter.take);
-    let allowed = p.label();
-    p.plain(&[load8(2, 8, RULE)]);
-    p.jump(2, If::Is, ANY.into(), allowed);
-    p.jump(2, If::IsNot, ONLY.into(), filter.take);
-    p.plain(&[load16(2, 10, ETHERNET + 12)]);
-    p.jump(2, If::IsNot, net16(IPV4), filter.take);
-    filter.load(ETHERNET_SIZE + 12, BYTES, 4);
-    let p = &mut filter.program;
-    p.plain(&[load32(2, 10, BYTES), load32(3, 8, IP), sub_register(2, 3)]);
-    p.jump(2, If::IsNot, 0, filter.take);
-    p.here(allowed);
+    filter.only_its_own();
     filter.forward()
 }
 
@@ -258,6 +250,43 @@ pub(super) fn underlay(maps: &Maps, vtep: Ipv4Addr) -> Vec<Insn> {
 }
 
 impl Filter<'_> {
+    /// Gives the switch what the entry in r8 may not send. The network in r9 goes.
+    fn only_its_own(&mut self) {
+        let p = &mut self.program;
+        let (allowed, other) = (p.label(), p.label());
+        p.plain(&[load8(9, 8, RULE)]);
+        p.jump(9, If::Has, ANY.into(), allowed);
+        p.plain(&[load16(2, 10, ETHERNET + 12)]);
+        p.jump(2, If::IsNot, net16(IPV4_TYPE), other);
+        self.unless_ruled(ONLY_IPV4);
+        self.compare(ETHERNET_SIZE + 12, IP, 1);
+        let p = &mut self.program;
+        p.plain(&[set(0, 0)]);
+        p.jump(0, If::Is, 0, allowed);
+        p.here(other);
+        p.jump(2, If::IsNot, net16(IPV6_TYPE), self.take);
+        self.unless_ruled(ONLY_IPV6);
+        self.compare(ETHERNET_SIZE + 8, IPV6, 4);
+        self.program.here(allowed);
+    }
+
+    /// Gives the switch the frame if the rule in r9 does not have this bit.
+    fn unless_ruled(&mut self, bit: u8) {
+        let p = &mut self.program;
+        p.plain(&[mov(3, 9), and(3, bit.into())]);
+        p.jump(3, If::Is, 0, self.take);
+    }
+
+    /// Gives the switch a frame that does not have the words of the entry in r8.
+    fn compare(&mut self, at: i32, value: i16, words: i16) {
+        for word in 0..words {
+            self.load(at + i32::from(4 * word), BYTES, 4);
+            let p = &mut self.program;
+            p.plain(&[load32(2, 10, BYTES), load32(3, 8, value + 4 * word), sub_register(2, 3)]);
+            p.jump(2, If::IsNot, 0, self.take);
+        }
+    }
+
     /// Goes on with VXLAN to a VTEP, whose IP and UDP headers are on the stack then.
     fn of_vtep(&mut self, vtep: Ipv4Addr) {
         const THIS_HOST: i32 = 0;
@@ -273,7 +302,7 @@ impl Filter<'_> {
         p.jump(2, If::Is, OTHER_HOST, self.take);
         p.jump(2, If::IsNot, THIS_HOST, self.leave);
         p.plain(&[load16(2, 10, ETHERNET + 12)]);
-        p.jump(2, If::IsNot, net16(IPV4), self.leave);
+        p.jump(2, If::IsNot, net16(IPV4_TYPE), self.leave);
         self.load(ETHERNET_SIZE, OUTER, 20 + 8);
         let p = &mut self.program;
         p.plain(&[load32(2, 10, OUTER + 16)]);

@@ -107,7 +107,7 @@ impl<C: Chip> Book<C> {
                 let senders = match known.bound {
                     None => Senders::Any,
                     Some((of, senders)) if of == mac => senders,
-                    Some(_) => Senders::None,
+                    Some(_) => Senders::NONE,
                 };
                 Some(Entry { to: Place::Port(port), senders })
             }
@@ -164,7 +164,7 @@ impl<C: Chip> Book<C> {
             && *of == mac
         {
             // The switch judges each frame from now on.
-            *senders = Senders::None;
+            *senders = Senders::NONE;
         }
         let vnet = known.vnet;
         self.cache.remove(vnet, mac)
@@ -227,11 +227,15 @@ fn senders(bound: &BoundTo) -> Senders {
     if bound.routes || bound.ips.is_empty() {
         return Senders::Any;
     }
-    let mut own = bound.ips.iter().filter_map(|ip| match ip {
-        IpAddr::V4(ip) => Some(*ip),
-        IpAddr::V6(_) => None,
-    });
-    own.next().map_or(Senders::None, Senders::Only)
+    // The first of each kind; frames from others go by the switch.
+    let (mut ipv4, mut ipv6) = (None, None);
+    for ip in &bound.ips {
+        match ip {
+            IpAddr::V4(ip) => _ = ipv4.get_or_insert(*ip),
+            IpAddr::V6(ip) => _ = ipv6.get_or_insert(*ip),
+        }
+    }
+    Senders::Only(ipv4, ipv6)
 }
 
 #[cfg(test)]

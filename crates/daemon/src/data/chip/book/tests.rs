@@ -143,9 +143,12 @@ fn network_is_made_with_its_first_address() {
 
 #[test]
 fn bound_endpoint_may_send_its_own_alone() {
+    let ipv4 = Some(Ipv4Addr::new(10, 0, 0, 1));
+    let ipv6 = Some("2001:db8::1".parse().unwrap());
     for (ips, senders) in [
-        (&["10.0.0.1", "10.0.0.2"][..], Senders::Only(Ipv4Addr::new(10, 0, 0, 1))),
-        (&["2001:db8::1"], Senders::None),
+        (&["10.0.0.1", "10.0.0.2"][..], Senders::Only(ipv4, None)),
+        (&["2001:db8::1", "2001:db8::2"], Senders::Only(None, ipv6)),
+        (&["2001:db8::1", "10.0.0.1"], Senders::Only(ipv4, ipv6)),
         (&[], Senders::Any),
     ] {
         let mut book = book();
@@ -153,7 +156,7 @@ fn bound_endpoint_may_send_its_own_alone() {
         assert_eq!(senders_of(&book, OWN), Some(senders), "{ips:?}");
         // A stranger behind the same port is the switch's matter.
         book.note(Note::Known { vnet: BLUE, mac: OTHER, to: Destination::Port(PORT) }).unwrap();
-        assert_eq!(senders_of(&book, OTHER), Some(Senders::None));
+        assert_eq!(senders_of(&book, OTHER), Some(Senders::NONE));
     }
 }
 
@@ -164,7 +167,7 @@ fn unbound_endpoint_may_send_nothing() {
     book.note(Note::Unbound(PORT, OWN)).unwrap();
     assert_eq!(senders_of(&book, OWN), None);
     book.note(Note::Known { vnet: BLUE, mac: OWN, to: Destination::Port(PORT) }).unwrap();
-    assert_eq!(senders_of(&book, OWN), Some(Senders::None), "the switch judges each frame");
+    assert_eq!(senders_of(&book, OWN), Some(Senders::NONE), "the switch judges each frame");
 }
 
 #[test]
