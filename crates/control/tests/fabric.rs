@@ -12,6 +12,8 @@
 mod addresses;
 #[path = "fabric/bindings.rs"]
 mod bindings;
+#[path = "fabric/bounds.rs"]
+mod bounds;
 #[path = "fabric/frames.rs"]
 mod frames;
 #[path = "fabric/holds.rs"]

@@ -13,7 +13,7 @@ use sluice_wire::ethernet;
 
 use crate::frames;
 
-pub(crate) const PORTS: u16 = 8;
+pub(crate) const PORTS: u16 = 16;
 /// The switch gives up on a destination after this time.
 const TIMEOUT: Nanos = Nanos::from_millis(800);
 /// The switch asks again this often.

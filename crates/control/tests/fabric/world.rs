@@ -94,6 +94,11 @@ pub(crate) fn vni(n: u32) -> Vni {
 impl World {
     /// A world of so many hosts, without endpoints and faults.
     pub(crate) fn of(seed: u64, count: u16) -> Self {
+        Self::with_networks(seed, count, vec![vni(10), vni(20)])
+    }
+
+    /// The same with these networks.
+    pub(crate) fn with_networks(seed: u64, count: u16, vnis: Vec<Vni>) -> Self {
         let ids: Vec<_> = (1..=count).map(HostId).collect();
         let mut world = Self {
             rng: Prng::stream(seed, "fabric"),
@@ -101,7 +106,7 @@ impl World {
             now: Nanos::ZERO,
             hosts: BTreeMap::new(),
             vms: Vec::new(),
-            vnis: vec![vni(10), vni(20)],
+            vnis,
             packets: BTreeMap::new(),
             next: 0,
             pipes: BTreeMap::new(),
