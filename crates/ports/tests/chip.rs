@@ -265,6 +265,8 @@ fn changes_of_others_are_put_right() {
         ("ip link set slx42 down".to_owned(), "its device is down"),
         ("ip link del slx42".to_owned(), "its device is gone"),
         ("ip link del slb42".to_owned(), "its bridge is gone"),
+        (format!("bridge fdb del {} dev slx42 master", MACS[1]), "an entry of the new devices"),
+        (format!("bridge fdb del {} dev slx42 self", MACS[1]), "a tunnel's entry of them"),
     ] {
         inside(&command);
         assert!(hosts[0].with(|chip| chip.mend()).unwrap() > 0, "{what}");

@@ -278,11 +278,10 @@ impl KernelChip {
                 row.remove(&mut self.netlink)?;
             }
         }
-        for row in wanted.difference(&there) {
-            mended += 1;
-            row.write(&mut self.netlink)?;
-        }
-        Ok(mended)
+        // Noted anew, too: devices that were made again have other numbers.
+        let missing: Vec<Row> = wanted.difference(&there).copied().collect();
+        self.write(&missing)?;
+        Ok(mended + missing.len() as u64)
     }
 
     /// True if an address is in the chip, in any network.
@@ -321,6 +320,9 @@ impl Chip for KernelChip {
         let what = (network.vni, self.config.vtep, network.mtu);
         let (devices, is_left) = links::ensure(&mut self.netlink, &self.config.host, what)?;
         self.networks.insert(network.vnet, (network, devices));
+        if let Some((_, earlier)) = before {
+            self.of_device.remove(&earlier.vxlan);
+        }
         self.of_device.insert(devices.vxlan, network.vnet);
         self.maps.add_vni(network.vni, network.vnet)?;
         if before.is_none() && is_left {
