@@ -49,7 +49,7 @@ fn forget_bound(profile: &Path) -> io::Result<()> {
     let mut bound = BTreeSet::new();
     for path in entries(&profile.join("deps"))? {
         let is_list = path.extension().is_some_and(|extension| extension == "d");
-        if is_list && fs::read_to_string(&path)?.lines().any(|line| starts_with_path(line)) {
+        if is_list && fs::read_to_string(&path)?.lines().any(starts_with_path) {
             bound.extend(hash(&path));
         }
     }
