@@ -407,7 +407,7 @@ fn evicted_voter_is_told_without_asking() {
 
 /// A log of two goes on only with the vote of the one that is taken out.
 #[test]
-fn evicted_one_of_two_votes_until_it_is_told() {
+fn evicted_one_of_two_votes_until_told() {
     let mut world = fabric(2);
     let asked = world.commit(1, "evict 2");
     world.run_for(SECOND);

@@ -1,5 +1,5 @@
-//! Tunnels and flows on demand: a host has those of its own conversations, (N-1)·M decap flows for N
-//! hosts and M networks at most (Netvisor, section 4.4).
+//! Tunnels and flows on demand: a host has those of its own conversations, at most (N-1)·M decap
+//! flows for N hosts and M networks (Netvisor, section 4.4).
 
 use sluice_base::HostId;
 

@@ -181,7 +181,8 @@ impl<C: Chip> Cache<C> {
     /// chip.
     ///
     /// # Errors
-    /// The first one, but for want of a place, or of the network or port: the switch forwards these.
+    /// The first one, but for want of a place, or of the network or port: the switch forwards
+    /// these.
     pub fn put_all(
         &mut self,
         entries: impl IntoIterator<Item = (VnetId, Mac, Entry)>,

@@ -327,10 +327,10 @@ impl Filter<'_> {
     }
 }
 
-/// Marks what a network's VXLAN device is to encapsulate, for as long as the device lives. The guard
-/// of the underlay lets only marked frames through to other hosts, and the mark stays outside. The
-/// guard and the programs behind filters come and go one after the other with their process, so
-/// that none of them can do it.
+/// Marks what a network's VXLAN device is to encapsulate, for as long as the device lives. The
+/// guard of the underlay lets only marked frames through to other hosts, and the mark stays
+/// outside. The guard and the programs behind filters come and go one after the other with their
+/// process, so that none of them can do it.
 pub(super) fn mark_tunnelled(vxlan: u32) -> io::Result<()> {
     let program = [set(2, MARK.cast_signed()), store32(1, SKB_MARK, 2), set(0, NEXT), EXIT];
     let program = ebpf::load(&program, "sluice_mark", Hook::Egress)?;

@@ -40,8 +40,8 @@ impl<C: Chip> Book<C> {
         &self.cache
     }
 
-    /// Does what notes say, in their order. Addresses that are known one after the other are written
-    /// together.
+    /// Does what notes say, in their order. Addresses that are known one after the other are
+    /// written together.
     pub(super) fn notes(&mut self, notes: impl IntoIterator<Item = Note>) -> Result<(), Refused> {
         let (mut first, mut together) = (Ok(()), Vec::new());
         for note in notes {
