@@ -43,7 +43,8 @@ pip3    | python3-pip | test            | gets mdbook, which Debian does not hav
 curl    | curl     | test            | a client of the API over the network
 mypy    | mypy     | test            | checks the types of the Python client
 valgrind| valgrind | bench           | counts instructions per frame
-/usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
+/usr/lib/frr/bgpd | frr | test bench    | a neighbor of the EVPN speaker, and the control plane that ours is compared with
+gobgpd  | gobgpd   | test            | a neighbor of the EVPN speaker
 etcd    | etcd-server | bench           | the quorum log that commits are compared with
 /usr/include/ns3 | libns3-dev | bench  | the simulator that ours is compared with
 /usr/lib/openvswitch-switch-dpdk | openvswitch-switch-dpdk | bench | the virtual switch that ours is compared with
