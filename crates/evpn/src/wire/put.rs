@@ -46,6 +46,14 @@ pub(crate) fn put_open(out: &mut Vec<u8>, own: Identity) {
         Capability::RouteRefresh,
         Capability::EnhancedRouteRefresh,
         Capability::FourOctetAs { asn: own.local_as },
+        // Without families: this speaker keeps nothing over its own restart, and understands
+        // End-of-RIB (RFC 4724 section 4.1). FRR sends none without this capability.
+        Capability::GracefulRestart {
+            restart_state: false,
+            notification: false,
+            restart_time: 0,
+            families: Vec::new(),
+        },
     ];
     let open = OpenMessage {
         version: 4,

@@ -27,7 +27,7 @@ pub(crate) const THEIRS: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
 /// The AS of both.
 pub(crate) const AS: u32 = 65000;
 /// Longest time for what must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Says why a test cannot run here. True if it cannot.
 pub(crate) fn skip(test: &str, programs: &[&str]) -> bool {
