@@ -133,13 +133,12 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
     run "${quiet[@]}" apt-get update -qq
     run "${quiet[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}"
-    # The benchmark starts its daemons by hand; a service of the machine is nobody's wish.
-    if [[ " ${missing[*]} " == *" frr "* ]] && [ -d /run/systemd/system ]; then
-        run "${root[@]}" systemctl disable --now frr
-    fi
-    if [[ " ${missing[*]} " == *" prometheus "* ]] && [ -d /run/systemd/system ]; then
-        run "${root[@]}" systemctl disable --now prometheus
-    fi
+    # Benchmarks and tests start their daemons by hand; a service of the machine is nobody's wish.
+    for service in frr gobgpd prometheus; do
+        if [[ " ${missing[*]} " == *" $service "* ]] && [ -d /run/systemd/system ]; then
+            run "${root[@]}" systemctl disable --now "$service"
+        fi
+    done
     if [[ " ${missing[*]} " == *" etcd-server "* ]] && [ -d /run/systemd/system ]; then
         run "${root[@]}" systemctl disable --now etcd
     fi

@@ -54,7 +54,8 @@ fn round(macs: u32) -> anyhow::Result<Round> {
     let mut pair = Pair::new()?;
     let begin = machine::processor_time();
     for number in 0..macs {
-        let endpoint = Endpoint { key: key(number), ips: Vec::new(), mobility: Mobility::default() };
+        let endpoint =
+            Endpoint { key: key(number), ips: Vec::new(), mobility: Mobility::default() };
         let announced = pair.sender.announce(endpoint);
         ensure!(announced == Ok(0), "cannot announce MAC {number}: {announced:?}");
     }

@@ -11,8 +11,8 @@
 //! (End-of-RIB, EoRR) routes of older epochs go. Routes of a neighbor whose session ended come
 //! behind those of any other one until they are repeated.
 //!
-//! **Changes** are a set of names, not a queue: whoever asks gets the present state of each, so that
-//! a neighbor that changes its mind a thousand times makes nothing grow.
+//! **Changes** are a set of names, not a queue: a caller gets the present state of each, so that a
+//! neighbor that changes its mind a thousand times makes nothing grow.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -321,11 +321,7 @@ impl Rib {
         let best = paths.iter().max_by_key(rank)?;
         let same = paths.iter().filter(|path| path.vtep == best.vtep);
         let ips: BTreeSet<IpAddr> = same.filter_map(|path| path.ip).collect();
-        Some(RemoteMac {
-            vtep: best.vtep,
-            ips: ips.into_iter().collect(),
-            mobility: best.mobility,
-        })
+        Some(RemoteMac { vtep: best.vtep, ips: ips.into_iter().collect(), mobility: best.mobility })
     }
 
     /// Returns the highest standing of a MAC over all its routes.

@@ -185,10 +185,8 @@ fn read_update(message: &UpdateMessage, dialect: Dialect) -> Result<Update, Noti
     let Dialect { is_wide, is_internal } = dialect;
     let (parsed, discarded) = message.parse_revised_observed(is_wide, is_internal, false, &[])?;
     let other_types = discarded.iter().map(|(_, count)| *count);
-    let mut update = Update {
-        other_types: other_types.fold(0, u32::saturating_add),
-        ..Update::default()
-    };
+    let mut update =
+        Update { other_types: other_types.fold(0, u32::saturating_add), ..Update::default() };
     let attributes = &parsed.update.attributes;
     for attribute in attributes {
         match attribute {
@@ -200,9 +198,10 @@ fn read_update(message: &UpdateMessage, dialect: Dialect) -> Result<Update, Noti
             other => update.attributes.take(other),
         }
     }
-    let is_bad = parsed.malformed.iter().any(|bad| {
-        !matches!(bad.disposition, ErrorDisposition::AttributeDiscard)
-    });
+    let is_bad = parsed
+        .malformed
+        .iter()
+        .any(|bad| !matches!(bad.disposition, ErrorDisposition::AttributeDiscard));
     let is_valid = || validate_update_attributes(attributes, true, false, !is_internal).is_ok();
     if is_bad || !(update.reach.is_empty() || is_valid()) {
         update.treat_as_withdraw();

@@ -23,8 +23,7 @@ fn endpoint(number: u64, is_sticky: bool) -> Endpoint {
 }
 
 fn speaker(vtep: Ipv4Addr, neighbor: Ipv4Addr, limits: Limits) -> Speaker {
-    let neighbor =
-        NeighborConfig { address: neighbor.into(), remote_as: 65000, is_passive: true };
+    let neighbor = NeighborConfig { address: neighbor.into(), remote_as: 65000, is_passive: true };
     let config = Config {
         local_as: 65000,
         router_id: vtep,
@@ -78,10 +77,10 @@ fn endpoint_without_network_refused() {
     speaker.add_network(NOW, network());
     assert_eq!(speaker.announce(endpoint(1, false)), Ok(0));
     speaker.remove_network(network().vni);
-    assert_eq!((speaker.exported(), speaker.announce(endpoint(1, false))), (
-        0,
-        Err(Refusal::NoNetwork)
-    ));
+    assert_eq!(
+        (speaker.exported(), speaker.announce(endpoint(1, false))),
+        (0, Err(Refusal::NoNetwork))
+    );
 }
 
 #[test]

@@ -73,7 +73,8 @@ fn neighbor_of(me: usize, other: usize) -> NeighborId {
 impl World {
     /// Makes `count` speakers, in one AS or in one each.
     pub(crate) fn new(seed: u64, count: usize, is_internal: bool) -> Self {
-        let as_of = |index: usize| 65000 + if is_internal { 0 } else { u32::try_from(index).unwrap() };
+        let as_of =
+            |index: usize| 65000 + if is_internal { 0 } else { u32::try_from(index).unwrap() };
         let now = Nanos::from_millis(1_000);
         let speakers = (0..count).map(|me| {
             let others = (0..count).filter(|other| *other != me);
@@ -139,11 +140,8 @@ impl World {
     fn connect(&mut self, me: usize, neighbor: NeighborId) {
         let other = neighbor.0 + usize::from(neighbor.0 >= me);
         let own = Link { neighbor, side: Side::Active };
-        let accepted = if self.is_cut {
-            None
-        } else {
-            self.speakers[other].accept(self.now, vtep(me).into())
-        };
+        let accepted =
+            if self.is_cut { None } else { self.speakers[other].accept(self.now, vtep(me).into()) };
         let Some(theirs) = accepted else {
             return self.speakers[me].disconnected(self.now, own);
         };

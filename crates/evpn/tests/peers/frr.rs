@@ -84,9 +84,8 @@ impl Frr {
     fn sends_to_us(&self, key: MacKey) -> bool {
         let text = self.lab.theirs.run("bridge fdb show dev vx100").unwrap();
         let (mac, dst) = (key.mac.to_string(), format!("dst {OURS}"));
-        let has = |word: &str| {
-            text.lines().any(|line| line.starts_with(&mac) && line.contains(word))
-        };
+        let has =
+            |word: &str| text.lines().any(|line| line.starts_with(&mac) && line.contains(word));
         has("master br100") && has(&dst)
     }
 

@@ -120,9 +120,7 @@ fn gobgp_killed_and_back() {
     gobgp.mac("add", key(2), THEIR_IP);
     wait_for("GoBGP's endpoint", || ours.place(key(2)) == Some(THEIRS));
     gobgp.lab.kill("gobgpd");
-    wait_for("the session has ended", || {
-        ours.count(|event| matches!(event, Event::Down(..))) >= 1
-    });
+    wait_for("the session has ended", || ours.count(|event| matches!(event, Event::Down(..))) >= 1);
     assert_eq!(ours.place(key(2)), Some(THEIRS), "kept while it is away");
     gobgp.daemon();
     wait_for("the session is back", || ours.count(|event| matches!(event, Event::Up(_))) == 2);

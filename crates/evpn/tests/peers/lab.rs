@@ -31,7 +31,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Says why a test cannot run here. True if it cannot.
 pub(crate) fn skip(test: &str, programs: &[&str]) -> bool {
-    let is_there = |program: &&&str| Path::new(program).is_file() || sluice_netns::is_installed(program);
+    let is_there =
+        |program: &&&str| Path::new(program).is_file() || sluice_netns::is_installed(program);
     let missing = ["ip", "bridge", "ethtool"].iter().chain(programs).find(|name| !is_there(name));
     let why = match missing {
         _ if !rustix::process::geteuid().is_root() => "it needs root".to_owned(),
