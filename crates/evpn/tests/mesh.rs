@@ -24,7 +24,7 @@ fn settled(count: usize, is_internal: bool) -> World {
 }
 
 #[test]
-fn collision_leaves_one_connection() {
+fn neighbors_meet_once() {
     // All begin at the same moment.
     let world = settled(3, true);
     for events in &world.events {

@@ -47,18 +47,49 @@ fn pair(limits: Limits) -> [Speaker; 2] {
 
 fn pump(pair: &mut [Speaker; 2]) {
     let active = Link { side: Side::Active, ..LINK };
-    loop {
-        let mut size = 0;
-        for (from, to) in [((0, LINK), (1, active)), ((1, active), (0, LINK))] {
-            let bytes = pair[from.0].output(NOW, from.1).to_vec();
-            pair[from.0].sent(NOW, from.1, bytes.len());
+    while deliver(pair, (0, LINK), (1, active)) + deliver(pair, (1, active), (0, LINK)) > 0 {}
+}
+
+/// Delivers the output of one end of a connection to the other end; returns its size.
+fn deliver(pair: &mut [Speaker; 2], from: (usize, Link), to: (usize, Link)) -> usize {
+    let bytes = take(&mut pair[from.0], from.1);
+    pair[to.0].receive(NOW, to.1, &bytes);
+    bytes.len()
+}
+
+fn take(speaker: &mut Speaker, link: Link) -> Vec<u8> {
+    let bytes = speaker.output(NOW, link).to_vec();
+    speaker.sent(NOW, link, bytes.len());
+    bytes
+}
+
+#[test]
+fn collision_keeps_connection_of_higher_identifier() {
+    // Both connect at once. The one that is looked at first would win without the rule.
+    let limits = Limits::default();
+    let mut pair = [speaker(OWN, OTHER, limits), speaker(OTHER, OWN, limits)];
+    let active = Link { side: Side::Active, ..LINK };
+    pair[0].connected(NOW, NeighborId(0));
+    pair[1].connected(NOW, NeighborId(0));
+    assert_eq!(pair[1].accept(NOW, OWN.into()), Some(LINK));
+    assert_eq!(pair[0].accept(NOW, OTHER.into()), Some(LINK));
+    let ends = [((0, active), (1, LINK)), ((1, active), (0, LINK))];
+    let both_ways = ends.iter().flat_map(|(one, other)| [(*one, *other), (*other, *one)]);
+    for _ in 0..4 {
+        // What is on its way crosses what is on its way back.
+        let sent: Vec<_> =
+            both_ways.clone().map(|(from, to)| (take(&mut pair[from.0], from.1), to)).collect();
+        for (bytes, to) in sent {
             pair[to.0].receive(NOW, to.1, &bytes);
-            size += bytes.len();
-        }
-        if size == 0 {
-            return;
         }
     }
+    let sides = [0, 1].map(|index: usize| pair[index].neighbors[0].established());
+    assert_eq!(sides, [Some(Side::Passive), Some(Side::Active)]);
+    let ups = [0, 1].map(|index: usize| {
+        let events = std::iter::from_fn(|| pair[index].event_out());
+        events.filter(|event| matches!(event, Event::Up(_))).count()
+    });
+    assert_eq!(ups, [1, 1]);
 }
 
 #[test]
