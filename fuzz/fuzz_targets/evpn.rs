@@ -68,7 +68,7 @@ fn drain(speaker: &mut Speaker, now: Nanos) {
             Action::Close(link) => speaker.disconnected(now, link),
         }
     }
-    while speaker.change().is_some() || speaker.event_out().is_some() {}
+    while speaker.change().is_some() || speaker.event().is_some() {}
     assert!(speaker.deadline().is_none_or(|at| at > now), "what is due is not done");
     assert!(speaker.neighbors()[0].routes <= ROUTES_MAX);
 }

@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use sluice_base::Nanos;
 
-use crate::neighbor::{Link, NeighborId, Side};
+use crate::neighbor::{Link, Side};
 use crate::speaker::{Action, Speaker};
 
 /// The port of BGP (RFC 4271 section 8).
@@ -29,6 +29,8 @@ const READ_MAX: usize = 1 << 20;
 const READ_SIZE: usize = 1 << 16;
 /// Connections that are accepted in a turn.
 const ACCEPTS_MAX: usize = 16;
+/// Time without accepting after an error: descriptors or memory are short.
+const DEAF: Nanos = Nanos::from_millis(1_000);
 /// Time for a connection to be established by TCP.
 const CONNECT_MAX: Nanos = Nanos::from_millis(10_000);
 /// Time for the last bytes of a connection to be taken.
@@ -52,6 +54,8 @@ pub struct Driver {
     /// Port of the neighbors.
     port: u16,
     wires: BTreeMap<Link, Wire>,
+    /// End of a time in which no connection is accepted: the kernel could not give one.
+    deaf_until: Option<Nanos>,
     buffer: Vec<u8>,
 }
 
@@ -64,7 +68,8 @@ impl Driver {
         let listener = TcpListener::bind(at)?;
         listener.set_nonblocking(true)?;
         let buffer = vec![0; READ_SIZE];
-        Ok(Self { speaker, listener, port, wires: BTreeMap::new(), buffer })
+        let wires = BTreeMap::new();
+        Ok(Self { speaker, listener, port, wires, deaf_until: None, buffer })
     }
 
     /// Returns the speaker.
@@ -76,14 +81,6 @@ impl Driver {
     /// Returns the speaker, to be changed.
     pub const fn speaker_mut(&mut self) -> &mut Speaker {
         &mut self.speaker
-    }
-
-    /// Returns the address that is listened on.
-    ///
-    /// # Errors
-    /// If the kernel does not say.
-    pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
     }
 
     /// Reads, lets the speaker work, and writes.
@@ -104,9 +101,21 @@ impl Driver {
     }
 
     fn accept(&mut self, now: Nanos) {
+        if self.deaf_until.is_some_and(|until| until > now) {
+            return;
+        }
+        self.deaf_until = None;
         for _ in 0..ACCEPTS_MAX {
-            // An error is of one connection that is gone already, or there is none.
-            let Ok((stream, from)) = self.listener.accept() else { return };
+            let (stream, from) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // It was gone before it was accepted.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => continue,
+                Err(_) => {
+                    self.deaf_until = Some(now.after(DEAF));
+                    return;
+                }
+            };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -236,9 +245,12 @@ impl Driver {
             flags.insert(link, PollFlags::IN | out);
         }
         let ends = self.wires.values().flat_map(|wire| [wire.connect_until, wire.close_at]);
-        let due = ends.flatten().chain(self.speaker.deadline()).min();
+        let due = ends.flatten().chain(self.deaf_until).chain(self.speaker.deadline()).min();
         let most = due.map_or(most, |at| at.since(now).min(most));
-        let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        let mut fds = Vec::new();
+        if self.deaf_until.is_none() {
+            fds.push(PollFd::new(&self.listener, PollFlags::IN));
+        }
         fds.extend(flags.iter().map(|(link, flags)| {
             PollFd::from_borrowed_fd(self.wires[link].stream.as_fd(), *flags)
         }));
@@ -258,11 +270,5 @@ impl Driver {
         for link in self.links() {
             self.write(now, link);
         }
-    }
-
-    /// Returns the number of connections of a neighbor.
-    #[must_use]
-    pub fn connections(&self, neighbor: NeighborId) -> usize {
-        self.wires.keys().filter(|link| link.neighbor == neighbor).count()
     }
 }

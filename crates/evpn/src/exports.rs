@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use sluice_base::Vni;
+use sluice_base::{Mac, Vni};
 
 use crate::config::{Network, RouteTarget};
 use crate::route::{Endpoint, MacKey, Mobility};
@@ -76,10 +76,9 @@ impl Exports {
         if self.numbers.len() >= NUMBERS_MAX {
             self.numbers.retain(|there, _| self.networks.contains_key(there));
         }
-        let taken: BTreeSet<u16> = self.numbers.values().copied().collect();
         let [_, _, high, low] = vni.get().to_be_bytes();
         let mut number = u16::from_be_bytes([high, low]);
-        while taken.contains(&number) {
+        while self.numbers.values().any(|taken| *taken == number) {
             number = number.wrapping_add(1);
         }
         self.numbers.insert(vni, number);
@@ -141,7 +140,10 @@ impl Exports {
     }
 
     fn routes_in(&self, vni: Vni) -> Vec<OwnRoute> {
-        self.all().filter(|route| route.vni() == vni).collect()
+        let network = self.has_network(vni).then_some(OwnRoute::Network(vni));
+        let [first, last] = [Mac([0; 6]), Mac::BROADCAST].map(|mac| MacKey { vni, mac });
+        let endpoints = self.endpoints.range(first..=last).map(|(_, endpoint)| endpoint);
+        network.into_iter().chain(endpoints.flat_map(routes_of)).collect()
     }
 
     /// Iterates over all routes.

@@ -87,7 +87,7 @@ impl Path {
 pub(crate) struct Rib {
     own: Own,
     limits: Limits,
-    networks: BTreeMap<Vni, RouteTarget>,
+    targets: BTreeSet<(RouteTarget, Vni)>,
     neighbors: Vec<AdjIn>,
     macs: BTreeMap<MacKey, Vec<Path>>,
     /// VTEPs that take frames to all of a network, with the number of their routes.
@@ -118,7 +118,7 @@ impl Rib {
         Self {
             own,
             limits,
-            networks: BTreeMap::new(),
+            targets: BTreeSet::new(),
             neighbors: (0..neighbors).map(|_| AdjIn::default()).collect(),
             macs: BTreeMap::new(),
             vteps: BTreeMap::new(),
@@ -129,12 +129,12 @@ impl Rib {
 
     /// Imports a network from now on. Routes that came before are to be asked for again.
     pub(crate) fn add_network(&mut self, network: Network) {
-        self.networks.insert(network.vni, network.target);
+        self.targets.insert((network.target, network.vni));
     }
 
     /// Forgets a network and its routes.
     pub(crate) fn remove_network(&mut self, vni: Vni) {
-        self.networks.remove(&vni);
+        self.targets.retain(|(_, there)| *there != vni);
         for neighbor in 0..self.neighbors.len() {
             self.drop_routes(neighbor, |held| held.vni == vni);
         }
@@ -163,10 +163,12 @@ impl Rib {
 
     /// Returns the networks whose target is among the attributes.
     fn networks_of(&self, attributes: &Attributes) -> Vec<Vni> {
-        let targets = attributes.communities.iter().copied();
-        let targets: BTreeSet<_> = targets.filter_map(RouteTarget::of_community).collect();
-        let ours = self.networks.iter().filter(|(_, target)| targets.contains(target));
-        ours.map(|(vni, _)| *vni).collect()
+        let communities = attributes.communities.iter().copied();
+        let ours = communities.filter_map(RouteTarget::of_community).flat_map(|target| {
+            let [first, last] = [0, Vni::MAX].map(|vni| Vni::new(vni).expect("24 bits"));
+            self.targets.range((target, first)..=(target, last)).map(|(_, vni)| *vni)
+        });
+        ours.collect()
     }
 
     fn announce(

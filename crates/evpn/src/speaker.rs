@@ -295,7 +295,7 @@ impl Speaker {
         neighbor.backlog.put_all(exports, Some(End::Rib));
         // Those that the neighbor does not repeat go with its End-of-RIB, or after a while.
         neighbor.stale_until = neighbor.stale_until.map(|_| now.after(config.stale_max));
-        self.event(Event::Up(link.neighbor));
+        self.tell(Event::Up(link.neighbor));
         self.end(Link { side: link.side.other(), ..link }, &Notification::CEASE_COLLISION);
     }
 
@@ -309,7 +309,7 @@ impl Speaker {
         } else if update.is_end_of_rib {
             self.neighbors[index].stale_until = None;
             self.rib.end_refresh(index);
-            self.event(Event::EndOfRib(link.neighbor));
+            self.tell(Event::EndOfRib(link.neighbor));
         }
     }
 
@@ -364,7 +364,7 @@ impl Speaker {
                 neighbor.stale_until = (self.rib.len(index) > 0).then(|| now.after(stale_max));
             }
         }
-        self.event(Event::Down(link.neighbor, ending));
+        self.tell(Event::Down(link.neighbor, ending));
     }
 
     /// Notes that a connection is closed, or that an attempt failed.
@@ -446,7 +446,7 @@ impl Speaker {
                 } else {
                     self.rib.clear(index);
                 }
-                self.event(Event::Forgotten(id, before - self.rib.len(index)));
+                self.tell(Event::Forgotten(id, before - self.rib.len(index)));
             }
             if self.neighbors[index].wants_connection(now) {
                 self.actions.push_back(Action::Connect(id));
@@ -491,7 +491,7 @@ impl Speaker {
         self.rib.best(key).filter(|remote| !own.is_some_and(|own| self.holds_against(own, remote)))
     }
 
-    fn event(&mut self, event: Event) {
+    fn tell(&mut self, event: Event) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
@@ -499,7 +499,7 @@ impl Speaker {
     }
 
     /// Returns the next event.
-    pub fn event_out(&mut self) -> Option<Event> {
+    pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 

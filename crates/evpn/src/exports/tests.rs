@@ -1,7 +1,5 @@
 use std::net::Ipv4Addr;
 
-use sluice_base::Mac;
-
 use super::*;
 
 fn vni() -> Vni {

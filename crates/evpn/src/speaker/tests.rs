@@ -86,7 +86,7 @@ fn collision_keeps_connection_of_higher_identifier() {
     let sides = [0, 1].map(|index: usize| pair[index].neighbors[0].established());
     assert_eq!(sides, [Some(Side::Passive), Some(Side::Active)]);
     let ups = [0, 1].map(|index: usize| {
-        let events = std::iter::from_fn(|| pair[index].event_out());
+        let events = std::iter::from_fn(|| pair[index].event());
         events.filter(|event| matches!(event, Event::Up(_))).count()
     });
     assert_eq!(ups, [1, 1]);

@@ -121,7 +121,7 @@ impl World {
                 Change::Vtep { vni, vtep, .. } => _ = self.flood[index].remove(&(vni, vtep)),
             }
         }
-        while let Some(event) = self.speakers[index].event_out() {
+        while let Some(event) = self.speakers[index].event() {
             self.events[index].push(event);
         }
         self.flush(index);

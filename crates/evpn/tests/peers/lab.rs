@@ -250,7 +250,7 @@ impl Told {
                 }
             }
         }
-        while let Some(event) = speaker.event_out() {
+        while let Some(event) = speaker.event() {
             self.events.push(event);
         }
         self.driver.wait(now, Nanos::from_millis(2), None).unwrap();
