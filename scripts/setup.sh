@@ -43,7 +43,8 @@ pip3    | python3-pip | test            | gets mdbook, which Debian does not hav
 curl    | curl     | test            | a client of the API over the network
 mypy    | mypy     | test            | checks the types of the Python client
 valgrind| valgrind | bench           | counts instructions per frame
-/usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
+/usr/lib/frr/bgpd | frr | test bench    | a neighbor of the EVPN speaker, and the control plane that ours is compared with
+gobgpd  | gobgpd   | test            | a neighbor of the EVPN speaker
 etcd    | etcd-server | bench           | the quorum log that commits are compared with
 /usr/include/ns3 | libns3-dev | bench  | the simulator that ours is compared with
 /usr/lib/openvswitch-switch-dpdk | openvswitch-switch-dpdk | bench | the virtual switch that ours is compared with
@@ -132,13 +133,12 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
     run "${quiet[@]}" apt-get update -qq
     run "${quiet[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}"
-    # The benchmark starts its daemons by hand; a service of the machine is nobody's wish.
-    if [[ " ${missing[*]} " == *" frr "* ]] && [ -d /run/systemd/system ]; then
-        run "${root[@]}" systemctl disable --now frr
-    fi
-    if [[ " ${missing[*]} " == *" prometheus "* ]] && [ -d /run/systemd/system ]; then
-        run "${root[@]}" systemctl disable --now prometheus
-    fi
+    # Benchmarks and tests start their daemons by hand; a service of the machine is nobody's wish.
+    for service in frr gobgpd prometheus; do
+        if [[ " ${missing[*]} " == *" $service "* ]] && [ -d /run/systemd/system ]; then
+            run "${root[@]}" systemctl disable --now "$service"
+        fi
+    done
     if [[ " ${missing[*]} " == *" etcd-server "* ]] && [ -d /run/systemd/system ]; then
         run "${root[@]}" systemctl disable --now etcd
     fi

@@ -4,6 +4,7 @@
 mod chip;
 mod containers;
 mod dataplane;
+mod evpn;
 mod fabric;
 mod forward;
 mod guests;
@@ -79,6 +80,15 @@ enum Part {
         /// Rounds of each figure.
         #[arg(long, default_value_t = 5)]
         rounds: usize,
+    },
+    /// The EVPN speaker: MACs announced, imported and withdrawn per second.
+    Evpn {
+        /// Rounds of each figure.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// MACs of a neighbor.
+        #[arg(long, default_value_t = 100_000)]
+        macs: u32,
     },
     /// Containers on one host and on two, with a Linux bridge beside it: pings, and a TCP flow.
     Containers(containers::Plan),
@@ -183,6 +193,7 @@ fn main() -> anyhow::Result<()> {
             fabric::run(&fabric::Plan { rounds, samples, peer_rounds, load, only })
         }
         Part::Placement { rounds } => placement::run(rounds),
+        Part::Evpn { rounds, macs } => evpn::run(rounds, macs),
         Part::Chip { rounds, macs, flows } => chip::run(rounds, macs, flows),
         Part::Containers(plan) => containers::run(&plan),
         Part::Steer(plan) => steer::run(&plan),
