@@ -11,6 +11,8 @@ cd "$(dirname "$0")/.."
 # Largest program, stripped (30 MB).
 readonly PROGRAM_SIZE_MAX=30000000
 repository=$PWD
+# Of both builds, whatever is committed meanwhile.
+commit=$(git rev-parse HEAD)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 cargo_home=$(realpath -m "${CARGO_HOME:-$HOME/.cargo}")
 builds=${BUILDS:-$(mktemp -d)}
@@ -24,7 +26,8 @@ mkdir -p "$target/reproducible" "$builds"
 # NAME: builds in a folder of that name.
 build() {
     local folder=$builds/$1 package
-    git clone --quiet --shared "$repository" "$folder/tree"
+    git clone --quiet --shared --no-checkout "$repository" "$folder/tree"
+    git -C "$folder/tree" checkout --quiet --detach "$commit"
     ln -sfn "$cargo_home" "$folder/cargo"
     package=$(cd "$folder/tree" && env -u CARGO_TARGET_DIR CARGO_HOME="$folder/cargo" \
         make --silent --no-print-directory deb | tail -n 1)
