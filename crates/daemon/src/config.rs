@@ -256,4 +256,4 @@ fn anchor(config: &mut HostConfig, dir: &Path) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

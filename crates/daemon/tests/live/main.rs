@@ -12,6 +12,7 @@ mod certificates;
 mod chip;
 mod cni;
 mod cni_kills;
+mod cni_time;
 mod containerd;
 mod create;
 mod discover;
