@@ -68,6 +68,8 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 		isolation:: stuck:: random_drill:: partition:: parity:: cni_kills:: cni_time:: remote:: neutron:: containerd:: libvirt::
 	scripts/guest.sh backports || echo "no newer kernel is to be had: what needs it is skipped"
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored --nocapture backpressure::newest
+	scripts/guest.sh switchdev || echo "no switch is to be had: what needs it is skipped"
+	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored --nocapture switchdev::switch
 	SLUICE_OLD=$(SLUICE_OLD) cargo test --package sluice-daemon --test live -- --include-ignored --nocapture rolling::
 	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_DPDK_SECONDS=$(DPDK_SECONDS) cargo test --package sluice-daemon \
 		--test live -- --include-ignored --nocapture dpdk::

@@ -54,6 +54,7 @@ mod sockets;
 mod status;
 mod steer;
 mod stuck;
+mod switchdev;
 mod sysdump;
 mod too_big;
 mod trace;
