@@ -1,5 +1,5 @@
-//! Ports between which a device forwards by itself: what the switch sees of their frames are copies,
-//! and it sends none of them a second time.
+//! Ports between which a device forwards by itself: what the switch sees of their frames are
+//! copies, and it sends none of them a second time.
 
 mod harness;
 

@@ -12,9 +12,9 @@
 //!
 //! **The device learns.** It forwards by the destination alone. A machine that answers an address
 //! that the device knows, or that moved to another port, is seen by nobody else. So its ports
-//! learn, unlike all others. What the device learned stands in the bridge, marked like entries of this
-//! host but wanted by nobody: it is *heard*, and control decides as about the source of a punted
-//! frame. What it does not want within [`ROUNDS_MAX`] goes again.
+//! learn, unlike all others. What the device learned stands in the bridge, marked like entries of
+//! this host but wanted by nobody: it is *heard*, and control decides as about the source of a
+//! punted frame. What it does not want within [`ROUNDS_MAX`] goes again.
 //!
 //! **Uses.** The driver refreshes an entry about once a second while its machine sends. Frames to a
 //! machine are not told.
