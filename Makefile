@@ -48,9 +48,9 @@ test: ## Run everything that a change must pass (STEPS="fmt unit": only those)
 	@scripts/setup.sh test || echo "setup is not complete: what needs it will be skipped"
 	@scripts/test.sh $(STEPS)
 
-bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric, dataplane, containers, chip, evpn, placement, steer)
+bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric, dataplane, containers, chip, churn, evpn, placement, steer)
 	@scripts/setup.sh bench
-	cargo build --profile dist --package sluice-bench $(if $(filter fabric dataplane containers steer,$(PART)),--package sluice)
+	cargo build --profile dist --package sluice-bench $(if $(filter fabric dataplane containers churn steer,$(PART)),--package sluice)
 	cargo run --profile dist --package sluice-bench -- $(PART)
 	cargo xtask results target/bench/$(PART).json
 

@@ -34,6 +34,7 @@ mod machines;
 mod malformed;
 mod metrics;
 mod migration;
+mod multihomed;
 mod neighbors;
 mod netavark;
 mod neutron;
