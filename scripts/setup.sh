@@ -27,7 +27,7 @@ tcpdump | tcpdump  | test            | captures frames of the live tests
 qemu-system-x86_64 | qemu-system-x86 | test | runs the virtual machines of the live tests
 /bin/busybox | busybox-static | test   | the tools inside those machines
 cpio    | cpio     | test            | packs their root file system
-make    | make     | test            | builds the driver of QEMU's switch for one of them
+make    | make     | test            | builds the driver of the switch of QEMU for one of them
 keepalived | keepalived | test      | a client of the parity suite: addresses that fail over
 dnsmasq | dnsmasq-base | test        | a client of the parity suite: gives addresses, IPv4 and IPv6
 udhcpc  | udhcpc   | test            | a client of the parity suite: asks for addresses, and probes them
