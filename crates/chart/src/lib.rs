@@ -3,8 +3,8 @@
 //! A chart is a value with public fields and a method `svg`. [`Lines`] and [`Bars`] are elements
 //! inside of a page: their colours are classes that the page's style sheet fills in, so that one
 //! drawing serves light, dark and print. [`Spreads`] is a file of its own with its own style, and
-//! so is what [`Bars::file`] and [`Lines::file`] return. Every mark has a `<title>` with its numbers. (Chart libraries
-//! that draw SVG write fixed colours and no titles, so none is used.)
+//! so is what [`Bars::file`] and [`Lines::file`] return. Every mark has a `<title>` with its
+//! numbers. (Chart libraries that draw SVG write fixed colours and no titles, so none is used.)
 //!
 //! ```text
 //!   Lines  Bars  Spreads  legend

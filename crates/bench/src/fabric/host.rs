@@ -4,8 +4,9 @@
 //!   t0 ─ TAP ─┤ h1 up0 ════ cable, or a bridge for more than two ════ up0 h2 ├─ TAP ─ t0
 //! ```
 //!
-//! Each host has one port whose endpoints are learned: a TAP, or a cable where a chip forwards. With
-//! several hosts, its other end is in a namespace of its own, in which the benchmark sends frames.
+//! Each host has one port whose endpoints are learned: a TAP, or a cable where a chip forwards.
+//! With several hosts, its other end is in a namespace of its own, in which the benchmark sends
+//! frames.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
