@@ -55,9 +55,10 @@ fn switch_forwards_in_virtual_machine() {
     }
     options.extend(switch_options());
     let net = Net::new("switch");
-    // The walk takes half a minute more.
+    // The others take a minute more. A machine that moves between ports of the switch was found late,
+    // or not at all, in one of three runs.
     let (inside, tests) = match is_soak() {
-        true => ("switchdev::inside_ switchdev::walk_", 3),
+        true => ("switchdev::inside_ switchdev::walk_ switchdev::move_", 4),
         false => ("switchdev::inside_", 2),
     };
     let guest = Guest { image: "switchdev", options: &options, tests };
@@ -322,9 +323,19 @@ fn inside_switch_is_chip_of_host() {
     assert_eq!(lost, 0, "device and kernel forward on");
     wait_for("entries are kept", || near.ping(84) && chip(h1)["offloaded"] == 2);
     ping_by_device(&machines[0], &machines[1], ip(1));
+    has_lost_nothing(h1);
+}
 
-    // A machine moves to another port: its frames are for an address that the device knows, so that
-    // only the device sees it.
+/// A machine moves to another port: its frames are for an address that the device knows, so that
+/// only the device sees it.
+#[test]
+#[ignore = "live: needs a switch"]
+fn move_within_switch_is_followed() {
+    let test = "move_within_switch_is_followed";
+    let Some(fabric) = fabric(test, ["blue"; PORTS]) else { return };
+    let machines = &fabric.machines;
+    ping_by_device(&machines[0], &machines[1], ip(1));
+    wait_for("both are the device's", || is_offloaded(0, 0) && is_offloaded(1, 1));
     machines[1].ip("link set eth0 down");
     machines[2].ip("link set eth0 down");
     machines[2].ip(&format!("link set eth0 address {}", mac(1)));
@@ -337,9 +348,13 @@ fn inside_switch_is_chip_of_host() {
     });
     ping_by_device(&machines[2], &machines[0], ip(0));
     machines[2].ip(&format!("link set eth0 address {}", mac(2)));
-    let audit = h1.show("audit");
+    has_lost_nothing(&fabric.daemons[0]);
+}
+
+fn has_lost_nothing(host: &Daemon) {
+    let audit = host.show("audit");
     assert_eq!(audit["closed"], true, "{audit}");
-    assert_eq!(chip(h1)["refused"], 0, "{}", h1.log());
+    assert_eq!(chip(host)["refused"], 0, "{}", host.log());
 }
 
 /// Tables of a host, as names of machines.
