@@ -55,8 +55,8 @@ fn switch_forwards_in_virtual_machine() {
     }
     options.extend(switch_options());
     let net = Net::new("switch");
-    // The others take a minute more. A machine that moves between ports of the switch was found late,
-    // or not at all, in one of three runs.
+    // The others take a minute more. A machine that moves between ports of the switch was not found
+    // in one of three runs.
     let (inside, tests) = match is_soak() {
         true => ("switchdev::inside_ switchdev::walk_ switchdev::move_", 4),
         false => ("switchdev::inside_", 2),
