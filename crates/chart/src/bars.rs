@@ -10,6 +10,8 @@ use crate::svg::{Anchor, Svg};
 const NAMES: f64 = 14.0;
 /// Largest width of a bar.
 const WIDTH_MAX: f64 = 46.0;
+/// Room of a key in the legend of a file.
+const KEY_ROOM: f64 = 220.0;
 
 /// A chart of stacked bars in groups.
 #[derive(Debug)]
@@ -73,7 +75,7 @@ impl Bars {
     pub fn file(&self, title: &str, keys: &[Key<'_>]) -> String {
         let Some(svg) = self.draw() else { return String::new() };
         let rule = |class: &str, colour: &str| format!(".{class}{{fill:{colour}}}");
-        file::finish(svg, (&self.x_label, &self.y_label), title, keys, rule)
+        file::finish(svg, (&self.x_label, &self.y_label), title, (keys, KEY_ROOM), rule)
     }
 
     fn draw(&self) -> Option<Svg> {

@@ -4,10 +4,8 @@ use crate::frame::{self, HEIGHT, LEFT, WIDTH};
 use crate::number::count;
 use crate::svg::{Anchor, Svg};
 
-/// Height of the legend, and the room of a key in it.
+/// Height of the legend.
 const LEGEND: f64 = 24.0;
-const KEYS_WIDTH: f64 = WIDTH - LEFT;
-const KEY_ROOM_MAX: f64 = 220.0;
 /// Style without the keys.
 const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#222}.grid{stroke:#ddd}";
 
@@ -24,17 +22,16 @@ pub struct Key<'a> {
     pub dark: &'a str,
 }
 
-/// Returns a chart with its labels and its legend as a file. `rule` is the style of a class that
-/// has a colour.
+/// Returns a chart with its labels and its legend as a file. A key has so much `room`; `rule` is the
+/// style of a class that has a colour.
 pub(crate) fn finish(
     mut svg: Svg,
     (x_label, y_label): (&str, &str),
     title: &str,
-    keys: &[Key<'_>],
+    (keys, room): (&[Key<'_>], f64),
     rule: fn(&str, &str) -> String,
 ) -> String {
     frame::labels(&mut svg, x_label, y_label);
-    let room = (KEYS_WIDTH / count(keys.len().max(1))).min(KEY_ROOM_MAX);
     for (at, key) in keys.iter().enumerate() {
         let x = LEFT + count(at) * room;
         svg.rect(&format!("bar {}", key.class), (x, HEIGHT + 4.0), (12.0, 12.0), "");

@@ -7,6 +7,9 @@ use crate::legend::line_class;
 use crate::marker::Marker;
 use crate::svg::{Anchor, Place, Svg, round};
 
+/// Room of a key in the legend of a file.
+const KEY_ROOM: f64 = 160.0;
+
 /// A chart of lines, both axes logarithmic.
 #[derive(Debug)]
 pub struct Lines {
@@ -76,7 +79,7 @@ impl Lines {
                  stroke-width:2}}polyline.{class}.dashed{{stroke-dasharray:6 4}}"
             )
         };
-        file::finish(svg, (&self.x_label, &self.y_label), title, keys, rule)
+        file::finish(svg, (&self.x_label, &self.y_label), title, (keys, KEY_ROOM), rule)
     }
 
     fn draw(&self) -> Option<Svg> {
