@@ -105,6 +105,7 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
     let port = |n: u8| PortConfig {
         queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         role: PortRole::Access { vnet: VnetId(u16::from(n == 2)) },
+        is_offloaded: n < 2 && kind & 128 != 0,
         queues: 1,
         input: limit(1 + small, 1_618 + u64::from(sizes) * 16),
         input_full: match (kind >> (2 * n)) % 4 {
