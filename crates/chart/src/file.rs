@@ -22,8 +22,8 @@ pub struct Key<'a> {
     pub dark: &'a str,
 }
 
-/// Returns a chart with its labels and its legend as a file. A key has so much `room`; `rule` is the
-/// style of a class that has a colour.
+/// Returns a chart with its labels and its legend as a file. A key has so much `room`; `rule` is
+/// the style of a class that has a colour.
 pub(crate) fn finish(
     mut svg: Svg,
     (x_label, y_label): (&str, &str),
