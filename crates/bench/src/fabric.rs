@@ -21,7 +21,7 @@ pub(crate) mod host;
 mod hung;
 mod inside;
 mod latency;
-pub(crate) mod learn;
+mod learn;
 pub(crate) mod net;
 mod table;
 

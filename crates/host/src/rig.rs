@@ -43,7 +43,6 @@ pub fn container(frames: u32) -> PortConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
-        is_offloaded: false,
     }
 }
 

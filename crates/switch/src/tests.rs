@@ -31,7 +31,6 @@ fn access() -> PortConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
-        is_offloaded: false,
     }
 }
 

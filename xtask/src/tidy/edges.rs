@@ -32,7 +32,6 @@ const RULES: &[Rule] = &[
     rule("testkit", 4, &[]),
     rule("dropwatch", 4, &["btf"]),
     rule("cpus", 4, &[]),
-    rule("evpn", 4, &["base"]),
     rule(
         "daemon",
         5,
@@ -58,7 +57,6 @@ const RULES: &[Rule] = &[
             "chart",
             "testkit",
             "netns",
-            "evpn",
         ],
     ),
     rule("sluice", 6, &["api", "daemon", "guest", "lab", "steer"]),

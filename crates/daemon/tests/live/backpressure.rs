@@ -16,8 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::rig::kernel::Kernel;
-use crate::rig::newest::Guest;
-use crate::rig::{Daemon, Net, Netns, say, skip};
+use crate::rig::{Daemon, Net, Netns, newest, say, skip};
 use rustix::net::sockopt;
 use sluice_base::{Batch, Buf as _, ByteCount, Priority, PriorityMask};
 use sluice_ports::probe;
@@ -170,9 +169,12 @@ fn newest_kernel_holds_tap_senders() {
         return;
     }
     let net = Net::new("newest");
-    let guest = Guest { image: "backports", options: &[], tests: 1 };
-    let inside = "backpressure::stopped_data_holds_tap_senders";
-    guest.runs(test, &net, inside, Duration::from_secs(240));
+    newest::runs(
+        test,
+        &net,
+        "backpressure::stopped_data_holds_tap_senders",
+        Duration::from_secs(240),
+    );
 }
 
 fn port(netns: &Netns, ip: Ipv4Addr, holds: bool, ring_frames: u32) -> TapPort {
@@ -292,7 +294,10 @@ fn newest_kernel_eight_streams_with_and_without_hold() {
         return;
     }
     let net = Net::new("streams");
-    let guest = Guest { image: "backports", options: &[], tests: 1 };
-    let inside = "backpressure::eight_streams_with_and_without_hold";
-    guest.runs(test, &net, inside, Duration::from_secs(1200));
+    newest::runs(
+        test,
+        &net,
+        "backpressure::eight_streams_with_and_without_hold",
+        Duration::from_secs(1200),
+    );
 }

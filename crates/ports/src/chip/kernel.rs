@@ -10,10 +10,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use sluice_base::{Mac, PortId, TunnelId, VnetId};
 
-use super::fdb::{self, Found, Row};
-use super::links::{self, Devices, Manner};
+use super::fdb::{self, Row};
+use super::links::{self, Devices};
 use super::maps::{Maps, tunnel_place};
-use super::switchdev::Said;
 use super::watch::Watch;
 use super::{Capacity, Chip, Entry, Hits, Network, Place, Refused, programs};
 use crate::device::device;
@@ -29,8 +28,6 @@ pub struct KernelConfig {
     pub vtep: Ipv4Addr,
     /// Its room.
     pub capacity: Capacity,
-    /// True if ports of a switch are the device's, which forwards between them (switchdev).
-    pub offloads: bool,
 }
 
 /// The way of a device's frames: the filter of its ring, and the program behind it.
@@ -98,22 +95,10 @@ impl Ways {
 
 /// A port of the chip.
 #[derive(Clone, Debug)]
-pub(super) struct PortDevice {
-    pub(super) vnet: VnetId,
+struct PortDevice {
+    vnet: VnetId,
     name: String,
     index: u32,
-    manner: Manner,
-}
-
-impl PortDevice {
-    /// True if it is a port of a switch, which forwards by itself.
-    pub(super) fn is_of_switch(&self) -> bool {
-        self.manner != Manner::Quiet
-    }
-
-    pub(super) const fn is(&self, index: u32) -> bool {
-        self.index == index
-    }
 }
 
 /// The kernel's bridges and VXLAN devices.
@@ -124,15 +109,13 @@ pub struct KernelChip {
     watch: Watch,
     pub(super) maps: Arc<Maps>,
     networks: HashMap<VnetId, (Network, Devices)>,
-    pub(super) ports: BTreeMap<PortId, PortDevice>,
+    ports: BTreeMap<PortId, PortDevice>,
     /// Networks of VXLAN devices and ports, by their index.
     of_device: HashMap<u32, VnetId>,
     pub(super) entries: HashMap<(VnetId, Mac), Entry>,
     decap: HashSet<(VnetId, Ipv4Addr)>,
     /// Entries of an earlier process that nobody has asked for yet.
     pub(super) left: HashSet<Row>,
-    /// What the device of a switch says.
-    pub(super) said: Said,
 }
 
 impl KernelChip {
@@ -153,7 +136,6 @@ impl KernelChip {
             entries: HashMap::new(),
             decap: HashSet::new(),
             left: HashSet::new(),
-            said: Said::default(),
         })
     }
 
@@ -178,9 +160,10 @@ impl KernelChip {
     /// [`Refused`].
     pub fn forget_left(&mut self) -> Result<usize, Refused> {
         let left = std::mem::take(&mut self.left);
-        let rows: Vec<Row> = left.into_iter().collect();
-        self.unwrite(&rows)?;
-        Ok(rows.len())
+        for row in &left {
+            row.remove(&mut self.netlink)?;
+        }
+        Ok(left.len())
     }
 
     /// Returns the place of an address as filters know it.
@@ -208,7 +191,6 @@ impl KernelChip {
     }
 
     fn write(&mut self, rows: &[Row]) -> Result<(), Refused> {
-        self.make_way(rows)?;
         self.want(rows);
         for row in rows {
             row.write(&mut self.netlink)?;
@@ -220,11 +202,7 @@ impl KernelChip {
     pub(super) fn unwrite(&mut self, rows: &[Row]) -> Result<(), Refused> {
         self.unwant(rows)?;
         for row in rows.iter().rev() {
-            if self.is_at_switch(row) {
-                self.take_away(*row)?;
-            } else {
-                row.remove(&mut self.netlink)?;
-            }
+            row.remove(&mut self.netlink)?;
         }
         Ok(())
     }
@@ -235,12 +213,10 @@ impl KernelChip {
             rows.iter().for_each(|row| _ = self.left.remove(row));
         }
         let rows = rows.iter().filter_map(|row| Some((*row, self.bridge_of(row)?)));
-        let rows: Vec<_> = rows.collect();
-        rows.iter().for_each(|(row, _)| self.said.forget(row));
-        self.watch.want(&rows);
+        self.watch.want(&rows.collect::<Vec<_>>());
     }
 
-    pub(super) fn unwant(&self, rows: &[Row]) -> io::Result<()> {
+    fn unwant(&self, rows: &[Row]) -> Result<(), Refused> {
         for row in rows {
             if let Some(bridge) = self.bridge_of(row) {
                 self.watch.unwant(row, bridge)?;
@@ -265,8 +241,7 @@ impl KernelChip {
         let mut mended = 0;
         let networks: Vec<_> = self.networks.values().copied().collect();
         for (network, devices) in networks {
-            let (vxlan, bridge) = (devices.vxlan, devices.bridge);
-            if links::is_right(&mut self.netlink, vxlan, bridge, Manner::Quiet)?
+            if links::is_quiet_port(&mut self.netlink, devices.vxlan, devices.bridge)?
                 && programs::marks_tunnelled(devices.vxlan)?
             {
                 continue;
@@ -278,44 +253,35 @@ impl KernelChip {
         for (_, port) in ports {
             let Some((_, devices)) = self.networks.get(&port.vnet).copied() else { continue };
             // A card that is gone is its port's matter.
-            let (index, bridge) = (port.index, devices.bridge);
-            if device(&port.name).is_ok_and(|now| now.index == index)
-                && !links::is_right(&mut self.netlink, index, bridge, port.manner)?
+            if device(&port.name).is_ok_and(|now| now.index == port.index)
+                && !links::is_quiet_port(&mut self.netlink, port.index, devices.bridge)?
             {
                 mended += 1;
-                links::enslave(&mut self.netlink, index, bridge, port.manner)?;
+                links::enslave(&mut self.netlink, port.index, devices.bridge)?;
             }
         }
         Ok(mended)
     }
 
     /// Compares the kernel's entries with what they are to be.
-    pub(super) fn mend_entries(&mut self) -> Result<u64, Refused> {
+    fn mend_entries(&mut self) -> Result<u64, Refused> {
         let (wanted, mut there) = (self.wanted(), HashSet::new());
         let mut mended = 0;
-        for Found { row, is_marked, is_learned, .. } in fdb::all(&mut self.netlink)? {
+        for (row, is_marked) in fdb::all(&mut self.netlink)? {
             if !self.of_device.contains_key(&row.device) || self.left.contains(&row) {
                 continue;
             }
             if wanted.contains(&row) {
                 there.insert(row);
-            } else if is_learned && self.hear(row) {
-                // Control decides.
             } else if is_marked || row.vtep.is_some() || self.is_known(row.mac) {
                 mended += 1;
                 row.remove(&mut self.netlink)?;
             }
         }
         // Noted anew, too: devices that were made again have other numbers.
-        let missing = wanted.difference(&there).filter(|row| !self.is_heard(row));
-        let missing: Vec<Row> = missing.copied().collect();
+        let missing: Vec<Row> = wanted.difference(&there).copied().collect();
         self.write(&missing)?;
         Ok(mended + missing.len() as u64)
-    }
-
-    /// Returns the network of one of its devices.
-    pub(super) fn network_of(&self, device: u32) -> Option<VnetId> {
-        self.of_device.get(&device).copied()
     }
 
     /// True if an address is in the chip, in any network.
@@ -362,7 +328,7 @@ impl Chip for KernelChip {
         if before.is_none() && is_left {
             let rows = fdb::all(&mut self.netlink)?;
             let of_network = |row: &Row| row.device == devices.vxlan;
-            let rows = rows.into_iter().filter(|found| found.is_marked).map(|found| found.row);
+            let rows = rows.into_iter().filter(|(_, is_marked)| *is_marked).map(|(row, _)| row);
             self.left.extend(rows.filter(of_network));
         }
         Ok(())
@@ -405,14 +371,11 @@ impl Chip for KernelChip {
         if links::is_port(&mut self.netlink, index, devices.bridge)? {
             // An earlier process has left it, and entries with it.
             let rows = fdb::all(&mut self.netlink)?.into_iter();
-            let rows = rows.filter(|found| found.is_marked && found.row.device == index);
-            self.left.extend(rows.map(|found| found.row));
+            let rows = rows.filter(|(row, is_marked)| *is_marked && row.device == index);
+            self.left.extend(rows.map(|(row, _)| row));
         }
-        let is_of_switch =
-            self.config.offloads && links::switch_of(&mut self.netlink, index)?.is_some();
-        let manner = if is_of_switch { Manner::Learns } else { Manner::Quiet };
-        let manner = links::enslave(&mut self.netlink, index, devices.bridge, manner)?;
-        self.ports.insert(port, PortDevice { vnet, name: name.to_owned(), index, manner });
+        links::enslave(&mut self.netlink, index, devices.bridge)?;
+        self.ports.insert(port, PortDevice { vnet, name: name.to_owned(), index });
         self.of_device.insert(index, vnet);
         Ok(())
     }
@@ -432,7 +395,6 @@ impl Chip for KernelChip {
         self.ports.remove(&port);
         self.of_device.remove(&gone.index);
         self.left.retain(|row| row.device != gone.index);
-        self.said.forget_device(gone.index);
         Ok(())
     }
 
@@ -485,16 +447,7 @@ impl Chip for KernelChip {
     }
 
     fn hits(&mut self, each: &mut dyn FnMut(VnetId, Mac, Hits)) -> Result<(), Refused> {
-        self.maps.hits(each)?;
-        self.hits_of_switch(each)
-    }
-
-    fn heard(&mut self) -> Vec<(VnetId, Mac, PortId)> {
-        self.said.take_news()
-    }
-
-    fn offloaded(&self) -> Option<u64> {
-        self.config.offloads.then(|| self.said.offloaded())
+        Ok(self.maps.hits(each)?)
     }
 
     fn mend(&mut self) -> Result<u64, Refused> {
@@ -507,8 +460,7 @@ impl Chip for KernelChip {
                     for message in &messages {
                         match message {
                             RouteNetlinkMessage::NewNeighbour(message) => {
-                                entries |=
-                                    self.is_suspect(message, true) && !self.hear_message(message);
+                                entries |= self.is_suspect(message, true);
                             }
                             RouteNetlinkMessage::DelNeighbour(message) => {
                                 entries |= self.is_suspect(message, false);

@@ -50,7 +50,6 @@ impl Builder<'_> {
             sources: Sources::Any,
             tags: Tags::Kept,
             hold: self.hold(None),
-            is_offloaded: false,
         };
         let link = &underlay.link;
         if underlay.kind != UnderlayKind::VhostUser {

@@ -39,7 +39,6 @@ fn access(vnet: VnetId) -> PortConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
-        is_offloaded: false,
     }
 }
 
