@@ -12,7 +12,7 @@
 //! | written | no | read: somebody else's |
 //! | removed | yes | read: it was wanted |
 //!
-//! What the filter cannot parse is read, and judged here.
+//! Messages that the filter cannot parse are read, and judged here.
 
 use std::io;
 use std::net::Ipv4Addr;
