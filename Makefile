@@ -8,10 +8,10 @@ DPDK_SECONDS ?= 600
 SLUICE_OLD ?= $(if $(shell git tag --list 2>/dev/null),$(shell scripts/old-program.sh))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo build man guest cni install deb test bench soak old audit goldens docs clean-lab
+.PHONY: help setup demo build man guest cni install deb reproducible test bench soak old audit goldens docs clean-lab
 
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: ## Install what is missing (DRY_RUN=1: only say what)
 	@scripts/setup.sh all
@@ -33,8 +33,11 @@ cni: ## Build the plugins of container runtimes, a static file each: target/cni/
 install: build cni ## Install the programs with units, manual, completions and plugins (DESTDIR=…)
 	@scripts/install.sh $(DESTDIR)/
 
-deb: build cni ## Build a package for Debian, into target/deb; prints its path
-	@scripts/deb.sh
+deb: ## Build a package for Debian, into target/deb; prints its path
+	@. scripts/remap.sh && $(MAKE) --no-print-directory build cni && scripts/deb.sh
+
+reproducible: ## Build the package twice in two folders, and require the same bytes without a path of this machine
+	@scripts/reproducible.sh
 
 demo: ## Show that lossless beats lossy, in namespaces on this machine; needs root
 	@scripts/setup.sh demo
@@ -45,9 +48,9 @@ test: ## Run everything that a change must pass (STEPS="fmt unit": only those)
 	@scripts/setup.sh test || echo "setup is not complete: what needs it will be skipped"
 	@scripts/test.sh $(STEPS)
 
-bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric, dataplane, containers, chip, placement, steer)
+bench: ## Measure a part, into target/bench/PART.json (PART=switch, sim, fabric, dataplane, containers, chip, churn, evpn, placement, steer)
 	@scripts/setup.sh bench
-	cargo build --profile dist --package sluice-bench $(if $(filter fabric dataplane containers steer,$(PART)),--package sluice)
+	cargo build --profile dist --package sluice-bench $(if $(filter fabric dataplane containers churn steer,$(PART)),--package sluice)
 	cargo run --profile dist --package sluice-bench -- $(PART)
 	cargo xtask results target/bench/$(PART).json
 
@@ -62,13 +65,16 @@ soak: ## Long property tests and long fuzzing, about an hour (CASES=20000 FUZZ_S
 	cargo build --profile dist --package sluice --package sluice-cni --package sluice-bench
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored bucket_moves_every_millisecond steer_cycles
 	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored --nocapture \
-		isolation:: stuck:: random_drill:: partition:: parity:: cni_kills:: remote:: neutron:: containerd:: libvirt::
+		isolation:: stuck:: random_drill:: partition:: parity:: cni_kills:: cni_time:: remote:: neutron:: containerd:: libvirt::
 	scripts/guest.sh backports || echo "no newer kernel is to be had: what needs it is skipped"
 	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored --nocapture backpressure::newest
+	scripts/guest.sh switchdev || echo "no switch is to be had: what needs it is skipped"
+	SLUICE_SOAK=1 cargo test --package sluice-daemon --test live -- --include-ignored --nocapture switchdev::switch
 	SLUICE_OLD=$(SLUICE_OLD) cargo test --package sluice-daemon --test live -- --include-ignored --nocapture rolling::
 	SLUICE=$(CURDIR)/target/dist/sluice SLUICE_DPDK_SECONDS=$(DPDK_SECONDS) cargo test --package sluice-daemon \
 		--test live -- --include-ignored --nocapture dpdk::
 	cargo run --profile dist --package sluice-bench -- fabric --only hung --load 600
+	scripts/reproducible.sh
 
 old: ## Build the program of the last tag, or of COMMIT=…, for SLUICE_OLD of `make soak`; prints its path
 	@scripts/old-program.sh $(COMMIT)

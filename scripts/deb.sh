@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # Builds a package for Debian of the built programs: target/deb/sluice_VERSION_ARCHITECTURE.deb, and
-# prints its path. Two builds of one commit with the same programs are the same bytes.
+# prints its path. Two builds of one commit are the same bytes (`scripts/reproducible.sh` tries it).
 #
 #   scripts/deb.sh [VERSION]
 #
 # VERSION is that of the workspace with the date of the commit, unless it is said. PROGRAMS and
 # PLUGINS are those of scripts/install.sh.
 set -euo pipefail
+# Of what is made here, whatever the user's is.
+umask 022
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 number=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 # Of a tree without a history: that of its manifest.
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || stat --format %Y Cargo.toml)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat --format %Y Cargo.toml)}
 export SOURCE_DATE_EPOCH
 version=${1:-$number+$(date --utc --date "@$SOURCE_DATE_EPOCH" +%Y%m%d.%H%M)}
 architecture=$(dpkg --print-architecture)

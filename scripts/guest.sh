@@ -5,9 +5,11 @@
 #   scripts/guest.sh            target/guest/vmlinuz, target/guest/initrd.gz
 #   scripts/guest.sh full       target/guest-full/…: the kernel for all machines, which has e1000
 #   scripts/guest.sh backports  target/guest-backports/…: the newest kernel (7.3 or later), with TAPs
+#   scripts/guest.sh switchdev  target/guest-switchdev/…: a kernel of 6.6 or later, with bridges,
+#                               VXLAN and the driver of QEMU's switch (scripts/rocker.sh)
 #
-# `backports` asks the machine's own archive for one suite more, with lists and settings of its own:
-# the machine's package lists stay as they are.
+# `backports` and `switchdev` ask the machine's own archive for one suite more, with lists and
+# settings of its own: the machine's package lists stay as they are.
 #
 # It does nothing if they are there and this script made them. The machine speaks at its serial
 # port: a shell. A lab adds files of its own behind the archive, `/lab` among them, which is started.
@@ -22,13 +24,18 @@ case ${1:-} in
 '') folder=guest meta=linux-image-cloud-amd64 ;;
 full) folder=guest-full meta=linux-image-amd64 ;;
 backports) folder=guest-backports meta=linux-image-cloud-amd64 suite=trixie-backports ;;
+switchdev)
+    # Programs of the headers package run here: they are of the machine's own release.
+    folder=guest-switchdev meta=linux-image-amd64
+    suite=$(. /etc/os-release && echo "$VERSION_CODENAME-backports")
+    ;;
 *)
-    echo "usage: scripts/guest.sh [full | backports]" >&2
+    echo "usage: scripts/guest.sh [full | backports | switchdev]" >&2
     exit 2
     ;;
 esac
 out=${CARGO_TARGET_DIR:-target}/$folder
-recipe=$(cat scripts/guest.sh scripts/guest-lossless.sh | sha256sum)
+recipe=$(cat scripts/guest.sh scripts/guest-lossless.sh scripts/rocker.sh | sha256sum)
 if [ -s "$out/vmlinuz" ] && [ -s "$out/initrd.gz" ] && [ "$recipe" = "$(cat "$out/recipe" 2>/dev/null)" ]; then
     exit 0
 fi
@@ -52,6 +59,7 @@ echo "missing:" $packages "for the live tests' virtual machines (unpacked, not i
 # shellcheck disable=SC2086
 (cd "$work" && apt-get -qq -o APT::Sandbox::User=root download $packages &&
     for package in ./*.deb; do dpkg -x "$package" kernel; done)
+[ "${1:-}" != switchdev ] || scripts/rocker.sh "$work/kernel" "$work"
 
 root=$work/root
 mkdir -p "$root"/{bin,opt,lib/modules,proc,sys,dev,tmp,run,etc}
@@ -72,6 +80,8 @@ modules='virtio/virtio_ring virtio/virtio virtio/virtio_pci_legacy_dev
     sched/sch_mqprio_lib sched/sch_mqprio char/virtio_console ipv4/tcp_vegas e1000/e1000 ipv4/inet_diag
     ipv4/udp_diag'
 [ -z "${suite:-}" ] || modules+=' net/tun net/veth'
+[ "${1:-}" != switchdev ] || modules+=' llc/llc 802/stp bridge/bridge ipv4/udp_tunnel
+    ipv6/ip6_udp_tunnel vxlan/vxlan rocker/rocker'
 for module in $modules; do
     name=${module##*/}
     find "$work/kernel" -name "$name.ko*" -exec cp {} "$root/lib/modules/" \;

@@ -27,6 +27,7 @@ tcpdump | tcpdump  | test            | captures frames of the live tests
 qemu-system-x86_64 | qemu-system-x86 | test | runs the virtual machines of the live tests
 /bin/busybox | busybox-static | test   | the tools inside those machines
 cpio    | cpio     | test            | packs their root file system
+make    | make     | test            | builds the driver of the switch of QEMU for one of them
 keepalived | keepalived | test      | a client of the parity suite: addresses that fail over
 dnsmasq | dnsmasq-base | test        | a client of the parity suite: gives addresses, IPv4 and IPv6
 udhcpc  | udhcpc   | test            | a client of the parity suite: asks for addresses, and probes them
@@ -43,7 +44,8 @@ pip3    | python3-pip | test            | gets mdbook, which Debian does not hav
 curl    | curl     | test            | a client of the API over the network
 mypy    | mypy     | test            | checks the types of the Python client
 valgrind| valgrind | bench           | counts instructions per frame
-/usr/lib/frr/bgpd | frr | bench         | the control plane that ours is compared with
+/usr/lib/frr/bgpd | frr | test bench    | a neighbor of the EVPN speaker, and the control plane that ours is compared with
+gobgpd  | gobgpd   | test            | a neighbor of the EVPN speaker
 etcd    | etcd-server | bench           | the quorum log that commits are compared with
 /usr/include/ns3 | libns3-dev | bench  | the simulator that ours is compared with
 /usr/lib/openvswitch-switch-dpdk | openvswitch-switch-dpdk | bench | the virtual switch that ours is compared with
@@ -132,13 +134,12 @@ if [ ${#missing[@]} -gt 0 ]; then
     fi
     run "${quiet[@]}" apt-get update -qq
     run "${quiet[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}"
-    # The benchmark starts its daemons by hand; a service of the machine is nobody's wish.
-    if [[ " ${missing[*]} " == *" frr "* ]] && [ -d /run/systemd/system ]; then
-        run "${root[@]}" systemctl disable --now frr
-    fi
-    if [[ " ${missing[*]} " == *" prometheus "* ]] && [ -d /run/systemd/system ]; then
-        run "${root[@]}" systemctl disable --now prometheus
-    fi
+    # Benchmarks and tests start their daemons by hand; a service of the machine is nobody's wish.
+    for service in frr gobgpd prometheus; do
+        if [[ " ${missing[*]} " == *" $service "* ]] && [ -d /run/systemd/system ]; then
+            run "${root[@]}" systemctl disable --now "$service"
+        fi
+    done
     if [[ " ${missing[*]} " == *" etcd-server "* ]] && [ -d /run/systemd/system ]; then
         run "${root[@]}" systemctl disable --now etcd
     fi
@@ -229,6 +230,10 @@ fi
 
 if wanted test && ! run scripts/guest.sh; then
     unavailable+=("the kernel of the live tests' virtual machines")
+fi
+
+if wanted test && ! run scripts/guest.sh switchdev; then
+    unavailable+=("a kernel with the driver of QEMU's switch, for the test of switchdev")
 fi
 
 if wanted test && ! [ -d "$(rustc --print sysroot)/lib/rustlib/$bare_target" ]; then

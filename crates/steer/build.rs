@@ -18,6 +18,9 @@ fn main() {
     for architecture in ["x86_64", "aarch64"] {
         compile.arg(format!("-I/usr/include/{architecture}-linux-gnu"));
     }
+    // The program names no folder of the machine that built it.
+    let here = std::env::current_dir().expect("cargo builds a crate in its folder");
+    compile.arg(format!("-ffile-prefix-map={}=.", here.display()));
     compile.args(["-c", SOURCE, "-o"]).arg(&object);
     match compile.status() {
         Ok(status) if status.success() => println!("cargo::rustc-cfg=has_program"),

@@ -22,6 +22,8 @@ use sluice_wire::{EtherType, ethernet, ipv4, udp, vxlan};
 
 const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const UNDERLAY_MAC: Mac = Mac([2, 0xee, 0, 0, 0, 1]);
+const RATE: RateLimit =
+    RateLimit { rate: BitRate::from_mbps(100), catch_up: Nanos(10_000), overhead: 24 };
 const PORTS: u16 = 4;
 const UNDERLAY: u16 = 3;
 
@@ -101,10 +103,10 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
         link: BitRate::from_gbps(10),
         source: UNDERLAY_MAC,
     };
-    let rate = RateLimit { rate: BitRate::from_mbps(100), catch_up: Nanos(10_000), overhead: 24 };
     let port = |n: u8| PortConfig {
         queue_priorities: [PriorityMask::ALL; Priority::COUNT],
         role: PortRole::Access { vnet: VnetId(u16::from(n == 2)) },
+        is_offloaded: n < 2 && kind & 128 != 0,
         queues: 1,
         input: limit(1 + small, 1_618 + u64::from(sizes) * 16),
         input_full: match (kind >> (2 * n)) % 4 {
@@ -113,8 +115,8 @@ fn config(source: &mut Source<'_>) -> SwitchConfig {
             _ => InputFull::Wait,
         },
         output: limit(1 + small, 10_000),
-        rate: (n == 1).then_some(rate),
-        group_rate: (n == 3 && kind & 64 != 0).then_some(rate),
+        rate: (n == 1).then_some(RATE),
+        group_rate: (n == 3 && kind & 64 != 0).then_some(RATE),
         mtu: if n == 3 { 1_550 } else { 1_500 },
         rx_pause: n != 2,
         trust: if kind & 1 == 0 { Trust::PcpThenDscp } else { Trust::Nothing },

@@ -93,13 +93,14 @@ fn check_context(context: Option<&Value>, measure: &table::Measure) -> Vec<Strin
         return vec!["`context` must be an object".to_owned()];
     };
     // `null` means that a setting is unknown there, such as the audit of a peer's switch.
-    let missing = |key: &&&str| !context.contains_key(**key);
-    measure
-        .context
-        .iter()
-        .filter(missing)
-        .map(|key| format!("`context` of `{}` needs `{key}`", measure.name))
-        .collect()
+    let missing = |keys: &[&str]| -> Vec<String> {
+        let missing = keys.iter().filter(|key| !context.contains_key(**key));
+        missing.map(|key| format!("`context` of `{}` needs `{key}`", measure.name)).collect()
+    };
+    match measure.or.map(missing) {
+        Some(problems) if problems.is_empty() => problems,
+        _ => missing(measure.context),
+    }
 }
 
 fn check_values(values: Option<&Value>, stated: Option<&Value>) -> Option<String> {

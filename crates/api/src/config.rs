@@ -489,6 +489,12 @@ impl Port {
             link: None,
         }
     }
+
+    /// Returns true if a switch's device forwards for it, which is the chip: an access port.
+    #[must_use]
+    pub fn is_of_switch(&self, chip: ChipKind) -> bool {
+        chip == ChipKind::Switchdev && self.kind == PortKind::L2 && self.vlan.is_none()
+    }
 }
 
 /// Another host.

@@ -88,10 +88,13 @@ pub enum Body {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ChipRow {
-    /// Its kind: `software` or `kernel`.
+    /// Its kind: `software`, `kernel` or `switchdev`.
     pub kind: String,
     /// Addresses in it.
     pub macs: u64,
+    /// Addresses in it that its device forwards; absent: it has no device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offloaded: Option<u64>,
     /// Addresses that it may hold.
     pub macs_max: u64,
     /// Addresses in it that lead to other hosts.

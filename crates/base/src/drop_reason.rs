@@ -96,7 +96,8 @@ drop_reasons! {
     SamePort = "same_port", Policy;
     /// A frame from the underlay whose destination is behind the underlay: every host reaches every
     /// other by itself, and frames relayed between tunnels could circle (split horizon in a full
-    /// mesh, as RFC 4762 section 4.4; RFC 7348 says nothing of it).
+    /// mesh, as RFC 4762 section 4.4; RFC 7348 says nothing of it). Or a frame of a port that a
+    /// device offloads for another port of the device, which has forwarded it.
     SplitHorizon = "split_horizon", Policy;
     /// A broadcast or multicast frame without a receiver.
     NoReceiver = "no_receiver", Policy;

@@ -49,7 +49,8 @@ fn per_second(count: usize, since: Instant) -> f64 {
 fn round(macs: usize, flows: usize) -> anyhow::Result<Figures> {
     let capacity = Capacity { macs: macs + flows, flows };
     let host = "bench".to_owned();
-    let config = KernelConfig { host, vtep: Ipv4Addr::new(192, 0, 2, 1), capacity };
+    let vtep = Ipv4Addr::new(192, 0, 2, 1);
+    let config = KernelConfig { host, vtep, capacity, offloads: false };
     let mut chip = Cache::new(KernelChip::open(config).context("the kernel as chip")?);
     let vni = Vni::new(42).context("a VNI")?;
     chip.add_network(Network { vnet: VNET, vni, mtu: 1400 })?;

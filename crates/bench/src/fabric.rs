@@ -21,7 +21,7 @@ pub(crate) mod host;
 mod hung;
 mod inside;
 mod latency;
-mod learn;
+pub(crate) mod learn;
 pub(crate) mod net;
 mod table;
 

@@ -62,6 +62,7 @@ pub(crate) fn config(setup: &Setup) -> SwitchConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
+        is_offloaded: false,
     };
     let class = ClassConfig { service: Service::Weighted(1), lossless: !setup.lossy };
     SwitchConfig {

@@ -2,8 +2,10 @@
 //! table with the minimum, the median and the maximum of its rounds.
 
 mod chip;
+mod churn;
 mod containers;
 mod dataplane;
+mod evpn;
 mod fabric;
 mod forward;
 mod guests;
@@ -80,6 +82,15 @@ enum Part {
         #[arg(long, default_value_t = 5)]
         rounds: usize,
     },
+    /// The EVPN speaker: MACs announced, imported and withdrawn per second.
+    Evpn {
+        /// Rounds of each figure.
+        #[arg(long, default_value_t = 5)]
+        rounds: usize,
+        /// MACs of a neighbor.
+        #[arg(long, default_value_t = 100_000)]
+        macs: u32,
+    },
     /// Containers on one host and on two, with a Linux bridge beside it: pings, and a TCP flow.
     Containers(containers::Plan),
     /// The kernel as chip: addresses written and removed per second, and its upkeep.
@@ -93,6 +104,21 @@ enum Part {
         /// Addresses of tunnels.
         #[arg(long, default_value_t = 56 << 10)]
         flows: usize,
+    },
+    /// The kernel as chip of a host that speaks with more addresses than it has places for.
+    Churn {
+        /// Rounds of each figure.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// Places for addresses of other hosts.
+        #[arg(long, value_delimiter = ',', default_values_t = [24 << 10, 56 << 10])]
+        flows: Vec<u32>,
+        /// Frames sent per second.
+        #[arg(long, default_value_t = 100_000)]
+        rate: u32,
+        /// Milliseconds of each window.
+        #[arg(long, default_value_t = 3000)]
+        window_ms: u64,
     },
     /// `sluice steer` on the kernel's tunnel path, with a busy guest on one of two cores.
     Steer(steer::Plan),
@@ -183,7 +209,11 @@ fn main() -> anyhow::Result<()> {
             fabric::run(&fabric::Plan { rounds, samples, peer_rounds, load, only })
         }
         Part::Placement { rounds } => placement::run(rounds),
+        Part::Evpn { rounds, macs } => evpn::run(rounds, macs),
         Part::Chip { rounds, macs, flows } => chip::run(rounds, macs, flows),
+        Part::Churn { rounds, flows, rate, window_ms } => {
+            churn::run(rounds, &flows, rate, std::time::Duration::from_millis(window_ms))
+        }
         Part::Containers(plan) => containers::run(&plan),
         Part::Steer(plan) => steer::run(&plan),
         Part::SteerGuest(guest) => steer::run_guest(&guest),

@@ -1,7 +1,8 @@
 //! A chart of stacked bars in groups.
 
 use crate::axis::nice_top;
-use crate::frame::{self, BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH};
+use crate::file::{self, Key};
+use crate::frame::{self, BOTTOM, LEFT, RIGHT, TOP};
 use crate::number::count;
 use crate::svg::{Anchor, Svg};
 
@@ -9,25 +10,8 @@ use crate::svg::{Anchor, Svg};
 const NAMES: f64 = 14.0;
 /// Largest width of a bar.
 const WIDTH_MAX: f64 = 46.0;
-
-/// Height of the legend of a file, and the room of a key in it.
-const LEGEND: f64 = 24.0;
+/// Room of a key in the legend of a file.
 const KEY_ROOM: f64 = 220.0;
-/// Style of a file, without its keys.
-const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#222}.grid{stroke:#ddd}";
-
-/// The colours of a class in a file of its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Key<'a> {
-    /// The CSS class of parts.
-    pub class: &'a str,
-    /// Its name in the legend.
-    pub name: &'a str,
-    /// Its colour as CSS writes it, on light ground.
-    pub light: &'a str,
-    /// The same on dark ground.
-    pub dark: &'a str,
-}
 
 /// A chart of stacked bars in groups.
 #[derive(Debug)]
@@ -89,21 +73,9 @@ impl Bars {
     /// class has no key are black.
     #[must_use]
     pub fn file(&self, title: &str, keys: &[Key<'_>]) -> String {
-        let Some(mut svg) = self.draw() else { return String::new() };
-        frame::labels(&mut svg, &self.x_label, &self.y_label);
-        for (at, key) in keys.iter().enumerate() {
-            let x = LEFT + count(at) * KEY_ROOM;
-            svg.rect(&format!("bar {}", key.class), (x, HEIGHT + 4.0), (12.0, 12.0), "");
-            svg.text("", (x + 18.0, HEIGHT + 14.0), Anchor::Start, key.name);
-        }
-        let rules = |colour: fn(&Key<'_>) -> String| keys.iter().map(colour).collect::<String>();
-        let light = rules(|key| format!(".{}{{fill:{}}}", key.class, key.light));
-        let dark = rules(|key| format!(".{}{{fill:{}}}", key.class, key.dark));
-        let style = format!(
-            "{STYLE}{light}@media(prefers-color-scheme:dark){{text{{fill:#eee}}\
-             .grid{{stroke:#444}}{dark}}}"
-        );
-        svg.file((WIDTH, HEIGHT + LEGEND), title, &style)
+        let Some(svg) = self.draw() else { return String::new() };
+        let rule = |class: &str, colour: &str| format!(".{class}{{fill:{colour}}}");
+        file::finish(svg, (&self.x_label, &self.y_label), title, (keys, KEY_ROOM), rule)
     }
 
     fn draw(&self) -> Option<Svg> {

@@ -3,8 +3,8 @@
 //! A chart is a value with public fields and a method `svg`. [`Lines`] and [`Bars`] are elements
 //! inside of a page: their colours are classes that the page's style sheet fills in, so that one
 //! drawing serves light, dark and print. [`Spreads`] is a file of its own with its own style, and
-//! so is what [`Bars::file`] returns. Every mark has a `<title>` with its numbers. (Chart libraries
-//! that draw SVG write fixed colours and no titles, so none is used.)
+//! so is what [`Bars::file`] and [`Lines::file`] return. Every mark has a `<title>` with its
+//! numbers. (Chart libraries that draw SVG write fixed colours and no titles, so none is used.)
 //!
 //! ```text
 //!   Lines  Bars  Spreads  legend
@@ -19,6 +19,7 @@
 
 mod axis;
 mod bars;
+mod file;
 mod frame;
 mod legend;
 mod lines;
@@ -27,7 +28,8 @@ mod number;
 mod spreads;
 mod svg;
 
-pub use bars::{Bar, Bars, Group, Key, Part};
+pub use bars::{Bar, Bars, Group, Part};
+pub use file::Key;
 pub use legend::{bar_key, line_key};
 pub use lines::{Level, Line, Lines, Point};
 pub use marker::Marker;

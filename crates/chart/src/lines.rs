@@ -1,10 +1,14 @@
 //! A chart of lines, both axes logarithmic.
 
 use crate::axis::LogAxis;
+use crate::file::{self, Key};
 use crate::frame::{self, BOTTOM, LEFT, RIGHT, TOP};
 use crate::legend::line_class;
 use crate::marker::Marker;
 use crate::svg::{Anchor, Place, Svg, round};
+
+/// Room of a key in the legend of a file.
+const KEY_ROOM: f64 = 160.0;
 
 /// A chart of lines, both axes logarithmic.
 #[derive(Debug)]
@@ -60,9 +64,26 @@ impl Lines {
     /// Draws the chart; empty if there is no point.
     #[must_use]
     pub fn svg(&self) -> String {
-        if self.points().next().is_none() {
-            return String::new();
-        }
+        let chart = self.draw();
+        chart.map_or_else(String::new, |svg| frame::finish(svg, &self.x_label, &self.y_label))
+    }
+
+    /// Draws the chart as a file of its own, with a legend; empty if there is no point. Lines whose
+    /// class has no key are not seen.
+    #[must_use]
+    pub fn file(&self, title: &str, keys: &[Key<'_>]) -> String {
+        let Some(svg) = self.draw() else { return String::new() };
+        let rule = |class: &str, colour: &str| {
+            format!(
+                ".{class}{{fill:{colour}}}polyline.{class}{{fill:none;stroke:{colour};\
+                 stroke-width:2}}polyline.{class}.dashed{{stroke-dasharray:6 4}}"
+            )
+        };
+        file::finish(svg, (&self.x_label, &self.y_label), title, (keys, KEY_ROOM), rule)
+    }
+
+    fn draw(&self) -> Option<Svg> {
+        self.points().next()?;
         let (x_axis, y_axis) = (self.x_axis(), self.y_axis());
         let mut svg = Svg::default();
         self.grid(&mut svg, &x_axis, &y_axis);
@@ -78,7 +99,7 @@ impl Lines {
             let y = y_axis.at(level.y) + if level.below { 14.0 } else { -5.0 };
             svg.text("level-name", (LEFT + 6.0, y), Anchor::Start, &level.name);
         }
-        frame::finish(svg, &self.x_label, &self.y_label)
+        Some(svg)
     }
 
     fn points(&self) -> impl Iterator<Item = &Point> {
@@ -144,6 +165,22 @@ mod tests {
         let (x_label, y_label) = (String::new(), String::new());
         let chart = Lines { x_label, y_label, lines: Vec::new(), levels: Vec::new() };
         assert_eq!(chart.svg(), "");
+    }
+
+    #[test]
+    fn file_has_lines_of_its_colours() {
+        let point = |x| Point { x, y: 3.0, interval: None, title: String::new() };
+        let (class, marker) = ("c".to_owned(), Marker::Disc);
+        let points = vec![point(1.0), point(4.0)];
+        let lines = vec![Line { class, dashed: false, marker, points }];
+        let chart = Lines { x_label: "x".into(), y_label: "y".into(), lines, levels: Vec::new() };
+        let key = Key { class: "c", name: "a", light: "#123456", dark: "#abcdef" };
+        let file = chart.file("t", &[key]);
+        for part in ["<title>t</title>", ">a</text>", "fill:none;stroke:#123456", "#abcdef"] {
+            assert!(file.contains(part), "{part}: {file}");
+        }
+        let none = Lines { lines: Vec::new(), ..chart };
+        assert_eq!(none.file("t", &[key]), "");
     }
 
     #[test]

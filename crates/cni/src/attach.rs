@@ -1,17 +1,19 @@
 //! ADD and DEL.
 //!
 //! ```text
-//!   ADD: a left-over goes ── IPAM ADD ── the host adds the port ── look at its device ── result
-//!                               └── fails ──────┴─────── fails ──────┴─▶ port, then address go
-//!   DEL: the host deletes the port ── IPAM DEL
+//!   ADD: claim ── a left-over goes ── IPAM ADD ── the host adds the port ── look ── result
+//!                                        └── fails ──────┴─── fails ───────┴─▶ both go
+//!   DEL: claim ── the host deletes the port ── IPAM DEL
 //! ```
 //!
 //! An address is given back only after its port is gone: until then it is in use. Whatever a killed
-//! ADD leaves is found by a DEL, which needs nothing of it.
+//! ADD leaves is found by a DEL, which needs nothing of it, and by the next ADD. Both wait for an
+//! IPAM plugin that outlived its ADD ([`claim`](crate::claim)).
 
 use serde_json::Value;
 use sluice_api::port::{Attachment, NewPort};
 
+use crate::claim::Claim;
 use crate::config::NetConfig;
 use crate::error::{Code, Error};
 use crate::host::Host;
@@ -35,33 +37,53 @@ pub(crate) fn add(invocation: &Invocation, config: &NetConfig) -> Result<Value, 
     let host = Host::find(&config.host)?;
     let attachment = attachment(invocation, config);
     let ipam = Ipam::of(invocation, config)?;
-    clear(&host, &attachment, ipam.as_ref())?;
+    let mut claim = claim(&host, &attachment, config)?;
+    let is_unfinished = claim.as_ref().is_some_and(Claim::is_left_over);
+    // Nobody was told of what an unfinished command left.
+    let is_left = is_unfinished || has_left_over(&host, &attachment)?;
+    record(claim.as_mut(), &attachment)?;
+    if is_left {
+        undo(&host, &attachment, ipam.as_ref())?;
+    }
     let made = assign(ipam.as_ref(), config).and_then(|given| {
         port.ips = given.ips.iter().map(|ip| ip.address).collect();
         port.routes.clone_from(&given.routes);
         make(&host, port, (invocation, config), &given)
     });
-    made.map_err(|error| undone(error, &host, &attachment, ipam.as_ref()))
+    match made {
+        Ok(result) => finish(claim).map(|()| result),
+        Err(error) => {
+            let undone = undo(&host, &attachment, ipam.as_ref());
+            Err(error.after(undone.and_then(|()| finish(claim))))
+        }
+    }
 }
 
 /// Deletes a container's interface; no error if it is gone.
 pub(crate) fn del(invocation: &Invocation, config: &NetConfig) -> Result<(), Error> {
+    let host = Host::find(&config.host)?;
+    let attachment = attachment(invocation, config);
+    let mut claim = claim(&host, &attachment, config)?;
+    record(claim.as_mut(), &attachment)?;
     // First, also if the IPAM plugin cannot be found.
-    Host::find(&config.host)?.delete(&attachment(invocation, config))?;
-    Ipam::of(invocation, config)?.map_or(Ok(()), |ipam| ipam.tell(Command::Del))
+    host.delete(&attachment)?;
+    if let Some(ipam) = Ipam::of(invocation, config)? {
+        ipam.tell(Command::Del)?;
+    }
+    finish(claim)
 }
 
-/// Undoes what failed; returns its error, with that of the undoing if it fails as well.
-pub(crate) fn undone(
-    error: Error,
-    host: &Host,
-    attachment: &Attachment,
-    ipam: Option<&Ipam<'_>>,
-) -> Error {
-    match undo(host, attachment, ipam) {
-        Ok(()) => error,
-        Err(more) => error.and(&more),
-    }
+/// Claims an attachment whose addresses an IPAM plugin assigns.
+fn claim(host: &Host, attachment: &Attachment, config: &NetConfig) -> Result<Option<Claim>, Error> {
+    config.ipam.as_ref().map(|_| Claim::of(host, attachment)).transpose()
+}
+
+fn record(claim: Option<&mut Claim>, attachment: &Attachment) -> Result<(), Error> {
+    claim.map_or(Ok(()), |claim| claim.record(attachment))
+}
+
+fn finish(claim: Option<Claim>) -> Result<(), Error> {
+    claim.map_or(Ok(()), Claim::finish)
 }
 
 fn undo(host: &Host, attachment: &Attachment, ipam: Option<&Ipam<'_>>) -> Result<(), Error> {
@@ -69,14 +91,10 @@ fn undo(host: &Host, attachment: &Attachment, ipam: Option<&Ipam<'_>>) -> Result
     ipam.map_or(Ok(()), |ipam| ipam.tell(Command::Del))
 }
 
-/// Deletes what an earlier ADD of the same attachment left without a device: the namespace ended,
-/// or the machine was restarted. A port whose device is there is in use.
-pub(crate) fn clear(
-    host: &Host,
-    attachment: &Attachment,
-    ipam: Option<&Ipam<'_>>,
-) -> Result<(), Error> {
-    let Some(state) = host.port_of(attachment)? else { return Ok(()) };
+/// Returns true if an earlier ADD of the same attachment left a port without a device: the
+/// namespace ended, or the machine was restarted. A port whose device is there is in use.
+pub(crate) fn has_left_over(host: &Host, attachment: &Attachment) -> Result<bool, Error> {
+    let Some(state) = host.port_of(attachment)? else { return Ok(false) };
     if state.open {
         match host.card(&name::of(attachment)) {
             Ok(_) => {
@@ -94,7 +112,7 @@ pub(crate) fn clear(
             Err(_) => {}
         }
     }
-    undo(host, attachment, ipam)
+    Ok(true)
 }
 
 fn new_port(invocation: &Invocation, config: &NetConfig) -> Result<NewPort, Error> {

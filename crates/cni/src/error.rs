@@ -97,6 +97,15 @@ impl Error {
         self
     }
 
+    /// Returns the same error after what it failed at was undone; with a second problem if that
+    /// failed as well.
+    pub(crate) fn after(self, undone: Result<(), Self>) -> Self {
+        match undone {
+            Ok(()) => self,
+            Err(more) => self.and(&more),
+        }
+    }
+
     /// Returns one line: the problem, and what to do.
     pub(crate) fn text(&self) -> String {
         format!("{}; {}", self.msg, self.details)

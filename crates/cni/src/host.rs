@@ -16,6 +16,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Longest time for which a host that answers many others is asked again.
 const BUSY_MAX: Duration = Duration::from_secs(20);
 
+/// Folder beside the socket for what the plugin is about to do.
+const CLAIMS_DIR: &str = "cni";
+
 /// A running host.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -33,6 +36,16 @@ impl Host {
             error => absent(&error),
         })?;
         Ok(Self { socket })
+    }
+
+    /// Returns the folder of claims on attachments of this host.
+    pub(crate) fn claims(&self) -> PathBuf {
+        self.socket.with_file_name(CLAIMS_DIR)
+    }
+
+    /// Returns the error of a host that is not there.
+    pub(crate) fn absent(&self, source: std::io::Error) -> Error {
+        absent(&FindError::Silent { socket: self.socket.clone(), source })
     }
 
     /// Adds a port.

@@ -7,10 +7,11 @@
 //!                                            └ ADD, DEL, CHECK, GC, STATUS ─▶ the IPAM plugin
 //! ```
 //!
-//! The plugin keeps nothing. A port has a name that follows from container and interface, and the
-//! host keeps its [`Attachment`](sluice_api::port::Attachment) with it: DEL, CHECK and GC find by
-//! these what an ADD made, also one that was killed. A port without an attachment, or with one of
-//! another network, is never touched.
+//! The plugin keeps nothing but claims (`claim.rs`) on what it is about to do. A port has a name
+//! that follows from container and interface, and the host keeps its
+//! [`Attachment`](sluice_api::port::Attachment) with it: DEL, CHECK and GC find by these what an
+//! ADD made, also one that was killed. A port without an attachment, or with one of another
+//! network, is never touched.
 //!
 //! It assigns no addresses itself: they are delegated to an IPAM plugin, or given by the
 //! configuration or the runtime.
@@ -21,6 +22,7 @@
 
 mod attach;
 mod check;
+mod claim;
 mod config;
 pub mod docker;
 mod error;

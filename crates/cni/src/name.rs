@@ -1,4 +1,4 @@
-//! Names of ports.
+//! Names of ports, and of the files of claims.
 
 use sluice_api::port::Attachment;
 
@@ -14,6 +14,13 @@ pub(crate) fn of(attachment: &Attachment) -> String {
     let shown: String = attachment.container.chars().take(SHOWN_SIZE).collect();
     let hash = fnv([attachment.container.as_bytes(), &[0], attachment.interface.as_bytes()]);
     format!("cni-{shown}-{hash:016x}")
+}
+
+/// Returns the name of the file of a claim on an attachment, always the same.
+pub(crate) fn of_claim(attachment: &Attachment) -> String {
+    let Attachment { network, container, interface } = attachment;
+    let parts = [network.as_bytes(), &[0], container.as_bytes(), &[0], interface.as_bytes()];
+    format!("{:016x}.json", fnv(parts))
 }
 
 /// FNV-1a with 64 bits.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use sluice_api::port::{Attachment, NewPort, Route};
 
 use self::input::{Exec, Network};
-use crate::attach::{clear, undone};
+use crate::attach::has_left_over;
 use crate::error::{Code, Error};
 use crate::host::Host;
 use crate::invocation::place_of;
@@ -91,9 +91,11 @@ fn setup(netns: &str, bytes: &[u8]) -> Result<Value, Error> {
         cni: Some(attachment.clone()),
     };
     let host = Host::find(&options.host)?;
-    clear(&host, &attachment, None)?;
+    if has_left_over(&host, &attachment)? {
+        host.delete(&attachment)?;
+    }
     let made = host.add(port).and_then(|added| host.card(&added.name));
-    let card = made.map_err(|error| undone(error, &host, &attachment, None))?;
+    let card = made.map_err(|error| error.after(host.delete(&attachment)))?;
     let subnets: Vec<Value> = addresses.into_iter().map(input::Address::to_json).collect();
     Ok(json!({
         "dns_search_domains": [],

@@ -10,6 +10,8 @@ use sluice_api::port::{AddedPorts, Deleted, PortState};
 use sluice_api::request::Request;
 
 use super::*;
+use crate::claim::Claim;
+use crate::host::Host;
 
 /// Environment of an ADD without a host.
 const ADD: [(&str, &str); 5] = [
@@ -179,6 +181,23 @@ cat >/dev/null
         Self { dir, net: net.replacen('{', r#"{"ipam":{"type":"fixed"},"#, 1) }
     }
 
+    /// Leaves what a command that was killed leaves: a claim with a record.
+    fn is_killed(&self) {
+        let config = NetConfig::parse(self.net.as_bytes(), &mut Version::NEWEST.clone()).unwrap();
+        let host = Host::find(&config.host).unwrap();
+        let invocation = Invocation::read(Command::Add, &|name| {
+            let found = ADD.iter().find(|(key, _)| *key == name);
+            found.map(|(_, text)| (*text).to_owned())
+        });
+        let attachment = attach::attachment(&invocation.unwrap(), &config);
+        Claim::of(&host, &attachment).unwrap().record(&attachment).unwrap();
+    }
+
+    /// Returns the number of claims.
+    fn claims(&self) -> usize {
+        std::fs::read_dir(self.dir.join("cni")).map_or(0, Iterator::count)
+    }
+
     /// Executes a command; returns the code of its error, and what the IPAM plugin was asked.
     fn ask(&self, command: &str) -> (u64, String) {
         let dir = self.dir.display().to_string();
@@ -230,6 +249,7 @@ fn failed_add_gives_address_back() {
     let scene = Scene::new("refused", |request| matches!(request, Request::Add(_)));
     assert_eq!(scene.ask("ADD"), (100, "ADD DEL ".to_owned()));
     assert_eq!(scene.ask("DEL"), (0, "DEL ".to_owned()));
+    assert_eq!(scene.claims(), 0);
 }
 
 #[test]
@@ -238,6 +258,25 @@ fn address_of_port_that_stays_is_kept() {
     let scene = Scene::new("stays", stays);
     assert_eq!(scene.ask("ADD"), (100, "ADD ".to_owned()));
     assert_eq!(scene.ask("DEL"), (100, String::new()));
+    // GC shall find it.
+    assert_eq!(scene.claims(), 1);
+}
+
+#[test]
+fn repeated_add_takes_back_what_killed_one_left() {
+    let scene = Scene::new("again", |_| false);
+    assert_eq!(scene.ask("ADD"), (0, "ADD ".to_owned()));
+    assert_eq!(scene.claims(), 0);
+    // An interface that was reported is in use, and stays so however often it is asked for.
+    for _ in 0..2 {
+        assert_eq!(scene.ask("ADD"), (100, String::new()));
+        assert_eq!(scene.claims(), 0);
+    }
+    // Nobody heard of one whose command was killed.
+    scene.is_killed();
+    assert_eq!(scene.ask("ADD"), (0, "DEL ADD ".to_owned()));
+    assert_eq!(scene.ask("DEL"), (0, "DEL ".to_owned()));
+    assert_eq!(scene.claims(), 0);
 }
 
 #[test]
@@ -251,4 +290,18 @@ fn gc_frees_address_of_each_port_that_goes() {
     assert_eq!(scene.ask("GC"), (0, "GC ".to_owned()));
     scene.net = with("[]");
     assert_eq!(scene.ask("GC"), (0, "DEL GC ".to_owned()));
+}
+
+#[test]
+fn gc_frees_address_without_port() {
+    let mut scene = Scene::new("gcleft", |_| false);
+    scene.is_killed();
+    let net = scene.net.clone();
+    let with =
+        |valid: &str| net.replacen('{', &format!("{{\"cni.dev/valid-attachments\":{valid},"), 1);
+    scene.net = with(r#"[{"containerID":"c7","ifname":"eth0"}]"#);
+    assert_eq!((scene.ask("GC"), scene.claims()), ((0, "GC ".to_owned()), 1));
+    scene.net = with("[]");
+    assert_eq!((scene.ask("GC"), scene.claims()), ((0, "DEL GC ".to_owned()), 0));
+    assert_eq!(scene.ask("GC"), (0, "GC ".to_owned()));
 }

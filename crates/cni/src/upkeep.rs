@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use sluice_api::port::PortState;
+use sluice_api::port::Attachment;
 
+use crate::claim::{self, Claim};
 use crate::config::{NetConfig, ValidAttachment};
 use crate::error::{Code, Error};
 use crate::host::Host;
 use crate::invocation::{Command, Invocation};
 use crate::ipam::Ipam;
 
-/// Deletes the ports of this network whose attachments are not in use any more, and lets the IPAM
-/// plugin do the same.
+/// Deletes the ports of this network whose attachments are not in use any more, gives back the
+/// addresses of commands that were killed before there was a port, and lets the IPAM plugin do the
+/// same.
 ///
 /// A runtime that does not say which are in use has said nothing: nothing is deleted, also no
 /// address.
@@ -22,19 +24,23 @@ pub(crate) fn gc(invocation: &Invocation, config: &NetConfig) -> Result<(), Erro
     };
     let host = Host::find(&config.host)?;
     let ipam = Ipam::of(invocation, config)?;
+    let ports = host.ports()?;
+    let attachments = ports.iter().filter_map(|state| state.port.cni.clone());
     let mut failed: Option<Error> = None;
-    for state in unused(&host.ports()?, &config.name, &valid) {
-        let Some(attachment) = &state.port.cni else { continue };
-        // An address whose port could not be deleted is still in use. Not every IPAM plugin has a
-        // GC of its own, so that it hears of each.
-        let freed = host
-            .delete(attachment)
-            .and_then(|()| ipam.as_ref().map_or(Ok(()), |ipam| ipam.free(attachment)));
-        if let Err(error) = freed {
-            failed = Some(match failed {
+    let mut note = |done: Result<(), Error>| {
+        if let Err(error) = done {
+            failed = Some(match failed.take() {
                 None => error,
                 Some(before) => before.and(&error),
             });
+        }
+    };
+    for attachment in unused(attachments, &config.name, &valid) {
+        note(collect(&host, &attachment, ipam.as_ref(), true));
+    }
+    if ipam.is_some() {
+        for attachment in unused(claim::recorded(&host)?, &config.name, &valid) {
+            note(collect(&host, &attachment, ipam.as_ref(), false));
         }
     }
     match failed {
@@ -43,21 +49,39 @@ pub(crate) fn gc(invocation: &Invocation, config: &NetConfig) -> Result<(), Erro
     }
 }
 
-/// Returns the ports of a network's attachments that are not among the valid ones.
-fn unused<'a>(
-    ports: &'a [PortState],
+/// Deletes what an attachment has: its port, if it had one, and then its addresses. An address
+/// whose port could not be deleted is still in use. Not every IPAM plugin has a GC of its own, so
+/// that it hears of each.
+fn collect(
+    host: &Host,
+    attachment: &Attachment,
+    ipam: Option<&Ipam<'_>>,
+    has_port: bool,
+) -> Result<(), Error> {
+    let Some(ipam) = ipam else { return host.delete(attachment) };
+    let mut claim = Claim::of(host, attachment)?;
+    // A command that was only busy has ended meanwhile.
+    if !has_port && !claim.is_left_over() {
+        return Ok(());
+    }
+    claim.record(attachment)?;
+    host.delete(attachment)?;
+    ipam.free(attachment)?;
+    claim.finish()
+}
+
+/// Returns the attachments of a network that are not among the valid ones.
+fn unused(
+    all: impl IntoIterator<Item = Attachment>,
     network: &str,
     valid: &[ValidAttachment],
-) -> Vec<&'a PortState> {
+) -> Vec<Attachment> {
     let valid: BTreeSet<(&str, &str)> =
         valid.iter().map(|one| (one.container.as_str(), one.interface.as_str())).collect();
-    let is_unused = |state: &&PortState| {
-        state.port.cni.as_ref().is_some_and(|of| {
-            of.network == network
-                && !valid.contains(&(of.container.as_str(), of.interface.as_str()))
-        })
+    let is_unused = |of: &Attachment| {
+        of.network == network && !valid.contains(&(of.container.as_str(), of.interface.as_str()))
     };
-    ports.iter().filter(is_unused).collect()
+    all.into_iter().filter(is_unused).collect()
 }
 
 /// Says if an ADD would succeed (section 2, "STATUS"): 51 if the network of containers may be cut

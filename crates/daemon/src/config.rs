@@ -81,12 +81,21 @@ impl Devices for Remembered<'_> {
         self.known.borrow_mut().insert(device.to_owned(), facts);
         facts
     }
+
+    fn switch_of(&self, device: &str) -> Option<Vec<u8>> {
+        self.devices.switch_of(device)
+    }
 }
 
 /// Source of facts about devices.
 pub trait Devices {
     /// Returns the facts about the device of this name; `None` if there is none.
     fn facts(&self, device: &str) -> Option<DeviceFacts>;
+
+    /// Returns the number of the switch whose port a device is; `None` if it is none.
+    fn switch_of(&self, _device: &str) -> Option<Vec<u8>> {
+        None
+    }
 }
 
 /// The devices of the network namespace that this program runs in.
@@ -97,6 +106,10 @@ impl Devices for KernelDevices {
     fn facts(&self, device: &str) -> Option<DeviceFacts> {
         let found = sluice_ports::device::device(device).ok()?;
         Some(DeviceFacts { mac: found.mac, mtu: u16::try_from(found.mtu).unwrap_or(u16::MAX) })
+    }
+
+    fn switch_of(&self, device: &str) -> Option<Vec<u8>> {
+        sluice_ports::chip::switch_of(device).ok().flatten()
     }
 }
 
@@ -256,4 +269,4 @@ fn anchor(config: &mut HostConfig, dir: &Path) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

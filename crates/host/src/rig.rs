@@ -43,6 +43,7 @@ pub fn container(frames: u32) -> PortConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
+        is_offloaded: false,
     }
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn become_fabric(
         let (host, netns) = (&plan.hosts[container.host], container.netns.as_str());
         let port = ["port", "add", "--name", &container.name, "--netns", netns];
         let kind: &[&str] = match plan.chip {
-            ChipKind::Kernel => &["--kind", "kernel"],
+            ChipKind::Kernel | ChipKind::Switchdev => &["--kind", "kernel"],
             ChipKind::Software => &[],
         };
         sluice(host, &[&port[..], &["--vnet", &container.vnet], kind].concat())?;

@@ -503,6 +503,10 @@ impl Scenario {
             lab.by_command || lab.chip == ChipKind::Software,
             "lab.chip: `kernel` is for a fabric made by command (`by_command`)"
         );
+        ensure!(
+            lab.chip != ChipKind::Switchdev,
+            "lab.chip: a lab has no switch whose driver offloads bridges: use `kernel`"
+        );
         if !lab.by_command {
             return Ok(());
         }

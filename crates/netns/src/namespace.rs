@@ -92,6 +92,15 @@ impl Netns {
         }
     }
 
+    /// Gives the namespace of this process a name, which [`Self::delete`] takes away.
+    ///
+    /// # Errors
+    /// The kernel refuses, or there is a namespace of that name.
+    pub fn attach(name: &str) -> Result<Self, Error> {
+        run(&format!("ip netns attach {name} {}", std::process::id()))?;
+        Ok(Self(name.to_owned()))
+    }
+
     /// Deletes it; a process in it, and a descriptor that was opened there, keep it alive.
     ///
     /// # Errors

@@ -13,7 +13,8 @@
 //!
 //! [`KernelChip`] is the Linux kernel's data plane: a bridge and a VXLAN device for each network
 //! (`links.rs`), their FDB written here, with learning and flooding off, and a filter in BPF that
-//! tells what goes which way (`programs.rs`). [`Cache`] keeps a chip within its capacity.
+//! tells what goes which way (`programs.rs`). Between ports of a switch whose driver offloads
+//! bridges its device forwards (`switchdev.rs`). [`Cache`] keeps a chip within its capacity.
 //!
 //! **One decision a frame.** The filter of the ring decides, and notes its verdict for the program
 //! at the device's ingress hook, which runs next on the same CPU for the same frame. So no frame
@@ -30,6 +31,7 @@ mod kernel;
 mod links;
 mod maps;
 mod programs;
+mod switchdev;
 mod watch;
 
 use std::io;
@@ -40,6 +42,7 @@ use sluice_base::{Mac, PortId, TunnelId, VnetId, Vni};
 pub use cache::{Cache, Figures};
 pub use card::{CardConfig, KernelCard};
 pub use kernel::{KernelChip, KernelConfig, Way, Ways};
+pub use switchdev::switch_of;
 
 /// Room of a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +212,17 @@ pub trait Chip {
     /// # Errors
     /// [`Refused`].
     fn hits(&mut self, each: &mut dyn FnMut(VnetId, Mac, Hits)) -> Result<(), Refused>;
+
+    /// Returns addresses that it learned by itself since the last call, where it saw them. Whether
+    /// they are to stay is the caller's decision: what is not written in time goes.
+    fn heard(&mut self) -> Vec<(VnetId, Mac, PortId)> {
+        Vec::new()
+    }
+
+    /// Addresses that its device says it forwards; `None` if it has no device.
+    fn offloaded(&self) -> Option<u64> {
+        None
+    }
 
     /// Puts right what others changed, and returns how much that was.
     ///

@@ -38,7 +38,7 @@ impl Host {
         run(&format!("ip netns exec {namespace} ethtool -K {device} tx on"));
         let made = inside(&namespace, move || {
             let capacity = Capacity { macs: 8, flows: 4 };
-            let config = KernelConfig { host: "h".to_owned(), vtep, capacity };
+            let config = KernelConfig { host: "h".to_owned(), vtep, capacity, offloads: false };
             let mut chip = KernelChip::open(config).unwrap();
             let vni = Vni::new(42).unwrap();
             chip.add_network(Network { vnet: VNET, vni, mtu: 1400 }).unwrap();
@@ -285,7 +285,7 @@ fn devices_of_others_are_left_alone() {
     run(&format!("ip -n {} link add slb7 type bridge", cable.left));
     let refused = inside(&cable.left, || {
         let capacity = Capacity { macs: 8, flows: 4 };
-        let config = KernelConfig { host: "h".to_owned(), vtep: LEFT, capacity };
+        let config = KernelConfig { host: "h".to_owned(), vtep: LEFT, capacity, offloads: false };
         let mut chip = KernelChip::open(config).unwrap();
         chip.add_network(Network { vnet: VNET, vni: Vni::new(7).unwrap(), mtu: 1400 })
     });
@@ -317,7 +317,7 @@ fn next_chip_adopts_what_is_there() {
     ping("fail static");
     let mut next = inside(&namespace, || {
         let capacity = Capacity { macs: 8, flows: 4 };
-        let config = KernelConfig { host: "h".to_owned(), vtep: LEFT, capacity };
+        let config = KernelConfig { host: "h".to_owned(), vtep: LEFT, capacity, offloads: false };
         let mut chip = KernelChip::open(config).unwrap();
         let vni = Vni::new(42).unwrap();
         chip.add_network(Network { vnet: VNET, vni, mtu: 1400 }).unwrap();

@@ -242,6 +242,9 @@ pub struct PortConfig {
     /// Hold contract of the frames that leave by it, by priority. It binds if there is an
     /// [`IsolationConfig`].
     pub hold: [Hold; Priority::COUNT],
+    /// True if a device forwards between ports that have this. What comes from one of them for
+    /// another one has been forwarded or flooded by it, and the switch does not do so again.
+    pub is_offloaded: bool,
 }
 
 impl PortConfig {

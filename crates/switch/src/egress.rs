@@ -92,6 +92,8 @@ pub(crate) struct Port {
     /// Access ports: true if frames need more than the fast path, since their sources or tags are
     /// checked, or they may find the input full.
     careful: bool,
+    /// True if a device forwards between it and others that have this.
+    offloaded: bool,
     tags: Tags,
     /// Its own queue group.
     group: u32,

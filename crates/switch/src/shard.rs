@@ -78,5 +78,6 @@ fn handoff_port(frames: u32) -> PortConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
+        is_offloaded: false,
     }
 }

@@ -31,6 +31,7 @@ fn access() -> PortConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
+        is_offloaded: false,
     }
 }
 

@@ -131,6 +131,7 @@ class ChipRow(TypedDict):
     macs: int
     macs_max: int
     mended: NotRequired[int]
+    offloaded: NotRequired[int | None]
     refused: NotRequired[int]
     written: NotRequired[int]
 

@@ -8,6 +8,8 @@ pub(super) struct Measure {
     pub(super) unit: &'static str,
     /// Keys that the row's context must have; it may have more.
     pub(super) context: &'static [&'static str],
+    /// Keys that are enough in their place: two experiments have the measure.
+    pub(super) or: Option<&'static [&'static str]>,
 }
 
 const SWITCH: &[&str] = &["ports", "macs", "frame_bytes", "policy"];
@@ -57,6 +59,10 @@ const CELL_COUNTER: &[&str] = &["variant", "policy", "size_packets", "counter"];
 const STEER: &[&str] = &["frame_bytes", "offered", "work_ns", "load_average"];
 const STEER_CORE: &[&str] = &["frame_bytes", "offered", "work_ns", "load_average", "core"];
 const VS_EXTEND_VARIED: &[&str] = &["parameter", "value", "seeds"];
+const CHURN: &[&str] = &["chip", "flows", "working_set", "drawn", "offered"];
+const CHURN_OF: &[&str] = &["chip", "flows", "working_set", "drawn", "offered", "of"];
+const CHURN_PROCESS: &[&str] = &["chip", "flows", "working_set", "drawn", "offered", "process"];
+const OVERLAY: &[&str] = &["write_bytes", "overlay"];
 const VS_EXTEND: &[&str] = &["frame_bytes", "mode", "vms", "vm", "core", "published"];
 
 const fn measure(
@@ -64,7 +70,14 @@ const fn measure(
     unit: &'static str,
     context: &'static [&'static str],
 ) -> Measure {
-    Measure { name, unit, context }
+    Measure { name, unit, context, or: None }
+}
+
+impl Measure {
+    const fn or(mut self, context: &'static [&'static str]) -> Measure {
+        self.or = Some(context);
+        self
+    }
 }
 
 const MEASURES: &[Measure] = &[
@@ -103,11 +116,11 @@ const MEASURES: &[Measure] = &[
     measure("chip_hits", "s", &["chip", "macs", "flows"]),
     measure("chip_mend", "s", &["chip", "macs", "flows"]),
     // result.json of the experiment netvisor-overlay
-    measure("server_cpu", "cores", &["write_bytes", "overlay"]),
+    measure("server_cpu", "cores", OVERLAY),
     // sim.json
     measure("hops_rate", "1/s", &["workload", "pfc", "overlay", "hosts"]),
     // result.json of the experiment vs-extend
-    measure("throughput", "bit/s", VS_EXTEND),
+    measure("throughput", "bit/s", VS_EXTEND).or(OVERLAY),
     measure("loss", "ratio", VS_EXTEND),
     measure("softirq", "count", VS_EXTEND),
 ];
@@ -124,6 +137,11 @@ const BESIDE: &[Measure] = &[
     measure("join", "s", FABRIC_TIME),
     measure("resync.withdrawn", "vports", FABRIC_RATE),
     measure("hung_detected.false_alarms", "count", &["hosts", "load_s", "sent"]),
+    // churn.json
+    measure("churn.missed", "ratio", CHURN),
+    measure("churn.lost", "ratio", CHURN),
+    measure("churn.rate", "1/s", CHURN_OF),
+    measure("churn.load", "cores", CHURN_PROCESS),
     // sim.json
     measure("hops_rate.ratio", "ratio", &["workload", "pfc", "overlay", "hosts", "over", "bound"]),
     measure("hops_rate.memory", "bytes", &["workload", "pfc", "overlay", "hosts", "bound"]),

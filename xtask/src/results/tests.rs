@@ -60,6 +60,18 @@ fn result_measure_unit_and_context_validated_by_table() {
 }
 
 #[test]
+fn context_of_either_experiment_is_enough() {
+    let of = |context: Value| {
+        check_context(Some(&context), table::find("throughput").unwrap()).join("\n")
+    };
+    let vs_extend = ["frame_bytes", "mode", "vms", "vm", "core", "published"];
+    let vs_extend = vs_extend.map(|key| (key.to_owned(), json!(1)));
+    assert_eq!(of(Value::Object(Map::from_iter(vs_extend))), "");
+    assert_eq!(of(json!({"write_bytes": 64, "overlay": "none"})), "");
+    assert!(of(json!({"write_bytes": 64, "vms": 2})).contains("needs `published`"));
+}
+
+#[test]
 fn the_median_must_be_that_of_the_values() {
     assert!(changed("median", json!(3e6)).contains("the median of `values` is 2000000"));
     assert!(changed("median", json!("2e6")).contains("None"));

@@ -32,6 +32,7 @@ const RULES: &[Rule] = &[
     rule("testkit", 4, &[]),
     rule("dropwatch", 4, &["btf"]),
     rule("cpus", 4, &[]),
+    rule("evpn", 4, &["base"]),
     rule(
         "daemon",
         5,
@@ -57,6 +58,7 @@ const RULES: &[Rule] = &[
             "chart",
             "testkit",
             "netns",
+            "evpn",
         ],
     ),
     rule("sluice", 6, &["api", "daemon", "guest", "lab", "steer"]),

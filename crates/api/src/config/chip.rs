@@ -13,6 +13,9 @@ pub enum ChipKind {
     /// The Linux kernel forwards frames of known addresses between ports of kind `kernel`, access
     /// ports of plain machines, and tunnels. It drops when a queue is full.
     Kernel,
+    /// As `kernel`, and access ports are those of a switch whose driver offloads bridges: its
+    /// device forwards between them.
+    Switchdev,
 }
 
 impl ChipKind {
@@ -22,6 +25,7 @@ impl ChipKind {
         match self {
             Self::Software => "software",
             Self::Kernel => "kernel",
+            Self::Switchdev => "switchdev",
         }
     }
 }

@@ -48,7 +48,7 @@ fn ours(plan: &Plan, peers: usize) -> anyhow::Result<Vec<Row>> {
     let [mut rates, mut woken, mut resyncs, mut restarts, mut withdrawn] =
         [const { Vec::new() }; 5];
     for _ in 0..plan.rounds {
-        let mut hosts = Hosts::start(&word, &Setup { hosts: peers + 1, settings: SETTINGS })?;
+        let mut hosts = Hosts::start(&word, &Setup::plain(peers + 1, SETTINGS))?;
         // The others have lower numbers, so that they connect to the source.
         let mut source = hosts.all.pop().expect("more than one host was asked for");
         let others = &hosts.all;

@@ -4,8 +4,9 @@
 //!   t0 ─ TAP ─┤ h1 up0 ════ cable, or a bridge for more than two ════ up0 h2 ├─ TAP ─ t0
 //! ```
 //!
-//! Each host has one TAP whose endpoints are learned. With several hosts, each TAP is in a
-//! namespace of its own, in which the benchmark sends frames.
+//! Each host has one port whose endpoints are learned: a TAP, or a cable where a chip forwards.
+//! With several hosts, its other end is in a namespace of its own, in which the benchmark sends
+//! frames.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -26,6 +27,9 @@ use sluice_switch::{Egress, Sink as _, Taken};
 
 use super::net::{Net, Netns, PATIENCE, cable, signal, wait_for};
 
+/// The other end of a host's port, in its own namespace.
+const DEVICE: &str = "t0";
+
 /// Returns the program: `$SLUICE`, or the one beside this one.
 ///
 /// # Errors
@@ -45,16 +49,25 @@ pub(crate) fn program() -> anyhow::Result<PathBuf> {
 
 /// Parameters of the hosts of a fabric.
 #[derive(Clone, Debug)]
-pub(super) struct Setup {
+pub(crate) struct Setup {
     /// Number of hosts.
-    pub(super) hosts: usize,
+    pub(crate) hosts: usize,
     /// Lines for `[fabric]` beyond those of every host.
-    pub(super) settings: &'static str,
+    pub(crate) settings: &'static str,
+    /// Lines of `[chip]`; empty: the switch forwards.
+    pub(crate) chip: String,
+}
+
+impl Setup {
+    /// Hosts whose switch forwards.
+    pub(super) const fn plain(hosts: usize, settings: &'static str) -> Self {
+        Self { hosts, settings, chip: String::new() }
+    }
 }
 
 /// Hosts that are connected with each other. The daemons end before their namespaces.
-pub(super) struct Hosts {
-    pub(super) all: Vec<Host>,
+pub(crate) struct Hosts {
+    pub(crate) all: Vec<Host>,
     _net: Net,
 }
 
@@ -63,7 +76,7 @@ impl Hosts {
     ///
     /// # Errors
     /// If a host does not start, with its log.
-    pub(super) fn start(word: &str, setup: &Setup) -> anyhow::Result<Self> {
+    pub(crate) fn start(word: &str, setup: &Setup) -> anyhow::Result<Self> {
         let program = program()?;
         let mut net = Net::new(word)?;
         let names: Vec<String> = (1..=setup.hosts).map(|id| format!("h{id}")).collect();
@@ -75,6 +88,9 @@ impl Hosts {
         let mut all = Vec::new();
         for (index, (name, netns)) in names.iter().zip(spaces).enumerate() {
             let machine = net.netns(&format!("c{}", index + 1))?;
+            if !setup.chip.is_empty() {
+                cable((&netns, "p0"), (&machine, DEVICE))?;
+            }
             let dir = net.dir().join(name);
             fs::create_dir_all(&dir)?;
             let text = config(setup, index, &dir, &machine, &certificates);
@@ -127,35 +143,31 @@ fn connect(net: &mut Net, spaces: &[Netns]) -> anyhow::Result<()> {
 /// Returns the configuration file of a host.
 fn config(setup: &Setup, index: usize, dir: &Path, machine: &Netns, certificates: &Path) -> String {
     let id = index + 1;
-    let port = format!(
-        r#"
-[[port]]
-name = "p0"
-kind = "tap"
-vnet = "blue"
-device = "t0"
-netns = "{}"
-"#,
-        machine.path().display()
-    );
+    let kind = if setup.chip.is_empty() {
+        let netns = machine.path();
+        format!("kind = \"tap\"\ndevice = \"{DEVICE}\"\nnetns = \"{}\"", netns.display())
+    } else {
+        format!("kind = \"l2\"\ndevice = \"p0\"\n[chip]\n{}", setup.chip)
+    };
+    let more = format!("\n[[port]]\nname = \"p0\"\nvnet = \"blue\"\n{kind}\n");
     let (hosts, fabric, settings) = (setup.hosts, "bench", setup.settings);
-    let (host, vnet, more) = ("", "", port.as_str());
+    let (host, vnet, more) = ("", "", more.as_str());
     let member = Member { id, hosts, fabric, certificates, host, settings, vnet, more };
     format!("[host]\nname = \"h{id}\"\nrun_dir = \"{}\"\n{}", dir.display(), member.file())
 }
 
 /// Returns the address of an endpoint by its number.
-pub(super) fn mac_of(number: u32) -> Mac {
+pub(crate) fn mac_of(number: u32) -> Mac {
     Mac::from_u64(0x0200_0000_0000 | u64::from(number))
 }
 
 /// A host.
-pub(super) struct Host {
+pub(crate) struct Host {
     /// Its number in the fabric.
-    pub(super) id: usize,
+    pub(crate) id: usize,
     dir: PathBuf,
     netns: Netns,
-    /// Namespace of its TAP.
+    /// Namespace of the other end of its port.
     machine: Netns,
     control: Child,
     program: PathBuf,
@@ -181,7 +193,7 @@ impl Host {
     ///
     /// # Errors
     /// If nobody listens.
-    pub(super) fn talk(&self) -> anyhow::Result<Talk> {
+    pub(crate) fn talk(&self) -> anyhow::Result<Talk> {
         Talk::open(&self.dir)
     }
 
@@ -205,12 +217,23 @@ impl Host {
         Ok(Watch(talk.0))
     }
 
-    /// Returns a sender behind the TAP.
+    /// Returns a sender behind the port.
     ///
     /// # Errors
-    /// If the TAP cannot be opened.
-    pub(super) fn sender(&self) -> anyhow::Result<Sender> {
-        Sender::open(&self.machine, "t0")
+    /// If the device cannot be opened.
+    pub(crate) fn sender(&self) -> anyhow::Result<Sender> {
+        Sender::open(&self.machine, DEVICE)
+    }
+
+    /// Returns the seconds that the control process and its data process have run on a CPU.
+    ///
+    /// # Errors
+    /// If one of them is gone.
+    pub(crate) fn busy(&self) -> anyhow::Result<[f64; 2]> {
+        let control = self.control.id();
+        let children = fs::read_to_string(format!("/proc/{control}/task/{control}/children"))?;
+        let data = children.split_whitespace().next().context("it has no data process")?;
+        Ok([ran(&control.to_string())?, ran(data)?])
     }
 
     /// Stops the control process with SIGSTOP.
@@ -249,8 +272,19 @@ impl Drop for Host {
     }
 }
 
+/// Returns the seconds that a process has run on a CPU.
+fn ran(pid: &str) -> anyhow::Result<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name in brackets may hold anything; 14 and 15 are what proc(5) calls them.
+    let (_, behind) = text.rsplit_once(')').context("it has a name")?;
+    let words: Vec<&str> = behind.split_whitespace().collect();
+    let ticks: f64 = words[14 - 3].parse::<f64>()? + words[15 - 3].parse::<f64>()?;
+    #[expect(clippy::cast_precision_loss, reason = "a hundred")]
+    Ok(ticks / rustix::param::clock_ticks_per_second() as f64)
+}
+
 /// A query connection to a host.
-pub(super) struct Talk(BufReader<UnixStream>);
+pub(crate) struct Talk(BufReader<UnixStream>);
 
 impl Talk {
     /// Connects to the host of a directory.
@@ -273,14 +307,44 @@ impl Talk {
     /// # Errors
     /// If there is no answer.
     pub(super) fn fdb(&mut self) -> anyhow::Result<usize> {
-        self.0.get_mut().write_all(b"{\"show\":\"mac\"}\n")?;
-        let mut line = String::new();
-        self.0.read_line(&mut line)?;
-        let answer: show::Answer = serde_json::from_str(&line).context("what the FDB holds")?;
-        match answer.body {
+        match self.show("mac")? {
             show::Body::Mac(rows) => Ok(rows.len()),
             other => bail!("no addresses: {other:?}"),
         }
+    }
+
+    /// Returns the state of the chip.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub(crate) fn chip(&mut self) -> anyhow::Result<show::ChipRow> {
+        match self.show("chip")? {
+            show::Body::Chip(row) => Ok(row),
+            other => bail!("no chip: {other:?}"),
+        }
+    }
+
+    /// Returns the frames that entered the switch at the port.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub(crate) fn punted(&mut self) -> anyhow::Result<u64> {
+        match self.show("ports")? {
+            show::Body::Ports(rows) => {
+                let row = rows.into_iter().find(|row| row.port == "p0");
+                Ok(row.context("there is no port p0")?.rx_frames)
+            }
+            other => bail!("no ports: {other:?}"),
+        }
+    }
+
+    fn show(&mut self, what: &str) -> anyhow::Result<show::Body> {
+        let question = serde_json::json!({ "show": what });
+        self.0.get_mut().write_all(format!("{question}\n").as_bytes())?;
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        let answer: show::Answer = serde_json::from_str(&line).context(line)?;
+        Ok(answer.body)
     }
 
     /// Returns the state of all hosts, as the host sees them; its own comes first.
@@ -301,7 +365,7 @@ impl Talk {
     ///
     /// # Errors
     /// If there is no answer.
-    pub(super) fn member(&mut self, id: usize) -> anyhow::Result<MemberRow> {
+    pub(crate) fn member(&mut self, id: usize) -> anyhow::Result<MemberRow> {
         let found = self.members()?.into_iter().find(|row| usize::from(row.id) == id);
         found.with_context(|| format!("there is no host {id}"))
     }
@@ -357,14 +421,14 @@ impl Watch {
     }
 }
 
-/// A packet socket that sends on a TAP.
-pub(super) struct Sender(L2Port);
+/// A packet socket that sends on the other end of a port.
+pub(crate) struct Sender(L2Port);
 
 impl Sender {
-    /// Opens a sender on a TAP of a namespace.
+    /// Opens a sender on a device of a namespace.
     ///
     /// # Errors
-    /// If the TAP cannot be opened.
+    /// If the device cannot be opened.
     pub(super) fn open(machine: &Netns, device: &str) -> anyhow::Result<Self> {
         let mut config = L2Config::new(device);
         (config.ring_bytes, config.kernel) = (1, KernelShare::All);
@@ -376,7 +440,7 @@ impl Sender {
     ///
     /// # Errors
     /// If the device is gone.
-    pub(super) fn send(&mut self, frame: &[u8], last: bool) -> anyhow::Result<()> {
+    pub(crate) fn send(&mut self, frame: &[u8], last: bool) -> anyhow::Result<()> {
         let size = u32::try_from(frame.len())?;
         let egress = Egress {
             header: frame,

@@ -23,7 +23,7 @@ const NEW_PER_SECOND: u32 = 1_000;
 
 /// Measures all rows.
 pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec<Row>> {
-    let hosts = Hosts::start("hung", &Setup { hosts: 3, settings: SETTINGS })?;
+    let hosts = Hosts::start("hung", &Setup::plain(3, SETTINGS))?;
     let [mut ours, mut theirs] = [const { Vec::new() }; 2];
     let mut watch = hosts.all[0].watch()?;
     for round in 0..plan.rounds * 4 {

@@ -46,7 +46,7 @@ fn sample(
 
 /// Measures both latencies of both subjects.
 pub(super) fn rows(plan: &Plan, mut frr: Option<&mut Frr>) -> anyhow::Result<Vec<Row>> {
-    let hosts = Hosts::start("latency", &Setup { hosts: 2, settings: "learn_max = 65536" })?;
+    let hosts = Hosts::start("latency", &Setup::plain(2, "learn_max = 65536"))?;
     let [a, b] = &hosts.all[..] else { anyhow::bail!("two hosts were asked for") };
     let (mut tap_a, mut tap_b) = (a.sender()?, b.sender()?);
     let (mut watch_a, mut watch_b) = (a.watch()?, b.watch()?);

@@ -36,7 +36,7 @@ const AHEAD_MAX: u32 = 3_000;
 const STALL: Duration = Duration::from_millis(500);
 
 /// Returns a tenant's frame of the smallest size.
-pub(super) fn data_frame(src: Mac, dst: Mac) -> [u8; 60] {
+pub(crate) fn data_frame(src: Mac, dst: Mac) -> [u8; 60] {
     let mut frame = [0; 60];
     crate::forward::write_frame(&mut frame, src, dst);
     frame
@@ -47,7 +47,7 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
     let [mut rates, mut resent, mut fdb] = [const { Vec::new() }; 3];
     for _ in 0..plan.rounds {
         // Fresh hosts each time: a table that learned once keeps its endpoints.
-        let hosts = Hosts::start("learn", &Setup { hosts: 2, settings: SETTINGS })?;
+        let hosts = Hosts::start("learn", &Setup::plain(2, SETTINGS))?;
         let [a, b] = &hosts.all[..] else { bail!("two hosts were asked for") };
         let mut far = b.talk()?;
         let (time, twice) = teach(a.sender()?, 0..COUNT, || Ok(far.member(a.id)?.vports))?;
@@ -71,7 +71,7 @@ pub(super) fn rows(plan: &Plan) -> anyhow::Result<Vec<Row>> {
 
 /// Sends frames of endpoints with some numbers into a TAP until so many are `known`, of which there
 /// are some before. Returns the elapsed time, and the number of frames that were sent again.
-pub(super) fn teach(
+pub(crate) fn teach(
     mut sender: Sender,
     numbers: Range<u32>,
     mut known: impl FnMut() -> anyhow::Result<u64>,

@@ -284,7 +284,7 @@ pub(crate) fn completed(config: &api::HostConfig, new: &NewPort) -> api::Port {
 }
 
 fn kind_of(plan: &Plan, new: &NewPort) -> Result<PortKind, String> {
-    if new.kind == Kind::Kernel && plan.config.chip.kind != ChipKind::Kernel {
+    if new.kind == Kind::Kernel && plan.config.chip.kind == ChipKind::Software {
         return Err("the kernel is not the chip of this host: write `kind = \"kernel\"` into \
                     `[chip]` of its file and start data anew, or use `--kind veth`"
             .to_owned());

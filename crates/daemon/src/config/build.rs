@@ -314,6 +314,7 @@ impl Builder<'_> {
             sources: self.sources(port),
             tags: self.tags(port),
             hold: self.hold(port.hold),
+            is_offloaded: port.is_of_switch(self.config.chip.kind),
         };
         match port.kind {
             // The service rate is the rate at which the machine behind the card takes frames: no

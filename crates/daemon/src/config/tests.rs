@@ -6,7 +6,7 @@ use sluice_switch::{Destination, InputFull, PauseConfig, PortRole};
 use super::*;
 
 /// Devices of the machine: every `eth…`.
-pub(super) struct Fake;
+pub(crate) struct Fake;
 
 impl Devices for Fake {
     fn facts(&self, device: &str) -> Option<DeviceFacts> {

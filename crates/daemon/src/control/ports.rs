@@ -11,10 +11,14 @@
 //! port too many in the file, which the next control process opens, or one too few, which the next
 //! control process lets data delete ([`Request::Tidy`]).
 //!
+//! A port of which nobody could be told, since whoever asked for it was killed, is deleted again
+//! (`ports/notices.rs`).
+//!
 //! After a restart of the machine namespaces are made anew, later than control starts: a port waits
 //! for its own namespace. The process of a `--pid` is another one by then, so such a port is
 //! forgotten.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -34,6 +38,8 @@ use crate::sys::log::say;
 use crate::sys::run_dir;
 use crate::sys::threads::spawn;
 
+mod notices;
+
 /// Time between two searches for namespaces that ports wait for.
 const NAMESPACE_RETRY: Duration = Duration::from_secs(1);
 /// Longest time for data to open a device and attach it.
@@ -50,6 +56,8 @@ pub(super) struct AddedPorts {
     /// The configuration of a fabric that was made by command.
     configuration: Option<Configuration>,
     files: Arc<Files>,
+    /// Serial number of the next port.
+    next: AtomicU64,
     /// Held while a port is added or deleted: one at a time.
     list: Mutex<Vec<Listed>>,
 }
@@ -57,6 +65,12 @@ pub(super) struct AddedPorts {
 #[derive(Clone, Debug)]
 struct Listed {
     new: NewPort,
+    /// Number of this port among all that were added: names come again.
+    serial: u64,
+    /// Answers about it that are being written.
+    answers: usize,
+    /// True if a client was told of it.
+    is_told: bool,
     /// True if data has the port. A port whose namespace is gone does not come back.
     is_open: bool,
     /// True if the port was added before the machine was started, and its namespace may still come.
@@ -66,8 +80,10 @@ struct Listed {
 }
 
 impl Listed {
-    const fn of(new: NewPort) -> Self {
-        Self { new, is_open: false, waits: false, waits_for_network: false }
+    const fn of(new: NewPort, serial: u64) -> Self {
+        let (answers, is_told) = (0, false);
+        let (is_open, waits, waits_for_network) = (false, false, false);
+        Self { new, serial, answers, is_told, is_open, waits, waits_for_network }
     }
 }
 
@@ -109,10 +125,14 @@ impl AddedPorts {
             say!(warn: "port {name} is forgotten: its process ended with the machine");
         }
         let list = kept.ports.into_iter().filter(|new| !is_lost(new));
-        let list = list.map(|new| Listed { waits, ..Listed::of(new) }).collect();
+        let list: Vec<Listed> = (0..)
+            .zip(list)
+            .map(|(serial, new)| Listed { waits, is_told: true, ..Listed::of(new, serial) })
+            .collect();
+        let next = AtomicU64::new(list.len() as u64);
         let plan = Mutex::new(Arc::new(plan.clone()));
         let places = Mutex::default();
-        Ok(Self { plan, places, fabric, configuration, files, list: Mutex::new(list) })
+        Ok(Self { plan, places, fabric, configuration, files, next, list: Mutex::new(list) })
     }
 
     /// Lists the ports with their states. It waits for a port that is about to come or go.
@@ -259,12 +279,11 @@ impl AddedPorts {
 
     /// Adds a port. A port that is there as requested is reported again, so that a client that got
     /// no answer may ask again.
-    pub(super) fn add(&self, new: &NewPort) -> Result<Added, String> {
+    fn add_to(&self, list: &mut Vec<Listed>, new: &NewPort) -> Result<Added, String> {
         let mut new = config::complete(&self.plan(), new)?;
         // The host that adds the port determines its delay.
         new.taken = 0;
         let changes = std::mem::take(&mut new.change);
-        let mut list = self.list();
         if let Some(configuration) = &self.configuration {
             // While the list is held: whoever checks a deletion of the network sees this port, or
             // is seen here.
@@ -273,13 +292,13 @@ impl AddedPorts {
         if let Some(at) = list.iter().position(|kept| kept.new.name == new.name) {
             new.taken = list[at].new.taken;
             if list[at].new == new {
-                let done = self.open(&others(&list, at), &new);
+                let done = self.open(&others(list, at), &new);
                 list[at].is_open |= done.is_ok();
                 self.files.borrow(new.name.as_slice());
                 return done.map_err(Asked::words);
             }
             if changes && list[at].is_open && config::is_rebinding(&list[at].new, &new) {
-                return self.rebind(&mut list, at, new);
+                return self.rebind(list, at, new);
             }
             if !list[at].is_open {
                 // The port's device went away while no control process was there to notice.
@@ -289,16 +308,17 @@ impl AddedPorts {
         }
         config::check_added_policy(&self.plan().config, &new)?;
         let last = list.len();
-        let planned = config::plan_port(&self.plan(), &others(&list, last), &new)?;
+        let planned = config::plan_port(&self.plan(), &others(list, last), &new)?;
         if let (Some(fabric), Some(bound), false) = (&self.fabric, &planned.bound, new.standby) {
             new.taken = fabric.may_bind(bound, new.moves)?;
         }
-        list.push(Listed { is_open: true, ..Listed::of(new.clone()) });
-        if let Err(error) = self.keep(&list) {
+        let serial = self.next.fetch_add(1, Ordering::Relaxed);
+        list.push(Listed { is_open: true, ..Listed::of(new.clone(), serial) });
+        if let Err(error) = self.keep(list) {
             list.pop();
             return Err(format!("nothing was added: {error}"));
         }
-        match self.open(&others(&list, last), &new) {
+        match self.open(&others(list, last), &new) {
             Ok(added) => {
                 self.files.borrow(new.name.as_slice());
                 let place = added.netns.as_deref().unwrap_or("this host");
@@ -355,15 +375,18 @@ impl AddedPorts {
 
     /// Deletes a port.
     pub(super) fn delete(&self, name: &str) -> Result<Deleted, String> {
-        let mut list = self.list();
+        self.delete_from(&mut self.list(), name)
+    }
+
+    fn delete_from(&self, list: &mut Vec<Listed>, name: &str) -> Result<Deleted, String> {
         let at = list.iter().position(|listed| listed.new.name.as_deref() == Some(name));
-        let Some(at) = at else { return Err(self.unknown(&list, name)) };
+        let Some(at) = at else { return Err(self.unknown(list, name)) };
         let listed = list.remove(at);
-        let deleted = self.keep(&list).and_then(|()| self.close(name));
+        let deleted = self.keep(list).and_then(|()| self.close(name));
         if let Err(error) = &deleted {
             list.insert(at, listed);
             // If the shorter list could not be written, the longer one is kept.
-            _ = self.keep(&list);
+            _ = self.keep(list);
             return Err(format!("port {name} is not deleted: {error}"));
         }
         say!("port {name}: deleted");

@@ -15,6 +15,7 @@ use sluice_api::envelope::HostIdentity;
 use sluice_api::fabric::{self, Question};
 use sluice_api::fabric_config::Operation;
 use sluice_api::placement::{self, PolicyVersion, Stamped};
+use sluice_api::port::NewPort;
 use sluice_api::transaction::{self, How};
 
 use super::answering::Answering;
@@ -31,7 +32,7 @@ use crate::fabric::Fabric;
 use crate::ipc::protocol::{self, Failure, Request};
 use crate::ipc::serve;
 use crate::metrics::Stage;
-use crate::sys::peer::is_owner;
+use crate::sys::peer::{is_gone, is_owner};
 use crate::sys::run_dir::{self, Role};
 use crate::sys::threads::spawn_behind;
 
@@ -125,6 +126,9 @@ impl Front {
             }
         }
         let _answer = self.answering.begin();
+        if let (Request::Add(new), Some(known)) = (&request, self.known.get()) {
+            return add(&known.ports, stream, new);
+        }
         match self.respond(request) {
             Ok(line) => protocol::write_line(stream, &line),
             Err(error) => protocol::write(stream, &Failure { error }),
@@ -248,6 +252,18 @@ fn respond(known: &Known, request: Request) -> Result<String, String> {
             | Request::Status,
             _,
         ) => Err("only questions are answered here".to_owned()),
+    }
+}
+
+/// Adds a port, and undoes that if its client cannot be told.
+fn add(ports: &AddedPorts, stream: &UnixStream, new: &NewPort) -> io::Result<()> {
+    match ports.add_for(new, || is_gone(stream)) {
+        Ok((added, notice)) => {
+            let written = protocol::write(stream, &added);
+            ports.settle(&notice, written.is_ok());
+            written
+        }
+        Err(error) => protocol::write(stream, &Failure { error }),
     }
 }
 

@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 use sluice_api::config::ChipKind;
 use sluice_api::show::ChipRow;
 use sluice_base::{Destination, Mac, PortId, TunnelId, VnetId};
-use sluice_ports::chip::{Cache, Capacity, Figures, Hits, KernelChip, KernelConfig, Refused, Ways};
+use sluice_ports::chip::{
+    Cache, Capacity, Chip as _, Figures, Hits, KernelChip, KernelConfig, Refused, Ways,
+};
 
 use self::book::Book;
 use self::late::Late;
@@ -64,7 +66,13 @@ pub(super) enum Note {
 }
 
 /// A use of an address by the chip's frames.
-pub(super) type Use = (VnetId, Mac, Hits);
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Use {
+    /// The chip has it.
+    Hit(VnetId, Mac, Hits),
+    /// The chip saw it send at a port, and has learned it by itself.
+    Heard(VnetId, Mac, PortId),
+}
 
 /// The chip, for those who open its devices and ask for it.
 #[derive(Clone, Debug)]
@@ -117,20 +125,22 @@ impl Chip {
     /// Opens the chip of a plan; `None` if that is the switch.
     pub(super) fn open(plan: &Plan) -> anyhow::Result<Option<Self>> {
         let config = plan.config.chip;
-        if config.kind != ChipKind::Kernel {
+        if config.kind == ChipKind::Software {
             delete_left(&plan.config.host.name);
             return Ok(None);
         }
         let Some(underlay) = plan.config.underlay.as_ref() else { return Ok(None) };
         let capacity = Capacity { macs: config.macs as usize, flows: config.flows as usize };
         let host = plan.config.host.name.clone();
-        let chip = KernelChip::open(KernelConfig { host, vtep: underlay.address, capacity })
+        let (vtep, offloads) = (underlay.address, config.kind == ChipKind::Switchdev);
+        let chip = KernelChip::open(KernelConfig { host, vtep, capacity, offloads })
             .map_err(|error| anyhow::anyhow!("the kernel cannot be the chip: {error}"))?;
         let ways = chip.ways();
         let (notes, received) = sync_channel(NOTES_MAX);
         let (used, uses) = sync_channel(USES_MAX);
-        let row = Arc::new(Mutex::new(row_of(&Figures::default(), capacity)));
+        let row = Arc::new(Mutex::new(row_of(config.kind, &Figures::default(), capacity)));
         let thread = Thread {
+            kind: config.kind,
             book: Book::new(Cache::new(chip), plan),
             notes: received,
             used,
@@ -187,6 +197,7 @@ fn delete_left(host: &str) {
 }
 
 struct Thread {
+    kind: ChipKind,
     book: Book<KernelChip>,
     notes: Receiver<Note>,
     used: SyncSender<Use>,
@@ -228,9 +239,12 @@ impl Thread {
                 let used = &self.used;
                 let done = self.book.hits(|vnet, mac, hits| {
                     // It is told again as long as it is used.
-                    _ = used.try_send((vnet, mac, hits));
+                    _ = used.try_send(Use::Hit(vnet, mac, hits));
                 });
                 self.judge(done);
+            }
+            for (vnet, mac, port) in self.book.heard() {
+                _ = self.used.try_send(Use::Heard(vnet, mac, port));
             }
             if left_until.is_some_and(|until| now >= until) {
                 left_until = None;
@@ -252,17 +266,19 @@ impl Thread {
 
     fn show(&self) {
         let cache = self.book.cache();
-        let mut row = row_of(&cache.figures(), cache.capacity());
+        let mut row = row_of(self.kind, &cache.figures(), cache.capacity());
         row.forwarded = cache.forwarded().ok();
+        row.offloaded = cache.chip().offloaded();
         row.error.clone_from(&self.error);
         *self.row.lock().unwrap_or_else(PoisonError::into_inner) = row;
     }
 }
 
-fn row_of(figures: &Figures, capacity: Capacity) -> ChipRow {
+fn row_of(kind: ChipKind, figures: &Figures, capacity: Capacity) -> ChipRow {
     ChipRow {
-        kind: ChipKind::Kernel.name().to_owned(),
+        kind: kind.name().to_owned(),
         macs: figures.macs as u64,
+        offloaded: None,
         macs_max: capacity.macs as u64,
         flows: figures.flows as u64,
         flows_max: capacity.flows as u64,

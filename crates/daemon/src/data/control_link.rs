@@ -9,12 +9,12 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 
-use sluice_base::{DropReason, Nanos, PortId, VnetId};
+use sluice_base::{DropReason, Mac, Nanos, PortId, VnetId};
 use sluice_host::Host;
 use sluice_ports::{FrameBuf, Pool};
 use sluice_switch::{Command, Destination, Notice, PuntCause, Switch, Target, Used};
 
-use super::chip::{ChipLink, Note};
+use super::chip::{ChipLink, Note, Use};
 use super::too_big::TooBig;
 use crate::ipc::channel::{self, Event, Pipe, Senders};
 use crate::sys::log::say;
@@ -225,9 +225,32 @@ fn tell_used(chip: Option<&mut ChipLink>, switch: &mut Switch<FrameBuf>, pipe: &
             chip.note(Note::Known { vnet, mac, to });
         }
     }
-    while let Some((vnet, mac, hits)) = chip.next_use() {
-        switch.touch(vnet, mac, Used { as_destination: hits.to, as_source: hits.from });
+    while let Some(used) = chip.next_use() {
+        match used {
+            Use::Hit(vnet, mac, hits) => {
+                switch.touch(vnet, mac, Used { as_destination: hits.to, as_source: hits.from });
+            }
+            Use::Heard(vnet, mac, port) => {
+                let cause = match switch.mac(vnet, mac) {
+                    None => PuntCause::NewSource,
+                    Some(Destination::Port(at)) if at == port => continue,
+                    Some(_) => PuntCause::Moved,
+                };
+                let from = Destination::Port(port);
+                Event::Punt { cause, vnet, from, head: &head_of(mac) }.write(pipe.out());
+            }
+        }
     }
+}
+
+/// Returns a frame from an address, of which a chip tells nothing else: Loopback of the Ethernet
+/// Configuration Testing Protocol to a group that is never forwarded, without contents.
+fn head_of(mac: Mac) -> [u8; 60] {
+    let mut head = [0; 60];
+    head[..6].copy_from_slice(&Mac([0x01, 0x80, 0xc2, 0, 0, 0]).0);
+    head[6..12].copy_from_slice(&mac.0);
+    head[12..14].copy_from_slice(&0x9000_u16.to_be_bytes());
+    head
 }
 
 /// Receivers that do not take frames. Their current state is compared with the state last reported,

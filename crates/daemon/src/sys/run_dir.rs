@@ -8,6 +8,7 @@
 //!     http.sock                of control: `/metrics`, `/healthz`
 //!     data.toml                configuration of the data process
 //!     taps/PORT.json           record of a port's TAP (taps.rs)
+//!     cni/HASH.json            of the CNI plugin: an interface whose addresses are about to change
 //!     placement.json           placement policy that holds
 //!     placement.json.broken    a policy that could not be read
 //!     steer-DEV.json           state of the policy at `sluice steer DEV --follow`

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::rig::kernel::Kernel;
-use crate::rig::{Daemon, Net, Netns, newest, say, skip};
+use crate::rig::newest::Guest;
+use crate::rig::{Daemon, Net, Netns, say, skip};
 use rustix::net::sockopt;
 use sluice_base::{Batch, Buf as _, ByteCount, Priority, PriorityMask};
 use sluice_ports::probe;
@@ -169,12 +170,9 @@ fn newest_kernel_holds_tap_senders() {
         return;
     }
     let net = Net::new("newest");
-    newest::runs(
-        test,
-        &net,
-        "backpressure::stopped_data_holds_tap_senders",
-        Duration::from_secs(240),
-    );
+    let guest = Guest { image: "backports", options: &[], tests: 1 };
+    let inside = "backpressure::stopped_data_holds_tap_senders";
+    guest.runs(test, &net, inside, Duration::from_secs(240));
 }
 
 fn port(netns: &Netns, ip: Ipv4Addr, holds: bool, ring_frames: u32) -> TapPort {
@@ -294,10 +292,7 @@ fn newest_kernel_eight_streams_with_and_without_hold() {
         return;
     }
     let net = Net::new("streams");
-    newest::runs(
-        test,
-        &net,
-        "backpressure::eight_streams_with_and_without_hold",
-        Duration::from_secs(1200),
-    );
+    let guest = Guest { image: "backports", options: &[], tests: 1 };
+    let inside = "backpressure::eight_streams_with_and_without_hold";
+    guest.runs(test, &net, inside, Duration::from_secs(1200));
 }

@@ -361,36 +361,6 @@ fn many_adds_at_once_all_succeed() {
     }
 }
 
-/// Time of an ADD: reported, not judged.
-#[test]
-#[ignore = "live: needs root"]
-fn time_of_add_is_reported() {
-    if skip_without_peers("live::cni") {
-        return;
-    }
-    let case = Pair::new("cnitime", 4);
-    let cni = Cni::new(&case, 0);
-    let path = cni::path_of(&case.containers[0]);
-    let of_file = json!({"addresses": ["10.42.0.10/24"]});
-    let delegated = json!({"ipam": cni.host_local(range(10, 250))});
-    for (word, more) in [("addresses of the file", of_file), ("host-local", delegated)] {
-        let config = cni.config(&more);
-        let mut times: Vec<Duration> = (0..50)
-            .map(|_| {
-                let begin = Instant::now();
-                let done = cni.exec("ADD", "c7", Some(&path), &config);
-                let time = begin.elapsed();
-                done.succeeds();
-                cni.exec("DEL", "c7", Some(&path), &config).succeeds();
-                time
-            })
-            .collect();
-        times.sort();
-        let (p50, p99) = (times[times.len() / 2], times[times.len() * 99 / 100]);
-        say(&format!("ADD, {word}: p50 {p50:?}, p99 {p99:?} of {}", times.len()));
-    }
-}
-
 /// Checks what the two plugins that most chains have do behind this one.
 #[test]
 #[ignore = "live: needs root"]

@@ -1,101 +1,163 @@
-//! Containers that are attached and detached in random order while the plugin and the processes of
-//! the host are killed at any moment: in the end nothing is left, and nothing is missing.
+//! Containers that are created and deleted in random order, several at a time, while the plugin and
+//! the processes of the host are killed at any moment: nothing is missing, and in the end nothing
+//! is left.
 //!
-//! A runtime that has got no answer knows nothing, and says DEL before the next ADD, or leaves the
-//! interface to GC. The oracle is what it was told: an ADD that succeeded holds until its DEL.
-//! `host-local` has no GC: the address of an ADD that was killed before there was a port stays
-//! until a DEL.
+//! A runtime that has got no answer knows nothing: it says DEL before the next ADD, says ADD again,
+//! or leaves the interface to GC. The oracle is what it was told: an ADD that succeeded holds until
+//! its DEL.
+//!
+//! ```text
+//!   k0 … kN ── h1 up0 ═════ up0 h2 ── c3     c3 pings every container that is attached
+//! ```
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use crate::rig::cni::{self, Cni, range, skip_without_peers};
+use crate::rig::cni::{self, Cni, Done, percentiles, skip_without_peers};
 use crate::rig::pair::{Pair, devices};
+use crate::rig::ping::Pinger;
 use crate::rig::{Daemon, Net, Netns, say, wait_for};
 use serde_json::{Value, json};
 use sluice_base::Prng;
 use sluice_testkit::bound::is_soak;
 
-/// Containers; each thread has half of them.
-const CONTAINERS: usize = 8;
-/// Operations of a short run; `SLUICE_SOAK=1` has more.
-const OPERATIONS: usize = 200;
-const OPERATIONS_SOAK: usize = 1000;
-/// Longest time until the plugin is killed: an ADD takes less.
-const KILLED_WITHIN_US: u64 = 40_000;
-/// Longest time from the beginning of a round until the host dies.
-const HOST_DIES_WITHIN_US: u64 = 400_000;
+/// Containers, and looks at all of them in the midst of it; `SLUICE_SOAK=1` has more.
+const SHORT: (usize, usize) = (40, 4);
+const SOAK: (usize, usize) = (500, 10);
+/// Commands at a time; each worker has its own containers.
+const WORKERS: usize = 4;
+/// Longest time until the plugin is killed: an ADD takes less. Short ones are more frequent.
+const KILLED_WITHIN_US: u64 = 80_000;
+/// Deaths of the host between two looks, and longest time from one to the next.
+const DEATHS: usize = 3;
+const HOST_DIES_WITHIN_US: u64 = 800_000;
 /// Time until a host that is away is asked again.
 const HOST_RETRY: Duration = Duration::from_millis(20);
-/// Operations between two deaths of the host.
-const HOST_DIES_EVERY: usize = 50;
 
-/// A container, as its runtime knows it.
+/// What a runtime knows of a container.
+enum State {
+    Detached,
+    /// Result of the ADD that succeeded.
+    Attached(Value),
+    /// An answer is missing, and no DEL has come since.
+    Unknown,
+}
+
 struct Container {
     id: String,
     path: String,
     netns: Netns,
-    /// Result of the ADD that succeeded.
-    result: Option<Value>,
-    /// True if an answer is missing, and no DEL has come since.
-    is_unknown: bool,
+    state: State,
+    /// True if an ADD has succeeded at some time.
+    has_lived: bool,
+}
+
+impl Container {
+    fn result(&self) -> Option<&Value> {
+        match &self.state {
+            State::Attached(result) => Some(result),
+            _ => None,
+        }
+    }
+
+    fn address(&self) -> Option<String> {
+        let text = self.result()?["ips"][0]["address"].as_str();
+        Some(text.unwrap().split('/').next().unwrap().to_owned())
+    }
+}
+
+/// Counts of a worker, and the times of its ADDs that succeeded.
+#[derive(Default)]
+struct Tally {
+    killed: usize,
+    refused: usize,
+    adds: Vec<Duration>,
 }
 
 #[test]
 #[ignore = "live: needs root"]
-fn random_adds_and_dels_with_kills_leave_nothing() {
+fn containers_under_kills_leave_nothing() {
     if skip_without_peers("live::cni_kills") {
         return;
     }
     let seed = std::env::var("SLUICE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
-    let operations = if is_soak() { OPERATIONS_SOAK } else { OPERATIONS };
-    say(&format!("SLUICE_SEED={seed}: {operations} operations"));
-    let mut case = Pair::new("cnikill", 24);
+    let (count, rounds) = if is_soak() { SOAK } else { SHORT };
+    say(&format!("SLUICE_SEED={seed}: {count} containers"));
+    let mut case = Pair::new("cnikill", u16::try_from(count).unwrap() + 8);
     let mut net = Net::new("cnikillc");
+    let words = ["port", "add", "--netns", case.containers[2].name(), "--vnet", "blue"];
+    case.daemons[1].ask(&[&words[..], &["--ip", "10.42.0.2/16"]].concat());
     let cni = Cni::new(&case, 0);
-    let config = cni.config(&json!({"ipam": cni.host_local(range(10, 60))}));
-    let mut halves: [Vec<Container>; 2] = [0, 1].map(|half| {
-        let one = |at: usize| {
-            let netns = net.netns(&format!("{half}{at}"));
-            let path = cni::path_of(&netns);
-            Container { id: format!("k{half}{at}"), path, netns, result: None, is_unknown: false }
-        };
-        (0..CONTAINERS / 2).map(one).collect()
-    });
+    let mut ipam = cni.host_local(["10.42.1.1", "10.42.3.254"].map(str::to_owned));
+    ipam["ranges"][0][0]["subnet"] = json!("10.42.0.0/16");
+    let config = cni.config(&json!({"ipam": ipam}));
+    let mut shares = containers(&mut net, count);
+    let before = Remains::of(&case);
     let mut random = Prng::stream(seed, "host");
-    let rounds = operations / HOST_DIES_EVERY;
-    let mut killed = 0;
-    for round in 0..rounds {
-        let (cni, config) = (&cni, &config);
+    let mut tally = Tally::default();
+    for round in 1..=rounds {
+        // Those that exist by now; each round brings more.
+        let open = (count / WORKERS * round).div_ceil(rounds);
+        let worker = |(number, share): (usize, &mut Vec<Container>)| {
+            let random = Prng::stream(seed, &format!("{number} {round}"));
+            work(random, &cni, &config, &mut share[..open])
+        };
         let host = &mut case.daemons[0];
-        let random = &mut random;
-        killed += std::thread::scope(|scope| {
-            let workers: Vec<_> = halves
-                .iter_mut()
-                .enumerate()
-                .map(|(half, containers)| {
-                    let random = Prng::stream(seed, &format!("{half} {round}"));
-                    scope.spawn(move || work(random, cni, config, containers))
-                })
-                .collect();
-            // In the last round only the plugin is killed, so that more is attached in the end.
-            if round + 1 < rounds {
+        for done in with_deaths(&mut random, host, shares.iter_mut().enumerate(), worker) {
+            tally.killed += done.killed;
+            tally.refused += done.refused;
+            tally.adds.extend(done.adds);
+        }
+        wait_for("the host is ready", || cni.exec("STATUS", "", None, &config).code() == Some(0));
+        let all: Vec<&Container> = shares.iter().flatten().collect();
+        as_it_was_told(&case, &cni, &config, &all);
+    }
+    say(&format!("{} commands were killed, {} refused", tally.killed, tally.refused));
+    let [p50, p99] = percentiles(tally.adds);
+    say(&format!("ADD, {WORKERS} at a time, deaths included: p50 {p50:.1?}, p99 {p99:.1?}"));
+    // How many depends on how fast the machine is.
+    assert!(tally.killed > count / 20, "too few were killed to show anything");
+    let mut all: Vec<&mut Container> = shares.iter_mut().flatten().collect();
+    assert!(all.iter().all(|one| one.has_lived));
+    goes_in_any_order(&mut random, &cni, &config, &mut all);
+    nothing_is_left(&case, &cni, &before, all.iter().map(|one| &one.netns));
+}
+
+/// Makes the containers of each worker.
+fn containers(net: &mut Net, count: usize) -> Vec<Vec<Container>> {
+    let one = |at: usize| {
+        let netns = net.netns(&format!("k{at}"));
+        let (id, path, state) = (format!("k{at}"), cni::path_of(&netns), State::Detached);
+        Container { id, path, netns, state, has_lived: false }
+    };
+    let mut all = (0..count).map(one);
+    (0..WORKERS).map(|_| all.by_ref().take(count / WORKERS).collect()).collect()
+}
+
+/// Runs a worker for each share while processes of the host are killed.
+fn with_deaths<S: Send>(
+    random: &mut Prng,
+    host: &mut Daemon,
+    shares: impl Iterator<Item = S>,
+    work: impl Fn(S) -> Tally + Sync,
+) -> Vec<Tally> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> = shares.map(|share| scope.spawn(move || work(share))).collect();
+        for _ in 0..DEATHS {
+            std::thread::sleep(Duration::from_micros(random.below(HOST_DIES_WITHIN_US)));
+            if workers.iter().any(|one| !one.is_finished()) {
                 host_dies(random, host);
             }
-            workers.into_iter().map(|one| one.join().unwrap()).sum::<usize>()
-        });
-        wait_for("the host is ready", || cni.exec("STATUS", "", None, config).code() == Some(0));
-    }
-    let all: Vec<&Container> = halves.iter().flatten().collect();
-    say(&format!("{killed} of {operations} were killed"));
-    // How many depends on how fast the machine is.
-    assert!(killed > operations / 50, "too few were killed to show anything");
-    as_it_was_told(&case, &cni, &config, &all);
+        }
+        workers.into_iter().map(|one| one.join().unwrap()).collect()
+    })
 }
 
 /// Kills one process of the host, or both, while it is asked, and lets it come back.
 fn host_dies(random: &mut Prng, host: &mut Daemon) {
-    std::thread::sleep(Duration::from_micros(random.below(HOST_DIES_WITHIN_US)));
     match random.below(3) {
         0 => host.kill_control(),
         1 => return host.kill_data(),
@@ -104,86 +166,173 @@ fn host_dies(random: &mut Prng, host: &mut Daemon) {
     host.restart_control();
 }
 
-/// Executes random commands; returns how many were killed.
-fn work(mut random: Prng, cni: &Cni, config: &Value, containers: &mut [Container]) -> usize {
-    let mut killed = 0;
-    for _ in 0..HOST_DIES_EVERY / 2 {
-        let at = usize::try_from(random.below(containers.len() as u64)).unwrap();
-        let one = &mut containers[at];
-        // More stay than go, so that there is something to compare in the end.
-        if one.result.is_some() && random.below(3) != 0 {
-            continue;
-        }
-        let command = if one.result.is_some() || one.is_unknown { "DEL" } else { "ADD" };
+/// Executes random commands until every container has lived.
+fn work(mut random: Prng, cni: &Cni, config: &Value, containers: &mut [Container]) -> Tally {
+    let mut tally = Tally::default();
+    while containers.iter().any(|one| !one.has_lived) {
+        let one = pick(&mut random, containers);
+        let command = match &one.state {
+            // More stay than go, so that there is something to compare.
+            State::Attached(_) if random.below(4) != 0 => continue,
+            State::Attached(_) => "DEL",
+            // One that has lived comes back now and then.
+            State::Detached if one.has_lived && random.below(4) != 0 => continue,
+            State::Detached => "ADD",
+            State::Unknown => ["DEL", "DEL", "ADD"][usize::try_from(random.below(3)).unwrap()],
+        };
         let netns = (command == "ADD" || random.below(2) == 0).then_some(one.path.as_str());
+        let begin = Instant::now();
         let mut child = cni.start(command, &one.id, netns, config);
-        if random.below(2) == 0 {
-            std::thread::sleep(Duration::from_micros(random.below(KILLED_WITHIN_US)));
+        if random.below(3) == 0 {
+            let most = random.below(KILLED_WITHIN_US) + 1;
+            std::thread::sleep(Duration::from_micros(random.below(most)));
             _ = child.kill();
         }
-        let output = child.wait_with_output().unwrap();
-        killed += usize::from(output.status.code().is_none());
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        match (output.status.code(), command) {
-            (Some(0), "ADD") => one.result = Some(serde_json::from_str(&said).unwrap()),
-            (Some(0), _) => (one.result, one.is_unknown) = (None, false),
+        let done = Done::of(child);
+        let time = begin.elapsed();
+        tally.killed += usize::from(done.code().is_none());
+        match (done.code(), command) {
+            (Some(0), "ADD") => {
+                (one.state, one.has_lived) = (State::Attached(done.succeeds()), true);
+                tally.adds.push(time);
+            }
+            (Some(0), _) => one.state = State::Detached,
             // Killed: anything may be there, and what was there may be gone.
-            (None, _) => (one.result, one.is_unknown) = (None, true),
-            // The host is away, or one of its processes is. A runtime says DEL again.
+            (None, _) => one.state = State::Unknown,
             (Some(_), _) => {
-                let error: Value = serde_json::from_str(&said).unwrap();
-                assert!([11, 100].map(Value::from).contains(&error["code"]), "{command}: {said}");
-                (one.result, one.is_unknown) = (None, true);
-                say(&format!("{command}: {}", error["msg"]));
-                std::thread::sleep(HOST_RETRY);
+                tally.refused += 1;
+                is_refused(one, command, &done.error());
             }
         }
     }
-    killed
+    tally
+}
+
+/// Takes an error: the host is away, or one of its processes is, or an ADD that was killed had
+/// ended but for its answer.
+fn is_refused(one: &mut Container, command: &str, error: &Value) {
+    let is_away = [11, 100].map(Value::from).contains(&error["code"]);
+    assert!(is_away, "{command} of {}: {error}", one.id);
+    one.state = State::Unknown;
+    std::thread::sleep(HOST_RETRY);
+}
+
+fn pick<'a>(random: &mut Prng, containers: &'a mut [Container]) -> &'a mut Container {
+    let at = usize::try_from(random.below(containers.len() as u64)).unwrap();
+    &mut containers[at]
 }
 
 /// Collects what was left, and compares the host, the addresses and the containers with what the
 /// runtime was told.
 fn as_it_was_told(case: &Pair, cni: &Cni, config: &Value, all: &[&Container]) {
-    let told: BTreeMap<&str, &Value> =
-        all.iter().filter_map(|one| Some((one.id.as_str(), one.result.as_ref()?))).collect();
+    let told: BTreeMap<String, &Container> =
+        all.iter().filter_map(|one| Some((one.address()?, *one))).collect();
+    let here = |one: &&Container| json!({"containerID": one.id, "ifname": "eth0"});
     let mut valid = config.clone();
-    let here = |id: &&str| json!({"containerID": id, "ifname": "eth0"});
-    valid["cni.dev/valid-attachments"] = told.keys().map(here).collect();
+    valid["cni.dev/valid-attachments"] = told.values().map(here).collect();
     cni.exec("GC", "", None, &valid).succeeds();
-    say(&format!("{} of {} containers are attached in the end", told.len(), all.len()));
+    let unknown = all.iter().filter(|one| matches!(one.state, State::Unknown)).count();
+    say(&format!("{} of {} containers are attached, {unknown} left to GC", told.len(), all.len()));
     assert_eq!(cni.ports(&case.daemons[0]).len(), told.len());
-    let mut addresses: Vec<String> = told
-        .values()
-        .map(|result| result["ips"][0]["address"].as_str().unwrap().replace("/24", ""))
-        .collect();
-    addresses.sort();
-    for (address, owner) in cni.owners() {
-        let is_told = addresses.contains(&address);
-        let is_unknown = all.iter().any(|one| one.id == owner && one.is_unknown);
-        assert!(is_told || is_unknown, "{address} of {owner} is assigned");
-    }
+    let owners = told.iter().map(|(address, one)| (address.clone(), one.id.clone()));
+    assert_eq!(cni.owners(), owners.collect());
+    assert_eq!(cni.claims(), [""; 0]);
     for one in all {
-        let Some(result) = told.get(one.id.as_str()) else {
+        let Some(result) = one.result() else {
             assert_eq!(devices(&one.netns), ["lo"], "{} has been detached", one.id);
             continue;
         };
         let mut checked = config.clone();
-        checked["prevResult"] = (*result).clone();
-        cni.exec("CHECK", &one.id, Some(&one.path), &checked).succeeds();
+        checked["prevResult"] = result.clone();
+        // After a death its port may still be on its way back.
+        wait_for(&format!("{} is as it was made", one.id), || {
+            cni.exec("CHECK", &one.id, Some(&one.path), &checked).code() == Some(0)
+        });
     }
     wait_for("the fabric knows those that are there", || {
         let known = case.known(1).into_iter().filter(|ip| ip.starts_with("10.42."));
-        let mut known: Vec<String> = known.collect();
-        known.sort();
-        known == addresses
+        let known: BTreeSet<String> = known.filter(|ip| ip != "10.42.0.2").collect();
+        known.iter().eq(told.keys())
     });
-    // Nothing at all is left after a DEL for each.
-    for one in all {
-        cni.exec("DEL", &one.id, None, config).succeeds();
-        assert_eq!(devices(&one.netns), ["lo"]);
+    for (address, one) in &told {
+        let to: Ipv4Addr = address.parse().unwrap();
+        let mut pinger = Pinger::new(&case.containers[2], to);
+        wait_for(&format!("{} answers on {address}", one.id), || pinger.ping(84));
+    }
+}
+
+/// Deletes the containers in random order, but for those that are left to the last GC.
+fn goes_in_any_order(random: &mut Prng, cni: &Cni, config: &Value, all: &mut [&mut Container]) {
+    for end in (1..all.len()).rev() {
+        let at = usize::try_from(random.below(end as u64 + 1)).unwrap();
+        all.swap(at, end);
+    }
+    for some in all.chunks(WORKERS) {
+        let dels: Vec<_> = some
+            .iter()
+            .filter(|_| random.below(4) != 0)
+            .map(|one| cni.start("DEL", &one.id, None, config))
+            .collect();
+        dels.into_iter().for_each(|child| _ = Done::of(child).succeeds());
+    }
+    let mut valid = config.clone();
+    valid["cni.dev/valid-attachments"] = json!([]);
+    cni.exec("GC", "", None, &valid).succeeds();
+}
+
+/// Everything of a host that a container could leave something in.
+#[derive(Debug, PartialEq, Eq)]
+struct Remains {
+    /// Devices in the namespace of the host.
+    devices: Vec<String>,
+    ports: usize,
+    endpoints: usize,
+    /// Records of TAPs.
+    taps: BTreeSet<PathBuf>,
+    /// TAPs that each process has open.
+    open: [usize; 2],
+    namespaces: BTreeSet<PathBuf>,
+}
+
+impl Remains {
+    fn of(case: &Pair) -> Self {
+        let host = &case.daemons[0];
+        let open = [host.control_pid(), host.data_pid()].map(|pid| {
+            let fds = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+            let files = fds.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+            files.filter(|path| path.ends_with("net/tun")).count()
+        });
+        let own = format!("{}-cnikill", std::process::id());
+        let is_own = |path: &PathBuf| path.to_string_lossy().contains(&own);
+        Self {
+            devices: devices(&case.hosts[0]),
+            ports: host.show("ports").as_array().unwrap().len(),
+            endpoints: case.known(0).len(),
+            taps: entries(&case.file("h1/taps")),
+            open,
+            namespaces: entries("/run/netns".as_ref()).into_iter().filter(is_own).collect(),
+        }
+    }
+}
+
+fn entries(dir: &Path) -> BTreeSet<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().path()).collect()
+}
+
+fn nothing_is_left<'a>(
+    case: &Pair,
+    cni: &Cni,
+    before: &Remains,
+    all: impl Iterator<Item = &'a Netns>,
+) {
+    for netns in all {
+        assert_eq!(devices(netns), ["lo"], "{}", netns.name());
     }
     assert_eq!(cni.assigned(), [""; 0]);
+    assert_eq!(cni.claims(), [""; 0]);
     assert_eq!(cni.ports(&case.daemons[0]), [""; 0]);
+    // The kernel takes its time to end devices, and the fabric to forget endpoints.
+    wait_for("the host is as it was before", || Remains::of(case) == *before);
     assert_eq!(case.daemons[0].show("audit")["closed"], true);
 }

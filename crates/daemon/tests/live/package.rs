@@ -1,5 +1,5 @@
 //! The package for Debian, as Debian's own tools handle it, on a copy of this machine that is
-//! thrown away: `tests/package/try.sh`.
+//! thrown away: `tests/package/try.sh`, and `tests/package/fleet.sh` on three.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,25 +28,24 @@ fn package(version: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-#[test]
-#[ignore = "live: needs root"]
-fn package_upgrades_beneath_traffic_and_goes() {
-    if skip("package_upgrades_beneath_traffic_and_goes", &TOOLS) {
+/// Runs a script of `tests/package` with two versions of the package, on copies of this machine.
+fn try_packages(test: &str, script: &str, tools: &[&str]) {
+    if skip(test, &[&TOOLS[..], tools].concat()) {
         return;
     }
     let has_overlay = std::fs::read_to_string("/proc/filesystems").unwrap().contains("\toverlay\n");
     if !has_overlay {
-        say("SKIPPED package_upgrades_beneath_traffic_and_goes: the kernel has no overlayfs");
+        say(&format!("SKIPPED {test}: the kernel has no overlayfs"));
         return;
     }
-    let work = std::env::temp_dir().join(format!("sluice-package-{}", std::process::id()));
+    let work = std::env::temp_dir().join(format!("sluice-{script}-{}", std::process::id()));
     std::fs::create_dir_all(&work).unwrap();
-    let packages = ["0.1.0~1", "0.1.0~2"].map(package);
-    let mut script = Command::new("unshare");
-    script.args(["--mount", "--net", "bash"]);
-    script.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/package/try.sh"));
-    script.args(&packages).arg(&work);
-    let output = script.output().unwrap();
+    let packages = [1, 2].map(|number| package(&format!("0.1.0~{script}{number}")));
+    let mut run = Command::new("unshare");
+    run.args(["--mount", "--net", "bash"]);
+    run.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/package/{script}.sh")));
+    run.args(&packages).arg(&work);
+    let output = run.output().unwrap();
     let (said, wrong) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     packages.iter().for_each(|path| std::fs::remove_file(path).unwrap());
@@ -54,4 +53,17 @@ fn package_upgrades_beneath_traffic_and_goes() {
     _ = std::fs::remove_dir_all(&work);
     assert!(output.status.success(), "{said}\n{wrong}");
     say(said.trim());
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn package_upgrades_beneath_traffic_and_goes() {
+    try_packages("package_upgrades_beneath_traffic_and_goes", "try", &[]);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn package_upgrades_fabric_host_by_host() {
+    let tools = ["nsenter", "curl", "python3", "hostname"];
+    try_packages("package_upgrades_fabric_host_by_host", "fleet", &tools);
 }

@@ -306,3 +306,27 @@ fn port_add_invalid_refused_with_remedy_without_effect() {
     case.both_know(C1, false);
     _ = Command::new("ip").args(["netns", "add", c1]).output();
 }
+
+#[test]
+#[ignore = "live: needs root"]
+fn port_whose_client_was_killed_goes() {
+    if skip("live::ports", &[]) {
+        return;
+    }
+    let case = Pair::new("portkill", 4);
+    let (daemon, c1) = (&case.daemons[0], &case.containers[0]);
+    let kept = || std::fs::read_to_string(case.file("h1/ports.json")).unwrap_or_default();
+    let words = ["port", "add", "--netns", c1.name(), "--vnet", "blue", "--ip", "10.42.0.1/24"];
+    // The data process has not opened the port yet when the client ends.
+    daemon.hang_data(true);
+    let client = Process(daemon.command(&words).spawn().unwrap());
+    wait_for("control has begun", || kept().contains(c1.name()));
+    drop(client);
+    daemon.hang_data(false);
+    wait_for("the port is off the list", || !kept().contains(c1.name()));
+    assert_eq!(daemon.ask(&["port", "list"])["ports"], serde_json::json!([]));
+    assert_eq!(devices(c1), ["lo"]);
+    // Its place and its address are free.
+    case.add(0, 0, C1);
+    case.both_know(C1, true);
+}

@@ -5,22 +5,13 @@
 #
 #   try.sh OLD.deb NEW.deb FOLDER
 set -euo pipefail
-old=$1 new=$2 work=$3
+. "$(dirname "$0")/root.sh"
+work=$3
 root=$work/root
-mkdir -p "$work/upper" "$work/scratch" "$root"
-# The layers are in memory: the machine's file system may be one on which none can be.
-mount -t tmpfs tmpfs "$work/scratch"
-mkdir "$work/scratch/upper" "$work/scratch/work"
-mount -t overlay overlay \
-    -o "lowerdir=/,upperdir=$work/scratch/upper,workdir=$work/scratch/work" "$root"
-mount --rbind /proc "$root/proc"
-mount --rbind /dev "$root/dev"
-mount -t tmpfs tmpfs "$root/run"
-mkdir -p "$root/run/netns" "$root/run/lock"
-cp "$old" "$root/old.deb"
-cp "$new" "$root/new.deb"
-
-inside=(chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C)
+mkdir -p "$work/packages"
+cp "$1" "$work/packages/old.deb"
+cp "$2" "$work/packages/new.deb"
+make_root "$work" "$work/packages"
 within() { "${inside[@]}" "$@"; }
 fail() {
     echo "$*" >&2
@@ -30,7 +21,7 @@ fail() {
 pid=
 trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null || true; [ -z "$pid" ] || wait "$pid" 2>/dev/null || true' EXIT
 
-within dpkg --install /old.deb >"$work/install" 2>&1 || fail "$(cat "$work/install")"
+within dpkg --install /packages/old.deb >"$work/install" 2>&1 || fail "$(cat "$work/install")"
 within getent passwd sluice >/dev/null || fail "there is no user sluice"
 name=$(uname -n)
 grep -q "name = \"${name%%.*}\"" "$root/etc/sluice/host.toml" || fail "no configuration was written"
@@ -63,7 +54,7 @@ ping=$!
 sleep 1
 echo "# mine" >>"$root/etc/sluice/host.toml"
 before=$(within sluice show worker --json >/dev/null && cat "$root/run/sluice/$host/data.pid")
-within dpkg --install /new.deb >"$work/upgrade" 2>&1 || fail "$(cat "$work/upgrade")"
+within dpkg --install /packages/new.deb >"$work/upgrade" 2>&1 || fail "$(cat "$work/upgrade")"
 grep -qi "goes on with the program before" "$work/upgrade" && fail "$(cat "$work/upgrade")"
 after=$(cat "$root/run/sluice/$host/data.pid")
 [ "$before" != "$after" ] || fail "no data process took over"

@@ -56,6 +56,7 @@ impl KernelChip {
     }
 
     fn write_rows(&mut self, rows: &[Row]) -> io::Result<Vec<(usize, io::Error)>> {
+        self.make_way(rows)?;
         self.want(rows);
         Row::write_all(rows, &mut self.netlink)
     }

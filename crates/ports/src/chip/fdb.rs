@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE};
 use netlink_packet_route::neighbour::{
@@ -20,6 +21,8 @@ use crate::netlink::Netlink;
 const WRITE: u16 = NLM_F_CREATE | NLM_F_REPLACE;
 /// Entries of all bridges that one answer may have.
 const ROWS_MAX: usize = 4 << 20;
+/// Unit of an entry's times (`USER_HZ`).
+const TICK: Duration = Duration::from_millis(10);
 
 /// An entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,17 +104,47 @@ impl Row {
     }
 }
 
-/// Returns all entries of bridges and VXLAN devices, with their messages' flags.
-pub(super) fn all(netlink: &mut Netlink) -> io::Result<Vec<(Row, bool)>> {
+/// An entry that is there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    pub(super) row: Row,
+    /// True if it is marked as learned elsewhere.
+    pub(super) is_marked: bool,
+    /// True if it is marked so, and not as permanent or static: a device may have learned it.
+    pub(super) is_learned: bool,
+    /// True if a device has taken it over.
+    pub(super) is_offloaded: bool,
+    /// Time since it was written, or its device saw a frame from the address.
+    pub(super) age: Duration,
+}
+
+impl Found {
+    pub(super) fn read(message: &NeighbourMessage) -> Option<Self> {
+        let is_marked = message.header.flags.contains(NeighbourFlags::ExtLearned);
+        let is_static =
+            matches!(message.header.state, NeighbourState::Permanent | NeighbourState::Noarp);
+        let age = message.attributes.iter().find_map(|attribute| match attribute {
+            NeighbourAttribute::CacheInfo(info) => Some(TICK * info.updated),
+            _ => None,
+        });
+        Some(Self {
+            row: Row::read(message)?,
+            is_marked,
+            is_learned: is_marked && !is_static,
+            is_offloaded: message.header.flags.contains(NeighbourFlags::Offloaded),
+            age: age.unwrap_or(Duration::MAX),
+        })
+    }
+}
+
+/// Returns all entries of bridges and VXLAN devices.
+pub(super) fn all(netlink: &mut Netlink) -> io::Result<Vec<Found>> {
     let mut question = NeighbourMessage::default();
     question.header.family = AddressFamily::Bridge;
     let question = RouteNetlinkMessage::GetNeighbour(question);
     let answer = netlink.ask_for(question, NLM_F_DUMP, ROWS_MAX)?;
     let rows = answer.iter().filter_map(|message| match message {
-        RouteNetlinkMessage::NewNeighbour(message) => {
-            let is_marked = message.header.flags.contains(NeighbourFlags::ExtLearned);
-            Row::read(message).map(|row| (row, is_marked))
-        }
+        RouteNetlinkMessage::NewNeighbour(message) => Found::read(message),
         _ => None,
     });
     Ok(rows.collect())

@@ -10,9 +10,10 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::neighbour::NeighbourMessage;
 use sluice_base::{Mac, PortId, TunnelId, VnetId};
 
-use super::fdb::{self, Row};
-use super::links::{self, Devices};
+use super::fdb::{self, Found, Row};
+use super::links::{self, Devices, Manner};
 use super::maps::{Maps, tunnel_place};
+use super::switchdev::Said;
 use super::watch::Watch;
 use super::{Capacity, Chip, Entry, Hits, Network, Place, Refused, programs};
 use crate::device::device;
@@ -28,6 +29,8 @@ pub struct KernelConfig {
     pub vtep: Ipv4Addr,
     /// Its room.
     pub capacity: Capacity,
+    /// True if ports of a switch are the device's, which forwards between them (switchdev).
+    pub offloads: bool,
 }
 
 /// The way of a device's frames: the filter of its ring, and the program behind it.
@@ -95,10 +98,22 @@ impl Ways {
 
 /// A port of the chip.
 #[derive(Clone, Debug)]
-struct PortDevice {
-    vnet: VnetId,
+pub(super) struct PortDevice {
+    pub(super) vnet: VnetId,
     name: String,
     index: u32,
+    manner: Manner,
+}
+
+impl PortDevice {
+    /// True if it is a port of a switch, which forwards by itself.
+    pub(super) fn is_of_switch(&self) -> bool {
+        self.manner != Manner::Quiet
+    }
+
+    pub(super) const fn is(&self, index: u32) -> bool {
+        self.index == index
+    }
 }
 
 /// The kernel's bridges and VXLAN devices.
@@ -109,13 +124,15 @@ pub struct KernelChip {
     watch: Watch,
     pub(super) maps: Arc<Maps>,
     networks: HashMap<VnetId, (Network, Devices)>,
-    ports: BTreeMap<PortId, PortDevice>,
+    pub(super) ports: BTreeMap<PortId, PortDevice>,
     /// Networks of VXLAN devices and ports, by their index.
     of_device: HashMap<u32, VnetId>,
     pub(super) entries: HashMap<(VnetId, Mac), Entry>,
     decap: HashSet<(VnetId, Ipv4Addr)>,
     /// Entries of an earlier process that nobody has asked for yet.
     pub(super) left: HashSet<Row>,
+    /// What the device of a switch says.
+    pub(super) said: Said,
 }
 
 impl KernelChip {
@@ -136,6 +153,7 @@ impl KernelChip {
             entries: HashMap::new(),
             decap: HashSet::new(),
             left: HashSet::new(),
+            said: Said::default(),
         })
     }
 
@@ -160,10 +178,9 @@ impl KernelChip {
     /// [`Refused`].
     pub fn forget_left(&mut self) -> Result<usize, Refused> {
         let left = std::mem::take(&mut self.left);
-        for row in &left {
-            row.remove(&mut self.netlink)?;
-        }
-        Ok(left.len())
+        let rows: Vec<Row> = left.into_iter().collect();
+        self.unwrite(&rows)?;
+        Ok(rows.len())
     }
 
     /// Returns the place of an address as filters know it.
@@ -191,6 +208,7 @@ impl KernelChip {
     }
 
     fn write(&mut self, rows: &[Row]) -> Result<(), Refused> {
+        self.make_way(rows)?;
         self.want(rows);
         for row in rows {
             row.write(&mut self.netlink)?;
@@ -202,7 +220,11 @@ impl KernelChip {
     pub(super) fn unwrite(&mut self, rows: &[Row]) -> Result<(), Refused> {
         self.unwant(rows)?;
         for row in rows.iter().rev() {
-            row.remove(&mut self.netlink)?;
+            if self.is_at_switch(row) {
+                self.take_away(*row)?;
+            } else {
+                row.remove(&mut self.netlink)?;
+            }
         }
         Ok(())
     }
@@ -213,10 +235,12 @@ impl KernelChip {
             rows.iter().for_each(|row| _ = self.left.remove(row));
         }
         let rows = rows.iter().filter_map(|row| Some((*row, self.bridge_of(row)?)));
-        self.watch.want(&rows.collect::<Vec<_>>());
+        let rows: Vec<_> = rows.collect();
+        rows.iter().for_each(|(row, _)| self.said.forget(row));
+        self.watch.want(&rows);
     }
 
-    fn unwant(&self, rows: &[Row]) -> Result<(), Refused> {
+    pub(super) fn unwant(&self, rows: &[Row]) -> io::Result<()> {
         for row in rows {
             if let Some(bridge) = self.bridge_of(row) {
                 self.watch.unwant(row, bridge)?;
@@ -241,7 +265,8 @@ impl KernelChip {
         let mut mended = 0;
         let networks: Vec<_> = self.networks.values().copied().collect();
         for (network, devices) in networks {
-            if links::is_quiet_port(&mut self.netlink, devices.vxlan, devices.bridge)?
+            let (vxlan, bridge) = (devices.vxlan, devices.bridge);
+            if links::is_right(&mut self.netlink, vxlan, bridge, Manner::Quiet)?
                 && programs::marks_tunnelled(devices.vxlan)?
             {
                 continue;
@@ -253,35 +278,44 @@ impl KernelChip {
         for (_, port) in ports {
             let Some((_, devices)) = self.networks.get(&port.vnet).copied() else { continue };
             // A card that is gone is its port's matter.
-            if device(&port.name).is_ok_and(|now| now.index == port.index)
-                && !links::is_quiet_port(&mut self.netlink, port.index, devices.bridge)?
+            let (index, bridge) = (port.index, devices.bridge);
+            if device(&port.name).is_ok_and(|now| now.index == index)
+                && !links::is_right(&mut self.netlink, index, bridge, port.manner)?
             {
                 mended += 1;
-                links::enslave(&mut self.netlink, port.index, devices.bridge)?;
+                links::enslave(&mut self.netlink, index, bridge, port.manner)?;
             }
         }
         Ok(mended)
     }
 
     /// Compares the kernel's entries with what they are to be.
-    fn mend_entries(&mut self) -> Result<u64, Refused> {
+    pub(super) fn mend_entries(&mut self) -> Result<u64, Refused> {
         let (wanted, mut there) = (self.wanted(), HashSet::new());
         let mut mended = 0;
-        for (row, is_marked) in fdb::all(&mut self.netlink)? {
+        for Found { row, is_marked, is_learned, .. } in fdb::all(&mut self.netlink)? {
             if !self.of_device.contains_key(&row.device) || self.left.contains(&row) {
                 continue;
             }
             if wanted.contains(&row) {
                 there.insert(row);
+            } else if is_learned && self.hear(row) {
+                // Control decides.
             } else if is_marked || row.vtep.is_some() || self.is_known(row.mac) {
                 mended += 1;
                 row.remove(&mut self.netlink)?;
             }
         }
         // Noted anew, too: devices that were made again have other numbers.
-        let missing: Vec<Row> = wanted.difference(&there).copied().collect();
+        let missing = wanted.difference(&there).filter(|row| !self.is_heard(row));
+        let missing: Vec<Row> = missing.copied().collect();
         self.write(&missing)?;
         Ok(mended + missing.len() as u64)
+    }
+
+    /// Returns the network of one of its devices.
+    pub(super) fn network_of(&self, device: u32) -> Option<VnetId> {
+        self.of_device.get(&device).copied()
     }
 
     /// True if an address is in the chip, in any network.
@@ -328,7 +362,7 @@ impl Chip for KernelChip {
         if before.is_none() && is_left {
             let rows = fdb::all(&mut self.netlink)?;
             let of_network = |row: &Row| row.device == devices.vxlan;
-            let rows = rows.into_iter().filter(|(_, is_marked)| *is_marked).map(|(row, _)| row);
+            let rows = rows.into_iter().filter(|found| found.is_marked).map(|found| found.row);
             self.left.extend(rows.filter(of_network));
         }
         Ok(())
@@ -371,11 +405,14 @@ impl Chip for KernelChip {
         if links::is_port(&mut self.netlink, index, devices.bridge)? {
             // An earlier process has left it, and entries with it.
             let rows = fdb::all(&mut self.netlink)?.into_iter();
-            let rows = rows.filter(|(row, is_marked)| *is_marked && row.device == index);
-            self.left.extend(rows.map(|(row, _)| row));
+            let rows = rows.filter(|found| found.is_marked && found.row.device == index);
+            self.left.extend(rows.map(|found| found.row));
         }
-        links::enslave(&mut self.netlink, index, devices.bridge)?;
-        self.ports.insert(port, PortDevice { vnet, name: name.to_owned(), index });
+        let is_of_switch =
+            self.config.offloads && links::switch_of(&mut self.netlink, index)?.is_some();
+        let manner = if is_of_switch { Manner::Learns } else { Manner::Quiet };
+        let manner = links::enslave(&mut self.netlink, index, devices.bridge, manner)?;
+        self.ports.insert(port, PortDevice { vnet, name: name.to_owned(), index, manner });
         self.of_device.insert(index, vnet);
         Ok(())
     }
@@ -395,6 +432,7 @@ impl Chip for KernelChip {
         self.ports.remove(&port);
         self.of_device.remove(&gone.index);
         self.left.retain(|row| row.device != gone.index);
+        self.said.forget_device(gone.index);
         Ok(())
     }
 
@@ -447,7 +485,16 @@ impl Chip for KernelChip {
     }
 
     fn hits(&mut self, each: &mut dyn FnMut(VnetId, Mac, Hits)) -> Result<(), Refused> {
-        Ok(self.maps.hits(each)?)
+        self.maps.hits(each)?;
+        self.hits_of_switch(each)
+    }
+
+    fn heard(&mut self) -> Vec<(VnetId, Mac, PortId)> {
+        self.said.take_news()
+    }
+
+    fn offloaded(&self) -> Option<u64> {
+        self.config.offloads.then(|| self.said.offloaded())
     }
 
     fn mend(&mut self) -> Result<u64, Refused> {
@@ -460,7 +507,8 @@ impl Chip for KernelChip {
                     for message in &messages {
                         match message {
                             RouteNetlinkMessage::NewNeighbour(message) => {
-                                entries |= self.is_suspect(message, true);
+                                entries |=
+                                    self.is_suspect(message, true) && !self.hear_message(message);
                             }
                             RouteNetlinkMessage::DelNeighbour(message) => {
                                 entries |= self.is_suspect(message, false);

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! One bridge for each network, since a kernel need not have VLAN filtering. Nothing is learned and
-//! nothing flooded. Devices that were made here carry an alias with the host's name; a device of
-//! the same name without it is somebody else's, and is left alone.
+//! nothing flooded, but at ports of a switch ([`Manner`]). Devices that were made here carry an
+//! alias with the host's name; a device of the same name without it is somebody else's, and is left
+//! alone.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -77,7 +78,7 @@ pub(super) fn ensure(
     if !programs::marks_tunnelled(vxlan)? {
         programs::mark_tunnelled(vxlan)?;
     }
-    enslave(netlink, vxlan, bridge)?;
+    enslave(netlink, vxlan, bridge, Manner::Quiet)?;
     Ok((Devices { bridge, vxlan }, is_left))
 }
 
@@ -122,28 +123,76 @@ pub(super) fn set_mtu_and_up(netlink: &mut Netlink, index: u32, mtu: u16) -> io:
     netlink.ask(RouteNetlinkMessage::SetLink(wanted), 0).map(drop)
 }
 
-/// Switched off at each port of a bridge here.
-const QUIET: [InfoBridgePort; 4] = [
-    InfoBridgePort::Learning(false),
-    InfoBridgePort::UnicastFlood(false),
-    InfoBridgePort::MulticastFlood(false),
-    InfoBridgePort::BroadcastFlood(false),
-];
+/// Behaviour of a port of a bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// It neither learns nor floods.
+    Quiet,
+    /// Port of a switch: its device learns, and the bridge says what.
+    Learns,
+    /// As `Learns`, of a device that floods, too, and cannot be told not to.
+    Floods,
+}
 
-/// Makes a device a port of a bridge that neither learns nor floods.
-pub(super) fn enslave(netlink: &mut Netlink, index: u32, bridge: u32) -> io::Result<()> {
+impl Manner {
+    /// Returns its flags that are to be on or off.
+    fn flags(self) -> Vec<InfoBridgePort> {
+        let mut flags = vec![InfoBridgePort::Learning(self != Self::Quiet)];
+        if self != Self::Floods {
+            flags.extend([
+                InfoBridgePort::UnicastFlood(false),
+                InfoBridgePort::MulticastFlood(false),
+                InfoBridgePort::BroadcastFlood(false),
+            ]);
+        }
+        flags
+    }
+}
+
+/// Makes a device a port of a bridge. A driver may refuse flags of a port of a switch: it floods
+/// then.
+pub(super) fn enslave(
+    netlink: &mut Netlink,
+    index: u32,
+    bridge: u32,
+    manner: Manner,
+) -> io::Result<Manner> {
     let mut wanted = LinkMessage::default();
     wanted.header.index = index;
     wanted.attributes = vec![LinkAttribute::Controller(bridge)];
     netlink.ask(RouteNetlinkMessage::SetLink(wanted), 0)?;
+    match set_manner(netlink, index, manner) {
+        Err(error) if manner == Manner::Learns && is_not_supported(&error) => {
+            set_manner(netlink, index, Manner::Floods)?;
+            Ok(Manner::Floods)
+        }
+        done => done.map(|()| manner),
+    }
+}
+
+fn set_manner(netlink: &mut Netlink, index: u32, manner: Manner) -> io::Result<()> {
     let mut wanted = LinkMessage::default();
     wanted.header.index = index;
     let info = vec![
         LinkInfo::PortKind(InfoPortKind::Bridge),
-        LinkInfo::PortData(InfoPortData::BridgePort(QUIET.to_vec())),
+        LinkInfo::PortData(InfoPortData::BridgePort(manner.flags())),
     ];
     wanted.attributes = vec![LinkAttribute::LinkInfo(info)];
     netlink.ask(RouteNetlinkMessage::NewLink(wanted), 0).map(drop)
+}
+
+/// Error numbers of drivers about flags that their device does not have.
+fn is_not_supported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL))
+}
+
+/// Returns the number of the switch whose port a device is; `None` if it is none.
+pub(super) fn switch_of(netlink: &mut Netlink, index: u32) -> io::Result<Option<Vec<u8>>> {
+    let Some(link) = look_at(netlink, index)? else { return Ok(None) };
+    Ok(link.attributes.into_iter().find_map(|attribute| match attribute {
+        LinkAttribute::PhysSwitchId(id) => Some(id.id[..id.len].to_vec()),
+        _ => None,
+    }))
 }
 
 /// Takes a device out of its bridge.
@@ -163,25 +212,31 @@ pub(super) fn is_port(netlink: &mut Netlink, index: u32, bridge: u32) -> io::Res
     Ok(link.attributes.contains(&LinkAttribute::Controller(bridge)))
 }
 
-/// True if a device is up, in this bridge, and neither learns nor floods.
-pub(super) fn is_quiet_port(netlink: &mut Netlink, index: u32, bridge: u32) -> io::Result<bool> {
+/// True if a device is up, in this bridge, and has the flags of its manner.
+pub(super) fn is_right(
+    netlink: &mut Netlink,
+    index: u32,
+    bridge: u32,
+    manner: Manner,
+) -> io::Result<bool> {
+    let flags = manner.flags();
     let Some(link) = look_at(netlink, index)? else { return Ok(false) };
     let is_up = link.header.flags.contains(LinkFlags::Up);
-    let (mut is_ours, mut quiet) = (false, 0);
+    let (mut is_ours, mut right) = (false, 0);
     for attribute in link.attributes {
         match attribute {
             LinkAttribute::Controller(of) => is_ours = of == bridge,
             LinkAttribute::LinkInfo(infos) => {
                 for info in infos {
                     if let LinkInfo::PortData(InfoPortData::BridgePort(values)) = info {
-                        quiet = values.iter().filter(|value| QUIET.contains(value)).count();
+                        right = flags.iter().filter(|flag| values.contains(flag)).count();
                     }
                 }
             }
             _ => {}
         }
     }
-    Ok(is_up && is_ours && quiet == QUIET.len())
+    Ok(is_up && is_ours && right == flags.len())
 }
 
 /// Returns what the kernel says of a device; `None` if it is gone.

@@ -225,6 +225,7 @@ fn vm_port(config: &OverlayConfig) -> PortConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
+        is_offloaded: false,
     }
 }
 

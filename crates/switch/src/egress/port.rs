@@ -40,6 +40,7 @@ impl Port {
             detached: false,
             elsewhere,
             careful: false,
+            offloaded: port.is_offloaded,
             tags: port.tags,
             group,
             first_input,
@@ -85,6 +86,12 @@ impl Port {
     #[inline]
     pub(crate) const fn is_careful(&self) -> bool {
         self.careful
+    }
+
+    /// Returns true if a device forwards between it and others of which this is true.
+    #[inline]
+    pub(crate) const fn is_offloaded(&self) -> bool {
+        self.offloaded
     }
 
     #[inline]

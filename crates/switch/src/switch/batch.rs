@@ -280,7 +280,7 @@ impl<B: Buf> Switch<B> {
             if group != last {
                 last = group;
                 let l = self.egress.group(group);
-                let may = l.is_plain() && l.port() != port;
+                let may = l.is_plain() && l.port() != port && !self.is_offloaded(port, l.port());
                 size_max = if may { l.plain_size_max() } else { 0 };
             }
             let fits = buf.plain_size() <= size_max;

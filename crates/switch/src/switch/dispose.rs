@@ -23,7 +23,7 @@ use sluice_wire::ethernet;
 use crate::egress::{EgressTables, Room};
 use crate::inspect::Counter;
 use crate::mac_table;
-use crate::place::{Full, Held};
+use crate::place::{Full, Held, NO_PORT};
 use crate::slots::{Arrival, BufferOwner, List};
 use crate::surface::QueueGroupKind;
 use crate::switch::Switch;
@@ -140,7 +140,18 @@ impl<B: Buf> Switch<B> {
         if self.egress.port(usize::from(l.port())).is_detached() {
             return Some(DropReason::Stopped);
         }
+        if self.is_offloaded(input.port(), l.port()) {
+            return Some(DropReason::SplitHorizon);
+        }
         (!self.room(group, s.owner()).takes(s.bytes())).then_some(DropReason::OutputFull)
+    }
+
+    /// Returns true if a device forwards from a port to another one by itself.
+    #[inline]
+    pub(crate) fn is_offloaded(&self, from: u16, to: u16) -> bool {
+        let is_of_device =
+            |port| port != NO_PORT && self.egress.port(usize::from(port)).is_offloaded();
+        is_of_device(to) && is_of_device(from)
     }
 
     /// Carries out what was decided about a frame, whose slot stands in no list.

@@ -5,8 +5,9 @@
 //! a slot that shares the pool's buffer. Copies are bounded per output and lossy beyond that, under
 //! a reason of their own, so that a broadcast never holds up its sender.
 //!
-//! Receivers are the local members of the network except the ingress port, and, for a frame of a
-//! local port, the tunnels of the network (head-end replication). A frame from the underlay is
+//! Receivers are the local members of the network except the ingress port and those to which its
+//! device floods by itself, and, for a frame of a local port, the tunnels of the network (head-end
+//! replication). A frame from the underlay is
 //! never sent back to it (split horizon in a full mesh of tunnels, as RFC 4762 section 4.4).
 
 use sluice_base::{Buf, DropReason};
@@ -45,8 +46,13 @@ impl<B: Buf> Switch<B> {
         let s = self.slots.get(slot);
         let input = self.ingress.input(s.input());
         let vnet = self.networks.vnet(s.vnet());
-        let members = vnet.members().iter().filter(|&&port| port != input.port()).count();
+        let from = input.port();
+        let members = vnet.members().iter().filter(|&&to| self.is_receiver(from, to)).count();
         members + if input.is_from_underlay() { 0 } else { vnet.tunnels().len() }
+    }
+
+    fn is_receiver(&self, from: u16, to: u16) -> bool {
+        to != from && !self.is_offloaded(from, to)
     }
 
     /// Makes the slot the body of its copies, and queues them.
@@ -80,7 +86,7 @@ impl<B: Buf> Switch<B> {
         self.pool.add_body();
         for at in 0..self.networks.vnet(vnet).members().len() {
             let port = self.networks.vnet(vnet).members()[at];
-            if port != from_port {
+            if self.is_receiver(from_port, port) {
                 let group = self.egress.port(usize::from(port)).group();
                 self.copy_to(body, group);
             }

@@ -187,6 +187,7 @@ impl<B: Buf> Switch<B> {
         let input = self.ingress.input(s.input());
         group.port() == input.port()
             || (input.is_from_underlay() && group.is_behind_tunnel())
+            || self.is_offloaded(input.port(), group.port())
             || self.egress.port(usize::from(group.port())).is_detached()
             || matches!(group.kind(), QueueGroupKind::Held(_))
             || self.is_isolated(group.port(), s.priority())

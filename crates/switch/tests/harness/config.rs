@@ -52,6 +52,7 @@ pub fn access(vnet: u16) -> PortConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
+        is_offloaded: false,
     }
 }
 

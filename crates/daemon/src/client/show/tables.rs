@@ -37,13 +37,20 @@ fn chip(row: &ChipRow) -> String {
     let mut text = format!(
         "{} forwards what is in its table\n\
          addresses  {} of {}, flows {} of {}; {} evicted\n",
-        if row.kind == "kernel" { "the kernel" } else { "the switch" },
+        match row.kind.as_str() {
+            "kernel" => "the kernel",
+            "switchdev" => "a device, and the kernel behind it,",
+            _ => "the switch",
+        },
         row.macs,
         row.macs_max,
         row.flows,
         row.flows_max,
         row.evicted,
     );
+    if let Some(offloaded) = row.offloaded {
+        text += &format!("offloaded  {offloaded} addresses are the device's\n");
+    }
     if let Some(forwarded) = row.forwarded {
         text += &format!(
             "frames     {forwarded} forwarded by it\n\

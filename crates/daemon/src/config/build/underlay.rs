@@ -50,6 +50,7 @@ impl Builder<'_> {
             sources: Sources::Any,
             tags: Tags::Kept,
             hold: self.hold(None),
+            is_offloaded: false,
         };
         let link = &underlay.link;
         if underlay.kind != UnderlayKind::VhostUser {

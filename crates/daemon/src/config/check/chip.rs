@@ -42,5 +42,46 @@ impl Check<'_> {
                 "Use `kind = \"software\"`.",
             );
         }
+        if chip.kind == ChipKind::Switchdev {
+            self.ports_of_switch();
+        }
+    }
+
+    /// Checks that access ports are those of one switch, which judges no senders.
+    fn ports_of_switch(&mut self) {
+        let mut first = None;
+        for at in 0..self.config.ports.len() {
+            let port = &self.config.ports[at];
+            if !port.is_of_switch(ChipKind::Switchdev) {
+                continue;
+            }
+            if port.mac.is_some() {
+                self.problem(
+                    &[Key("port"), At(at), Key("mac")],
+                    "a switch judges no senders, and nobody can be bound to its port",
+                    "Leave it out, or write `kind = \"kernel\"` into `[chip]`.",
+                );
+            }
+            let (device, switch) = (port.device.clone(), self.devices.switch_of(&port.device));
+            let what = match (&first, &switch) {
+                _ if self.facts(&device).is_none() => continue,
+                (_, None) => format!("`{device}` is no port of a switch (no `phys_switch_id`)"),
+                (Some(first), Some(switch)) if first != switch => {
+                    format!("`{device}` is a port of another switch than the ports before")
+                }
+                _ => {
+                    first = switch;
+                    continue;
+                }
+            };
+            self.problem(
+                &[Key("port"), At(at), Key("device")],
+                what,
+                "Take a port of the switch, or write `kind = \"kernel\"` into `[chip]`.",
+            );
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

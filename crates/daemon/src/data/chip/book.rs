@@ -201,6 +201,11 @@ impl<C: Chip> Book<C> {
 }
 
 impl Book<KernelChip> {
+    /// Returns addresses that the chip learned by itself.
+    pub(super) fn heard(&mut self) -> Vec<(VnetId, Mac, PortId)> {
+        self.cache.chip_mut().heard()
+    }
+
     /// Removes what an earlier process wrote, and nobody asked for since.
     pub(super) fn forget_left(&mut self) -> Result<(), Refused> {
         self.cache.chip_mut().forget_left().map(drop)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -48,6 +49,12 @@ pub(crate) fn path_of(netns: &Netns) -> String {
 /// Returns the part of `10.42.0.0/24` from which addresses are assigned.
 pub(crate) fn range(first: u8, last: u8) -> [String; 2] {
     [first, last].map(|number| format!("10.42.0.{number}"))
+}
+
+/// Returns p50 and p99 of measured times.
+pub(crate) fn percentiles(mut times: Vec<Duration>) -> [Duration; 2] {
+    times.sort();
+    [50, 99].map(|share| times[(times.len() - 1) * share / 100])
 }
 
 /// Result of an execution.
@@ -125,6 +132,13 @@ impl Cni {
         let mut names: Vec<String> = names.filter(|name| name.starts_with("10.")).collect();
         names.sort();
         names
+    }
+
+    /// Returns the files of claims on attachments.
+    pub(crate) fn claims(&self) -> Vec<String> {
+        let dir = std::fs::read_dir(self.socket.with_file_name("cni"));
+        let names = dir.into_iter().flatten().flatten();
+        names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
     /// Lets `host-local` begin with the first address again, not after the last one.
@@ -227,7 +241,14 @@ impl Cni {
         netns: Option<&str>,
         config: &Value,
     ) -> Child {
-        Self::spawn(command, id, netns, "eth0", config)
+        Self::spawn(&plugin(), command, id, netns, "eth0", config)
+    }
+
+    /// Executes the IPAM plugin by itself, as the plugin does.
+    #[expect(clippy::unused_self, reason = "a call reads as one at a host")]
+    pub(crate) fn exec_ipam(&self, command: &str, id: &str, netns: &str, config: &Value) -> Done {
+        let program = peers().join("host-local");
+        Done::of(Self::spawn(&program, command, id, Some(netns), "eth0", config))
     }
 
     /// Executes the plugin for a container's `eth0`.
@@ -251,17 +272,18 @@ impl Cni {
         interface: &str,
         config: &Value,
     ) -> Done {
-        Done::of(Self::spawn(command, id, netns, interface, config))
+        Done::of(Self::spawn(&plugin(), command, id, netns, interface, config))
     }
 
     fn spawn(
+        program: &Path,
         command: &str,
         id: &str,
         netns: Option<&str>,
         interface: &str,
         config: &Value,
     ) -> Child {
-        let mut plugin = Command::new(plugin());
+        let mut plugin = Command::new(program);
         plugin
             .env("CNI_COMMAND", command)
             .env("CNI_CONTAINERID", id)

@@ -123,6 +123,13 @@ impl Net {
         netns
     }
 
+    /// Returns the namespace of this process, for devices that cannot leave it.
+    pub(crate) fn own_netns(&mut self, word: &str) -> Netns {
+        let netns = Netns(sluice_netns::Netns::attach(&format!("{}-{word}", self.name)).unwrap());
+        self.namespaces.push(netns.clone());
+        netns
+    }
+
     /// Returns the path of a file of this test.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)

@@ -1,7 +1,7 @@
-//! A virtual machine with the newest kernel, which runs tests of this very program.
+//! A virtual machine with another kernel, which runs tests of this very program.
 //!
 //! ```text
-//!   this test ── QEMU ── kernel of `scripts/guest.sh backports` ── this test, and sluice
+//!   this test ── QEMU ── kernel of `scripts/guest.sh` ── this test, and sluice
 //! ```
 //!
 //! The file system of the image is followed by another one with both programs and what they call.
@@ -15,37 +15,58 @@ use super::vm::{self, Vm};
 use super::{Net, program, say};
 
 /// Programs that the tests inside call, beside those of the image.
-const TOOLS: [&str; 2] = ["ethtool", "ping"];
+const TOOLS: [&str; 3] = ["ethtool", "ping", "bridge"];
 
-/// Runs one test of this program inside, where it must pass and skip nothing; false if that is not
-/// possible here, and the reason is printed.
-pub(crate) fn runs(test: &str, net: &Net, inside: &str, time: Duration) -> bool {
-    if let Some(why) = lacking() {
-        say(&format!("SKIPPED {test}: {why}"));
-        return false;
-    }
-    let image = vm::image("guest-backports").expect("it was looked for");
-    let initrd = pack(net, &image.join("initrd.gz"));
-    let mut vm = Vm::without_card(inside, &image.join("vmlinuz"), &initrd);
-    vm.ready();
-    vm.begin(&format!(
-        "export PATH=/test:/opt:/bin SLUICE=/test/sluice RUST_BACKTRACE=1; /test/live \
-         --include-ignored --nocapture --test-threads 1 --exact {inside} 2>&1"
-    ));
-    let said = vm.end(time);
-    say(&said);
-    assert!(said.contains("test result: ok. 1 passed"), "{test}: {inside} failed inside");
-    assert!(!said.contains("SKIPPED"), "{test}: {inside} did not run inside");
-    true
+/// A virtual machine.
+pub(crate) struct Guest<'a> {
+    /// Its image, a word of `scripts/guest.sh`.
+    pub(crate) image: &'a str,
+    /// Options of QEMU.
+    pub(crate) options: &'a [String],
+    /// Number of tests that run inside.
+    pub(crate) tests: usize,
 }
 
-fn lacking() -> Option<String> {
-    let tools = ["qemu-system-x86_64", "cpio", "strip", "ldd"];
-    if let Some(tool) = tools.iter().chain(&TOOLS).find(|tool| !sluice_netns::is_installed(tool)) {
-        return Some(format!("the program `{tool}` is not installed"));
+impl Guest<'_> {
+    /// Runs the tests of this program whose names begin with `inside` in the machine, where they
+    /// must pass and skip nothing; false if that is not possible here, and the reason is printed.
+    pub(crate) fn runs(&self, test: &str, net: &Net, inside: &str, time: Duration) -> bool {
+        if let Some(why) = self.lacking() {
+            say(&format!("SKIPPED {test}: {why}"));
+            return false;
+        }
+        let image = vm::image(&self.folder()).expect("it was looked for");
+        let initrd = pack(net, &image.join("initrd.gz"));
+        let (kernel, options) = (image.join("vmlinuz"), self.options);
+        let mut vm = Vm::without_card(inside, &kernel, &initrd, options);
+        vm.ready();
+        vm.begin(&format!(
+            "export PATH=/test:/opt:/bin SLUICE=/test/sluice RUST_BACKTRACE=1; /test/live \
+             --include-ignored --nocapture --test-threads 1 {inside} 2>&1"
+        ));
+        let said = vm.end(time);
+        say(&said);
+        let passed = format!("test result: ok. {} passed", self.tests);
+        assert!(said.contains(&passed), "{test}: {inside} failed inside");
+        assert!(!said.contains("SKIPPED"), "{test}: {inside} did not run inside");
+        true
     }
-    let image = vm::image("guest-backports");
-    image.is_none().then(|| "there is no newer kernel: run `scripts/guest.sh backports`".to_owned())
+
+    fn folder(&self) -> String {
+        format!("guest-{}", self.image)
+    }
+
+    fn lacking(&self) -> Option<String> {
+        let tools = ["qemu-system-x86_64", "cpio", "strip", "ldd"];
+        if let Some(tool) =
+            tools.iter().chain(&TOOLS).find(|tool| !sluice_netns::is_installed(tool))
+        {
+            return Some(format!("the program `{tool}` is not installed"));
+        }
+        let image = vm::image(&self.folder());
+        let why = || format!("its kernel is not there: run `scripts/guest.sh {}`", self.image);
+        image.is_none().then(why)
+    }
 }
 
 /// Makes a file system of both programs behind the one of the image.

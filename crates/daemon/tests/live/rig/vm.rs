@@ -211,13 +211,20 @@ impl Vm {
         Self { name: format!("vm{number}"), command, running }
     }
 
-    /// Boots a machine without a card, with two processors, of an image of its own.
-    pub(crate) fn without_card(name: &str, kernel: &Path, initrd: &Path) -> Self {
+    /// Boots a machine without a card but those of its options, with two processors, of an image of
+    /// its own.
+    pub(crate) fn without_card(
+        name: &str,
+        kernel: &Path,
+        initrd: &Path,
+        options: &[String],
+    ) -> Self {
         let mut command = Command::new("qemu-system-x86_64");
         command.args(["-machine", "q35,accel=tcg", "-cpu", "max", "-smp", "2", "-m", "1G"]);
         command.args(["-nographic", "-nodefaults", "-no-reboot", "-serial", "stdio"]);
         command.arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
         command.arg("-append").arg(format!("console=ttyS0 quiet {UNCHECKED} plain"));
+        command.args(options);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let running = Running::start(&mut command);
         Self { name: name.to_owned(), command, running }

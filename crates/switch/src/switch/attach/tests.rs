@@ -39,6 +39,7 @@ fn access(vnet: VnetId) -> PortConfig {
         sources: Sources::Any,
         tags: Tags::Kept,
         hold: Default::default(),
+        is_offloaded: false,
     }
 }
 
