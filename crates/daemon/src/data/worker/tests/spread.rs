@@ -206,9 +206,9 @@ impl Spread {
         let (flows, own, peer, askers) = (&flows, self.own, self.peer, self.askers.clone());
         std::thread::scope(|scope| {
             let _stop = Stop(flows, askers);
-            for first in 0..SENDERS {
-                scope.spawn(move || flows.send(first, peer, own, window));
-            }
+            let senders: Vec<_> = (0..SENDERS)
+                .map(|first| scope.spawn(move || flows.send(first, peer, own, window)))
+                .collect();
             let running = scope.spawn(during);
             let mut looked = Instant::now();
             while !running.is_finished() {
@@ -223,6 +223,8 @@ impl Spread {
             }
             let done = running.join().unwrap();
             flows.stop.store(true, Ordering::Release);
+            // A sender that has looked at the flag before sends one more frame of each flow.
+            senders.into_iter().for_each(|sender| sender.join().unwrap());
             let until = Instant::now() + PATIENCE;
             while (0..FLOWS).any(|flow| flows.under_way(flow) > 0) {
                 assert!(Instant::now() < until, "all that was sent arrives");
