@@ -6,10 +6,12 @@
 
 mod buffers;
 mod chip;
+mod evpn;
 mod fabric;
 mod http;
 mod local;
 mod pauses;
+mod peer;
 mod policy;
 mod port_kind;
 mod spare;
@@ -22,9 +24,11 @@ use crate::port::AllowedIp;
 
 pub use self::buffers::{Buffers, Size};
 pub use self::chip::{Chip, ChipKind};
+pub use self::evpn::{Evpn, EvpnNeighbor};
 pub use self::fabric::{Fabric, MobilityPolicy};
 pub use self::http::{CLIENTS_MAX, HttpApi, HttpClient, HttpTls, HttpTraces, Refusal};
 pub use self::local::{Foreign, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE, Trunk};
+pub use self::peer::Peer;
 pub use self::policy::{ALLOWED_MAX, PortPolicies, PortPolicy, RATE_MBPS_MAX};
 pub use self::port_kind::PortKind;
 pub use self::vnet::Vnet;
@@ -42,6 +46,9 @@ pub struct HostConfig {
     /// The fabric of the host; absent: all endpoints are listed here, and none is learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fabric: Option<Fabric>,
+    /// EVPN; absent: the host speaks to members of its fabric only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evpn: Option<Evpn>,
     /// HTTP interface of the host.
     #[serde(default, skip_serializing_if = "HttpApi::is_default")]
     pub api: HttpApi,
@@ -495,28 +502,6 @@ impl Port {
     pub fn is_of_switch(&self, chip: ChipKind) -> bool {
         chip == ChipKind::Switchdev && self.kind == PortKind::L2 && self.vlan.is_none()
     }
-}
-
-/// Another host.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Peer {
-    /// Name of the host.
-    pub name: String,
-    /// Address of its VTEP.
-    pub vtep: std::net::Ipv4Addr,
-    /// Networks that it has.
-    pub vnets: Vec<String>,
-    /// MAC of the next hop to its VTEP (over vhost-user, which no kernel knows).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_hop: Option<String>,
-    /// Number in the fabric; absent: it is no member, and its endpoints are learned from its
-    /// frames.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<u16>,
-    /// Address on which it listens for members of the fabric; default: its VTEP.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<std::net::Ipv4Addr>,
 }
 
 /// An endpoint.

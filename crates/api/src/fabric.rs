@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::port::AllowedIp;
 
 pub use self::certificates::{CertificateKind, CertificateRow, CertificateState, Certificates};
+pub use self::evpn::{Evpn, EvpnKeptOut, EvpnNeighborRow, EvpnVtepRow};
 
 mod certificates;
+mod evpn;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,6 +41,8 @@ pub enum Question {
     Certificates,
     /// MACs and addresses that are bound at two hosts.
     Rivals,
+    /// The host as a BGP speaker.
+    Evpn,
     /// Path of a frame, and the counters of the entries on it.
     Trace(crate::trace::Question),
     /// Allow an endpoint that moved too often to move again, at all hosts.
@@ -72,6 +76,8 @@ pub enum Answer {
     Certificates(Certificates),
     /// MACs and addresses that are bound at two hosts.
     Rivals(Vec<RivalRow>),
+    /// The host as a BGP speaker.
+    Evpn(Evpn),
     /// Path of a frame.
     Trace(Box<crate::trace::Trace>),
     /// Hosts at which an endpoint may move again.

@@ -37,6 +37,7 @@
 //! | `addresses` | IP addresses that go from one endpoint to another; questions to their owners |
 //! | `follow`, `fdb`, `tunnels` | follow-up of changes: FDB, flows, tunnels, own claims |
 //! | `foreign` | endpoints of hosts that do not speak the protocol |
+//! | `own` | own claims, for a speaker of another protocol |
 //! | `nets`, `agenda`, `outbox` | members of networks; deadlines; bounded output |
 //! | `talk`, `messages` | questions to other members, and theirs; messages of any size |
 //! | `holds` | receivers that do not keep up, here and elsewhere |
@@ -59,6 +60,7 @@ mod lives;
 mod messages;
 mod nets;
 mod outbox;
+mod own;
 mod peers;
 mod punts;
 mod restart;
@@ -74,6 +76,7 @@ use sluice_base::{HostId, IpPrefix, Nanos, PortId, Vni, mix};
 
 pub use self::bind::BindError;
 pub use self::bindings::{BindingConflicts, BoundAt};
+pub use self::foreign::Told;
 pub use self::messages::MessageEvent;
 pub use self::surface::{
     Command, Config, Counts, End, Event, Full, Health, HostInfo, Kind, Location, TunnelInfo,
@@ -88,6 +91,7 @@ use self::foreign::Foreign;
 use self::lives::Incarnations;
 use self::nets::Nets;
 use self::outbox::Outbox;
+use self::own::OwnChanges;
 use self::peers::Peers;
 use self::tunnels::Tunnels;
 use crate::clock::Clock;
@@ -132,6 +136,7 @@ pub struct Plane {
     fdb: Fdb,
     tunnels: Tunnels,
     foreign: Foreign,
+    own_changes: OwnChanges,
     /// Own receivers that do not keep up.
     hold_requester: HoldRequester,
     /// Receivers of other hosts that do not keep up.
@@ -192,6 +197,7 @@ impl Plane {
             fdb: Fdb::new(config.flow_limit, entries, config.flow_life),
             tunnels: Tunnels::new(config.decap_life, config.tunnel_life),
             foreign: Foreign::new(entries, learn.lifetime),
+            own_changes: OwnChanges::default(),
             hold_requester: HoldRequester::default(),
             hold_responder: HoldResponder::default(),
             doubts: AddressConflicts::new(config.confirmed_life, seed_of(6)),

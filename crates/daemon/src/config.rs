@@ -14,6 +14,7 @@ mod attachment;
 mod build;
 mod check;
 mod document;
+mod evpn;
 mod fabric;
 mod headroom;
 mod live;
@@ -38,6 +39,7 @@ pub(crate) use added::{
     place_is_there, plan as plan_port,
 };
 pub(crate) use build::{run_dir, state_dir};
+pub use evpn::EvpnPlan;
 pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
 pub(crate) use fabric::{TapPlace, number_of as fabric_number};
 pub use headroom::Headroom;

@@ -20,6 +20,7 @@
 
 mod answering;
 mod child;
+mod evpn_peers;
 mod exec;
 mod force;
 mod http;
@@ -52,6 +53,7 @@ use sluice_base::Nanos;
 
 use self::answering::Answering;
 use self::child::{Found, Link};
+use self::evpn_peers::EvpnPeers;
 use self::force::Force;
 use self::kept::DescriptorStore;
 use self::ports::AddedPorts;
@@ -70,7 +72,7 @@ use crate::sys::notify;
 use crate::sys::privileges;
 use crate::sys::run_dir::{self, Role};
 use crate::sys::seccomp;
-use crate::sys::threads::spawn;
+use crate::sys::threads::{self, spawn};
 
 /// The first pause before data is started again, doubled each time up to the longest.
 const RESTART_WAIT_MIN: Duration = Duration::from_millis(100);
@@ -94,6 +96,8 @@ enum Event {
     Upgrade(Option<Asked>),
     /// SIGHUP, or a client that waits for the outcome.
     Reload(Option<reload::Asked>),
+    /// EVPN has named hosts, or names them no more.
+    Peers,
     /// The data process of this number (of starts) ended.
     Ended(u64),
     /// The host is no member of its fabric any more, and why.
@@ -150,7 +154,8 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         return Ok(ExitCode::SUCCESS);
     };
     let (plan, membership, became) = beginning.parts();
-    let plan = reload::adopt(report(plan));
+    let evpn_peers = Arc::new(EvpnPeers::load(&plan.run_dir, sender.clone()));
+    let plan = reload::adopt(evpn_peers.add_to(report(plan))?);
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
     let held = Arc::new(held_by(&plan, membership.as_ref()));
@@ -160,7 +165,8 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     let known = (fabric.clone(), configuration.clone());
     let ports = Arc::new(AddedPorts::load(&plan, known, Arc::clone(&kept))?);
     let (upgrades, reloads) = (Upgrades(sender.clone()), Reloads::new(sender.clone()));
-    let force = Force::new(reloads.clone(), sender.clone(), (Arc::clone(&ports), held.clone()));
+    let known = (Arc::clone(&ports), held.clone());
+    let force = Force::new(reloads.clone(), sender.clone(), known, Arc::clone(&evpn_peers));
     let mut control = Control {
         plan: plan.clone(),
         source: &source,
@@ -171,11 +177,13 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         starts: 0,
         fabric: fabric.clone(),
         wanted: None,
+        evpn_peers: Arc::clone(&evpn_peers),
         ports: Arc::clone(&ports),
         answering: Arc::clone(front.answering()),
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
     ports.wait_for_namespaces()?;
+    fabric.iter().try_for_each(|fabric| fabric.start_evpn(evpn_peers.clone()))?;
     front.open(show::Known {
         facts: sample::Facts::of(&plan.config),
         run_dir: plan.run_dir.clone(),
@@ -195,13 +203,18 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     }
     ready(&watched, fabric.as_ref());
     let ended = control.watch(link);
+    leave(&plan, fabric.as_ref(), ended.is_ok().then_some(&*kept));
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Says goodbye. `kept` has the devices that go with a host that was stopped.
+fn leave(plan: &Plan, fabric: Option<&Fabric>, kept: Option<&DescriptorStore>) {
     notify::tell("STOPPING=1");
     run_dir::forget_sockets(&plan.run_dir);
-    if ended.is_ok() {
-        kept.delete_devices(&plan);
+    if let Some(kept) = kept {
+        kept.delete_devices(plan);
     }
-    fabric.iter().for_each(Fabric::leave);
-    ended.map(|()| ExitCode::SUCCESS)
+    fabric.iter().for_each(|fabric| fabric.leave());
 }
 
 /// Returns what is said of the host itself, and the plan if its file says everything.
@@ -228,7 +241,7 @@ fn start_configuration(opened: Opened, parts: Parts, became: Option<Became>) -> 
 fn enter(host: &Host) -> anyhow::Result<Role> {
     let (run_dir, state_dir) = (config::run_dir(host), config::state_dir(host));
     log::init(&host.name, "control", host.log);
-    end_with_any_thread();
+    threads::end_with_any();
     run_dir::create(&run_dir, host.group.as_deref())?;
     std::fs::create_dir_all(&state_dir)
         .with_context(|| format!("cannot make {}", state_dir.display()))?;
@@ -288,6 +301,8 @@ struct Control<'a> {
     fabric: Option<Fabric>,
     /// Whole configuration of the fabric for this host, if part of it needs a restart of data.
     wanted: Option<Plan>,
+    /// Peers that EVPN has named.
+    evpn_peers: Arc<EvpnPeers>,
     ports: Arc<AddedPorts>,
     answering: Arc<Answering>,
 }
@@ -362,6 +377,7 @@ impl Control<'_> {
                         }
                     }
                     Event::Reload(asked) => self.reload(asked, Some(&mut link)),
+                    Event::Peers => self.follow_evpn(Some(&mut link)),
                     Event::Left(why) => {
                         say!(warn: "this host is in no fabric any more: {why}");
                         child::drain(link);
@@ -478,8 +494,8 @@ impl Control<'_> {
     fn next_plan(&self) -> anyhow::Result<Plan> {
         match self.source {
             Source::File(path) => match waiting::plan_of_member(path, &self.plan)? {
-                Some(plan) => Ok(plan),
-                None => Ok(config::load(path, &KernelDevices)?),
+                Some(plan) => Ok(self.evpn_peers.add_to(plan)?),
+                None => Ok(self.evpn_peers.add_to(config::load(path, &KernelDevices)?)?),
             },
             Source::Fabric(..) => Ok(self.wanted.as_ref().unwrap_or(&self.plan).clone()),
         }
@@ -497,6 +513,7 @@ impl Control<'_> {
                     Ok(Event::Stop) => return Ok(None),
                     Ok(Event::Upgrade(asked)) => self.become_program(asked),
                     Ok(Event::Reload(asked)) => self.reload(asked, None),
+                    Ok(Event::Peers) => self.follow_evpn(None),
                     Ok(Event::Ended(_)) => {}
                     Ok(Event::Left(why)) => {
                         say!(warn: "this host is in no fabric any more: {why}");
@@ -528,16 +545,6 @@ fn tell(asked: Option<Asked>, done: Result<Upgraded, String>) {
         _ = asked.answer.send(done);
         _ = asked.written.recv_timeout(WRITTEN_WITHIN);
     }
-}
-
-/// Makes a panic of any thread end the process: it would continue without one of its parts. A
-/// supervisor starts it anew, and data forwards meanwhile.
-fn end_with_any_thread() {
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |what| {
-        before(what);
-        std::process::abort();
-    }));
 }
 
 /// Returns the longest silence of the fabric at the start, and the clock of certificates.

@@ -19,6 +19,7 @@
 //! | `agree` | check whether members' settings agree |
 //! | `reconfigure` | a changed configuration for the running member |
 //! | `calls`, `trace` | questions between members; the path of a frame |
+//! | `evpn` | this host as a BGP speaker |
 //! | `messages` | messages between the configurations of members |
 //!
 //! This module decides nothing: [`sluice_control::plane`], which knows no socket, decides about
@@ -30,6 +31,7 @@ mod binding;
 mod calls;
 pub mod certificates;
 mod data;
+mod evpn;
 mod identity;
 mod incarnation;
 mod link;
@@ -64,6 +66,7 @@ use sluice_control::rpc::Failure;
 use sluice_control::{punt, resolve};
 
 use self::agree::Agreement;
+pub(crate) use self::evpn::{ForeignHosts, Vteps};
 pub(crate) use self::identity::Wall;
 pub(crate) use self::messages::{ConfigPort, NoConfig};
 
@@ -116,6 +119,7 @@ pub(crate) struct Fabric {
     agreement: Arc<Agreement>,
     trust: Arc<Trust>,
     config: Arc<dyn ConfigPort>,
+    evpn: Arc<evpn::Port>,
     /// Eviction of this host in words, if it was told of one.
     eviction: Arc<Mutex<Option<String>>>,
 }
@@ -169,6 +173,7 @@ impl Fabric {
             name: plan.name.as_str().into(),
             trust,
             config: Arc::clone(&config_port),
+            evpn: Arc::new(evpn::Port::new().context("cannot make an eventfd")?),
             eviction: Arc::default(),
         };
         let mut member = Member {
@@ -255,6 +260,9 @@ impl Fabric {
         if question == api::Question::Certificates {
             return Ok(api::Answer::Certificates(self.trust.certificates()));
         }
+        if question == api::Question::Evpn {
+            return self.evpn_state().map(api::Answer::Evpn);
+        }
         let mut answer = self.wait(|reply| MemberRequest::Question(question, reply))??;
         if let api::Answer::Members(rows) = &mut answer {
             for row in rows {
@@ -300,6 +308,7 @@ impl Fabric {
 
     /// Says goodbye to all members, as far as that takes no time.
     pub(crate) fn leave(&self) {
+        self.leave_evpn();
         let (done, left) = sync_channel(1);
         self.ask(MemberRequest::Leave(done));
         _ = left.recv_timeout(LEAVE_MAX);

@@ -127,6 +127,9 @@ impl Default for Limits {
     }
 }
 
+/// Longest time of a restart: 12 bits (RFC 4724 section 3).
+const RESTART_S_MAX: u16 = 0x0fff;
+
 /// The speaker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -138,7 +141,8 @@ pub struct Config {
     pub vtep: Ipv4Addr,
     /// Hold time that is offered, in seconds (RFC 4271 section 4.2): 0, or 3 and more.
     pub hold_s: u16,
-    /// Time for which a neighbor's routes stay after its session ended, until it is back.
+    /// Time for which a neighbor's routes stay after its session ended, until it is back. Neighbors
+    /// are asked to keep this speaker's as long (RFC 4724), up to 4095 s.
     pub stale_max: Nanos,
     /// The neighbors.
     pub neighbors: Vec<NeighborConfig>,
@@ -151,6 +155,12 @@ impl Config {
     pub const HOLD_S: u16 = 9;
     /// Time for which routes stay without a session, if the configuration names none.
     pub const STALE_MAX: Nanos = Nanos::from_millis(30_000);
+
+    /// Returns the time that neighbors give this speaker to come back, in seconds.
+    pub(crate) fn restart_s(&self) -> u16 {
+        let seconds = self.stale_max.0.div_ceil(1_000_000_000).min(RESTART_S_MAX.into());
+        u16::try_from(seconds).unwrap_or(RESTART_S_MAX)
+    }
 }
 
 #[cfg(test)]

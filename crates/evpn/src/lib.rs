@@ -21,8 +21,8 @@
 //! | `speaker` | all of these together, without clock and sockets |
 //! | `driver` | sockets, without a thread |
 //!
-//! **Not here:** other address families, multihoming (types 1 and 4), prefixes (type 5), graceful
-//! restart, TCP-MD5 and TCP-AO, the part of a route reflector.
+//! **Not here:** other address families, multihoming (types 1 and 4), prefixes (type 5), TCP-MD5
+//! and TCP-AO, the part of a route reflector.
 #![forbid(unsafe_code)]
 
 mod config;

@@ -347,6 +347,17 @@ impl Rib {
         self.changed_macs.insert(key);
     }
 
+    /// Notes that everything is to be looked at.
+    pub(crate) fn touch_all(&mut self) {
+        self.changed_macs.extend(self.macs.keys());
+        self.changed_vteps.extend(self.vteps.keys());
+    }
+
+    /// Returns the number of MACs.
+    pub(crate) fn macs(&self) -> usize {
+        self.macs.len()
+    }
+
     /// Takes the next VTEP that may have come to a network or left it.
     pub(crate) fn changed_vtep(&mut self) -> Option<(Vni, Ipv4Addr)> {
         self.changed_vteps.pop_first()

@@ -9,6 +9,7 @@
 //! neighbor by [`Session::output`]. A session that has ended reads nothing; its last bytes are a
 //! NOTIFICATION, unless the neighbor sent one.
 
+use std::fmt;
 use std::net::Ipv4Addr;
 
 use sluice_base::Nanos;
@@ -45,12 +46,50 @@ pub enum Ending {
     Sent(u8, u8),
 }
 
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (who, code, subcode) = match *self {
+            Self::Closed => return f.write_str("the connection was closed, or none came about"),
+            Self::Told(code, subcode) => ("the neighbor said", code, subcode),
+            Self::Sent(code, subcode) => ("this host said", code, subcode),
+        };
+        write!(f, "{who}: {} ({code}/{subcode})", words(code, subcode))
+    }
+}
+
+/// Returns the meaning of a NOTIFICATION (RFC 4271 section 6, RFC 4486, RFC 5492, RFC 9687).
+const fn words(code: u8, subcode: u8) -> &'static str {
+    match (code, subcode) {
+        (1, _) => "error in a message's header",
+        (2, 2) => "it expects another AS of the neighbor",
+        (2, 3) => "the BGP identifier is zero, or its own",
+        (2, 6) => "the hold time is refused",
+        (2, 7) => "a capability is missing, most likely EVPN",
+        (2, _) => "error in an OPEN",
+        (3, _) => "error in an UPDATE",
+        (4, _) => "nothing was heard for the hold time",
+        (5, _) => "a message that does not belong there",
+        (6, 1) => "too many routes",
+        (6, 2) => "it is shut down",
+        (6, 3) => "the neighbor is not configured any more",
+        (6, 4) => "it is reset",
+        (6, 5) => "the connection is refused; is this host configured there?",
+        (6, 7) => "both connected, and the other connection stays",
+        (6, _) => "it ends",
+        (7, _) => "error in a route refresh",
+        (8, _) => "the neighbor reads nothing",
+        _ => "unknown error",
+    }
+}
+
 /// The speaker's side of an OPEN, and the AS that the neighbor must have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Identity {
     pub(crate) local_as: u32,
     pub(crate) router_id: Ipv4Addr,
     pub(crate) hold_s: u16,
+    /// Time that neighbors give this speaker to come back, in seconds; at most 4095.
+    pub(crate) restart_s: u16,
     pub(crate) remote_as: u32,
 }
 

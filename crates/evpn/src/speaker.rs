@@ -249,6 +249,7 @@ impl Speaker {
             local_as: self.config.local_as,
             router_id: self.config.router_id,
             hold_s: self.config.hold_s,
+            restart_s: self.config.restart_s(),
             remote_as: neighbor.config.remote_as,
         };
         neighbor.begin(link.side, Session::begin(now, identity));
@@ -489,6 +490,28 @@ impl Speaker {
     pub fn remote(&self, key: MacKey) -> Option<RemoteMac> {
         let own = self.exports.endpoint(key).map(|own| own.mobility);
         self.rib.best(key).filter(|remote| !own.is_some_and(|own| self.holds_against(own, remote)))
+    }
+
+    /// Returns true if an endpoint is announced for this host.
+    #[must_use]
+    pub fn is_announced(&self, key: MacKey) -> bool {
+        self.exports.endpoint(key).is_some()
+    }
+
+    /// Returns the networks that are exported and imported.
+    pub fn networks(&self) -> impl Iterator<Item = Network> + '_ {
+        self.exports.networks()
+    }
+
+    /// Returns the number of MACs that neighbors have told.
+    #[must_use]
+    pub fn heard(&self) -> usize {
+        self.rib.macs()
+    }
+
+    /// Reports all MACs and VTEPs once more, as changes.
+    pub fn tell_again(&mut self) {
+        self.rib.touch_all();
     }
 
     fn tell(&mut self, event: Event) {

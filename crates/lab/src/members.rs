@@ -40,6 +40,7 @@ pub(crate) fn file(plan: &Plan, config: HostConfig) -> anyhow::Result<String> {
     let local = LocalConfig {
         host,
         underlay,
+        evpn: None,
         api: config.api,
         chip: config.chip,
         buffers: config.buffers,

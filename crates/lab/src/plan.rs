@@ -351,6 +351,7 @@ impl Plan {
                 confirmed_s: 1,
                 asks_per_port: 100,
             }),
+            evpn: None,
             api: api::HttpApi::default(),
             buffers: settings.buffers(count),
             classes: Vec::new(),
@@ -368,6 +369,7 @@ impl Plan {
                     next_hop: None,
                     id: Some(member(at)),
                     address: None,
+                    by_evpn: false,
                 })
                 .collect(),
             // The other hosts announce their own endpoints.
@@ -416,6 +418,7 @@ impl Plan {
             host: self.host(&node.name, Role::Switch, policy),
             underlay: None,
             fabric: None,
+            evpn: None,
             api: api::HttpApi::default(),
             buffers: settings.buffers(0),
             classes: Vec::new(),

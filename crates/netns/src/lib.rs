@@ -8,6 +8,7 @@
 
 mod cable;
 mod error;
+pub mod frr;
 pub mod host;
 mod namespace;
 mod tool;

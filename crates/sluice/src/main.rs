@@ -311,6 +311,11 @@ enum FabricCommand {
         #[command(flatten)]
         asked: Asked,
     },
+    /// The host as a BGP speaker: its neighbors, their routes and the VTEPs that they name
+    Evpn {
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// Listen for the hosts on this network, those of a fabric and those that wait for one
     Discover {
         /// The time to listen
@@ -524,6 +529,7 @@ fn fabric_command(command: &FabricCommand) -> anyhow::Result<ExitCode> {
             client::fabric::status(&asked.whom(), asked.json).map(ExitCode::from)
         }
         FabricCommand::Holds { asked } => ask(asked, fabric::Question::Holds),
+        FabricCommand::Evpn { asked } => ask(asked, fabric::Question::Evpn),
         FabricCommand::Discover { span, device, json } => {
             client::discover::discover(device.clone(), span.duration(), *json)?;
             Ok(ExitCode::SUCCESS)

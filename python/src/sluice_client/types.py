@@ -361,6 +361,14 @@ class Enveloped_FabricPart_6(TypedDict):
     host: NotRequired[str | None]
     program: str
     time: str
+    evpn: Evpn
+
+
+class Enveloped_FabricPart_7(TypedDict):
+    format: int
+    host: NotRequired[str | None]
+    program: str
+    time: str
     status: ConfigurationStatus
 
 
@@ -659,6 +667,45 @@ class Evicted(TypedDict):
     told_by: str
 
 
+Evpn = TypedDict("Evpn", {
+    "address": "str",
+    "announced_routes": "int",
+    "as": "int",
+    "failure": "NotRequired[str | None]",
+    "heard_macs": "int",
+    "neighbors": "list[EvpnNeighborRow]",
+    "router_id": "str",
+    "vteps": "list[EvpnVtepRow]",
+})
+
+
+class EvpnKeptOut(TypedDict):
+    looped: int
+    malformed: int
+    not_ours: int
+    other_tunnel: int
+    other_type: int
+    too_many: int
+
+
+EvpnNeighborRow = TypedDict("EvpnNeighborRow", {
+    "address": "str",
+    "as": "int",
+    "is_stale": "NotRequired[bool]",
+    "kept_out": "EvpnKeptOut",
+    "last_ending": "NotRequired[str | None]",
+    "router_id": "NotRequired[str | None]",
+    "routes": "int",
+    "state": "str",
+    "unsent_routes": "int",
+})
+
+
+class EvpnVtepRow(TypedDict):
+    vnis: list[int]
+    vtep: str
+
+
 class FabricConfig(TypedDict):
     fabric: str
     format: int
@@ -674,6 +721,10 @@ class FabricConfig(TypedDict):
 
 class FabricPartCertificates(TypedDict):
     certificates: Certificates
+
+
+class FabricPartEvpn(TypedDict):
+    evpn: Evpn
 
 
 class FabricPartFlows(TypedDict):
@@ -1576,11 +1627,11 @@ CertificateState: TypeAlias = Literal["valid", "ending", "expired", "not_yet"]
 Changed: TypeAlias = ChangedCommitted | ChangedAccepted | ChangedDone
 Cidr: TypeAlias = str
 Enveloped_Changed: TypeAlias = Enveloped_Changed_1 | Enveloped_Changed_2 | Enveloped_Changed_3
-Enveloped_FabricPart: TypeAlias = Enveloped_FabricPart_1 | Enveloped_FabricPart_2 | Enveloped_FabricPart_3 | Enveloped_FabricPart_4 | Enveloped_FabricPart_5 | Enveloped_FabricPart_6
+Enveloped_FabricPart: TypeAlias = Enveloped_FabricPart_1 | Enveloped_FabricPart_2 | Enveloped_FabricPart_3 | Enveloped_FabricPart_4 | Enveloped_FabricPart_5 | Enveloped_FabricPart_6 | Enveloped_FabricPart_7
 Enveloped_PolicySet: TypeAlias = Enveloped_PolicySet_1 | Enveloped_PolicySet_2 | Enveloped_PolicySet_3 | Enveloped_PolicySet_4
 Enveloped_Shown: TypeAlias = Enveloped_Shown_1 | Enveloped_Shown_2 | Enveloped_Shown_3 | Enveloped_Shown_4 | Enveloped_Shown_5 | Enveloped_Shown_6 | Enveloped_Shown_7 | Enveloped_Shown_8 | Enveloped_Shown_9 | Enveloped_Shown_10
-FabricPart: TypeAlias = FabricPartMembers | FabricPartFlows | FabricPartHolds | FabricPartCertificates | FabricPartRivals | FabricPartStatus
-FabricQuestion: TypeAlias = Literal["members", "flows", "holds", "certificates", "rivals", "status"]
+FabricPart: TypeAlias = FabricPartMembers | FabricPartFlows | FabricPartHolds | FabricPartCertificates | FabricPartRivals | FabricPartEvpn | FabricPartStatus
+FabricQuestion: TypeAlias = Literal["members", "flows", "holds", "certificates", "rivals", "evpn", "status"]
 FlowControl: TypeAlias = Literal["LL", "LZ", "ZL", "ZZ"]
 Grade: TypeAlias = Literal["pass", "warn", "unknown", "stop"]
 HoldTime: TypeAlias = str

@@ -36,7 +36,7 @@ const RULES: &[Rule] = &[
     rule(
         "daemon",
         5,
-        &["base", "wire", "switch", "control", "placement", "host", "ports", "cpus", "api"],
+        &["base", "wire", "switch", "control", "placement", "host", "ports", "cpus", "api", "evpn"],
     ),
     rule("steer", 5, &["base", "placement", "cpus", "api"]),
     rule("guest", 5, &["ports", "api"]),

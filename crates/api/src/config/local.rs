@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Buffers, Chip, Host, HttpApi, Link, Port, UnderlayKind, Vport};
+use super::{Buffers, Chip, Evpn, Host, HttpApi, Link, Port, UnderlayKind, Vport};
 
 /// The whole file. Networks, members and policies are the fabric's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,9 @@ pub struct LocalConfig {
     /// Underlay of the host; absent: that of the command that made the host a member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub underlay: Option<LocalUnderlay>,
+    /// EVPN; absent: the host speaks to members of its fabric only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evpn: Option<Evpn>,
     /// HTTP interface of the host.
     #[serde(default, skip_serializing_if = "HttpApi::is_default")]
     pub api: HttpApi,

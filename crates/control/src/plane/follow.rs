@@ -75,7 +75,7 @@ impl Plane {
 
     /// Withdraws the own claim for an endpoint that another host has now (RFC 7432 clause 15),
     /// unless it is bound: a binding is for the operator to change.
-    fn yield_claim(&mut self, now: Nanos, key: Key) {
+    pub(super) fn yield_claim(&mut self, now: Nanos, key: Key) {
         let own = self.own_claim(key);
         if own.is_some_and(|claim| claim.origin != Origin::Bound) {
             self.retract(now, key, Why::Withdrawn);
@@ -96,6 +96,7 @@ impl Plane {
             return false;
         };
         self.publisher.claim(claim);
+        self.own_changes.note(claim.key);
         self.follow(now, &change, Why::Learned);
         true
     }
@@ -103,6 +104,7 @@ impl Plane {
     /// Withdraws the own claim for an endpoint.
     pub(super) fn retract(&mut self, now: Nanos, key: Key, why: Why) {
         self.publisher.withdraw(key);
+        self.own_changes.note(key);
         let change = self.table.withdraw(now, self.own, key);
         self.follow(now, &change, why);
     }

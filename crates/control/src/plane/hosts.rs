@@ -95,6 +95,7 @@ impl Plane {
         self.report_again(|_, from| from == host);
         self.publisher.forget(host);
         self.evicting.push(host);
+        self.foreign.host_gone(host);
         let flows: Vec<_> =
             self.tunnels.decaps_from(host).map(|(vni, there, _)| (vni, there)).collect();
         for (vni, _) in flows.into_iter().take_while(|(_, there)| *there == host) {
@@ -110,7 +111,7 @@ impl Plane {
         let mut changes = Vec::new();
         let progress = self.table.evict(now, host, EVICT_STEP, |change| changes.push(change));
         for change in &changes {
-            self.foreign.forget(change.key, host);
+            self.foreign.lost(change.key, host);
         }
         self.follow_all(now, &changes, |_| Why::Evicted);
         if progress == Progress::Done {

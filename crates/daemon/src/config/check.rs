@@ -2,6 +2,7 @@
 //! can keep the promises of the policy. Every check reports the error and the remedy.
 
 mod chip;
+mod evpn;
 mod fabric;
 mod links;
 mod members;
@@ -73,6 +74,7 @@ impl<'a> Check<'a> {
         self.workers();
         self.peers();
         self.fabric();
+        self.evpn();
         self.vports();
         self.vport_policies();
     }

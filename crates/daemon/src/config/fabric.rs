@@ -10,6 +10,7 @@ use sluice_api::port::AllowedIp;
 use sluice_base::{Destination, HostId, IpPrefix, Mac, Nanos, PortId, TunnelId, VnetId, Vni};
 use sluice_control::mobility;
 
+use super::evpn::{self, EvpnPlan};
 use super::numbers::Numbers;
 use super::policy;
 use super::workers::Workers;
@@ -77,6 +78,8 @@ pub struct FabricPlan {
     pub asks_per_port: u32,
     /// The data workers.
     pub workers: Workers,
+    /// The host as a BGP speaker.
+    pub evpn: Option<EvpnPlan>,
 }
 
 /// Another host.
@@ -260,6 +263,7 @@ pub(super) fn plan(
         chip_flows: config.host.chip_flows.min(config.host.chip_macs),
         asks_per_port: fabric.asks_per_port,
         workers: Workers::of(config),
+        evpn: evpn::plan(config),
     })
 }
 

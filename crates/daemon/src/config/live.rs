@@ -8,7 +8,7 @@
 //! | endpoints behind peers; without a fabric all endpoints | now |
 //! | limits and times of `[fabric]` | now; the part of a `learn_max` above 65,536 at a restart |
 //! | policies of vports, of added ports too | now |
-//! | `host.log` | now |
+//! | `host.log`, `[evpn]` | now |
 //! | anything else | at a restart of the data process |
 //!
 //! A network that is removed, or is another one under its name, while a port of the file is in it
@@ -107,6 +107,10 @@ impl Merge<'_> {
         if self.now.host.log != self.next.host.log {
             self.merged.config.host.log = self.next.host.log;
             self.say("the level of the log".to_owned());
+        }
+        if self.now.evpn != self.next.evpn {
+            self.merged.config.evpn.clone_from(&self.next.evpn);
+            self.say("EVPN".to_owned());
         }
         self.limits();
         let (now, next) = (rest_of(&self.merged.config), rest_of(self.next));

@@ -135,6 +135,7 @@ pub(crate) fn compose(
         next_hop: None,
         id: Some(member.id),
         address: member.address,
+        by_evpn: false,
     };
     let mut fabric: Fabric = toml::from_str(&format!(
         "name = {}\nid = {}\ncertificates = {}",
@@ -160,6 +161,7 @@ pub(crate) fn compose(
             link: underlay.link.clone(),
         }),
         fabric: Some(fabric),
+        evpn: local.evpn.clone(),
         api: local.api.clone(),
         chip: local.chip,
         buffers: local.buffers.clone(),
@@ -211,6 +213,7 @@ fn foreign<'a>(
         next_hop: None,
         id: None,
         address: None,
+        by_evpn: false,
     })
 }
 

@@ -10,6 +10,7 @@ use sluice_api::placement::{Policy, Stamped};
 use sluice_api::port::NewPort;
 use sluice_api::reload::Reloaded;
 
+use super::evpn_peers::EvpnPeers;
 use super::policy::Held;
 use super::ports::AddedPorts;
 use super::{Event, Reloads};
@@ -24,6 +25,7 @@ pub(super) struct Force {
     events: SyncSender<Event>,
     ports: Arc<AddedPorts>,
     held: Arc<Held>,
+    evpn_peers: Arc<EvpnPeers>,
 }
 
 impl Force {
@@ -31,8 +33,9 @@ impl Force {
         reloads: Reloads,
         events: SyncSender<Event>,
         (ports, held): (Arc<AddedPorts>, Arc<Held>),
+        evpn_peers: Arc<EvpnPeers>,
     ) -> Self {
-        Self { reloads, events, ports, held }
+        Self { reloads, events, ports, held, evpn_peers }
     }
 }
 
@@ -67,6 +70,7 @@ impl InForce for Force {
     /// Gives the data process's reasons without asking it, as far as control knows them all: a
     /// question would take several times as long as the rest of a change.
     fn check(&self, config: HostConfig) -> Result<(), String> {
+        let config = self.evpn_peers.added_to(&config).unwrap_or(config);
         self.ports.check(&config)?;
         self.check_wires(&config)?;
         config::check_policies(&self.ports.plan().config, &config, &self.ports.open_ports())?;

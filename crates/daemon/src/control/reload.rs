@@ -140,6 +140,7 @@ impl Control<'_> {
                 config::plan_of(&config, self.plan.dir.as_deref(), &KernelDevices)
             }
         };
+        let plan = plan.and_then(|plan| self.evpn_peers.add_to(plan));
         let plan = plan.map_err(|report| format!("the configuration is wrong\n{report}"))?;
         if plan.run_dir != self.plan.run_dir {
             return Err(config::OTHER_RUN_DIR.to_owned());
@@ -148,7 +149,7 @@ impl Control<'_> {
     }
 
     /// Gives a plan to data and to the fabric.
-    fn reconfigure(
+    pub(super) fn reconfigure(
         &mut self,
         wanted: &Plan,
         only_check: bool,

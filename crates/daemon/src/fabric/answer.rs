@@ -89,6 +89,7 @@ impl<'a> Answers<'a> {
             Question::Holds => Answer::Holds(self.holds()),
             Question::Certificates => return Err("these are known elsewhere".to_owned()),
             Question::Rivals => Answer::Rivals(self.rivals()),
+            Question::Evpn => return Err("another thread knows it".to_owned()),
             Question::Trace(_) => return Err("a trace is made elsewhere".to_owned()),
             Question::Thaw { .. } => return Err("this changes something".to_owned()),
             Question::Watch => return Err("what is watched is told by and by".to_owned()),

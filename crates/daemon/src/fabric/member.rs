@@ -29,6 +29,7 @@ use sluice_control::vport::Key;
 use super::answer::Answers;
 use super::calls::{Call, Calls};
 use super::data::Data;
+use super::evpn::News;
 use super::identity::Identity;
 use super::incarnation::Incarnations;
 use super::ports::Ports;
@@ -93,6 +94,8 @@ pub(super) enum MemberRequest {
     Reply(HostId, u64, Result<Vec<u8>, Failure>),
     /// Send a message to the configuration of a member.
     Message(HostId, Arc<[u8]>),
+    /// News of BGP neighbors; the answer comes when they are taken.
+    Evpn(Vec<News>, SyncSender<()>),
     /// Take over a plan.
     Reconfigure(Box<FabricPlan>, SyncSender<Result<(), String>>),
     /// Say goodbye to all members.
@@ -169,6 +172,7 @@ impl Member {
             self.talk(now);
             self.pass_messages();
             self.apply_outputs();
+            self.pass_own_changes();
             self.write_others(now);
             let timeout = self.next(now);
             let took = clock::now().since(now);
@@ -273,8 +277,15 @@ impl Member {
     }
 
     fn end_silence(&mut self, now: Nanos) {
+        if self.silent_until.is_none() {
+            return;
+        }
         let is_known = self.data.as_ref().is_some_and(Data::has_told_all);
         self.silent_until = self.silent_until.filter(|until| !is_known && now < *until);
+        if self.silent_until.is_none() {
+            // BGP neighbors take what is not announced then to be gone.
+            self.follow_evpn_plan(false);
+        }
     }
 
     fn serve_peers(&mut self, now: Nanos) {
@@ -382,18 +393,12 @@ impl Member {
                     _ = reply.try_send(answers.answer(&question));
                 }
                 MemberRequest::Facts(wanted, reply) => {
-                    _ = reply.try_send(trace::facts(
-                        &self.plan,
-                        (&self.ports, &self.plane),
-                        &wanted,
-                    ));
+                    let known = (&self.ports, &self.plane);
+                    _ = reply.try_send(trace::facts(&self.plan, known, &wanted));
                 }
                 MemberRequest::Named(wanted, reply) => {
-                    _ = reply.try_send(trace::find(
-                        &self.plan,
-                        (&self.ports, &self.plane),
-                        &wanted,
-                    ));
+                    let known = (&self.ports, &self.plane);
+                    _ = reply.try_send(trace::find(&self.plan, known, &wanted));
                 }
                 MemberRequest::Thaw(named, reply) => {
                     let answers = Answers::new(&self.plan, &self.ports, &self.plane, now);
@@ -410,6 +415,10 @@ impl Member {
                     self.plane.reply_to(now, host, ticket, answer);
                 }
                 MemberRequest::Message(host, message) => self.send_message(now, host, message),
+                MemberRequest::Evpn(news, taken) => {
+                    self.hear_evpn(now, news);
+                    _ = taken.try_send(());
+                }
                 MemberRequest::Reconfigure(plan, reply) => {
                     _ = reply.try_send(self.reconfigure(now, *plan));
                 }

@@ -2,6 +2,7 @@
 //!
 //! | capability | for |
 //! |---|---|
+//! | `NET_BIND_SERVICE` | the port of BGP |
 //! | `NET_ADMIN`, `NET_RAW` | devices, TAPs, veth pairs, packet sockets, AF_XDP, marks |
 //! | `SYS_ADMIN` | to enter the network namespaces of containers, and make those of veth pairs |
 //! | `SYS_PTRACE` | to find the namespace of a process (`port add --pid`) |
@@ -33,6 +34,7 @@ use crate::sys::log::say;
 /// Capabilities that are kept if present.
 pub(crate) const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::NET_BIND_SERVICE)
     .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::SYS_PTRACE)
     .union(CapabilitySet::BPF)

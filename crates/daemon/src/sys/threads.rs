@@ -15,6 +15,16 @@ const NICE: i32 = 5;
 /// with the default.
 const NICE_FIRST: i32 = -10;
 
+/// Makes a panic of any thread end the process: it would continue without one of its parts. A
+/// supervisor starts it anew, and data forwards meanwhile.
+pub(crate) fn end_with_any() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |what| {
+        before(what);
+        std::process::abort();
+    }));
+}
+
 /// Starts a thread that lasts as long as the process.
 ///
 /// # Errors

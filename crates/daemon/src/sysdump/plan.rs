@@ -171,7 +171,7 @@ fn of_host(found: &Found) -> Vec<Item> {
 }
 
 fn of_fabric() -> Vec<Item> {
-    use fabric::Question::{Certificates, Flows, Holds, Members, Rivals, Vnets, Vports};
+    use fabric::Question::{Certificates, Evpn, Flows, Holds, Members, Rivals, Vnets, Vports};
     let fabric = [
         ("members", "`sluice fabric members`", Members),
         ("flows", "`sluice fabric flows`", Flows),
@@ -180,6 +180,7 @@ fn of_fabric() -> Vec<Item> {
         ("vnets", "`sluice vnet list`", Vnets),
         ("certificates", "certificates of the hosts, without keys", Certificates),
         ("rivals", "addresses that are bound at two hosts", Rivals),
+        ("evpn", "`sluice fabric evpn`", Evpn),
     ];
     let fabric = fabric.map(|(name, about, question)| {
         asked(format!("fabric/{name}.json"), about, Request::Fabric(question))

@@ -19,6 +19,7 @@ mod discover;
 mod docker;
 mod dpdk;
 mod drills;
+mod evpn;
 mod fabric;
 mod foreign;
 mod guest;

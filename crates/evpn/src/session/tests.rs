@@ -4,12 +4,14 @@ const OWN: Identity = Identity {
     local_as: 65000,
     router_id: Ipv4Addr::new(10, 0, 0, 1),
     hold_s: 9,
+    restart_s: 30,
     remote_as: 65001,
 };
 const THEIRS: Identity = Identity {
     local_as: 65001,
     router_id: Ipv4Addr::new(10, 0, 0, 2),
     hold_s: 30,
+    restart_s: 0,
     remote_as: 65000,
 };
 const START: Nanos = Nanos::from_millis(1_000);

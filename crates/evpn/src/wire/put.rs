@@ -6,9 +6,10 @@ use bytes::Bytes;
 use rustbgpd_wire::notification::NotificationCode;
 use rustbgpd_wire::{
     Afi, AsPath, AsPathSegment, Capability, EthernetSegmentIdentifier, EthernetTagId, EvpnImet,
-    EvpnMacIp, EvpnRoute, ExtendedCommunity, MacAddress, Message, MpReachNlri, MpUnreachNlri,
-    MplsLabel, NotificationMessage, OpenMessage, PathAttribute, PmsiTunnel, RouteDistinguisher,
-    RouteRefreshMessage, RouteRefreshSubtype, Safi, UpdateMessage, encode_message,
+    EvpnMacIp, EvpnRoute, ExtendedCommunity, GracefulRestartFamily, MacAddress, Message,
+    MpReachNlri, MpUnreachNlri, MplsLabel, NotificationMessage, OpenMessage, PathAttribute,
+    PmsiTunnel, RouteDistinguisher, RouteRefreshMessage, RouteRefreshSubtype, Safi, UpdateMessage,
+    encode_message,
 };
 
 use super::{Notification, Refresh};
@@ -34,6 +35,10 @@ pub(crate) struct Origin {
     pub(crate) is_internal: bool,
 }
 
+/// The family, whose frames pass without this speaker (RFC 4724 section 3).
+const PRESERVED: GracefulRestartFamily =
+    GracefulRestartFamily { afi: Afi::L2Vpn, safi: Safi::Evpn, forwarding_preserved: true };
+
 fn put(out: &mut Vec<u8>, message: &Message) {
     // Sizes are bounded by `ROUTES_MAX`, and no field comes from elsewhere.
     let bytes = encode_message(message).expect("a message of its own fits");
@@ -46,13 +51,13 @@ pub(crate) fn put_open(out: &mut Vec<u8>, own: Identity) {
         Capability::RouteRefresh,
         Capability::EnhancedRouteRefresh,
         Capability::FourOctetAs { asn: own.local_as },
-        // Without families: this speaker keeps nothing over its own restart, and understands
-        // End-of-RIB (RFC 4724 section 4.1). FRR sends none without this capability.
+        // Without families: neighbors are to keep nothing, and this speaker understands End-of-RIB
+        // (RFC 4724 section 4.1). FRR sends none without this capability.
         Capability::GracefulRestart {
             restart_state: false,
             notification: false,
-            restart_time: 0,
-            families: Vec::new(),
+            restart_time: own.restart_s,
+            families: if own.restart_s > 0 { vec![PRESERVED] } else { Vec::new() },
         },
     ];
     let open = OpenMessage {

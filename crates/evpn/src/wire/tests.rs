@@ -187,3 +187,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn open_asks_neighbors_to_keep_routes() {
+    let router_id = Ipv4Addr::new(192, 0, 2, 1);
+    let own = Identity { local_as: 65000, router_id, hold_s: 9, restart_s: 30, remote_as: 65000 };
+    for (restart_s, capability) in
+        [(30, &[64, 6, 0, 30, 0, 25, 70, 0x80][..]), (0, &[64, 2, 0, 0][..])]
+    {
+        let mut bytes = Vec::new();
+        put_open(&mut bytes, Identity { restart_s, ..own });
+        assert!(bytes.windows(capability.len()).any(|part| part == capability), "{bytes:02x?}");
+    }
+}

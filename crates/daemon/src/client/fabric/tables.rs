@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use comfy_table::presets::NOTHING;
 use comfy_table::{ContentArrangement, Table};
 use sluice_api::fabric::{
-    Answer, CertificateRow, Certificates, EventRow, Flows, Holds, MemberRow, MoveRow, ReceiverRow,
-    RivalRow, Status, ThawRow, VnetRow, Vport, VportRow,
+    Answer, CertificateRow, Certificates, EventRow, Evpn, EvpnNeighborRow, Flows, Holds, MemberRow,
+    MoveRow, ReceiverRow, RivalRow, Status, ThawRow, VnetRow, Vport, VportRow,
 };
 use sluice_api::trace::{Step, Trace};
 
@@ -24,6 +24,7 @@ pub(super) fn render(answer: &Answer) -> String {
         Answer::Certificates(certificates) => all_certificates(certificates),
         Answer::Trace(trace) => traced(trace),
         Answer::Rivals(rows) => rivals(rows),
+        Answer::Evpn(evpn) => speaker(evpn),
         Answer::Thaw(rows) => thawed(rows),
         Answer::Event(event) => line(event),
     }
@@ -312,6 +313,43 @@ fn all_holds(holds: &Holds) -> String {
         table(&header, isolated),
         table(&["VNET", "MAC", "HOST", "HELD", "STUCK", "FOR", "IN USE"], held),
     )
+}
+
+fn speaker(evpn: &Evpn) -> String {
+    let mut text = format!(
+        "AS {}, identifier {}, listens on {}\n{} own routes, {} MACs heard of\n\n",
+        evpn.local_as, evpn.router_id, evpn.address, evpn.announced_routes, evpn.heard_macs
+    );
+    if let Some(why) = &evpn.failure {
+        text.insert_str(0, &format!("not in force: {why}\n"));
+    }
+    let cells = evpn.neighbors.iter().map(|row| {
+        let state = if row.is_stale { format!("{}, stale", row.state) } else { row.state.clone() };
+        let numbers = [row.routes, row.unsent_routes].map(|number| number.to_string());
+        let mut cells = vec![row.address.clone(), row.remote_as.to_string(), state];
+        cells.extend(numbers);
+        cells.push(row.last_ending.clone().unwrap_or_else(|| "-".to_owned()));
+        cells
+    });
+    let header = ["NEIGHBOR", "AS", "STATE", "ROUTES", "TO BE SENT", "LAST END"];
+    text += &table(&header, cells);
+    for row in &evpn.neighbors {
+        text += &kept_out(row);
+    }
+    let cells = evpn.vteps.iter().map(|row| {
+        let vnis: Vec<String> = row.vnis.iter().map(u32::to_string).collect();
+        vec![row.vtep.clone(), vnis.join(", ")]
+    });
+    text + "\n" + &table(&["VTEP", "VNIS"], cells)
+}
+
+fn kept_out(row: &EvpnNeighborRow) -> String {
+    let reasons: Vec<String> =
+        row.kept_out.reasons().map(|(why, count)| format!("{count} {why}")).collect();
+    match reasons.is_empty() {
+        true => String::new(),
+        false => format!("{}: routes not in use: {}\n", row.address, reasons.join(", ")),
+    }
 }
 
 fn all_certificates(certificates: &Certificates) -> String {

@@ -200,6 +200,11 @@ impl Netns {
         self.0.name()
     }
 
+    /// Returns it as other crates know it.
+    pub(crate) const fn plain(&self) -> &sluice_netns::Netns {
+        &self.0
+    }
+
     /// Runs `ip` in the namespace.
     pub(crate) fn ip(&self, line: &str) -> String {
         self.0.ip(line).unwrap_or_else(|error| panic!("{error}"))

@@ -5,7 +5,7 @@
 use serde::Serialize;
 use sluice_api::envelope::Envelope;
 use sluice_api::fabric::{
-    Certificates, Flows, Holds, MemberRow, RivalRow, ThawRow, VnetRow, Vport, VportRow,
+    Certificates, Evpn, Flows, Holds, MemberRow, RivalRow, ThawRow, VnetRow, Vport, VportRow,
 };
 use sluice_api::fabric_config::FabricConfig;
 use sluice_api::http::Problem;
@@ -69,6 +69,7 @@ pub(super) enum FabricQuestion {
     Holds,
     Certificates,
     Rivals,
+    Evpn,
     Status,
 }
 
@@ -81,6 +82,7 @@ pub(super) enum FabricPart {
     Holds(Holds),
     Certificates(Certificates),
     Rivals(Vec<RivalRow>),
+    Evpn(Evpn),
     Status(Box<Status>),
 }
 

@@ -40,6 +40,7 @@ pub(super) async fn ask_fabric(State(api): State<Api>, uri: Uri, name: Name) -> 
             "holds" => fabric::Question::Holds,
             "certificates" => fabric::Question::Certificates,
             "rivals" => fabric::Question::Rivals,
+            "evpn" => fabric::Question::Evpn,
             "status" => return Ok(configured(transaction::Question::Status)),
             _ => return Err(unknown(&name)),
         };
