@@ -26,7 +26,9 @@ pub use self::buffers::{Buffers, Size};
 pub use self::chip::{Chip, ChipKind};
 pub use self::evpn::{Evpn, EvpnNeighbor};
 pub use self::fabric::{Fabric, MobilityPolicy};
-pub use self::http::{CLIENTS_MAX, HttpApi, HttpClient, HttpTls, HttpTraces, Refusal};
+pub use self::http::{
+    CLIENTS_MAX, CollectorAddress, HttpApi, HttpClient, HttpTls, HttpTraces, Refusal,
+};
 pub use self::local::{Foreign, KEYS_OF_FABRIC, LocalConfig, LocalUnderlay, TABLES_OF_FILE, Trunk};
 pub use self::peer::Peer;
 pub use self::policy::{ALLOWED_MAX, PortPolicies, PortPolicy, RATE_MBPS_MAX};

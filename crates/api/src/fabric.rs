@@ -76,8 +76,8 @@ pub enum Answer {
     Certificates(Certificates),
     /// MACs and addresses that are bound at two hosts.
     Rivals(Vec<RivalRow>),
-    /// The host as a BGP speaker.
-    Evpn(Evpn),
+    /// The host as a BGP speaker; `None`: it speaks no EVPN.
+    Evpn(Option<Evpn>),
     /// Path of a frame.
     Trace(Box<crate::trace::Trace>),
     /// Hosts at which an endpoint may move again.

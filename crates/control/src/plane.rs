@@ -174,6 +174,7 @@ impl Plane {
         let seed_of = |part: u64| mix(seed ^ mix(part));
         let learn = learn::Config { ports: config.ports_max, ..config.learn };
         let entries = usize::try_from(learn.entries).expect("32 bits");
+        let claims_half = usize::try_from(config.claims_max / 2).expect("32 bits");
         Self {
             own,
             fabric: config.fabric,
@@ -196,7 +197,7 @@ impl Plane {
             peers: Peers::new(),
             fdb: Fdb::new(config.flow_limit, entries, config.flow_life),
             tunnels: Tunnels::new(config.decap_life, config.tunnel_life),
-            foreign: Foreign::new(entries, learn.lifetime),
+            foreign: Foreign::new(entries, claims_half, learn.lifetime),
             own_changes: OwnChanges::default(),
             hold_requester: HoldRequester::default(),
             hold_responder: HoldResponder::default(),

@@ -20,6 +20,7 @@
 //! | `reconfigure` | a changed configuration for the running member |
 //! | `calls`, `trace` | questions between members; the path of a frame |
 //! | `evpn` | this host as a BGP speaker |
+//! | `endpoint_traces` | traces of endpoints that come to this host |
 //! | `messages` | messages between the configurations of members |
 //!
 //! This module decides nothing: [`sluice_control::plane`], which knows no socket, decides about
@@ -31,6 +32,7 @@ mod binding;
 mod calls;
 pub mod certificates;
 mod data;
+mod endpoint_traces;
 mod evpn;
 mod identity;
 mod incarnation;
@@ -66,6 +68,7 @@ use sluice_control::rpc::Failure;
 use sluice_control::{punt, resolve};
 
 use self::agree::Agreement;
+use self::endpoint_traces::EndpointTraces;
 pub(crate) use self::evpn::{ForeignHosts, Vteps};
 pub(crate) use self::identity::Wall;
 pub(crate) use self::messages::{ConfigPort, NoConfig};
@@ -195,6 +198,7 @@ impl Fabric {
             outgoing: Vec::new(),
             calls: calls::Calls::default(),
             config: config_port,
+            traces: EndpointTraces::of(plan),
             handle: fabric.clone(),
         };
         member.begin(started)?;

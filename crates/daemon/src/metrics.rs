@@ -21,7 +21,7 @@ use std::time::Duration;
 use prometheus_client::encoding::{prometheus_text, text};
 use prometheus_client::registry::Registry;
 use sluice_api::config::{Policy, Role};
-use sluice_api::fabric::{Certificates, MemberRow, RivalRow};
+use sluice_api::fabric::{Certificates, Evpn, MemberRow, RivalRow};
 use sluice_api::show::{Answer, DropRow};
 use sluice_api::transaction::Status;
 use sluice_base::DropClass;
@@ -106,6 +106,8 @@ pub(crate) struct FabricAnswers {
     pub(crate) members: Vec<MemberRow>,
     pub(crate) certificates: Certificates,
     pub(crate) rivals: Vec<RivalRow>,
+    /// `None`: the host speaks no EVPN.
+    pub(crate) evpn: Option<Evpn>,
 }
 
 /// Returns the class of a row's frames if they were lost: their priority is lossless, and no rule

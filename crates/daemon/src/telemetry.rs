@@ -1,4 +1,4 @@
-//! Traces for a collector: OTLP 1.x in JSON, by HTTP.
+//! Traces for a collector: OTLP 1.x in JSON, by HTTP, with TLS or without.
 //!
 //! ```text
 //!   configuration ─ try_send ─▶ 64 traces ─▶ thread `traces` ─ POST, one at a time ─▶ collector
@@ -9,15 +9,22 @@
 //! second; what comes meanwhile beyond the 64 is dropped. A trace is sent once: it is never tried
 //! again, as a collector that is slow would get more of it.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use ring::rand::{SecureRandom as _, SystemRandom};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
-use sluice_api::config::HttpTraces;
+use sluice_api::config::{CollectorAddress, HttpTraces};
 use sluice_base::Nanos;
 
 use crate::enroll::digits;
@@ -75,7 +82,7 @@ impl Exporter {
     /// Starts the thread that sends. Without one, or with an address that cannot be used, there is
     /// no exporter, and the log says why.
     pub(crate) fn start(traces: &HttpTraces, host: &str) -> Option<Self> {
-        let (at, path) = match traces.address() {
+        let at = match traces.address() {
             Ok(address) => address,
             Err((_, why, remedy)) => {
                 say!(warn: "no traces: {why}; {remedy}");
@@ -83,7 +90,7 @@ impl Exporter {
             }
         };
         let (sender, queue) = sync_channel(QUEUE_MAX);
-        let collector = Collector { at, path, host: host.to_owned() };
+        let collector = Collector { at, host: host.to_owned() };
         match spawn_behind("traces", move || collector.run(&queue)) {
             Ok(()) => Some(Self(sender)),
             Err(error) => {
@@ -109,8 +116,7 @@ impl Exporter {
 }
 
 struct Collector {
-    at: SocketAddr,
-    path: String,
+    at: CollectorAddress,
     host: String,
 }
 
@@ -130,7 +136,7 @@ impl Collector {
                         say!(
                             warn: "the collector of traces at {} takes none: {why}; \
                                    `api.traces.endpoint` may have another address",
-                            self.at
+                            self.at.at
                         );
                         failed = Some(why);
                     }
@@ -141,16 +147,27 @@ impl Collector {
     }
 
     fn post(&self, body: &str) -> io::Result<()> {
-        let mut stream = TcpStream::connect_timeout(&self.at, STEP_MAX)?;
+        let at = self.at.at;
+        let client = self.at.ca.as_deref().map(|ca| tls(ca, at.ip())).transpose();
+        let client = client.map_err(io::Error::other)?;
+        let stream = TcpStream::connect_timeout(&at, STEP_MAX)?;
         stream.set_write_timeout(Some(STEP_MAX))?;
         stream.set_read_timeout(Some(STEP_MAX))?;
-        let (path, at, size) = (&self.path, self.at, body.len());
+        match client {
+            None => self.exchange(stream, body),
+            Some(client) => self.exchange(StreamOwned::new(client, stream), body),
+        }
+    }
+
+    fn exchange(&self, mut stream: impl Read + Write, body: &str) -> io::Result<()> {
+        let (path, at, size) = (&self.at.path, self.at.at, body.len());
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\n\
              Content-Length: {size}\r\nConnection: close\r\n\r\n"
         );
         stream.write_all(head.as_bytes())?;
         stream.write_all(body.as_bytes())?;
+        stream.flush()?;
         let mut answer = [0; ANSWER_SIZE_MAX];
         let mut size = 0;
         // To its end: a collector whose answer is broken off takes that for a failure.
@@ -169,6 +186,27 @@ impl Collector {
             false => Err(io::Error::other(format!("it answers with status `{status}`"))),
         }
     }
+}
+
+/// Returns the client side of a connection to a collector, which shows a certificate of these
+/// authorities for its address. The file is read each time: a new one takes effect.
+fn tls(ca: &Path, at: IpAddr) -> Result<ClientConnection, String> {
+    let in_file = |error: &dyn fmt::Display| format!("{}: {error}", ca.display());
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_file_iter(ca).map_err(|error| in_file(&error))? {
+        let authority = authority.map_err(|error| in_file(&error))?;
+        roots.add(authority).map_err(|error| in_file(&error))?;
+    }
+    if roots.is_empty() {
+        return Err(in_file(&"it has no certificate"));
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    ClientConnection::new(Arc::new(config), ServerName::IpAddress(at.into()))
+        .map_err(|error| error.to_string())
 }
 
 /// Returns the distance from the monotonic clock to that of the machine, in nanoseconds.

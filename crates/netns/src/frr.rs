@@ -170,7 +170,7 @@ impl Frr {
     /// Returns what is to be known when a test fails.
     #[must_use]
     pub fn state(&self) -> String {
-        let lines = ["show evpn mac vni 100", "show bgp l2vpn evpn route", "show bgp summary"];
+        let lines = ["show evpn mac vni 100", "show bgp l2vpn evpn route", "show bgp neighbors"];
         let said = lines.map(|line| format!("{line}\n{}", self.vtysh(line))).concat();
         self.netns.run("bridge fdb show").unwrap_or_default() + &said
     }

@@ -361,7 +361,7 @@ class Enveloped_FabricPart_6(TypedDict):
     host: NotRequired[str | None]
     program: str
     time: str
-    evpn: Evpn
+    evpn: Evpn | None
 
 
 class Enveloped_FabricPart_7(TypedDict):
@@ -724,7 +724,7 @@ class FabricPartCertificates(TypedDict):
 
 
 class FabricPartEvpn(TypedDict):
-    evpn: Evpn
+    evpn: Evpn | None
 
 
 class FabricPartFlows(TypedDict):

@@ -58,11 +58,11 @@ const DAEMON: &[Part] = &[
     part("config", &["sys"], &TLS),
     part("enroll", &["sys"], &["sluice_switch", "sluice_control", "sluice_host"]),
     part("registry", &[], &["sluice_switch", "sluice_control", "rcgen", "rustls", "x509_parser"]),
-    part("telemetry", &["sys", "enroll"], &["sluice_switch", "sluice_control", "rustls"]),
+    part("telemetry", &["sys", "enroll"], &["sluice_switch", "sluice_control"]),
     part("data", &["sys", "ipc", "config", "registry"], &TLS),
     part(
         "fabric",
-        &["sys", "ipc", "config", "registry", "enroll"],
+        &["sys", "ipc", "config", "registry", "enroll", "telemetry"],
         &["sluice_switch", "sluice_host"],
     ),
     part(

@@ -31,30 +31,55 @@ pub struct HttpApi {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpTraces {
-    /// Its address: `http://ADDRESS:PORT`, and a path other than `/v1/traces`.
+    /// Its address: `http://ADDRESS:PORT` or `https://ADDRESS:PORT`, and a path other than
+    /// `/v1/traces`.
     pub endpoint: String,
+    /// File with the authorities that sign its certificate (PEM), for `https`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+}
+
+/// Address of a collector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectorAddress {
+    /// Its address and port.
+    pub at: SocketAddr,
+    /// Path of the request.
+    pub path: String,
+    /// File with the authorities that sign its certificate; `None`: there is no TLS.
+    pub ca: Option<PathBuf>,
 }
 
 impl HttpTraces {
-    /// Returns address and path of the collector.
+    /// Returns the address of the collector.
     ///
     /// # Errors
-    /// If they cannot be used.
-    pub fn address(&self) -> Result<(SocketAddr, String), Refusal> {
+    /// If it cannot be used.
+    pub fn address(&self) -> Result<CollectorAddress, Refusal> {
         let wrong = |what: &str| {
             let what = format!("`{}` {what}", self.endpoint);
             let remedy = "Use the address of a collector, such as `http://127.0.0.1:4318`.";
             Refusal::from((&["traces", "endpoint"] as &[_], what, remedy))
         };
-        let Some(rest) = self.endpoint.strip_prefix("http://") else {
-            return Err(wrong("does not begin with `http://`; TLS is a collector's on this host"));
+        let (rest, ca) = match (self.endpoint.split_once("://"), &self.ca) {
+            (Some(("http", rest)), None) => (rest, None),
+            (Some(("https", rest)), Some(ca)) if ca.is_absolute() => (rest, Some(ca.clone())),
+            (Some(("http", _)), Some(_)) => return Err(wrong("has no TLS, and `ca` is for it")),
+            (Some(("https", _)), _) => {
+                let what = format!("`{}` needs a file of authorities", self.endpoint);
+                let remedy =
+                    "Name it with its whole path: `ca = \"/etc/sluice/collector-ca.pem\"`.";
+                return Err((&["traces", "ca"], what, remedy));
+            }
+            _ => return Err(wrong("begins with neither `http://` nor `https://`")),
         };
         let (at, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
         let at: SocketAddr = at.parse().map_err(|_| wrong("has no IP address with a port"))?;
         if at.port() == 0 || !path.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong("has no port, or a path with blanks"));
         }
-        Ok((at, if path.is_empty() { "/v1/traces" } else { path }.to_owned()))
+        let path = if path.is_empty() { "/v1/traces" } else { path }.to_owned();
+        Ok(CollectorAddress { at, path, ca })
     }
 }
 
@@ -256,14 +281,27 @@ mod tests {
 
     #[test]
     fn collector_has_address_and_path() {
-        let address = |endpoint: &str| HttpTraces { endpoint: endpoint.to_owned() }.address();
+        let with = |endpoint: &str, ca: Option<&str>| {
+            let (endpoint, ca) = (endpoint.to_owned(), ca.map(PathBuf::from));
+            HttpTraces { endpoint, ca }.address()
+        };
+        let address = |endpoint: &str| with(endpoint, None);
         let local: SocketAddr = "127.0.0.1:4318".parse().unwrap();
         for (endpoint, path) in [
             ("http://127.0.0.1:4318", "/v1/traces"),
             ("http://127.0.0.1:4318/", "/"),
             ("http://127.0.0.1:4318/otlp/v1/traces", "/otlp/v1/traces"),
         ] {
-            assert_eq!(address(endpoint), Ok((local, path.to_owned())), "{endpoint}");
+            let expected = CollectorAddress { at: local, path: path.to_owned(), ca: None };
+            assert_eq!(address(endpoint), Ok(expected), "{endpoint}");
+        }
+        let ca = Some("/etc/ca.pem");
+        let secret = with("https://127.0.0.1:4318", ca).unwrap();
+        assert_eq!((secret.at, secret.ca), (local, ca.map(PathBuf::from)));
+        for (endpoint, ca) in
+            [("http://127.0.0.1:4318", ca), ("https://127.0.0.1:4318", Some("ca.pem"))]
+        {
+            assert!(with(endpoint, ca).is_err(), "{endpoint}");
         }
         for wrong in [
             "",

@@ -46,18 +46,21 @@ pub(super) struct Foreign {
     life: Nanos,
     /// Endpoints that were told.
     told: BTreeMap<Key, HostId>,
+    told_max: usize,
     /// Networks of hosts whose endpoints are told.
     told_of: BTreeSet<(HostId, Vni)>,
 }
 
 impl Foreign {
-    pub(super) const fn new(max: usize, life: Nanos) -> Self {
+    /// At most `max` endpoints are learned, and `told_max` are told.
+    pub(super) const fn new(max: usize, told_max: usize, life: Nanos) -> Self {
         Self {
             owners: BTreeMap::new(),
             ages: Agenda::new(),
             max,
             life,
             told: BTreeMap::new(),
+            told_max,
             told_of: BTreeSet::new(),
         }
     }
@@ -183,6 +186,11 @@ impl Plane {
         let now = self.clock.at(now);
         let mut place = place.filter(|told| self.is_foreign(told.host));
         let before = self.foreign.told.get(&key).copied();
+        let is_new = |host| before != Some(host);
+        if place.is_some_and(|to| is_new(to.host) && !self.may_have(to.host, before.is_none())) {
+            place = None;
+            self.claims_full();
+        }
         if let Some(Told { host, ips, origin, moves }) = place {
             let claim = Claim { key, port: PortId(0), ips, origin, moves };
             match self.table.claim(now, host, &claim) {
@@ -204,6 +212,13 @@ impl Plane {
             }
             self.drop_claim(now, before, key, Why::Withdrawn);
         }
+    }
+
+    /// Returns true if a host may have one more endpoint, which is one more in all or not: no host,
+    /// and not all together, may leave no room for those of this one.
+    fn may_have(&self, host: HostId, is_more: bool) -> bool {
+        let has_room = !is_more || self.foreign.told.len() < self.foreign.told_max;
+        has_room && self.table.digest(host).count < u64::from(self.claims_per_host)
     }
 
     /// Withdraws the own claim for an endpoint that the other protocol has given to another host,

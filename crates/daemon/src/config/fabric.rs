@@ -80,6 +80,8 @@ pub struct FabricPlan {
     pub workers: Workers,
     /// The host as a BGP speaker.
     pub evpn: Option<EvpnPlan>,
+    /// Collector of traces.
+    pub traces: Option<api::HttpTraces>,
 }
 
 /// Another host.
@@ -264,6 +266,7 @@ pub(super) fn plan(
         asks_per_port: fabric.asks_per_port,
         workers: Workers::of(config),
         evpn: evpn::plan(config),
+        traces: config.api.traces.clone(),
     })
 }
 

@@ -47,6 +47,8 @@ struct State {
     is_done: bool,
     /// Reason why they are not, as it was logged.
     failure: Option<String>,
+    /// Number of VTEPs for which there is no place, as it was logged.
+    left_out: usize,
 }
 
 impl EvpnPeers {
@@ -80,7 +82,14 @@ impl EvpnPeers {
 
     /// Returns a configuration with these peers and no others of EVPN; `None` if it is so.
     pub(super) fn added_to(&self, config: &HostConfig) -> Option<HostConfig> {
-        let peers = peers_of(config, &self.state().vteps);
+        let mut state = self.state();
+        let (peers, left_out) = peers_of(config, &state.vteps);
+        if std::mem::replace(&mut state.left_out, left_out) != left_out && left_out > 0 {
+            say!(
+                warn: "EVPN: {left_out} VTEPs are no peers, for which there is no place; raise \
+                       `spare_tunnels` of `[host]`, which takes effect at a restart"
+            );
+        }
         (peers != config.peers).then(|| HostConfig { peers, ..config.clone() })
     }
 }
@@ -140,27 +149,38 @@ impl Control<'_> {
     }
 }
 
-/// Returns the peers of a configuration, with those that EVPN names. A VTEP of the configuration
-/// stays what it is there.
-fn peers_of(config: &HostConfig, vteps: &Vteps) -> Vec<Peer> {
+/// Returns the peers of a configuration, with those that EVPN names, and the number of VTEPs for
+/// which there is no place. A VTEP of the configuration stays what it is there. What a neighbor
+/// says must not make the configuration wrong: nobody could change anything then.
+fn peers_of(config: &HostConfig, vteps: &Vteps) -> (Vec<Peer>, usize) {
     let mut peers: Vec<Peer> = config.peers.iter().filter(|peer| !peer.by_evpn).cloned().collect();
     if config.evpn.is_none() {
-        return peers;
+        return (peers, 0);
     }
     let own = config.underlay.as_ref().map(|underlay| underlay.address);
     let known: BTreeSet<Ipv4Addr> = peers.iter().map(|peer| peer.vtep).chain(own).collect();
     let names: BTreeSet<String> = peers.iter().map(|peer| peer.name.clone()).collect();
-    for (vtep, vnis) in vteps.iter().filter(|(vtep, _)| !known.contains(vtep)) {
+    let is_one =
+        |vtep: &Ipv4Addr| !vtep.is_unspecified() && !vtep.is_multicast() && !vtep.is_broadcast();
+    let (mut places, mut left_out) = (config.spare_tunnels(), 0);
+    let others = vteps.iter().filter(|(vtep, _)| is_one(vtep) && !known.contains(vtep));
+    for (vtep, vnis) in others {
         let has = |vni: Option<u32>| vni.and_then(Vni::new).is_some_and(|vni| vnis.contains(&vni));
         let vnets = config.vnets.iter().filter(|vnet| has(vnet.vni));
         let vnets: Vec<String> = vnets.map(|vnet| vnet.name.clone()).collect();
         let name = format!("evpn-{vtep}");
-        if !vnets.is_empty() && !names.contains(&name) {
-            let (next_hop, id, address) = (None, None, None);
-            peers.push(Peer { name, vtep: *vtep, vnets, next_hop, id, address, by_evpn: true });
+        if vnets.is_empty() || names.contains(&name) {
+            continue;
         }
+        let Some(rest) = places.checked_sub(1) else {
+            left_out += 1;
+            continue;
+        };
+        places = rest;
+        let (next_hop, id, address) = (None, None, None);
+        peers.push(Peer { name, vtep: *vtep, vnets, next_hop, id, address, by_evpn: true });
     }
-    peers
+    (peers, left_out)
 }
 
 /// Reads the file: for each VTEP the numbers of its networks.

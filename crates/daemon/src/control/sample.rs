@@ -129,7 +129,10 @@ fn ask_fabric(fabric: &Fabric) -> Result<FabricAnswers, String> {
     let fabric::Answer::Rivals(rivals) = fabric.answer(fabric::Question::Rivals)? else {
         return Err("the fabric answers another question".to_owned());
     };
-    Ok(FabricAnswers { members, certificates, rivals })
+    let fabric::Answer::Evpn(evpn) = fabric.answer(fabric::Question::Evpn)? else {
+        return Err("the fabric answers another question".to_owned());
+    };
+    Ok(FabricAnswers { members, certificates, rivals, evpn })
 }
 
 fn ask_configuration(configuration: &Configuration) -> Result<Box<transaction::Status>, String> {

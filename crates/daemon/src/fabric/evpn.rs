@@ -86,7 +86,7 @@ struct Inbox {
     own: BTreeMap<Key, Option<Claim>>,
     /// A plan that is to be followed. Its hosts may be others, if nothing else is.
     plan: Option<Option<EvpnPlan>>,
-    questions: Vec<SyncSender<Result<api::Evpn, String>>>,
+    questions: Vec<SyncSender<Option<api::Evpn>>>,
     goodbye: Option<SyncSender<()>>,
 }
 
@@ -97,12 +97,15 @@ pub(super) struct Port {
     wake: OwnedFd,
     /// True if there is a thread.
     is_served: AtomicBool,
+    /// True if the plan of this host has a speaker.
+    is_spoken: AtomicBool,
 }
 
 impl Port {
     pub(super) fn new() -> std::io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { inbox: Mutex::default(), wake, is_served: AtomicBool::new(false) })
+        let (is_served, is_spoken) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { inbox: Mutex::default(), wake, is_served, is_spoken })
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
@@ -133,12 +136,15 @@ impl Fabric {
         thread::start(self.clone(), hosts)
     }
 
-    /// Returns the state of the speaker.
-    pub(super) fn evpn_state(&self) -> Result<api::Evpn, String> {
+    /// Returns the state of the speaker; `None`: this host speaks no EVPN.
+    pub(super) fn evpn_state(&self) -> Result<Option<api::Evpn>, String> {
+        if !self.evpn.is_spoken.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
         let (reply, answer) = sync_channel(1);
         self.evpn.put(|inbox| inbox.questions.push(reply));
         let late = || format!("EVPN did not answer within {} s", ANSWER_MAX.as_secs());
-        answer.recv_timeout(ANSWER_MAX).map_err(|_| late())?
+        answer.recv_timeout(ANSWER_MAX).map_err(|_| late())
     }
 
     /// Says goodbye to the neighbors, as far as that takes no time.
@@ -164,6 +170,7 @@ impl Member {
             // Ahead of the plan: what is not announced first is withdrawn.
             self.pass_own_changes();
         }
+        self.handle.evpn.is_spoken.store(plan.is_some(), Ordering::Relaxed);
         if plan.is_some() || was_spoken {
             self.handle.evpn.put(|inbox| inbox.plan = Some(plan));
         }

@@ -29,6 +29,7 @@ use sluice_control::vport::Key;
 use super::answer::Answers;
 use super::calls::{Call, Calls};
 use super::data::Data;
+use super::endpoint_traces::EndpointTraces;
 use super::evpn::News;
 use super::identity::Identity;
 use super::incarnation::Incarnations;
@@ -131,6 +132,8 @@ pub(super) struct Member {
     pub(super) calls: Calls,
     /// The configuration of this host.
     pub(super) config: Arc<dyn ConfigPort>,
+    /// Traces of endpoints that come here.
+    pub(super) traces: EndpointTraces,
     /// Handle for threads that answer.
     pub(super) handle: Fabric,
 }
@@ -156,6 +159,7 @@ impl Member {
         threads::go_first();
         loop {
             let now = clock::now();
+            self.traces.begin_turn(now);
             if let Some(done) = self.answer(now) {
                 self.leave(now);
                 // The sockets are free before the answer: the next member may listen.
@@ -173,6 +177,7 @@ impl Member {
             self.pass_messages();
             self.apply_outputs();
             self.pass_own_changes();
+            self.trace_endpoints();
             self.write_others(now);
             let timeout = self.next(now);
             let took = clock::now().since(now);
@@ -336,6 +341,9 @@ impl Member {
                 && let Some(command) = self.plane.command()
             {
                 data.order(&self.plan, &command);
+                if self.traces.has_room() {
+                    self.traces.ordered(clock::now(), &command);
+                }
             }
             data.flush();
         } else {
@@ -349,6 +357,10 @@ impl Member {
             if let Noted::SessionUp(host) = event {
                 self.handle.is_connected(host);
             }
+            if self.traces.has_room() {
+                let log = (self.plan.own, self.plane.sequence());
+                self.traces.happened(clock::now(), &event, log, self.plane.hosts());
+            }
             let level = super::answer::level(&event);
             let is_for_the_log = log::is_on(level) && self.few.admit(event.name());
             if self.watchers.is_empty() && !is_for_the_log {
@@ -360,6 +372,14 @@ impl Member {
                 log::line(level, format_args!("{} {}", row.event, row.what));
             }
             self.watchers.tell(&row);
+        }
+    }
+
+    /// Notes what members have of the endpoints that are traced.
+    fn trace_endpoints(&mut self) {
+        if self.traces.is_open() {
+            let (log, hosts) = (self.plane.sequence(), self.plane.hosts());
+            self.traces.acknowledged(clock::now(), log, hosts, &self.plan);
         }
     }
 
@@ -486,7 +506,7 @@ impl Member {
             // Deadlines for other members wait.
             return data.or(udp).unwrap_or(until).since(now);
         }
-        let due = [self.plane.deadline(), self.wires.deadline(), data, udp];
+        let due = [self.plane.deadline(), self.wires.deadline(), data, udp, self.traces.deadline()];
         due.into_iter().flatten().min().map_or(Nanos::MAX, |at| at.since(now))
     }
 

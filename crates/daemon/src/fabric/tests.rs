@@ -116,6 +116,7 @@ pub(super) fn plan(folder: &Path, own: u8, hosts: u8, port: u16) -> FabricPlan {
         asks_per_port: 100,
         workers: Workers { count: 1, ports: vec![] },
         evpn: None,
+        traces: None,
     }
 }
 

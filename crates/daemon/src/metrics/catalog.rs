@@ -207,6 +207,17 @@ metrics! {
     /// Transactions that the member lacks; absent: it has not said so.
     ConfigLag = "config_lag_transactions", Gauge, None, Max, ["member"];
 
+    /// 1 if the session with the BGP neighbor is established, else 0.
+    EvpnNeighborUp = "evpn_neighbor_up", Gauge, None, Min, ["neighbor"];
+    /// Routes of the neighbor that are in use.
+    EvpnNeighborRoutes = "evpn_neighbor_routes", Gauge, None, Sum, ["neighbor"];
+    /// Routes of the neighbor that are not in use.
+    EvpnRoutesKeptOut = "evpn_neighbor_routes_kept_out", Counter, None, Sum, ["neighbor"];
+    /// Own routes that the neighbor does not know yet.
+    EvpnRoutesUnsent = "evpn_neighbor_routes_unsent", Gauge, None, Sum, ["neighbor"];
+    /// Own routes.
+    EvpnRoutesOwn = "evpn_own_routes", Gauge, None, Sum, [];
+
     /// Time until the end of the certificate, in whole days; negative: it has expired.
     CertificateRemaining = "certificate_remaining", Gauge, Seconds, Min, ["kind", "member"];
     /// 1 if the present files of certificates were refused, else 0.

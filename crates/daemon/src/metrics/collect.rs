@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sluice_api::config::{Policy, Role};
-use sluice_api::fabric::{CertificateRow, MemberRow};
+use sluice_api::fabric::{CertificateRow, Evpn, MemberRow};
 use sluice_api::show::{Body, DropRow, PauseRow, PortRow, is_of_machine};
 use sluice_api::transaction::Status;
 use sluice_base::{DropClass, DropReason};
@@ -54,7 +54,7 @@ pub(super) fn ports_of(sample: &Sample) -> BTreeSet<&str> {
     names
 }
 
-/// Returns the names of peers and members in a sample.
+/// Returns the names of peers, members and BGP neighbors in a sample.
 pub(super) fn peers_of(sample: &Sample) -> BTreeSet<&str> {
     let mut names = BTreeSet::new();
     if let Ok(data) = &sample.data
@@ -64,6 +64,8 @@ pub(super) fn peers_of(sample: &Sample) -> BTreeSet<&str> {
     }
     if let Some(Ok(fabric)) = &sample.fabric {
         names.extend(fabric.members.iter().map(|row| row.host.as_str()));
+        let neighbors = fabric.evpn.iter().flat_map(|evpn| &evpn.neighbors);
+        names.extend(neighbors.map(|row| row.address.as_str()));
     }
     if let Some(Ok(status)) = &sample.configuration {
         names.extend(status.members.iter().map(|member| member.name.as_str()));
@@ -281,6 +283,21 @@ fn add_fabric(out: &mut Series, fabric: &FabricAnswers, named: &Named<'_>) {
     let certificates = &fabric.certificates;
     out.add(M::CertificatesRefused, &[], certificates.refused.is_some());
     certificates.rows.iter().for_each(|row| add_certificate(out, row, named));
+    if let Some(evpn) = &fabric.evpn {
+        add_evpn(out, evpn, named);
+    }
+}
+
+fn add_evpn(out: &mut Series, evpn: &Evpn, named: &Named<'_>) {
+    out.add(M::EvpnRoutesOwn, &[], evpn.announced_routes);
+    for row in &evpn.neighbors {
+        let labels = &[named.label(&row.address)];
+        let kept_out: u64 = row.kept_out.reasons().map(|(_, count)| count).sum();
+        out.add(M::EvpnNeighborUp, labels, row.state == "established");
+        out.add(M::EvpnNeighborRoutes, labels, row.routes);
+        out.add(M::EvpnRoutesKeptOut, labels, kept_out);
+        out.add(M::EvpnRoutesUnsent, labels, row.unsent_routes);
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "days are few")]

@@ -133,7 +133,18 @@ fn fabric() -> FabricAnswers {
          "days_left": -2, "state": "expired"},
     ]});
     let certificates = serde_json::from_value(certificates).unwrap();
-    FabricAnswers { members, certificates, rivals: Vec::new() }
+    let evpn = json!({
+        "as": 65000, "router_id": "10.0.0.1", "address": "10.0.0.1:179", "announced_routes": 4,
+        "heard_macs": 2, "vteps": [], "neighbors": [{
+            "address": "10.0.0.254", "as": 65000, "state": "established", "routes": 3,
+            "unsent_routes": 1, "kept_out": {
+                "not_ours": 5, "looped": 6, "other_tunnel": 0, "other_type": 0, "malformed": 0,
+                "too_many": 0,
+            },
+        }],
+    });
+    let evpn = Some(serde_json::from_value(evpn).unwrap());
+    FabricAnswers { members, certificates, rivals: Vec::new(), evpn }
 }
 
 fn sample() -> Sample {

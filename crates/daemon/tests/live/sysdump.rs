@@ -111,7 +111,7 @@ fn archive_of_fabric_has_no_secret() {
     let own = |path: &&String| path.starts_with("show/") || path.starts_with("fabric/");
     let lacks: Vec<&String> = errors.keys().filter(own).collect();
     assert!(lacks.is_empty(), "{errors:?}");
-    assert_eq!(files.keys().filter(own).count(), 10 + 10, "all questions");
+    assert_eq!(files.keys().filter(own).count(), 10 + 11, "all questions");
     let all = ["status.json", "doctor.json", "ports.json", "metrics.txt", "version.txt"];
     all.iter().for_each(|path| assert!(files.contains_key(*path), "{path}: {errors:?}"));
     let netns = bridge.containers[0].name();

@@ -1,5 +1,5 @@
-//! Traces of transactions at a collector of OpenTelemetry's own messages; and none, while it is
-//! away.
+//! Traces of transactions and of endpoints at a collector of OpenTelemetry's own messages; and
+//! none, while it is away.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::rig::bridge::{Bridge, ip};
 use crate::rig::http::send;
-use crate::rig::{program, say, skip, wait_for};
+use crate::rig::member::member;
+use crate::rig::{Net, Netns, are_connected, cable, program, say, skip, wait_for};
 
 const PYTHON: &str = "/usr/bin/python3";
 const PORT: &str = "4318";
@@ -19,23 +20,85 @@ fn messages() -> PathBuf {
 }
 
 /// The collector; it ends with the test.
-struct Collector(Child);
+struct Collector {
+    process: Child,
+    seen: PathBuf,
+}
+
+impl Collector {
+    /// Starts a collector in the namespace of a host, and waits until it listens.
+    fn start(net: &Net, host: &Netns) -> Self {
+        let seen = net.file("traces.jsonl");
+        let mut command = Command::new(PYTHON);
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/collector.py");
+        command.args(["-B", script, "127.0.0.1", PORT]).arg(&seen).env("PYTHONPATH", messages());
+        let process = host.inside(|| command.spawn().unwrap());
+        let probe = ["-Hltn", "sport", "=", ":4318"];
+        wait_for("the collector listens", || {
+            let mut command = Command::new("ss");
+            let output = host.inside(|| command.args(probe).output().unwrap());
+            !output.stdout.is_empty()
+        });
+        Self { process, seen }
+    }
+
+    /// Returns the spans that it took; it refused none.
+    fn rows(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.seen).unwrap_or_default();
+        let rows: Vec<Value> =
+            text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        assert!(rows.iter().all(|row| row["wrong"].is_null()), "{rows:?}");
+        rows
+    }
+
+    /// Returns the spans of the trace whose root has an attribute, and that root.
+    fn trace(&self, key: &str, value: &str) -> Option<(Value, Vec<Value>)> {
+        let rows = self.rows();
+        let root = rows.iter().find(|row| row["attributes"][key] == value)?.clone();
+        let spans: Vec<Value> =
+            rows.into_iter().filter(|row| row["trace"] == root["trace"]).collect();
+        assert_eq!(spans.iter().filter(|span| span["is_root"] == true).count(), 1, "{spans:?}");
+        Some((root, spans))
+    }
+}
 
 impl Drop for Collector {
     fn drop(&mut self) {
-        _ = self.0.kill();
-        _ = self.0.wait();
+        _ = self.process.kill();
+        _ = self.process.wait();
     }
+}
+
+/// Says why there can be no collector. True if there can be none.
+fn skip_without_collector(test: &str) -> bool {
+    if skip(test, &[PYTHON, "ss"]) {
+        return true;
+    }
+    let is_missing = !messages().join("opentelemetry").exists();
+    if is_missing {
+        say(&format!("SKIPPED {test}: opentelemetry-proto is missing"));
+    }
+    is_missing
+}
+
+/// Checks the spans of a trace: these and no failed one, each within the root.
+fn is_whole(root: &Value, spans: &[Value], names: &[&str]) {
+    for name in names {
+        assert!(spans.iter().any(|span| span["name"] == *name), "{name}: {spans:?}");
+    }
+    let time = |span: &Value, end: &str| span[end].as_u64().unwrap();
+    for span in spans {
+        let is_within =
+            time(root, "start") <= time(span, "start") && time(span, "end") <= time(root, "end");
+        assert!(is_within && span["status"] == 0, "{span} {root}");
+    }
+    assert_eq!(root["resource"]["host.name"], "h1");
 }
 
 #[test]
 #[ignore = "live: needs root"]
 fn collector_gets_each_transaction_of_host() {
-    if skip("collector_gets_each_transaction_of_host", &[PYTHON]) {
-        return;
-    }
-    if !messages().join("opentelemetry").exists() {
-        say("SKIPPED collector_gets_each_transaction_of_host: opentelemetry-proto is missing");
+    if skip_without_collector("collector_gets_each_transaction_of_host") {
         return;
     }
     let bridge = Bridge::waiting("traces", 2, |_, own| match own {
@@ -55,26 +118,7 @@ fn collector_gets_each_transaction_of_host() {
     wait_for("a trace is dropped", || metric("traces_dropped") > 0);
     assert_eq!(metric("traces_sent"), 0);
 
-    let seen = bridge.net.file("traces.jsonl");
-    let mut collector = Command::new(PYTHON);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traces/collector.py");
-    collector.args(["-B", script, "127.0.0.1", PORT]).arg(&seen).env("PYTHONPATH", messages());
-    let _collector = Collector(bridge.hosts[0].inside(|| collector.spawn().unwrap()));
-    let probe = ["ss", "-Hltn", "sport", "=", ":4318"];
-    let listens = || {
-        let mut probe_of = Command::new(probe[0]);
-        let output = bridge.hosts[0].inside(|| probe_of.args(&probe[1..]).output().unwrap());
-        !output.stdout.is_empty()
-    };
-    wait_for("the collector listens", listens);
-    let rows = || -> Vec<Value> {
-        let text = std::fs::read_to_string(&seen).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-    };
-    let of_shop = |rows: &[Value]| {
-        let root = rows.iter().find(|row| row["attributes"]["sluice.comment"] == "for the shop");
-        root.map(|root| root["trace"].clone())
-    };
+    let collector = Collector::start(&bridge.net, &bridge.hosts[0]);
     bridge.daemons[0].says(&[
         "vnet",
         "create",
@@ -84,25 +128,45 @@ fn collector_gets_each_transaction_of_host() {
         "--comment",
         "for the shop",
     ]);
-    wait_for("the trace comes", || of_shop(&rows()).is_some());
-    let rows = rows();
-    assert!(rows.iter().all(|row| row["wrong"].is_null()), "{rows:?}");
-    let trace = of_shop(&rows).unwrap();
-    let spans: Vec<&Value> = rows.iter().filter(|row| row["trace"] == trace).collect();
-    for name in ["transaction", "reserve", "pre-commit", "in force", "apply h2"] {
-        assert!(spans.iter().any(|span| span["name"] == name), "{name}: {spans:?}");
-    }
-    let [root] = spans.iter().filter(|span| span["is_root"] == true).collect::<Vec<_>>()[..] else {
-        panic!("one root: {spans:?}")
-    };
-    let time = |span: &Value, end: &str| span[end].as_u64().unwrap();
-    for span in &spans {
-        let is_within =
-            time(root, "start") <= time(span, "start") && time(span, "end") <= time(root, "end");
-        assert!(is_within && span["status"] == 0, "{span} {root}");
-    }
-    assert_eq!(root["resource"]["host.name"], "h1");
+    let of_shop = || collector.trace("sluice.comment", "for the shop");
+    wait_for("the trace comes", || of_shop().is_some());
+    let (root, spans) = of_shop().unwrap();
+    let names = ["transaction", "reserve", "pre-commit", "in force", "apply h2"];
+    is_whole(&root, &spans, &names);
     let revision = bridge.daemons[0].revision().to_string();
     assert_eq!(root["attributes"]["sluice.revision"], revision.as_str());
     wait_for("it is counted", || metric("traces_sent") > 0);
+}
+
+#[test]
+#[ignore = "live: needs root"]
+fn collector_gets_way_of_learned_endpoint() {
+    if skip_without_collector("collector_gets_way_of_learned_endpoint") {
+        return;
+    }
+    let mut net = Net::new("waytrace");
+    let [h1, h2, container] = ["h1", "h2", "c1"].map(|name| net.netns(name));
+    cable((&h1, "up0", "192.0.2.1/24"), (&h2, "up0", "192.0.2.2/24"));
+    let certificates = net.certificates(&["h1", "h2"]);
+    let port = format!(
+        "[[port]]\nname = \"c1\"\nkind = \"tap\"\nvnet = \"blue\"\ndevice = \"t0\"\n\
+         netns = \"/run/netns/{}\"\n[api.traces]\nendpoint = \"http://127.0.0.1:{PORT}\"\n",
+        container.name()
+    );
+    let daemons = [
+        net.daemon(&h1, "h1", &member(0, &certificates, "", &port)),
+        net.daemon(&h2, "h2", &member(1, &certificates, "", "")),
+    ];
+    are_connected(&daemons);
+    let collector = Collector::start(&net, &h1);
+    let mac = "02:42:00:00:00:01";
+    container.ip(&format!("link set t0 address {mac}"));
+    container.ip("addr add 10.42.0.1/24 dev t0");
+    container.ip("link set t0 up");
+    container.attempt("ping -c 1 -W 0.1 10.42.0.9");
+    let of_container = || collector.trace("sluice.mac", mac);
+    wait_for("the trace comes", || of_container().is_some());
+    let (root, spans) = of_container().unwrap();
+    is_whole(&root, &spans, &["endpoint", "learn", "replicate h2"]);
+    assert_eq!(root["attributes"]["sluice.vnet"], "blue");
 }

@@ -36,9 +36,14 @@ peer-as = {AS}
 connect-retry = 1
 hold-time = 9
 keepalive-interval = 3
+[neighbors.graceful-restart.config]
+enabled = true
+restart-time = 20
 [[neighbors.afi-safis]]
 [neighbors.afi-safis.config]
 afi-safi-name = "l2vpn-evpn"
+[neighbors.afi-safis.mp-graceful-restart.config]
+enabled = true
 "#
         );
         let path = self.lab.write("gobgpd.conf", &text);
@@ -134,4 +139,34 @@ fn gobgp_killed_and_back() {
     let other = key(4).mac.to_string();
     wait_for("a route behind the refresh", || gobgp.table().contains(&other));
     assert!(gobgp.table().contains(&mac));
+}
+
+#[test]
+#[ignore = "live: needs root and GoBGP"]
+fn gobgp_keeps_routes_while_speaker_restarts() {
+    if skip("live_peers::gobgp", &PROGRAMS) {
+        return;
+    }
+    let gobgp = GoBgp::start("gograce");
+    let [stays, goes] = [key(1), key(2)].map(|key| key.mac.to_string());
+    let ours = Ours::start(&gobgp.lab, STALE_MAX);
+    ours.add_network(network(100));
+    for key in [key(1), key(2)] {
+        ours.announce(endpoint(key, &[]));
+    }
+    wait_for("our endpoints", || {
+        let table = gobgp.table();
+        table.contains(&stays) && table.contains(&goes)
+    });
+    // It ends as a process that is killed does.
+    drop(ours);
+    let is_up = || gobgp.ask("neighbor").is_ok_and(|text| text.contains("Establ"));
+    wait_for("GoBGP has noticed", || !is_up());
+    let table = gobgp.table();
+    assert!(table.contains(&stays) && table.contains(&goes), "kept (RFC 4724):\n{table}");
+    let ours = Ours::start(&gobgp.lab, STALE_MAX);
+    ours.add_network(network(100));
+    ours.announce(endpoint(key(1), &[]));
+    wait_for("what was not repeated is gone", || !gobgp.table().contains(&goes));
+    assert!(is_up() && gobgp.table().contains(&stays));
 }

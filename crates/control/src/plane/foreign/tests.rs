@@ -27,7 +27,11 @@ fn at(seconds: u64) -> Nanos {
 
 /// A plane with a port, a member and two foreign hosts.
 fn plane() -> Plane {
-    let mut plane = Plane::new(&Config::new(OWN, 1, [1; 16], 4), 3, Nanos::ZERO);
+    plane_of(&Config::new(OWN, 1, [1; 16], 4))
+}
+
+fn plane_of(config: &Config) -> Plane {
+    let mut plane = Plane::new(config, 3, Nanos::ZERO);
     plane.add_vnet(vni());
     let rule = PortRule::Learn { quota: 100, sticky: false };
     assert!(plane.add_port(Nanos::ZERO, PORT, vni(), rule));
@@ -187,4 +191,30 @@ fn host_that_is_removed_takes_its_told_endpoints() {
     assert_eq!(owner(&plane, key(1)), Some(ONE));
     plane.forget_told(at(3));
     assert_eq!((owner(&plane, key(1)), owner(&plane, key(2))), (Some(ONE), None));
+}
+
+#[test]
+fn told_endpoints_leave_room_for_own_ones() {
+    let mut config = Config::new(OWN, 1, [1; 16], 4);
+    (config.claims_max, config.claims_per_host) = (16, 6);
+    let mut plane = plane_of(&config);
+    for n in 0..10 {
+        plane.place_foreign(at(0), key(n), told(ONE, 0));
+        plane.place_foreign(at(0), key(100 + n), told(OTHER, 0));
+    }
+    let of = |plane: &Plane, host| plane.hosts().find(|info| info.host == host).unwrap().claims;
+    assert_eq!((of(&plane, ONE), of(&plane, OTHER)), (4, 4), "half of the table for all");
+    assert_eq!(plane.counts().claims_refused, 12);
+    // One that is there may move on.
+    plane.place_foreign(at(1), key(100), told(ONE, 1));
+    assert_eq!(owner(&plane, key(100)), Some(ONE));
+    plane.place_foreign(at(1), key(101), None);
+    plane.place_foreign(at(1), key(102), told(ONE, 1));
+    assert_eq!(owner(&plane, key(102)), Some(ONE));
+    for n in 0..20 {
+        plane.place_foreign(at(2), key(200 + n), told(ONE, 0));
+    }
+    assert_eq!(of(&plane, ONE), 6, "the quota of a host");
+    frame(&mut plane, at(3), Location::Port(PORT), key(900));
+    assert_eq!(owner(&plane, key(900)), Some(OWN));
 }

@@ -24,7 +24,10 @@ pub(super) fn render(answer: &Answer) -> String {
         Answer::Certificates(certificates) => all_certificates(certificates),
         Answer::Trace(trace) => traced(trace),
         Answer::Rivals(rows) => rivals(rows),
-        Answer::Evpn(evpn) => speaker(evpn),
+        Answer::Evpn(Some(evpn)) => speaker(evpn),
+        Answer::Evpn(None) => "this host speaks no EVPN; add `[evpn]` with `as`, and \
+                               `[[evpn.neighbor]]`, to its file\n"
+            .to_owned(),
         Answer::Thaw(rows) => thawed(rows),
         Answer::Event(event) => line(event),
     }

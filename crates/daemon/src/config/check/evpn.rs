@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use sluice_api::config::Evpn;
+use sluice_api::config::{Evpn, UnderlayKind};
 use sluice_evpn::RouteTarget;
 
 use super::{At, Check, Key};
@@ -20,6 +20,14 @@ impl Check<'_> {
             );
             return;
         };
+        if underlay.kind == UnderlayKind::VhostUser {
+            self.problem(
+                &[Key("evpn")],
+                "over a vhost-user underlay each peer has the MAC of its next hop, and the VTEPs \
+                 that EVPN names have none",
+                "Use `kind = \"l2\"` or `\"udp\"`, or list the peers instead.",
+            );
+        }
         self.evpn_numbers(evpn);
         let own = evpn.address.unwrap_or(underlay.address.into());
         self.evpn_neighbors(evpn, own);

@@ -55,8 +55,13 @@ fn vtep_becomes_peer_with_its_networks() {
         ("192.0.2.2", &[100]),
         ("127.0.0.1", &[100]),
         ("192.0.2.7", &[300]),
+        // What no host has would make the configuration wrong.
+        ("0.0.0.0", &[100]),
+        ("224.0.0.9", &[100]),
+        ("255.255.255.255", &[100]),
     ]);
-    let all = peers_of(&config(), &known);
+    let (all, left_out) = peers_of(&config(), &known);
+    assert_eq!(left_out, 0);
     let rows: Vec<_> =
         all.iter().map(|peer| (&*peer.name, peer.vnets.join(" "), peer.by_evpn)).collect();
     let expected = [
@@ -68,11 +73,23 @@ fn vtep_becomes_peer_with_its_networks() {
     // Those of before go.
     let config = HostConfig { peers: all, ..config() };
     let names = |vteps: &Vteps| -> Vec<String> {
-        peers_of(&config, vteps).into_iter().map(|peer| peer.name).collect()
+        peers_of(&config, vteps).0.into_iter().map(|peer| peer.name).collect()
     };
     assert_eq!(names(&vteps(&[("192.0.2.8", &[200])])), ["h2", "evpn-192.0.2.8"]);
     let silent = HostConfig { evpn: None, ..config.clone() };
-    assert_eq!(peers_of(&silent, &known).len(), 1, "a host that speaks no EVPN has none of it");
+    assert_eq!(peers_of(&silent, &known).0.len(), 1, "a host that speaks no EVPN has none of it");
+}
+
+#[test]
+fn vteps_beyond_spare_tunnels_are_left_out() {
+    let mut config = config();
+    config.host.spare_tunnels = Some(3);
+    let text: Vec<String> = (10..20).map(|host| format!("192.0.2.{host}")).collect();
+    let known: Vec<(&str, &[u32])> = text.iter().map(|vtep| (&**vtep, &[100][..])).collect();
+    let (all, left_out) = peers_of(&config, &vteps(&known));
+    assert_eq!((all.len(), left_out), (4, 7));
+    // Each time the same ones, or their places would be wanted by turns.
+    assert_eq!(peers_of(&HostConfig { peers: all.clone(), ..config }, &vteps(&known)).0, all);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Rows about the fabric: members, certificates, bindings and the configuration.
 
 use sluice_api::doctor::Row;
-use sluice_api::fabric::{Certificates, MemberRow, RivalRow};
+use sluice_api::fabric::{Certificates, Evpn, EvpnNeighborRow, MemberRow, RivalRow};
 use sluice_api::trace::Grade;
 use sluice_api::transaction::Status;
 
@@ -33,6 +33,7 @@ fn of_answers(answers: &FabricAnswers) -> Vec<Row> {
     let mut rows = of_members(&answers.members);
     rows.extend(of_certificates(&answers.certificates));
     rows.extend(of_rivals(&answers.rivals));
+    rows.extend(answers.evpn.as_ref().map(of_evpn));
     rows
 }
 
@@ -107,6 +108,30 @@ fn of_rivals(rivals: &[RivalRow]) -> Option<Row> {
     }
     let remedy = "Take one of the bindings away; until then the first one is followed.";
     Some(Row::pass("fabric", "bound twice", few(&names, "; ")).but(Grade::Warn, remedy))
+}
+
+fn of_evpn(evpn: &Evpn) -> Row {
+    let row = |seen: String| Row::pass("fabric", "EVPN", seen);
+    if let Some(why) = &evpn.failure {
+        return row(why.clone()).but(Grade::Warn, "It is tried again every few seconds.");
+    }
+    let is_up = |row: &&EvpnNeighborRow| row.state == "established";
+    let (up, down): (Vec<_>, Vec<_>) = evpn.neighbors.iter().partition(is_up);
+    let routes: u64 = up.iter().map(|row| row.routes).sum();
+    let seen = format!("{} of {} neighbors up, {routes} routes", up.len(), evpn.neighbors.len());
+    if down.is_empty() {
+        return row(seen);
+    }
+    let names: Vec<String> = down
+        .iter()
+        .map(|row| {
+            let why = row.last_ending.as_deref().unwrap_or("no connection yet");
+            format!("{}: {why}", row.address)
+        })
+        .collect();
+    let remedy = "Look at the neighbor, and at its configuration of this host; `sluice fabric \
+                  evpn` has more.";
+    row(format!("{seen}; {}", few(&names, "; "))).but(Grade::Warn, remedy)
 }
 
 /// Remedy if no change can be committed.

@@ -71,6 +71,7 @@ fn fabric_of(members: &[Value], certificates: &Value, rivals: &Value) -> FabricA
         members: serde_json::from_value(json!(members)).unwrap(),
         certificates,
         rivals: serde_json::from_value(rivals.clone()).unwrap(),
+        evpn: None,
     }
 }
 
@@ -305,6 +306,32 @@ fn certificate_and_rival_rows_have_remedies() {
     let fabric = fabric_of(&members, &certificate(90), &rival);
     let (what, seen) = warned(&Sample { fabric: Some(Ok(fabric)), ..well() });
     assert_eq!((what.as_str(), seen.as_str()), ("bound twice", "10.0.0.1 of blue at h1 and h2"));
+}
+
+#[test]
+fn bgp_neighbor_that_is_down_named() {
+    let neighbor = |address: &str, state: &str, ending: Value| {
+        json!({
+            "address": address, "as": 65000, "state": state, "routes": 3, "unsent_routes": 0,
+            "kept_out": {"not_ours": 0, "looped": 0, "other_tunnel": 0, "other_type": 0,
+                         "malformed": 0, "too_many": 0},
+            "last_ending": ending,
+        })
+    };
+    let neighbors = [
+        neighbor("10.0.0.8", "established", Value::Null),
+        neighbor("10.0.0.9", "idle", json!("the connection was closed")),
+    ];
+    let evpn = json!({
+        "as": 65000, "router_id": "10.0.0.1", "address": "10.0.0.1:179", "announced_routes": 0,
+        "heard_macs": 0, "vteps": [], "neighbors": neighbors,
+    });
+    let evpn = Some(serde_json::from_value(evpn).unwrap());
+    let members = [member("h1", "alive", true)];
+    let fabric = FabricAnswers { evpn, ..fabric_of(&members, &certificate(90), &json!([])) };
+    let (what, seen) = warned(&Sample { fabric: Some(Ok(fabric)), ..well() });
+    let expected = "1 of 2 neighbors up, 3 routes; 10.0.0.9: the connection was closed";
+    assert_eq!((what.as_str(), seen.as_str()), ("EVPN", expected));
 }
 
 #[test]

@@ -6,18 +6,14 @@ use sluice_evpn::{NeighborInfo, State};
 use super::thread::Thread;
 
 impl Thread {
-    pub(super) fn state(&self) -> Result<Evpn, String> {
-        let Some(plan) = &self.plan else {
-            return Err("this host does not speak EVPN; add `[evpn]` with `as` and \
-                        `[[evpn.neighbor]]` to its file"
-                .to_owned());
-        };
+    pub(super) fn state(&self) -> Option<Evpn> {
+        let plan = self.plan.as_ref()?;
         let speaker = self.driver.as_ref().map(sluice_evpn::Driver::speaker);
         let vteps = self.vteps.iter().map(|(vtep, networks)| EvpnVtepRow {
             vtep: vtep.to_string(),
             vnis: networks.iter().map(|vni| vni.get()).collect(),
         });
-        Ok(Evpn {
+        Some(Evpn {
             local_as: plan.speaker.local_as,
             router_id: plan.speaker.router_id.to_string(),
             address: plan.listen.to_string(),

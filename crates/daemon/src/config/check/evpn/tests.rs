@@ -54,6 +54,12 @@ fn wrong_speaker_refused_with_remedy() {
         assert!(said.contains(part), "{evpn}: {said}");
     }
     assert!(said("", &of("")).contains("this host is in none"));
+    let text = host(FABRIC, &of("")).replace(
+        "kind = \"l2\"\ndevice = \"eth0\"",
+        "kind = \"vhost-user\"\nsocket = \"/run/up.sock\"\nmac = \"02:00:00:00:09:01\"",
+    );
+    let report = plan("host.toml", &text, &Machine).unwrap_err().to_string();
+    assert!(report.contains("the VTEPs that EVPN names have none"), "{report}");
 }
 
 #[test]

@@ -82,7 +82,7 @@ pub(super) enum FabricPart {
     Holds(Holds),
     Certificates(Certificates),
     Rivals(Vec<RivalRow>),
-    Evpn(Evpn),
+    Evpn(Option<Evpn>),
     Status(Box<Status>),
 }
 
