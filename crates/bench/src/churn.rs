@@ -35,7 +35,7 @@ const SETTLE: Duration = Duration::from_secs(4);
 /// Time between two bursts of the sender.
 const BURST: Duration = Duration::from_millis(1);
 
-/// How destinations are drawn.
+/// Law by which destinations are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Drawn {
     /// All are as likely.
@@ -70,7 +70,7 @@ struct Place {
     drawn: Drawn,
 }
 
-/// What was seen at a point, for each round.
+/// Figures of a point, for each round.
 #[derive(Debug)]
 struct Seen {
     place: Place,

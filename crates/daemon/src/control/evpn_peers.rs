@@ -1,9 +1,9 @@
 //! Hosts that EVPN has named: peers of this host beside those of its configuration.
 //!
 //! ```text
-//!   fabric::evpn ── VTEPs, once a second ──> EvpnPeers ── Event::Peers ──> control: reconfigure
-//!                                              │ evpn.json
-//!   every configuration ── add_to ─────────────┴──> the same with these peers
+//!   fabric::evpn ── VTEPs, at each turn ──> EvpnPeers ── Event::Peers ──> control: reconfigure
+//!                                             │ evpn.json
+//!   every configuration ── add_to ────────────┴──> the same with these peers
 //! ```
 //!
 //! The file is in the run directory: a control process that starts beside a data process goes on

@@ -79,7 +79,7 @@ pub(super) enum News {
     Nothing,
 }
 
-/// What waits for the thread.
+/// Requests that wait for the thread.
 #[derive(Debug, Default)]
 struct Inbox {
     /// Own claims that have changed; `None`: withdrawn.
