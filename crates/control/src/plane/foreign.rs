@@ -114,6 +114,10 @@ impl Plane {
             return;
         }
         let key = Key { vni, mac: frame.src };
+        if self.foreign.told.get(&key) == Some(&host) {
+            // Two kinds of knowledge of one host would be one claim.
+            return;
+        }
         let Ok(ip) = learn::taught(frame) else { return };
         let there = self.table.claims(key).find(|vport| vport.owner == host);
         let mut ips: Ips = there.map_or(Ips::default(), |vport| vport.claim.ips);

@@ -120,7 +120,11 @@ impl Control<'_> {
     /// Puts the peers that EVPN has named in force.
     pub(super) fn follow_evpn(&mut self, link: Option<&mut Link>) {
         let peers = std::sync::Arc::clone(&self.evpn_peers);
-        peers.state().is_asked = false;
+        {
+            // What comes from now on is asked for anew.
+            let mut state = peers.state();
+            (state.is_asked, state.is_done) = (false, true);
+        }
         let base = self.wanted.as_ref().unwrap_or(&self.plan).clone();
         let fingerprint = base.fingerprint.to_string();
         let done = match (peers.add_to(base), link) {
@@ -135,15 +139,13 @@ impl Control<'_> {
                 for change in changed {
                     say!("EVPN: {change}");
                 }
-                // Others may have come meanwhile: they are asked for anew.
-                state.is_done = !state.is_asked;
                 state.failure = None;
             }
             Err(why) => {
                 if state.failure.as_ref() != Some(&why) {
                     say!(error: "EVPN: its VTEPs are no peers yet, and are tried again: {why}");
                 }
-                state.failure = Some(why);
+                (state.failure, state.is_done) = (Some(why), false);
             }
         }
     }
@@ -160,8 +162,9 @@ fn peers_of(config: &HostConfig, vteps: &Vteps) -> (Vec<Peer>, usize) {
     let own = config.underlay.as_ref().map(|underlay| underlay.address);
     let known: BTreeSet<Ipv4Addr> = peers.iter().map(|peer| peer.vtep).chain(own).collect();
     let names: BTreeSet<String> = peers.iter().map(|peer| peer.name.clone()).collect();
-    let is_one =
-        |vtep: &Ipv4Addr| !vtep.is_unspecified() && !vtep.is_multicast() && !vtep.is_broadcast();
+    let is_one = |vtep: &Ipv4Addr| {
+        vtep.octets()[0] != 0 && !vtep.is_loopback() && !vtep.is_multicast() && !vtep.is_broadcast()
+    };
     let (mut places, mut left_out) = (config.spare_tunnels(), 0);
     let others = vteps.iter().filter(|(vtep, _)| is_one(vtep) && !known.contains(vtep));
     for (vtep, vnis) in others {

@@ -51,6 +51,8 @@ pub(crate) type Vteps = BTreeMap<Ipv4Addr, BTreeSet<Vni>>;
 
 /// Longest time for the goodbye to neighbors.
 const LEAVE_MAX: Duration = Duration::from_millis(500);
+/// Most moves that a neighbor is believed. The fabric's order of claims goes on above them.
+const MOVES_MAX: u32 = 1 << 30;
 /// Longest time for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
@@ -84,6 +86,8 @@ pub(super) enum News {
 struct Inbox {
     /// Own claims that have changed; `None`: withdrawn.
     own: BTreeMap<Key, Option<Claim>>,
+    /// True if what was known of own claims is no more: all that there are follow.
+    forget_own: bool,
     /// A plan that is to be followed. Its hosts may be others, if nothing else is.
     plan: Option<Option<EvpnPlan>>,
     questions: Vec<SyncSender<Option<api::Evpn>>>,
@@ -167,6 +171,7 @@ impl Member {
         let plan = self.plan.evpn.clone();
         if plan.is_some() != was_spoken {
             self.plane.watch_own(plan.is_some());
+            self.handle.evpn.put(|inbox| (inbox.forget_own, inbox.own) = (true, BTreeMap::new()));
             // Ahead of the plan: what is not announced first is withdrawn.
             self.pass_own_changes();
         }
@@ -198,7 +203,9 @@ impl Member {
                         self.plane.set_told(now, host, vni, is_there);
                     }
                 }
-                News::Announced { key, moves } => self.plane.raise_own(now, key, moves),
+                News::Announced { key, moves } => {
+                    self.plane.raise_own(now, key, moves.min(MOVES_MAX));
+                }
                 News::Nothing => self.plane.forget_told(now),
             }
         }
@@ -216,13 +223,15 @@ impl Member {
             host,
             ips: to.ips.iter().copied().collect::<Ips>(),
             origin: if to.mobility.is_sticky { Origin::Sticky } else { Origin::Learned },
-            moves: to.mobility.sequence,
+            moves: to.mobility.sequence.min(MOVES_MAX),
         });
         self.plane.place_foreign(now, key, told);
         let Some(to) = to.filter(|_| is_taken && !matches!(at, Some((_, Kind::Member)))) else {
             return;
         };
-        let moves = if to.mobility.is_sticky { u32::MAX } else { to.mobility.sequence };
+        let sequence = to.mobility.sequence;
+        let is_any = to.mobility.is_sticky || sequence > MOVES_MAX;
+        let moves = if is_any { u32::MAX } else { sequence };
         if !self.plane.give_up(now, key, moves) {
             say!(
                 warn: "EVPN: {} {} is bound here, and {} says that it has it to stay; those who \

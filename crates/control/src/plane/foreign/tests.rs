@@ -218,3 +218,19 @@ fn told_endpoints_leave_room_for_own_ones() {
     frame(&mut plane, at(3), Location::Port(PORT), key(900));
     assert_eq!(owner(&plane, key(900)), Some(OWN));
 }
+
+#[test]
+fn frame_of_told_endpoint_changes_nothing() {
+    let mut plane = plane();
+    // The route of the MAC comes before that of its host.
+    plane.place_foreign(at(0), key(1), told(ONE, 3));
+    frame(&mut plane, at(0), Location::Host(ONE), key(1));
+    plane.set_told(at(1), ONE, vni(), true);
+    assert_eq!(owner(&plane, key(1)), Some(ONE));
+    plane.set_told(at(2), ONE, vni(), false);
+    frame(&mut plane, at(3), Location::Host(ONE), key(1));
+    for seconds in 4..700 {
+        plane.tick(at(seconds));
+    }
+    assert_eq!(owner(&plane, key(1)), Some(ONE), "it has no age");
+}

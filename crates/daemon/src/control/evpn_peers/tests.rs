@@ -57,6 +57,8 @@ fn vtep_becomes_peer_with_its_networks() {
         ("192.0.2.7", &[300]),
         // What no host has would make the configuration wrong.
         ("0.0.0.0", &[100]),
+        ("0.0.0.1", &[100]),
+        ("127.0.0.9", &[100]),
         ("224.0.0.9", &[100]),
         ("255.255.255.255", &[100]),
     ]);

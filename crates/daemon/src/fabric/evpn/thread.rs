@@ -79,13 +79,15 @@ impl Thread {
     fn run(mut self) {
         loop {
             let now = clock::now();
-            let Inbox { own, plan, questions, goodbye } = self.fabric.evpn.take();
+            let Inbox { own, forget_own, plan, questions, goodbye } = self.fabric.evpn.take();
+            let forgotten =
+                if forget_own { std::mem::take(&mut self.own) } else { BTreeMap::new() };
             self.keep(own.iter());
             if let Some(plan) = plan {
                 self.follow(now, plan);
             }
             self.listen(now);
-            self.announce_all(own.into_keys());
+            self.announce_all(own.into_keys().chain(forgotten.into_keys()));
             if let Some(driver) = &mut self.driver {
                 driver.turn(now);
             }
@@ -105,7 +107,8 @@ impl Thread {
                 return;
             }
             if let Some(plan) = &self.plan {
-                let is_complete = self.complete.len() == plan.speaker.neighbors.len();
+                let is_complete =
+                    self.driver.is_some() && self.complete.len() == plan.speaker.neighbors.len();
                 self.hosts.set(&self.vteps, is_complete || self.complete_at <= now);
             }
             self.sleep();
@@ -126,18 +129,28 @@ impl Thread {
         let of =
             |plan: &Option<EvpnPlan>| plan.as_ref().map(|plan| (plan.speaker.clone(), plan.listen));
         if of(&plan) != of(&self.plan) {
-            self.end_speaker(now);
+            self.end_speaker(now, plan.is_none());
             (self.listen_at, self.failure) = (now, None);
         }
         self.plan = plan;
+        if let Some(plan) = self.plan.as_ref().filter(|_| self.driver.is_none()) {
+            self.complete_at = now.after(plan.speaker.stale_max);
+        }
         let (Some(plan), Some(driver)) = (&self.plan, &mut self.driver) else { return };
         follow_networks(now, driver.speaker_mut(), &plan.networks);
         // Hosts have come, whose places were told in vain.
         driver.speaker_mut().tell_again();
-        self.announce_all(self.own.keys().copied().collect::<Vec<_>>());
+        // What another VTEP's route has beaten waits for the end of that route.
+        let speaker = driver.speaker();
+        let is_free = |key: &&Key| {
+            speaker.is_announced(mac_key(**key)) || speaker.remote(mac_key(**key)).is_none()
+        };
+        let free: Vec<Key> = self.own.keys().filter(is_free).copied().collect();
+        self.announce_all(free);
     }
 
-    fn end_speaker(&mut self, now: Nanos) {
+    /// Ends the speaker. If another one follows, VTEPs stay peers until it knows its neighbors'.
+    fn end_speaker(&mut self, now: Nanos, for_good: bool) {
         if let Some(mut driver) = self.driver.take() {
             driver.shut_down(now);
         }
@@ -146,7 +159,8 @@ impl Thread {
         }
         self.endings.clear();
         self.complete.clear();
-        if !std::mem::take(&mut self.vteps).is_empty() {
+        self.vteps.clear();
+        if for_good {
             self.hosts.set(&self.vteps, true);
         }
     }
