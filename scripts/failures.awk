@@ -5,7 +5,8 @@
 #
 # Of tests (unit, heavy, live), libtest first prints `---- NAME stdout ----` blocks, then a list of names
 # under a second `failures:`, then the result; cargo says after it how to run the program again. A
-# program that dies (abort, signal) prints none of these, and cargo says how it ended.
+# program that dies (abort, signal) prints none of these, and cargo says how it ended. A row that
+# failed (end_rows) is named where nothing else is.
 
 BEGIN { if (!lines) lines = 60; tests = step ~ /^(unit|heavy|live)$/ }
 
@@ -33,14 +34,15 @@ END {
         end()
     } else if (tests) {
         flush("")
-        if (died != "") print died
+        if (died != "") { print died; has_named = 1 }
+        if (row != "" && !has_named) print row
     }
     if (error != "") once(error)
 }
 
 function once(text) {
     if (!(text in said)) print text
-    said[text] = 1
+    said[text] = has_named = 1
 }
 
 # --- tests
@@ -54,7 +56,7 @@ function panics(    n) {
         for (n = (kept > lines ? kept - lines + 1 : 1); !has_result && n <= kept; n++) print last[n]
     } else if (/^(failures:|test result: .*|error: [0-9]+ targets? failed:)$/ || /^ +(Running|Doc-tests) /) {
         end()
-    } else if (/^error/) {
+    } else if (/^(error|row .* ended with )/) {
         begin()
     }
     if (/^ +(Running|Doc-tests) /) has_result = kept = 0
@@ -90,7 +92,7 @@ function end(    n, from) {
 function names(    at) {
     if (/^ +(Running|Doc-tests) /) {
         flush("")
-        if (died != "") print died
+        if (died != "") { print died; has_named = 1 }
         died = ""
         running = ""
     } else if (/^error: could not compile / || /^the live tests left namespaces behind:$/) {
@@ -104,10 +106,13 @@ function names(    at) {
     } else if (/^  process didn't exit successfully: / && died != "") {
         sub(/^.*` /, "")
         print died ", " $0
+        has_named = 1
         died = ""
     } else if (/^failures:$/) {
         listing = 1
         count = 0
+    } else if (/^row .* ended with /) {
+        if (row == "") row = $0
     } else if (listing && /^    [^ ]/) {
         name[++count] = substr($0, 5)
     } else if (/^test result: /) {
@@ -127,5 +132,6 @@ function names(    at) {
 
 function flush(where,    n) {
     for (n = 1; n <= count; n++) print name[n] where
+    if (count) has_named = 1
     count = 0
 }

@@ -80,25 +80,20 @@ step_deny() { cargo deny check bans licenses sources; }
 # The same cases in each run, so that a change is judged by what it changed; `make soak` draws
 # others.
 step_unit() {
-    local kinds pid log failed=0 pids=() all=()
+    local kinds all=()
     export PROPTEST_RNG_SEED=${PROPTEST_RNG_SEED:-1}
     cargo test --workspace --no-run
     # Programs run one after the other, and some of them are one long test, or sleep: in three rows,
     # they fill the cores.
     for kinds in '--lib --bins' '--test [a-k]*' '--test [!a-k]*' --doc; do
-        log=$logs/unit-${#all[@]}.log
-        all+=("$log")
         set -f
         # shellcheck disable=SC2086
-        cargo test --workspace --no-fail-fast $kinds >"$log" 2>&1 &
+        in_row "unit-${#all[@]}" cargo test --workspace --no-fail-fast $kinds &
         set +f
-        pids+=($!)
+        all+=("unit-${#all[@]}")
     done
-    for pid in "${pids[@]}"; do
-        wait "$pid" || failed=1
-    done
-    cat "${all[@]}"
-    return "$failed"
+    wait
+    end_rows "${all[@]}"
 }
 
 # Waits until fewer than so many background jobs run.
@@ -106,6 +101,30 @@ wait_for_row() {
     while [ "$(jobs -rp | wc -l)" -ge "$1" ]; do
         wait -n || true
     done
+}
+
+# Runs a command for end_rows, in the background or not: its output and its status go to files of
+# its name. The shell's own memory of them does not do: `wait PID` forgets a process once another has
+# its number, which comes round within a run, and calls it failed.
+in_row() {
+    local name=$1 status=0
+    rm -f "$logs/$name.status"
+    "${@:2}" >"$logs/$name.log" 2>&1 || status=$?
+    echo "$status" >"$logs/$name.status"
+}
+
+# Shows what rows printed, and fails if one of them did.
+end_rows() {
+    local name status failed=0
+    for name in "$@"; do
+        cat "$logs/$name.log"
+        status=$(cat "$logs/$name.status" 2>/dev/null || echo nothing)
+        if [ "$status" != 0 ]; then
+            echo "row $name ended with $status"
+            failed=1
+        fi
+    done
+    return "$failed"
 }
 
 # What libFuzzer learns of a run: the edges that it took, and the values that it compared. These are
@@ -125,26 +144,20 @@ fuzz_one() {
 }
 
 step_fuzz() {
-    local source name pid failed=0 all=() pids=()
+    local source name all=()
     # With a target named, build scripts and macros have none of these flags.
     RUSTFLAGS="${fuzz_flags//$'\n'/ } ${RUSTFLAGS:-}" cargo build --release --bins \
         --manifest-path fuzz/Cargo.toml --target-dir fuzz/target --target "$fuzz_triple"
     # A target is one thread: as many at a time as there are cores.
     for source in fuzz/fuzz_targets/*.rs; do
         name=$(basename "$source" .rs)
-        all+=("$name")
+        all+=("fuzz-$name")
         mkdir -p "fuzz/corpus/$name" "fuzz/seeds/$name" "fuzz/artifacts/$name"
         wait_for_row "$(nproc)"
-        fuzz_one "$name" >"$logs/fuzz-$name.log" 2>&1 &
-        pids+=($!)
+        in_row "fuzz-$name" fuzz_one "$name" &
     done
-    for pid in "${pids[@]}"; do
-        wait "$pid" || failed=1
-    done
-    for name in "${all[@]}"; do
-        cat "$logs/fuzz-$name.log"
-    done
-    return "$failed"
+    wait
+    end_rows "${all[@]}"
 }
 
 # Where `unit` has passed before, its tests need no second run without a fault.
@@ -190,7 +203,7 @@ live_one() {
 }
 # `alone`: only the heavy ones; `ran`: all but them.
 live_alone() {
-    local which=$1 is_heavy file name left status=0 pid all=() light=() pids=()
+    local which=$1 is_heavy file name left status=0 all=() light=()
     mount -t tmpfs -o mode=755 sluice-live /run/netns
     # Those of one package do not make the programs of another.
     cargo build --workspace --bins
@@ -218,7 +231,7 @@ live_alone() {
     esac
     for name in "${all[@]}"; do
         if [[ " $live_heavy " == *" $name "* ]]; then
-            live_one "$name" >"$logs/live-$name.log" 2>&1 || status=1
+            in_row "live-$name" live_one "$name"
         else
             light+=("$name")
         fi
@@ -227,15 +240,10 @@ live_alone() {
     # an emulated machine did not end in time.
     for name in "${light[@]}"; do
         wait_for_row 2
-        live_one "$name" >"$logs/live-$name.log" 2>&1 &
-        pids+=($!)
+        in_row "live-$name" live_one "$name" &
     done
-    for pid in "${pids[@]}"; do
-        wait "$pid" || status=1
-    done
-    for name in "${all[@]}"; do
-        cat "$logs/live-$name.log"
-    done
+    wait
+    end_rows "${all[@]/#/live-}" || status=1
     left=$(ip netns list)
     if [ -n "$left" ]; then
         printf 'the live tests left namespaces behind:\n%s\n' "$left"
