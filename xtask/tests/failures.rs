@@ -74,6 +74,19 @@ error: 3 targets failed:
     `-p sluice-base --lib`
 ";
 
+/// A row whose test fails.
+const ROW_FAILED: &str = "     Running tests/live/main.rs (target/debug/deps/live-1)
+test b ... FAILED
+
+failures:
+
+failures:
+    b
+
+test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out
+error: test failed, to rerun pass `-p a --test live`
+";
+
 fn found(step: &str, settings: &[&str], log: &str) -> String {
     let step = format!("step={step}");
     let mut awk = Command::new("awk");
@@ -136,6 +149,7 @@ fn each_step_has_words_of_its_own() {
                 boom\nTest unit written to artifacts/wire/crash-1\n";
     let planted =
         "passes: cargo test\nNOT CAUGHT (the test passes): a-fault (why)\n    command: c\n";
+    let rows = format!("{ROW_FAILED}row live-b ended with 101\nrow live-c ended with 9\n");
     for (step, log, names) in [
         ("fmt", fmt, "/r/a.rs\n/r/b.rs\n"),
         ("clippy", clippy, "error: unused a.rs:3:1\nerror: could not compile `a`\n"),
@@ -143,6 +157,9 @@ fn each_step_has_words_of_its_own() {
         ("fuzz", fuzz, "wire a.rs:7:5 artifacts/wire/crash-1\n"),
         ("planted", planted, "NOT CAUGHT (the test passes): a-fault (why)\n"),
         ("unit", "error: could not compile `a` (lib)\n", "error: could not compile `a` (lib)\n"),
+        // A row that is not named by its tests, and one that is.
+        ("live", "test result: ok. 1\nrow live-a ended with 9\n", "row live-a ended with 9\n"),
+        ("live", &rows, "b (-p a --test live)\n"),
         (
             "live",
             "the live tests left namespaces behind:\nx\n",

@@ -39,6 +39,7 @@ pub(crate) use added::{
     place_is_there, plan as plan_port,
 };
 pub(crate) use build::{run_dir, state_dir};
+pub(crate) use check::is_host_address;
 pub use evpn::EvpnPlan;
 pub use fabric::{Bound, FabricPlan, HostPlan, LocalPort};
 pub(crate) use fabric::{TapPlace, number_of as fabric_number};

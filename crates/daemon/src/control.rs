@@ -155,7 +155,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
     };
     let (plan, membership, became) = beginning.parts();
     let evpn_peers = Arc::new(EvpnPeers::load(&plan.run_dir, sender.clone()));
-    let plan = reload::adopt(evpn_peers.add_to(report(plan))?);
+    let plan = reload::adopt(evpn_peers.add_to(report(plan), None)?);
     // Before the data process: certificates that others would not accept are reported before
     // anything starts.
     let held = Arc::new(held_by(&plan, membership.as_ref()));
@@ -378,13 +378,7 @@ impl Control<'_> {
                     }
                     Event::Reload(asked) => self.reload(asked, Some(&mut link)),
                     Event::Peers => self.follow_evpn(Some(&mut link)),
-                    Event::Left(why) => {
-                        say!(warn: "this host is in no fabric any more: {why}");
-                        child::drain(link);
-                        self.kept.delete_devices(&self.plan);
-                        setup::forget(&self.plan.state_dir)?;
-                        return Err(exec::this_program(Some(&self.answering)));
-                    }
+                    Event::Left(why) => return self.part(&why, Some(link)),
                     Event::Ended(number) if number == self.starts => break,
                     Event::Ended(_) => {}
                 }
@@ -399,6 +393,19 @@ impl Control<'_> {
                 None => return Ok(()),
             }
         }
+    }
+
+    /// Becomes a program without a fabric.
+    fn part(&self, why: &str, link: Option<Link>) -> anyhow::Result<()> {
+        say!(warn: "this host is in no fabric any more: {why}");
+        // Its endpoints are behind it no longer, and who speaks BGP would wait for it.
+        self.fabric.iter().for_each(Fabric::leave_evpn);
+        if let Some(link) = link {
+            child::drain(link);
+            self.kept.delete_devices(&self.plan);
+        }
+        setup::forget(&self.plan.state_dir)?;
+        Err(exec::this_program(Some(&self.answering)))
     }
 
     /// Lets another data process take over, and becomes the program at this program's path. Returns
@@ -494,8 +501,8 @@ impl Control<'_> {
     fn next_plan(&self) -> anyhow::Result<Plan> {
         match self.source {
             Source::File(path) => match waiting::plan_of_member(path, &self.plan)? {
-                Some(plan) => Ok(self.evpn_peers.add_to(plan)?),
-                None => Ok(self.evpn_peers.add_to(config::load(path, &KernelDevices)?)?),
+                Some(plan) => Ok(self.evpn_peers.add_to(plan, None)?),
+                None => Ok(self.evpn_peers.add_to(config::load(path, &KernelDevices)?, None)?),
             },
             Source::Fabric(..) => Ok(self.wanted.as_ref().unwrap_or(&self.plan).clone()),
         }
@@ -515,11 +522,7 @@ impl Control<'_> {
                     Ok(Event::Reload(asked)) => self.reload(asked, None),
                     Ok(Event::Peers) => self.follow_evpn(None),
                     Ok(Event::Ended(_)) => {}
-                    Ok(Event::Left(why)) => {
-                        say!(warn: "this host is in no fabric any more: {why}");
-                        setup::forget(&self.plan.state_dir)?;
-                        return Err(exec::this_program(Some(&self.answering)));
-                    }
+                    Ok(Event::Left(why)) => return self.part(&why, None).map(|()| None),
                     Err(RecvTimeoutError::Timeout) => break,
                     Err(error) => return Err(error.into()),
                 }

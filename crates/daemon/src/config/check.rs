@@ -12,6 +12,7 @@ mod vlans;
 mod workers;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use sluice_api::config::{HostConfig, Role, UnderlayKind};
 use sluice_base::{Mac, Vni};
@@ -432,6 +433,11 @@ impl<'a> Check<'a> {
             );
         }
     }
+}
+
+/// Returns true if an address may be that of one host (RFC 1122, section 3.2.1.3).
+pub(crate) fn is_host_address(address: Ipv4Addr) -> bool {
+    address.octets()[0] != 0 && !address.is_multicast() && !address.is_broadcast()
 }
 
 /// Returns true if Linux accepts the name for a device.

@@ -48,7 +48,7 @@ pub(super) fn plan(config: &HostConfig) -> Option<EvpnPlan> {
 ///
 /// # Errors
 /// If the configured text is none.
-pub(super) fn target(evpn: &Evpn, vnet: &str, vni: Vni) -> Result<RouteTarget, ParseTargetError> {
+fn target(evpn: &Evpn, vnet: &str, vni: Vni) -> Result<RouteTarget, ParseTargetError> {
     match evpn.targets.get(vnet) {
         Some(text) => text.parse(),
         None => Ok(RouteTarget::of_as(evpn.local_as, vni.get())),

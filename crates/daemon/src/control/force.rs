@@ -70,7 +70,10 @@ impl InForce for Force {
     /// Gives the data process's reasons without asking it, as far as control knows them all: a
     /// question would take several times as long as the rest of a change.
     fn check(&self, config: HostConfig) -> Result<(), String> {
-        let config = self.evpn_peers.added_to(&config).unwrap_or(config);
+        let config = {
+            let tunnels = self.ports.places().map(|places| places.tunnels);
+            self.evpn_peers.added_to(&config, tunnels).unwrap_or(config)
+        };
         self.ports.check(&config)?;
         self.check_wires(&config)?;
         config::check_policies(&self.ports.plan().config, &config, &self.ports.open_ports())?;

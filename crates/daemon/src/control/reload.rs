@@ -140,12 +140,21 @@ impl Control<'_> {
                 config::plan_of(&config, self.plan.dir.as_deref(), &KernelDevices)
             }
         };
-        let plan = plan.and_then(|plan| self.evpn_peers.add_to(plan));
+        let plan = plan.and_then(|plan| self.evpn_peers.add_to(plan, self.tunnels()));
         let plan = plan.map_err(|report| format!("the configuration is wrong\n{report}"))?;
         if plan.run_dir != self.plan.run_dir {
             return Err(config::OTHER_RUN_DIR.to_owned());
         }
         Ok(plan)
+    }
+
+    /// Returns the number of peers for which data has places, if EVPN needs it and data tells.
+    pub(super) fn tunnels(&self) -> Option<usize> {
+        self.plan.config.evpn.as_ref()?;
+        if self.ports.places().is_none() {
+            self.ports.set_places(ask_data(&self.plan, true).ok()?.places);
+        }
+        self.ports.places().map(|places| places.tunnels)
     }
 
     /// Gives a plan to data and to the fabric.
@@ -174,6 +183,7 @@ impl Control<'_> {
             reloaded.at_restart.push(AtRestart { key: "peer".to_owned(), why });
         }
         self.ports.set_plan(&plan);
+        self.evpn_peers.set_running(&plan.config);
         self.plan = plan;
         self.wanted = (!reloaded.at_restart.is_empty()).then(|| wanted.clone());
         self.ports.open_those_of_new_networks();

@@ -43,7 +43,7 @@ use sluice_evpn::RemoteMac;
 
 use super::Fabric;
 use super::member::Member;
-use crate::config::EvpnPlan;
+use crate::config::{EvpnPlan, FabricPlan};
 use crate::sys::log::say;
 
 /// VTEPs that neighbors have named, each with the networks of which it takes frames to all.
@@ -60,7 +60,10 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 pub(crate) trait ForeignHosts: fmt::Debug + Send + Sync {
     /// Takes the VTEPs that are known now. It is called once a second at least, and does not wait.
     /// `all` is false while neighbors have not told all of theirs yet: then those of before stay.
-    fn set(&self, vteps: &Vteps, all: bool);
+    fn set(&self, now: Nanos, vteps: &Vteps, all: bool);
+
+    /// Forgets all VTEPs: this host does not speak any more.
+    fn forget(&self);
 }
 
 /// News of the neighbors.
@@ -88,8 +91,10 @@ struct Inbox {
     own: BTreeMap<Key, Option<Claim>>,
     /// True if what was known of own claims is no more: all that there are follow.
     forget_own: bool,
-    /// A plan that is to be followed. Its hosts may be others, if nothing else is.
+    /// A plan that is to be followed.
     plan: Option<Option<EvpnPlan>>,
+    /// True if hosts or networks have come, of which the member has heard in vain.
+    tell_again: bool,
     questions: Vec<SyncSender<Option<api::Evpn>>>,
     goodbye: Option<SyncSender<()>>,
 }
@@ -152,7 +157,7 @@ impl Fabric {
     }
 
     /// Says goodbye to the neighbors, as far as that takes no time.
-    pub(super) fn leave_evpn(&self) {
+    pub(crate) fn leave_evpn(&self) {
         if !self.evpn.is_served.load(Ordering::Relaxed) {
             return;
         }
@@ -163,11 +168,16 @@ impl Fabric {
 }
 
 impl Member {
-    /// Lets the speaker follow the plan of this host, when the own endpoints are known.
-    pub(super) fn follow_evpn_plan(&mut self, was_spoken: bool) {
+    /// Lets the speaker follow the plan of this host, when the own endpoints are known. `old` is the
+    /// plan that it has followed until now.
+    pub(super) fn follow_evpn_plan(&mut self, old: Option<&FabricPlan>) {
         if self.silent_until.is_some() {
             return;
         }
+        let was_spoken = old.is_some_and(|old| old.evpn.is_some());
+        let is_same =
+            |old: &FabricPlan| old.hosts == self.plan.hosts && old.vnets == self.plan.vnets;
+        let tell_again = !old.is_some_and(is_same);
         let plan = self.plan.evpn.clone();
         if plan.is_some() != was_spoken {
             self.plane.watch_own(plan.is_some());
@@ -177,7 +187,10 @@ impl Member {
         }
         self.handle.evpn.is_spoken.store(plan.is_some(), Ordering::Relaxed);
         if plan.is_some() || was_spoken {
-            self.handle.evpn.put(|inbox| inbox.plan = Some(plan));
+            self.handle.evpn.put(|inbox| {
+                inbox.plan = Some(plan);
+                inbox.tell_again |= tell_again;
+            });
         }
     }
 
@@ -232,7 +245,8 @@ impl Member {
         let sequence = to.mobility.sequence;
         let is_any = to.mobility.is_sticky || sequence > MOVES_MAX;
         let moves = if is_any { u32::MAX } else { sequence };
-        if !self.plane.give_up(now, key, moves) {
+        let is_given = self.plane.give_up(now, key, moves);
+        if !is_given && self.few.admit("EVPN: bound here and announced elsewhere") {
             say!(
                 warn: "EVPN: {} {} is bound here, and {} says that it has it to stay; those who \
                        follow EVPN send there",

@@ -289,7 +289,7 @@ impl Member {
         self.silent_until = self.silent_until.filter(|until| !is_known && now < *until);
         if self.silent_until.is_none() {
             // BGP neighbors take what is not announced then to be gone.
-            self.follow_evpn_plan(false);
+            self.follow_evpn_plan(None);
         }
     }
 

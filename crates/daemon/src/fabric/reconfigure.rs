@@ -116,7 +116,7 @@ impl Member {
         let old = std::mem::replace(&mut self.plan, plan);
         self.add_new(now, &old);
         self.set_limits(now, &old);
-        self.follow_evpn_plan(old.evpn.is_some());
+        self.follow_evpn_plan(Some(&old));
         for (id, local) in self.plan.ports.clone() {
             // A port of the file that has gone, or differs otherwise, waits for a restart.
             self.refresh_port(now, id, &local);

@@ -52,6 +52,7 @@ fn config(certificates: &str, container: &str) -> String {
     format!(
         r#"
 policy = "ZL"
+spare_tunnels = 2
 [underlay]
 kind = "l2"
 device = "up0"
@@ -188,6 +189,17 @@ fn container_and_machine_behind_frr_reach_each_other() {
     scene.is_up();
     scene.machine.ping(BOX, 5);
     wait_for("the machine is known again", || scene.is_at_frr(MACHINE_MAC));
+
+    // There is one place, and one that is kept for a peer of the file: it comes before EVPN's.
+    let peer = "[[peer]]\nname = \"h9\"\nvtep = \"192.0.2.9\"\nvnets = [\"blue\"]\n";
+    scene.daemon.reconfigure(|text| text + peer);
+    scene.daemon.reload();
+    wait_for("FRR's VTEP is no peer any more", || !scene.has_peer());
+    scene.daemon.reconfigure(|text| text.replace(peer, ""));
+    scene.daemon.reload();
+    wait_for("FRR's VTEP is a peer again", || scene.has_peer());
+    wait_for("the machine is known again", || scene.is_at_frr(MACHINE_MAC));
+    scene.machine.ping(BOX, 5);
     scene.daemon.drained();
     scene.daemon.assert_lossless();
 }

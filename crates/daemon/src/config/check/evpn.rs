@@ -33,13 +33,9 @@ impl Check<'_> {
         self.evpn_neighbors(evpn, own);
         for (vnet, text) in &evpn.targets {
             let at = [Key("evpn"), Key("targets"), Key(vnet)];
-            if !config.vnets.iter().any(|known| known.name == *vnet) {
-                self.problem(
-                    &at,
-                    format!("there is no network `{vnet}`"),
-                    "Name a network of this host, or take it out.",
-                );
-            } else if let Err(why) = text.parse::<RouteTarget>() {
+            if self.known(&at, "vnet", vnet).is_some()
+                && let Err(why) = text.parse::<RouteTarget>()
+            {
                 self.problem(&at, why.to_string(), "Change it, or take it out for AS:VNI.");
             }
         }

@@ -8,7 +8,7 @@ use sluice_base::Mac;
 use sluice_switch::ALLOWED_MAX;
 
 use super::sockets::Sockets;
-use super::{At, Check, Key, RESERVED};
+use super::{At, Check, Key, RESERVED, is_host_address};
 
 /// Claimed place of an address, and the entry that claims it.
 #[derive(PartialEq, Eq)]
@@ -190,7 +190,7 @@ impl Check<'_> {
                     "A peer is another host; take the entry out, or mend the address.",
                 );
             }
-            if peer.vtep.is_unspecified() || peer.vtep.is_multicast() || peer.vtep.is_broadcast() {
+            if !is_host_address(peer.vtep) {
                 self.problem(
                     &at("vtep"),
                     format!("{} is not the address of one host", peer.vtep),

@@ -62,7 +62,8 @@ fn vtep_becomes_peer_with_its_networks() {
         ("224.0.0.9", &[100]),
         ("255.255.255.255", &[100]),
     ]);
-    let (all, left_out) = peers_of(&config(), &known);
+    let none = BTreeSet::new();
+    let (all, left_out) = peers_of(&config(), &known, &none, None);
     assert_eq!(left_out, 0);
     let rows: Vec<_> =
         all.iter().map(|peer| (&*peer.name, peer.vnets.join(" "), peer.by_evpn)).collect();
@@ -75,23 +76,66 @@ fn vtep_becomes_peer_with_its_networks() {
     // Those of before go.
     let config = HostConfig { peers: all, ..config() };
     let names = |vteps: &Vteps| -> Vec<String> {
-        peers_of(&config, vteps).0.into_iter().map(|peer| peer.name).collect()
+        peers_of(&config, vteps, &none, None).0.into_iter().map(|peer| peer.name).collect()
     };
     assert_eq!(names(&vteps(&[("192.0.2.8", &[200])])), ["h2", "evpn-192.0.2.8"]);
     let silent = HostConfig { evpn: None, ..config.clone() };
-    assert_eq!(peers_of(&silent, &known).0.len(), 1, "a host that speaks no EVPN has none of it");
+    assert_eq!(
+        peers_of(&silent, &known, &none, None).0.len(),
+        1,
+        "a host that speaks no EVPN has none of it"
+    );
+}
+
+fn at(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+/// VTEPs 192.0.2.10 to 192.0.2.19.
+fn ten() -> Vteps {
+    let vnis = BTreeSet::from([Vni::new(100).unwrap()]);
+    (10..20).map(|host| (Ipv4Addr::new(192, 0, 2, host), vnis.clone())).collect()
+}
+
+/// Ends of the addresses of peers by EVPN.
+fn ends(peers: &[Peer]) -> Vec<u8> {
+    peers.iter().filter(|peer| peer.by_evpn).map(|peer| peer.vtep.octets()[3]).collect()
 }
 
 #[test]
 fn vteps_beyond_spare_tunnels_are_left_out() {
     let mut config = config();
     config.host.spare_tunnels = Some(3);
-    let text: Vec<String> = (10..20).map(|host| format!("192.0.2.{host}")).collect();
-    let known: Vec<(&str, &[u32])> = text.iter().map(|vtep| (&**vtep, &[100][..])).collect();
-    let (all, left_out) = peers_of(&config, &vteps(&known));
-    assert_eq!((all.len(), left_out), (4, 7));
+    let none = BTreeSet::new();
+    let (all, left_out) = peers_of(&config, &ten(), &none, None);
+    assert_eq!((all.len(), left_out), (3, 8), "one of three is left to peers that come");
     // Each time the same ones, or their places would be wanted by turns.
-    assert_eq!(peers_of(&HostConfig { peers: all.clone(), ..config }, &vteps(&known)).0, all);
+    let next = HostConfig { peers: all.clone(), ..config };
+    assert_eq!(peers_of(&next, &ten(), &none, None).0, all);
+}
+
+#[test]
+fn vteps_take_no_place_of_configured_peers() {
+    let mut config = config();
+    let none = BTreeSet::new();
+    let ends_of = |config: &HostConfig, running: &BTreeSet<Ipv4Addr>, places| {
+        let (peers, left_out) = peers_of(config, &ten(), running, places);
+        (ends(&peers), left_out)
+    };
+    assert_eq!(ends_of(&config, &none, Some(36)), (vec![10, 11, 12], 7), "one is configured");
+    for host in 3..8 {
+        let (name, vtep) = (format!("h{host}"), Ipv4Addr::new(192, 0, 2, host));
+        config.peers.push(Peer { name, vtep, ..config.peers[0].clone() });
+    }
+    assert_eq!(ends_of(&config, &none, Some(39)), (vec![10], 9));
+    assert_eq!(ends_of(&config, &none, Some(38)), (vec![], 10), "members come first");
+    assert_eq!(ends_of(&config, &none, Some(2)), (vec![], 10));
+    // Those that run keep their places, and stand in the order of their addresses.
+    let running: BTreeSet<Ipv4Addr> = [19, 15].map(|end| Ipv4Addr::new(192, 0, 2, end)).into();
+    assert_eq!(ends_of(&config, &running, Some(40)), (vec![15, 19], 8));
+    assert_eq!(ends_of(&config, &running, Some(41)), (vec![10, 15, 19], 7));
+    // A control process that begins takes these, so that data that runs may go on.
+    assert_eq!(ends_of(&config, &running, None), (vec![15, 19], 8));
 }
 
 #[test]
@@ -99,18 +143,25 @@ fn control_asked_until_peers_are_in_force() {
     let folder = Folder::new("evpn-asked");
     let (peers, asked) = peers(&folder);
     let known = vteps(&[("192.0.2.9", &[100])]);
-    peers.set(&Vteps::new(), true);
+    peers.set(at(0), &Vteps::new(), true);
     assert!(asked.try_recv().is_err(), "nothing has changed");
-    peers.set(&known, true);
-    peers.set(&known, true);
+    peers.set(at(0), &known, true);
+    peers.set(at(1_000), &known, true);
     assert!(matches!(asked.try_recv(), Ok(Event::Peers)));
     assert!(asked.try_recv().is_err(), "it is asked once");
     // Control begins, and fails.
     peers.state().is_asked = false;
-    peers.set(&known, true);
+    peers.set(at(1_500), &known, true);
     assert!(matches!(asked.try_recv(), Ok(Event::Peers)), "it is asked again");
-    (peers.state().is_asked, peers.state().is_done) = (false, true);
-    peers.set(&known, true);
+    peers.state().is_asked = false;
+    peers.set(at(1_600), &known, true);
+    assert!(asked.try_recv().is_err(), "not all the time");
+    peers.set(at(2_500), &known, true);
+    assert!(matches!(asked.try_recv(), Ok(Event::Peers)));
+    let mut state = peers.state();
+    (state.is_asked, state.is_done) = (false, true);
+    drop(state);
+    peers.set(at(9_000), &known, true);
     assert!(asked.try_recv().is_err());
 }
 
@@ -118,18 +169,49 @@ fn control_asked_until_peers_are_in_force() {
 fn next_process_begins_with_peers_of_file() {
     let folder = Folder::new("evpn-file");
     let known = vteps(&[("192.0.2.9", &[100]), ("192.0.2.8", &[100, 200])]);
-    peers(&folder).0.set(&known, true);
-    let (next, _) = peers(&folder);
-    assert_eq!(next.state().vteps, known);
-    assert_eq!(next.added_to(&config()).unwrap().peers.len(), 3);
+    let first = peers(&folder).0;
+    first.set(at(0), &known, true);
+    let with_both = first.added_to(&config(), None).unwrap();
+    first.set_running(&with_both);
+    let (next, asked) = peers(&folder);
+    assert_eq!(next.state().steady.vteps(), &known);
+    assert_eq!(next.added_to(&config(), None), Some(with_both));
     // Neighbors have not told all of theirs.
-    next.set(&vteps(&[("192.0.2.7", &[100])]), false);
-    assert_eq!(next.state().vteps.len(), 3);
-    next.set(&vteps(&[("192.0.2.7", &[100])]), true);
-    assert_eq!(next.state().vteps.len(), 1);
+    let other = vteps(&[("192.0.2.7", &[100])]);
+    next.set(at(0), &other, false);
+    next.set(at(3_000), &other, false);
+    assert_eq!(next.state().steady.vteps().len(), 3);
+    assert!(asked.try_recv().is_ok());
+    next.set(at(5_000), &other, true);
+    next.set(at(6_000), &other, true);
+    assert_eq!(next.state().steady.vteps().len(), 1);
+    // `[evpn]` is taken out of the file.
+    next.forget();
+    assert!(peers(&folder).0.state().steady.vteps().is_empty());
     // A file that was cut off is no reason not to start.
-    fs::write(folder.join(FILE), "[[\"192.0").unwrap();
+    fs::write(folder.join(FILE), "[{\"vtep").unwrap();
     let (next, _) = peers(&folder);
-    assert!(next.state().vteps.is_empty());
-    assert!(next.added_to(&config()).is_none());
+    assert!(next.state().steady.vteps().is_empty());
+    assert!(next.added_to(&config(), None).is_none());
+}
+
+#[test]
+fn next_process_keeps_those_that_ran() {
+    let folder = Folder::new("evpn-ran");
+    let mut config = config();
+    config.host.spare_tunnels = Some(3);
+    let first = peers(&folder).0;
+    let some = vteps(&[("192.0.2.18", &[100]), ("192.0.2.19", &[100])]);
+    first.set(at(0), &some, true);
+    first.set_running(&first.added_to(&config, None).unwrap());
+    first.set(at(1_000), &ten(), true);
+    let with_more = first.added_to(&config, Some(5)).unwrap();
+    assert_eq!(ends(&with_more.peers), [10, 18, 19]);
+    first.set_running(&with_more);
+    let (next, asked) = peers(&folder);
+    let same = next.added_to(&config, None).unwrap();
+    assert_eq!(ends(&same.peers), [10, 18, 19], "or data would have to begin anew");
+    // Then it is asked for how many more there are places.
+    next.set(at(0), &ten(), false);
+    assert!(matches!(asked.try_recv(), Ok(Event::Peers)));
 }

@@ -26,6 +26,8 @@ use crate::sys::threads::spawn;
 
 /// News that the member takes at a time.
 const BATCH_MAX: usize = 512;
+/// Batches of news until the sessions have their turn: it comes well within a hold time.
+const BATCHES_MAX: usize = 8;
 /// Longest sleep: VTEPs are said again as often.
 const SLEEP_MAX: Nanos = Nanos::from_millis(1_000);
 /// Time between two attempts to listen.
@@ -46,6 +48,7 @@ pub(super) fn start(fabric: Fabric, hosts: Arc<dyn ForeignHosts>) -> anyhow::Res
             complete: BTreeSet::new(),
             complete_at: Nanos::ZERO,
             vteps: Vteps::new(),
+            told_at: None,
         };
         thread.run();
     })
@@ -70,6 +73,8 @@ pub(super) struct Thread {
     /// Time at which the others are not waited for any more.
     complete_at: Nanos,
     pub(super) vteps: Vteps,
+    /// Time at which the VTEPs were told, if they are the same since.
+    told_at: Option<Nanos>,
 }
 
 /// The member is gone, and this thread is to end.
@@ -79,12 +84,13 @@ impl Thread {
     fn run(mut self) {
         loop {
             let now = clock::now();
-            let Inbox { own, forget_own, plan, questions, goodbye } = self.fabric.evpn.take();
+            let Inbox { own, forget_own, plan, tell_again, questions, goodbye } =
+                self.fabric.evpn.take();
             let forgotten =
                 if forget_own { std::mem::take(&mut self.own) } else { BTreeMap::new() };
             self.keep(own.iter());
             if let Some(plan) = plan {
-                self.follow(now, plan);
+                self.follow(now, plan, tell_again);
             }
             self.listen(now);
             self.announce_all(own.into_keys().chain(forgotten.into_keys()));
@@ -92,9 +98,7 @@ impl Thread {
                 driver.turn(now);
             }
             self.log_events();
-            if self.pass_changes().is_err() {
-                return;
-            }
+            let Ok(is_all) = self.pass_changes() else { return };
             for question in questions {
                 // The one who asked may be gone.
                 _ = question.try_send(self.state());
@@ -106,13 +110,21 @@ impl Thread {
                 _ = done.send(());
                 return;
             }
-            if let Some(plan) = &self.plan {
-                let is_complete =
-                    self.driver.is_some() && self.complete.len() == plan.speaker.neighbors.len();
-                self.hosts.set(&self.vteps, is_complete || self.complete_at <= now);
-            }
-            self.sleep();
+            self.tell_vteps(now);
+            self.sleep(if is_all { SLEEP_MAX } else { Nanos::ZERO });
         }
+    }
+
+    /// Tells the VTEPs if they are others, and once a second.
+    fn tell_vteps(&mut self, now: Nanos) {
+        let Some(plan) = &self.plan else { return };
+        if self.told_at.is_some_and(|at| now < at.after(SLEEP_MAX)) {
+            return;
+        }
+        self.told_at = Some(now);
+        let is_complete =
+            self.driver.is_some() && self.complete.len() == plan.speaker.neighbors.len();
+        self.hosts.set(now, &self.vteps, is_complete || self.complete_at <= now);
     }
 
     fn keep<'a>(&mut self, changes: impl Iterator<Item = (&'a Key, &'a Option<Claim>)>) {
@@ -125,7 +137,7 @@ impl Thread {
     }
 
     /// Follows a plan. If only its networks are others, sessions go on.
-    fn follow(&mut self, now: Nanos, plan: Option<EvpnPlan>) {
+    fn follow(&mut self, now: Nanos, plan: Option<EvpnPlan>, tell_again: bool) {
         let of =
             |plan: &Option<EvpnPlan>| plan.as_ref().map(|plan| (plan.speaker.clone(), plan.listen));
         if of(&plan) != of(&self.plan) {
@@ -138,8 +150,9 @@ impl Thread {
         }
         let (Some(plan), Some(driver)) = (&self.plan, &mut self.driver) else { return };
         follow_networks(now, driver.speaker_mut(), &plan.networks);
-        // Hosts have come, whose places were told in vain.
-        driver.speaker_mut().tell_again();
+        if tell_again {
+            driver.speaker_mut().tell_again();
+        }
         // What another VTEP's route has beaten waits for the end of that route.
         let speaker = driver.speaker();
         let is_free = |key: &&Key| {
@@ -160,8 +173,9 @@ impl Thread {
         self.endings.clear();
         self.complete.clear();
         self.vteps.clear();
+        self.told_at = None;
         if for_good {
-            self.hosts.set(&self.vteps, true);
+            self.hosts.forget();
         }
     }
 
@@ -209,10 +223,10 @@ impl Thread {
         }
     }
 
-    /// Passes changes on to the member, until there are none.
-    fn pass_changes(&mut self) -> Result<(), Gone> {
-        loop {
-            let Some(driver) = &mut self.driver else { return Ok(()) };
+    /// Passes changes on to the member. Returns false if there may be more.
+    fn pass_changes(&mut self) -> Result<bool, Gone> {
+        for _ in 0..BATCHES_MAX {
+            let Some(driver) = &mut self.driver else { return Ok(true) };
             let speaker = driver.speaker_mut();
             let mut batch = Vec::new();
             while batch.len() < BATCH_MAX
@@ -236,15 +250,17 @@ impl Thread {
                         if networks.is_empty() {
                             self.vteps.remove(&vtep);
                         }
+                        self.told_at = None;
                         batch.push(News::Vtep { vni, vtep, is_there });
                     }
                 }
             }
             if batch.is_empty() {
-                return Ok(());
+                return Ok(true);
             }
             self.pass(batch)?;
         }
+        Ok(false)
     }
 
     /// Passes news on, and waits until they are taken: the member serves others in between.
@@ -286,13 +302,13 @@ impl Thread {
         }
     }
 
-    fn sleep(&mut self) {
+    fn sleep(&mut self, most: Nanos) {
         let (now, port) = (clock::now(), Arc::clone(&self.fabric.evpn));
         let waited = match &mut self.driver {
-            Some(driver) => driver.wait(now, SLEEP_MAX, Some(port.wake.as_fd())),
+            Some(driver) => driver.wait(now, most, Some(port.wake.as_fd())),
             None => {
                 // Who does not speak is woken.
-                let most = if self.plan.is_some() { SLEEP_MAX } else { Nanos::MAX };
+                let most = if self.plan.is_some() { most } else { Nanos::MAX };
                 wait_for(&port.wake, most)
             }
         };

@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -63,7 +64,11 @@ pub(crate) fn skip(test: &str, tools: &[&str]) -> bool {
 }
 
 fn can_have_namespaces() -> bool {
-    let probe = sluice_netns::Netns::create(&format!("sluice-i-{}-probe", std::process::id()));
+    // Tests that run at a time have one each: the second of a name would be refused.
+    static PROBES: AtomicU32 = AtomicU32::new(0);
+    let number = PROBES.fetch_add(1, Ordering::Relaxed);
+    let name = format!("sluice-i-{}-probe{number}", std::process::id());
+    let probe = sluice_netns::Netns::create(&name);
     probe.and_then(|probe| probe.delete()).is_ok()
 }
 

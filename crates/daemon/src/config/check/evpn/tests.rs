@@ -45,7 +45,7 @@ fn wrong_speaker_refused_with_remedy() {
         (&of("hold_s = 0"), "nothing"),
         (&of("router_id = \"0.0.0.0\""), "is no BGP identifier"),
         (&of("port = 0"), "no neighbor could be reached"),
-        (&of("targets = { green = \"65000:1\" }"), "there is no network `green`"),
+        (&of("targets = { green = \"65000:1\" }"), "there is no vnet `green`"),
         (&of("targets = { blue = \"65000\" }"), "a route target is AS:NUMBER"),
         (&of("targets = { blue = \"70000:70000\" }"), "a route target is AS:NUMBER"),
         (&of("targets = { blue = \"65000:7\" }"), "nothing"),
