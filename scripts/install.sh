@@ -4,20 +4,20 @@
 #
 #   scripts/install.sh [DIR]
 #
-# DIR stands for / (default: /). PROGRAMS is the folder of `sluice` (default: target/release), PLUGINS
+# DIR stands for / (default: /). PROGRAMS is the folder of `sluice` (default: target/dist), PLUGINS
 # that of the plugins (default: target/cni, as `make cni` builds them; those that are not there are
 # left out).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=${1:-/}
 target=${CARGO_TARGET_DIR:-target}
-programs=${PROGRAMS:-$target/release}
+programs=${PROGRAMS:-$target/dist}
 plugins=${PLUGINS:-$target/cni}
 library=/usr/lib
 libexec=$library/sluice
 
 [ -x "$programs/sluice" ] || {
-    echo "$programs/sluice is not there; build it (make build)" >&2
+    echo "$programs/sluice is not there; build it (make dist)" >&2
     exit 1
 }
 
