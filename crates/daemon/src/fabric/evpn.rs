@@ -168,8 +168,8 @@ impl Fabric {
 }
 
 impl Member {
-    /// Lets the speaker follow the plan of this host, when the own endpoints are known. `old` is the
-    /// plan that it has followed until now.
+    /// Lets the speaker follow the plan of this host, when the own endpoints are known. `old` is
+    /// the plan that it has followed until now.
     pub(super) fn follow_evpn_plan(&mut self, old: Option<&FabricPlan>) {
         if self.silent_until.is_some() {
             return;
