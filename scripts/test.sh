@@ -23,8 +23,11 @@
 # tidy, unit, planted, heavy and live share one build: all of them select the whole workspace, so that
 # every package has the same features in each.
 #
-# planted runs beside live, where both are asked for in this order: the live tests that heavy has
-# left wait for most of their time, and what they leave of the cores goes to planted.
+# planted and fuzz run beside live, where they are asked for just before it: the live tests that
+# heavy has left wait for most of their time, and what they leave of the cores goes to the others.
+#
+# SETUP_DONE=FILE: what the steps need is still being installed, and FILE will have the status of
+# that. fmt, clippy and doc need none of it; the others wait for it.
 #
 # Every step is run, even after one has failed. A step that cannot run here is skipped aloud. Its
 # output is kept in target/test/STEP.log, and shown as it comes with VERBOSE=1. When a step fails,
@@ -309,21 +312,25 @@ is_skipped() {
 # go before its command. The outcome goes to a file, since a step may run in the background.
 do_step() {
     local name=$1 log=$logs/$1.log begin=$SECONDS status=0
+    local TIMEFORMAT='%U %S'
     if [ -n "${VERBOSE:-}" ]; then
         echo "$name: begins"
-        "${@:2}" bash "$0" --inside "$name" 2>&1 </dev/null | tee "$log" || status=$?
+        { time "${@:2}" bash "$0" --inside "$name" 2>&1 </dev/null | tee "$log"; } \
+            2>"$logs/$name.cpu" || status=$?
     else
-        TERM=dumb "${@:2}" bash "$0" --inside "$name" >"$log" 2>&1 </dev/null || status=$?
+        { time TERM=dumb "${@:2}" bash "$0" --inside "$name" >"$log" 2>&1 </dev/null; } \
+            2>"$logs/$name.cpu" || status=$?
     fi
-    echo "$status $((SECONDS - begin))" >"$logs/$name.outcome"
+    echo "$status $((SECONDS - begin)) $(awk '{ print int($1 + $2) }' "$logs/$name.cpu")" \
+        >"$logs/$name.outcome"
 }
 
 # Says how a step ended.
 end_step() {
-    local name=$1 log=$logs/$1.log status seconds
-    read -r status seconds <"$logs/$name.outcome"
+    local name=$1 log=$logs/$1.log status seconds cpu
+    read -r status seconds cpu <"$logs/$name.outcome"
     if [ "$status" -eq 0 ]; then
-        echo "$name: ok, $seconds s$(remark "$name" "$log")"
+        echo "$name: ok, $seconds s ($cpu s of CPU)$(remark "$name" "$log")"
         passed=$((passed + 1))
         [ "$name" != unit ] || export UNIT_PASSED=1
     else
@@ -341,15 +348,31 @@ run_step() {
     fi
 }
 
-# Runs a step while another one waits for most of its time, with what that leaves of the cores.
-run_behind() {
-    local behind=$1 pid idle=(chrt --idle 0)
+# Runs a step while others, one after the other, get what it leaves of the cores.
+run_before() {
+    local name idle=(chrt --idle 0)
     "${idle[@]}" true 2>/dev/null || idle=(nice -n 19)
-    do_step "$behind" "${idle[@]}" &
-    pid=$!
-    run_step "$2"
-    wait "$pid" || true
-    end_step "$behind"
+    for name in "${@:2}"; do
+        do_step "$name" "${idle[@]}"
+    done &
+    run_step "$1"
+    wait
+    for name in "${@:2}"; do
+        end_step "$name"
+    done
+}
+
+# Waits for what is being installed.
+wait_for_setup() {
+    local begin=$SECONDS
+    [ -n "${SETUP_DONE:-}" ] || return 0
+    until [ -s "$SETUP_DONE" ]; do sleep 0.2; done
+    echo "setup: waited for $((SECONDS - begin)) s"
+    if [ "$(cat "$SETUP_DONE")" != 0 ]; then
+        echo "setup has failed" >&2
+        exit 1
+    fi
+    SETUP_DONE=
 }
 
 case ${1:-} in
@@ -364,7 +387,7 @@ case ${1:-} in
 esac
 steps=("$@")
 if [ ${#steps[@]} -eq 0 ]; then
-    steps=(fmt clippy doc tidy book deny unit fuzz heavy planted live)
+    steps=(fmt clippy doc tidy book deny unit heavy planted fuzz live)
 fi
 for step in "${steps[@]}"; do
     if ! declare -F "step_$step" >/dev/null; then
@@ -372,14 +395,21 @@ for step in "${steps[@]}"; do
         exit 2
     fi
 done
-for ((at = 0; at < ${#steps[@]}; at++)); do
-    step=${steps[at]}
-    if [ "$step ${steps[at + 1]:-}" = "planted live" ]; then
-        run_behind planted live
-        at=$((at + 1))
-    else
-        run_step "$step"
-    fi
+idlers=()
+for step in "${steps[@]}"; do
+    [[ " fmt clippy doc " == *" $step "* ]] || wait_for_setup
+    case $step in
+    planted | fuzz) idlers+=("$step") ;;
+    live)
+        run_before live "${idlers[@]}"
+        idlers=()
+        ;;
+    *) run_step "$step" ;;
+    esac
+done
+# Those before which nothing waits.
+for step in "${idlers[@]}"; do
+    run_step "$step"
 done
 [ ${#skipped[@]} -eq 0 ] || echo "skipped: ${skipped[*]}"
 # Some keep only the last lines of an output: what failed is among the last 15.
