@@ -27,11 +27,14 @@ mod table;
 
 use std::time::Duration;
 
+use anyhow::ensure;
 use sluice_api::results::Row;
 
 use self::frr::Frr;
 use crate::report;
 
+/// The groups of rows of the control plane alone.
+const GROUPS_ALONE: [&str; 2] = ["table", "inside"];
 /// The groups of rows about hosts.
 const GROUPS_LIVE: [&str; 5] = ["commit", "latency", "learn", "bulk", "hung"];
 
@@ -58,6 +61,10 @@ impl Plan {
 
 /// Runs the part.
 pub(crate) fn run(plan: &Plan) -> anyhow::Result<()> {
+    for name in &plan.only {
+        let known = [&GROUPS_ALONE[..], &GROUPS_LIVE].concat();
+        ensure!(known.contains(&name.as_str()), "no group `{name}`; there are {known:?}");
+    }
     let mut rows = Vec::new();
     if plan.wants("table") {
         rows.extend(table::rows(plan.rounds)?);

@@ -72,7 +72,7 @@ enum Part {
         /// Seconds of full load in which no host may be taken to hang.
         #[arg(long, default_value_t = 64)]
         load: u64,
-        /// Only these groups of rows: table, inside, latency, learn, bulk, hung.
+        /// Only these groups of rows: table, inside, commit, latency, learn, bulk, hung.
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
