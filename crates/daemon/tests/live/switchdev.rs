@@ -57,12 +57,12 @@ fn switch_forwards_in_virtual_machine() {
     let net = Net::new("switch");
     // The others take a minute more. A machine that moves between ports of the switch was not found
     // in one of three runs.
-    let (inside, tests) = match is_soak() {
-        true => ("switchdev::inside_ switchdev::walk_ switchdev::move_", 4),
-        false => ("switchdev::inside_", 2),
+    let (inside, tests, within) = match is_soak() {
+        true => ("switchdev::inside_ switchdev::walk_ switchdev::move_", 4, 900),
+        false => ("switchdev::inside_", 2, 240),
     };
     let guest = Guest { image: "switchdev", options: &options, tests };
-    guest.runs(test, &net, inside, Duration::from_secs(240));
+    guest.runs(test, &net, inside, Duration::from_secs(within));
 }
 
 /// Returns the options for the switch. Up to QEMU 8.1 the length of a list must be known before its
