@@ -28,6 +28,7 @@ step == "fuzz" && /^fuzz target / { target = $3; at = "" }
 step == "fuzz" && / panicked at / { at = $0; sub(/.* panicked at /, "", at) }
 step == "fuzz" && /Test unit written to / { sub(/:$/, "", at); once(target " " at " " $NF) }
 step == "fuzz" && /^error/ { once(target " " $0) }
+step == "fuzz" && /^row .* ended with / { once($0) }
 
 END {
     if (want == "panics") {

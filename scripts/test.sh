@@ -26,8 +26,8 @@
 # planted and fuzz run beside live, where they are asked for just before it: the live tests that
 # heavy has left wait for most of their time, and what they leave of the cores goes to the others.
 #
-# SETUP_DONE=FILE: what the steps need is still being installed, and FILE will have the status of
-# that. fmt, clippy and doc need none of it; the others wait for it.
+# SETUP_DONE=FILE: what the steps need is still being installed by the process SETUP_PID, and FILE
+# will have the status of that. fmt, clippy and doc need none of it; the others wait for it.
 #
 # Every step is run, even after one has failed. A step that cannot run here is skipped aloud. Its
 # output is kept in target/test/STEP.log, and shown as it comes with VERBOSE=1. When a step fails,
@@ -278,7 +278,7 @@ what_failed() {
     all=$(awk -v step="$step" -f scripts/failures.awk "$log" | cut -c -$width)
     if [ -z "$all" ]; then
         # A step that ended without a word of its kind: its own last one.
-        all=$(grep -av '^[[:space:]]*$' "$log" | tail -n 1 | cut -c -$width)
+        all=$(awk 'NF { last = $0 } END { print last }' "$log" | cut -c -$width)
     fi
     left=$(($(wc -l <<<"$all") - most))
     head -n "$most" <<<"$all" | sed "s/^/$step: /; $([ "$left" -le 0 ] || echo "\$s/\$/ (and $left more)/")"
@@ -328,20 +328,22 @@ do_step() {
 # Says how a step ended.
 end_step() {
     local name=$1 log=$logs/$1.log status seconds cpu
-    read -r status seconds cpu <"$logs/$name.outcome"
-    if [ "$status" -eq 0 ]; then
+    # There is none if the shell of the step was killed.
+    read -r status seconds cpu <"$logs/$name.outcome" || true
+    if [ "${status:-nothing}" = 0 ]; then
         echo "$name: ok, $seconds s ($cpu s of CPU)$(remark "$name" "$log")"
         passed=$((passed + 1))
         [ "$name" != unit ] || export UNIT_PASSED=1
     else
         [ -n "${VERBOSE:-}" ] || show_failure "$name" "$log"
-        echo "$name: FAILED, $seconds s, all of its output is in $log"
+        echo "$name: FAILED, ${seconds:-?} s, all of its output is in $log"
         failed+=("$name")
     fi
 }
 
 run_step() {
     if ! is_skipped "$1"; then
+        : >"$logs/$1.outcome"
         do_step "$1"
         end_step "$1"
         [ "$1" != heavy ] || export HEAVY_RAN=ran
@@ -352,6 +354,10 @@ run_step() {
 run_before() {
     local name idle=(chrt --idle 0)
     "${idle[@]}" true 2>/dev/null || idle=(nice -n 19)
+    for name in "${@:2}"; do
+        : >"$logs/$name.outcome"
+        : >"$logs/$name.log"
+    done
     for name in "${@:2}"; do
         do_step "$name" "${idle[@]}"
     done &
@@ -366,9 +372,9 @@ run_before() {
 wait_for_setup() {
     local begin=$SECONDS
     [ -n "${SETUP_DONE:-}" ] || return 0
-    until [ -s "$SETUP_DONE" ]; do sleep 0.2; done
+    until [ -s "$SETUP_DONE" ] || ! kill -0 "${SETUP_PID:-$$}" 2>/dev/null; do sleep 0.2; done
     echo "setup: waited for $((SECONDS - begin)) s"
-    if [ "$(cat "$SETUP_DONE")" != 0 ]; then
+    if [ "$(cat "$SETUP_DONE" 2>/dev/null)" != 0 ]; then
         echo "setup has failed" >&2
         exit 1
     fi
@@ -396,21 +402,26 @@ for step in "${steps[@]}"; do
     fi
 done
 idlers=()
+run_idlers() {
+    local step
+    for step in "${idlers[@]}"; do
+        run_step "$step"
+    done
+    idlers=()
+}
 for step in "${steps[@]}"; do
     [[ " fmt clippy doc " == *" $step "* ]] || wait_for_setup
     case $step in
     planted | fuzz) idlers+=("$step") ;;
-    live)
+    # Some of the heavy ones compare rates.
+    live) [ -n "${HEAVY_RAN:-}" ] || run_idlers
         run_before live "${idlers[@]}"
         idlers=()
         ;;
     *) run_step "$step" ;;
     esac
 done
-# Those before which nothing waits.
-for step in "${idlers[@]}"; do
-    run_step "$step"
-done
+run_idlers
 [ ${#skipped[@]} -eq 0 ] || echo "skipped: ${skipped[*]}"
 # Some keep only the last lines of an output: what failed is among the last 15.
 for step in "${failed[@]}"; do

@@ -182,6 +182,7 @@ pub fn run(config: Option<&Path>, name: Option<&str>) -> anyhow::Result<ExitCode
         answering: Arc::clone(front.answering()),
     };
     let Some(link) = control.begin()? else { return Ok(ExitCode::SUCCESS) };
+    evpn_peers.set_running(&control.plan.config);
     ports.wait_for_namespaces()?;
     fabric.iter().try_for_each(|fabric| fabric.start_evpn(evpn_peers.clone()))?;
     front.open(show::Known {

@@ -53,8 +53,8 @@ pub(super) struct EvpnPeers {
 #[derive(Debug, Default)]
 struct State {
     steady: Steady,
-    /// VTEPs that are peers of the running configuration by EVPN.
-    running: BTreeSet<Ipv4Addr>,
+    /// Peers of the running configuration.
+    running: Vec<Peer>,
     /// True if control was asked to put them in force, and has not begun.
     is_asked: bool,
     /// Time at which control may be asked.
@@ -77,13 +77,12 @@ impl EvpnPeers {
             }
             Vec::new()
         });
-        let running = rows.iter().filter(|row| row.is_peer).map(|row| row.vtep).collect();
-        // The others are looked at once data says for how many it has places.
-        let is_done = rows.iter().all(|row| row.is_peer);
+        let running = rows.iter().filter(|row| row.is_peer).map(|row| peer(row.vtep, Vec::new()));
+        let running = running.collect();
         let vnis = |row: Row| row.vnis.into_iter().filter_map(Vni::new).collect();
         let vteps = rows.into_iter().map(|row| (row.vtep, vnis(row))).collect();
         let steady = Steady::new(vteps);
-        let state = State { steady, running, is_done, ..State::default() };
+        let state = State { steady, running, is_done: true, ..State::default() };
         Self { file, state: Mutex::new(state), events }
     }
 
@@ -114,7 +113,10 @@ impl EvpnPeers {
         tunnels: Option<usize>,
     ) -> Option<HostConfig> {
         let mut state = self.state();
-        let (peers, left_out) = peers_of(config, state.steady.vteps(), &state.running, tunnels);
+        let Chosen { peers, left_out, waiting } =
+            choose(config, state.steady.vteps(), &state.running, tunnels);
+        // Places may come free, or be known later: they are looked for again.
+        state.is_done &= left_out + waiting == 0;
         if std::mem::replace(&mut state.left_out, left_out) != left_out && left_out > 0 {
             say!(
                 warn: "EVPN: {left_out} VTEPs are no peers, for which there is no place; raise \
@@ -124,12 +126,27 @@ impl EvpnPeers {
         (peers != config.peers).then(|| HostConfig { peers, ..config.clone() })
     }
 
+    /// Returns a plan that is to be in force before another one is, if that brings more peers of the
+    /// configuration than there are free places: the VTEPs that are none in it go first.
+    pub(super) fn make_room(&self, now: &Plan, next: &Plan) -> Option<Plan> {
+        let stays = |old: &Peer| next.config.peers.iter().any(|new| config::is_same_peer(old, new));
+        let (old, new) = (&now.config.peers, &next.config.peers);
+        let goes = |peer: &Peer| peer.by_evpn && !stays(peer);
+        let comes =
+            |peer: &&Peer| !peer.by_evpn && !old.iter().any(|old| config::is_same_peer(old, peer));
+        if !old.iter().any(goes) || new.iter().filter(comes).count() == 0 {
+            return None;
+        }
+        let peers = old.iter().filter(|peer| !goes(peer)).cloned().collect();
+        let config = HostConfig { peers, ..now.config.clone() };
+        config::plan_of(&config, now.dir.as_deref(), &KernelDevices).ok()
+    }
+
     /// Notes the configuration that runs: its peers by EVPN keep their places before others.
     pub(super) fn set_running(&self, config: &HostConfig) {
-        let peers = config.peers.iter().filter(|peer| peer.by_evpn);
-        let running = peers.map(|peer| peer.vtep).collect();
         let mut state = self.state();
-        if std::mem::replace(&mut state.running, running) != state.running {
+        if state.running != config.peers {
+            state.running.clone_from(&config.peers);
             self.write(&state);
         }
     }
@@ -142,7 +159,7 @@ impl EvpnPeers {
             .map(|(vtep, vnis)| Row {
                 vtep: *vtep,
                 vnis: vnis.iter().map(|vni| vni.get()).collect(),
-                is_peer: state.running.contains(vtep),
+                is_peer: state.running.iter().any(|peer| peer.by_evpn && peer.vtep == *vtep),
             })
             .collect();
         let text = serde_json::to_string(&rows).map_err(io::Error::from);
@@ -180,7 +197,7 @@ impl Control<'_> {
     pub(super) fn follow_evpn(&mut self, link: Option<&mut Link>) {
         let peers = std::sync::Arc::clone(&self.evpn_peers);
         {
-            // What comes from now on is asked for anew.
+            // What comes from now on is asked for anew, and what found no place.
             let mut state = peers.state();
             (state.is_asked, state.is_done) = (false, true);
         }
@@ -210,19 +227,23 @@ impl Control<'_> {
     }
 }
 
-/// Returns the peers of a configuration, with those that EVPN names, and the number of VTEPs for
-/// which there is no place: those that run come first, and all of them after what is configured. A
-/// VTEP of the configuration stays what it is there. What a neighbor says must not make the
-/// configuration wrong: nobody could change anything then.
-fn peers_of(
-    config: &HostConfig,
-    vteps: &Vteps,
-    running: &BTreeSet<Ipv4Addr>,
-    tunnels: Option<usize>,
-) -> (Vec<Peer>, usize) {
+/// Peers of a configuration, with those that EVPN names.
+struct Chosen {
+    peers: Vec<Peer>,
+    /// VTEPs for which there is no place.
+    left_out: usize,
+    /// VTEPs whose places are not free yet, or not known.
+    waiting: usize,
+}
+
+/// Chooses the peers of a configuration: first those that are configured, then VTEPs that run, then
+/// others. A VTEP of the configuration stays what it is there. What a neighbor says must not make
+/// the configuration wrong: nobody could change anything then.
+fn choose(config: &HostConfig, vteps: &Vteps, running: &[Peer], tunnels: Option<usize>) -> Chosen {
     let mut peers: Vec<Peer> = config.peers.iter().filter(|peer| !peer.by_evpn).cloned().collect();
+    let (mut left_out, mut waiting) = (0, 0);
     if config.evpn.is_none() {
-        return (peers, 0);
+        return Chosen { peers, left_out, waiting };
     }
     let own = config.underlay.as_ref().map(|underlay| underlay.address);
     let known: BTreeSet<Ipv4Addr> = peers.iter().map(|peer| peer.vtep).chain(own).collect();
@@ -230,39 +251,77 @@ fn peers_of(
     let is_other = |vtep: &Ipv4Addr| {
         config::is_host_address(*vtep) && !vtep.is_loopback() && !known.contains(vtep)
     };
-    let spare = usize::from(config.spare_tunnels());
-    let reserve = (spare / RESERVE).max(1);
-    let mut places = match tunnels {
-        Some(tunnels) => tunnels.saturating_sub(peers.len() + reserve),
-        // Control begins: data that runs has places for these.
-        None if !running.is_empty() => running.len(),
-        None => spare.saturating_sub(reserve),
-    };
-    let (mut chosen, mut left_out) = (BTreeMap::new(), 0);
-    let (first, then): (Vec<_>, Vec<_>) = vteps
-        .iter()
-        .filter(|(vtep, _)| is_other(vtep))
-        .partition(|(vtep, _)| running.contains(vtep));
+    let by_evpn = running.iter().filter(|peer| peer.by_evpn);
+    let by_evpn: BTreeSet<Ipv4Addr> = by_evpn.map(|peer| peer.vtep).collect();
+    let mut places = Places::of(config, &peers, running, tunnels);
+    let mut chosen = BTreeMap::new();
+    let others = vteps.iter().filter(|(vtep, _)| is_other(vtep));
+    let (first, then): (Vec<_>, Vec<_>) = others.partition(|(vtep, _)| by_evpn.contains(vtep));
     for (vtep, vnis) in first.into_iter().chain(then) {
         let has = |vni: Option<u32>| vni.and_then(Vni::new).is_some_and(|vni| vnis.contains(&vni));
         let vnets = config.vnets.iter().filter(|vnet| has(vnet.vni));
         let vnets: Vec<String> = vnets.map(|vnet| vnet.name.clone()).collect();
-        let name = format!("evpn-{vtep}");
-        if vnets.is_empty() || names.contains(&name) {
+        let peer = peer(*vtep, vnets);
+        if peer.vnets.is_empty() || names.contains(&peer.name) {
             continue;
         }
-        let Some(rest) = places.checked_sub(1) else {
-            left_out += 1;
-            continue;
-        };
-        places = rest;
-        let (next_hop, id, address) = (None, None, None);
-        let peer = Peer { name, vtep: *vtep, vnets, next_hop, id, address, by_evpn: true };
-        chosen.insert(*vtep, peer);
+        match places.take(by_evpn.contains(vtep)) {
+            Place::Free => _ = chosen.insert(*vtep, peer),
+            Place::Later => waiting += 1,
+            Place::None => left_out += 1,
+        }
     }
     // In the same order whichever came first: another order is another configuration.
     peers.extend(chosen.into_values());
-    (peers, left_out)
+    Chosen { peers, left_out, waiting }
+}
+
+/// Returns the peer that EVPN makes of a VTEP.
+fn peer(vtep: Ipv4Addr, vnets: Vec<String>) -> Peer {
+    let (next_hop, id, address) = (None, None, None);
+    Peer { name: format!("evpn-{vtep}"), vtep, vnets, next_hop, id, address, by_evpn: true }
+}
+
+/// Places for VTEPs.
+struct Places {
+    /// All that are left to them; `None`: not known, and those that run have theirs.
+    all: Option<usize>,
+    /// Places that are free now: that of a peer that goes is not, in the same change.
+    free: usize,
+}
+
+enum Place {
+    Free,
+    Later,
+    None,
+}
+
+impl Places {
+    fn of(
+        config: &HostConfig,
+        configured: &[Peer],
+        running: &[Peer],
+        tunnels: Option<usize>,
+    ) -> Self {
+        let reserve = (usize::from(config.spare_tunnels()) / RESERVE).max(1);
+        let is_new = |peer: &&Peer| !running.iter().any(|old| config::is_same_peer(old, peer));
+        let come = configured.iter().filter(is_new).count();
+        let all = tunnels.map(|tunnels| tunnels.saturating_sub(configured.len() + reserve));
+        Self { all, free: tunnels.unwrap_or(0).saturating_sub(running.len() + come) }
+    }
+
+    fn take(&mut self, has_one: bool) -> Place {
+        let Some(all) = &mut self.all else {
+            return if has_one { Place::Free } else { Place::Later };
+        };
+        let Some(rest) = all.checked_sub(1) else { return Place::None };
+        if !has_one {
+            let Some(free) = self.free.checked_sub(1) else { return Place::Later };
+            self.free = free;
+        }
+        *all = rest;
+        Place::Free
+    }
 }
 
 /// A VTEP in the file.

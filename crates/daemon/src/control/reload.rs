@@ -164,6 +164,9 @@ impl Control<'_> {
         only_check: bool,
         link: &mut Link,
     ) -> Result<Reloaded, String> {
+        if !only_check && let Some(plan) = self.evpn_peers.make_room(&self.plan, wanted) {
+            self.reconfigure(&plan, false, link)?;
+        }
         let Reconfigured { mut reloaded, running, places } = ask_data(wanted, only_check)?;
         if let Some(places) = places {
             self.ports.set_places(Some(places));

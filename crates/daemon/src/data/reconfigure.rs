@@ -65,7 +65,9 @@ impl Server {
         let wants = read(wanted)?;
         let added = change.added();
         let merged = config::merge(&now.config, &wants.config, &added)?;
-        let free = match needs_places(&now.config, &merged.config) {
+        // Who asks what would be learns how many places there are, too.
+        let is_looked_at = wanted.only_check || needs_places(&now.config, &merged.config);
+        let free = match is_looked_at {
             true => Some(self.wait_for_places(&now, &merged.config, wanted.only_check)?),
             false => None,
         };

@@ -93,7 +93,7 @@ struct Inbox {
     forget_own: bool,
     /// A plan that is to be followed.
     plan: Option<Option<EvpnPlan>>,
-    /// True if hosts or networks have come, of which the member has heard in vain.
+    /// True if hosts, networks or room may have come for what the member has heard in vain.
     tell_again: bool,
     questions: Vec<SyncSender<Option<api::Evpn>>>,
     goodbye: Option<SyncSender<()>>,
@@ -175,9 +175,8 @@ impl Member {
             return;
         }
         let was_spoken = old.is_some_and(|old| old.evpn.is_some());
-        let is_same =
-            |old: &FabricPlan| old.hosts == self.plan.hosts && old.vnets == self.plan.vnets;
-        let tell_again = !old.is_some_and(is_same);
+        // What had no place, no host or no network may have it now.
+        let tell_again = old.is_none_or(|old| *old != self.plan);
         let plan = self.plan.evpn.clone();
         if plan.is_some() != was_spoken {
             self.plane.watch_own(plan.is_some());

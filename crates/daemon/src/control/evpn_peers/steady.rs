@@ -94,8 +94,18 @@ impl Steady {
         self.leaving.extend(gone.into_iter().map(|pair| (pair, now.after(stays[&pair.0]))));
     }
 
+    /// Returns the end of the stay of what a VTEP is losing.
+    fn leaves_at(&self, vtep: Ipv4Addr) -> Option<Nanos> {
+        let ((of, _), until) = self.leaving.range((vtep, Vni::new(0)?)..).next()?;
+        (*of == vtep).then_some(*until)
+    }
+
     /// Returns the stay of what a VTEP loses now.
     fn stay_of(&mut self, now: Nanos, vtep: Ipv4Addr) -> Nanos {
+        // One that goes loses its networks one after the other: that counts once.
+        if let Some(until) = self.leaves_at(vtep) {
+            return until.since(now);
+        }
         let last = self.losses.get(&vtep).filter(|(_, at)| now.since(*at) < CALM_AFTER);
         let stay = last.map_or(STAY_MIN, |(next, _)| *next);
         if last.is_some() || self.losses.len() < VTEPS_MAX {
@@ -191,6 +201,19 @@ mod tests {
         assert!(!steady.follow(at(101_000), &other, true));
         assert!(steady.follow(at(102_000), &other, true));
         assert_eq!(steady.vteps(), &other);
+    }
+
+    #[test]
+    fn networks_that_leave_one_by_one_count_once() {
+        let mut steady = Steady::default();
+        let all: Vec<u32> = (100..107).collect();
+        assert!(steady.follow(at(0), &vteps(&[("192.0.2.1", &all)]), true));
+        for left in (0..7).rev() {
+            let known = vteps(&[("192.0.2.1", &all[..left])]);
+            assert!(!steady.follow(at(2_000 + 10 * (7 - left as u64)), &known, true));
+        }
+        assert!(steady.follow(at(3_010), &Vteps::new(), true), "one second after the first");
+        assert!(steady.vteps().is_empty());
     }
 
     #[test]

@@ -62,9 +62,9 @@ fn vtep_becomes_peer_with_its_networks() {
         ("224.0.0.9", &[100]),
         ("255.255.255.255", &[100]),
     ]);
-    let none = BTreeSet::new();
-    let (all, left_out) = peers_of(&config(), &known, &none, None);
-    assert_eq!(left_out, 0);
+    let all = choose(&config(), &known, &[], Some(100));
+    assert_eq!((all.left_out, all.waiting), (0, 0));
+    let all = all.peers;
     let rows: Vec<_> =
         all.iter().map(|peer| (&*peer.name, peer.vnets.join(" "), peer.by_evpn)).collect();
     let expected = [
@@ -76,12 +76,12 @@ fn vtep_becomes_peer_with_its_networks() {
     // Those of before go.
     let config = HostConfig { peers: all, ..config() };
     let names = |vteps: &Vteps| -> Vec<String> {
-        peers_of(&config, vteps, &none, None).0.into_iter().map(|peer| peer.name).collect()
+        choose(&config, vteps, &[], Some(100)).peers.into_iter().map(|peer| peer.name).collect()
     };
     assert_eq!(names(&vteps(&[("192.0.2.8", &[200])])), ["h2", "evpn-192.0.2.8"]);
     let silent = HostConfig { evpn: None, ..config.clone() };
     assert_eq!(
-        peers_of(&silent, &known, &none, None).0.len(),
+        choose(&silent, &known, &[], Some(100)).peers.len(),
         1,
         "a host that speaks no EVPN has none of it"
     );
@@ -106,36 +106,59 @@ fn ends(peers: &[Peer]) -> Vec<u8> {
 fn vteps_beyond_spare_tunnels_are_left_out() {
     let mut config = config();
     config.host.spare_tunnels = Some(3);
-    let none = BTreeSet::new();
-    let (all, left_out) = peers_of(&config, &ten(), &none, None);
-    assert_eq!((all.len(), left_out), (3, 8), "one of three is left to peers that come");
+    let all = choose(&config, &ten(), &[], Some(4));
+    assert_eq!((all.peers.len(), all.left_out), (3, 8), "one of three is left to peers that come");
     // Each time the same ones, or their places would be wanted by turns.
-    let next = HostConfig { peers: all.clone(), ..config };
-    assert_eq!(peers_of(&next, &ten(), &none, None).0, all);
+    let next = HostConfig { peers: all.peers.clone(), ..config };
+    assert_eq!(choose(&next, &ten(), &all.peers, Some(4)).peers, all.peers);
+}
+
+/// Returns peers as if they ran by EVPN, at these ends of addresses.
+fn running(ends: &[u8]) -> Vec<Peer> {
+    ends.iter().map(|end| peer(Ipv4Addr::new(192, 0, 2, *end), Vec::new())).collect()
 }
 
 #[test]
 fn vteps_take_no_place_of_configured_peers() {
     let mut config = config();
-    let none = BTreeSet::new();
-    let ends_of = |config: &HostConfig, running: &BTreeSet<Ipv4Addr>, places| {
-        let (peers, left_out) = peers_of(config, &ten(), running, places);
-        (ends(&peers), left_out)
+    let ends_of = |config: &HostConfig, running: &[Peer], places| {
+        let all = choose(config, &ten(), running, places);
+        (ends(&all.peers), all.left_out, all.waiting)
     };
-    assert_eq!(ends_of(&config, &none, Some(36)), (vec![10, 11, 12], 7), "one is configured");
+    assert_eq!(ends_of(&config, &[], Some(36)), (vec![10, 11, 12], 7, 0), "one is configured");
     for host in 3..8 {
         let (name, vtep) = (format!("h{host}"), Ipv4Addr::new(192, 0, 2, host));
         config.peers.push(Peer { name, vtep, ..config.peers[0].clone() });
     }
-    assert_eq!(ends_of(&config, &none, Some(39)), (vec![10], 9));
-    assert_eq!(ends_of(&config, &none, Some(38)), (vec![], 10), "members come first");
-    assert_eq!(ends_of(&config, &none, Some(2)), (vec![], 10));
+    assert_eq!(ends_of(&config, &[], Some(39)), (vec![10], 9, 0));
+    assert_eq!(ends_of(&config, &[], Some(38)), (vec![], 10, 0), "members come first");
+    assert_eq!(ends_of(&config, &[], Some(2)), (vec![], 10, 0));
     // Those that run keep their places, and stand in the order of their addresses.
-    let running: BTreeSet<Ipv4Addr> = [19, 15].map(|end| Ipv4Addr::new(192, 0, 2, end)).into();
-    assert_eq!(ends_of(&config, &running, Some(40)), (vec![15, 19], 8));
-    assert_eq!(ends_of(&config, &running, Some(41)), (vec![10, 15, 19], 7));
+    let two = running(&[19, 15]);
+    assert_eq!(ends_of(&config, &two, Some(40)), (vec![15, 19], 8, 0));
+    assert_eq!(ends_of(&config, &two, Some(41)), (vec![10, 15, 19], 7, 0));
     // A control process that begins takes these, so that data that runs may go on.
-    assert_eq!(ends_of(&config, &running, None), (vec![15, 19], 8));
+    assert_eq!(ends_of(&config, &two, None), (vec![15, 19], 0, 8));
+    assert_eq!(ends_of(&config, &[], None), (vec![], 0, 10));
+}
+
+#[test]
+fn vteps_wait_for_places_that_are_left() {
+    let mut config = config();
+    config.host.spare_tunnels = Some(4);
+    // Of five places one is a member's, one is kept, and two of three VTEPs go in this change.
+    let mut now = config.peers.clone();
+    now.extend(running(&[10, 50, 51]));
+    let all = choose(&config, &ten(), &now, Some(5));
+    assert_eq!((ends(&all.peers), all.waiting, all.left_out), (vec![10, 11], 8, 0));
+    // Once those have gone, another one comes.
+    let all = choose(&config, &ten(), &all.peers, Some(5));
+    assert_eq!((ends(&all.peers), all.waiting, all.left_out), (vec![10, 11, 12], 0, 7));
+    // A member that comes in the same change is before them.
+    let (name, vtep) = ("h3".to_owned(), Ipv4Addr::new(192, 0, 2, 3));
+    config.peers.push(Peer { name, vtep, ..config.peers[0].clone() });
+    let all = choose(&config, &ten(), &now, Some(5));
+    assert_eq!((ends(&all.peers), all.waiting), (vec![10], 9));
 }
 
 #[test]
@@ -158,9 +181,7 @@ fn control_asked_until_peers_are_in_force() {
     assert!(asked.try_recv().is_err(), "not all the time");
     peers.set(at(2_500), &known, true);
     assert!(matches!(asked.try_recv(), Ok(Event::Peers)));
-    let mut state = peers.state();
-    (state.is_asked, state.is_done) = (false, true);
-    drop(state);
+    (peers.state().is_asked, peers.state().is_done) = (false, true);
     peers.set(at(9_000), &known, true);
     assert!(asked.try_recv().is_err());
 }
@@ -171,7 +192,7 @@ fn next_process_begins_with_peers_of_file() {
     let known = vteps(&[("192.0.2.9", &[100]), ("192.0.2.8", &[100, 200])]);
     let first = peers(&folder).0;
     first.set(at(0), &known, true);
-    let with_both = first.added_to(&config(), None).unwrap();
+    let with_both = first.added_to(&config(), Some(100)).unwrap();
     first.set_running(&with_both);
     let (next, asked) = peers(&folder);
     assert_eq!(next.state().steady.vteps(), &known);
@@ -203,7 +224,7 @@ fn next_process_keeps_those_that_ran() {
     let first = peers(&folder).0;
     let some = vteps(&[("192.0.2.18", &[100]), ("192.0.2.19", &[100])]);
     first.set(at(0), &some, true);
-    first.set_running(&first.added_to(&config, None).unwrap());
+    first.set_running(&first.added_to(&config, Some(5)).unwrap());
     first.set(at(1_000), &ten(), true);
     let with_more = first.added_to(&config, Some(5)).unwrap();
     assert_eq!(ends(&with_more.peers), [10, 18, 19]);
