@@ -126,8 +126,8 @@ impl EvpnPeers {
         (peers != config.peers).then(|| HostConfig { peers, ..config.clone() })
     }
 
-    /// Returns a plan that is to be in force before another one is, if that brings more peers of the
-    /// configuration than there are free places: the VTEPs that are none in it go first.
+    /// Returns a plan that is to be in force before another one is, if that brings peers of the
+    /// configuration and VTEPs are none in it any more: these go first, so that there is room.
     pub(super) fn make_room(&self, now: &Plan, next: &Plan) -> Option<Plan> {
         let stays = |old: &Peer| next.config.peers.iter().any(|new| config::is_same_peer(old, new));
         let (old, new) = (&now.config.peers, &next.config.peers);
