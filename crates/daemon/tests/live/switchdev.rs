@@ -56,7 +56,7 @@ fn switch_forwards_in_virtual_machine() {
     options.extend(switch_options());
     let net = Net::new("switch");
     // The others take a minute more. A machine that moves between ports of the switch was not found
-    // in one of three runs.
+    // in one of nine runs.
     let (inside, tests, within) = match is_soak() {
         true => ("switchdev::inside_ switchdev::walk_ switchdev::move_", 4, 900),
         false => ("switchdev::inside_", 2, 240),

@@ -186,7 +186,7 @@ fn guest_queue_held_by_priority_leaves_other_flowing() {
     for (held, tos) in [(1, "-S 0x10"), (0, "")] {
         let before = host.sent(1);
         host.vm(1).run(&format!(
-            "(iperf3 -c 10.0.0.2 -u -b 0 -l 1300 -t 6 -P 4 {tos} >/tmp/load 2>&1 &)"
+            "(iperf3 -c 10.0.0.2 -u -b 0 -l 1300 -t 600 -P 4 {tos} >/tmp/load 2>&1 &)"
         ));
         wait_for("the load runs", || host.sent(1) > before + 200);
         host.vm(2).pause(true);
@@ -200,7 +200,8 @@ fn guest_queue_held_by_priority_leaves_other_flowing() {
         });
         came[held] = host.vm(1).ping(3, 5);
         host.vm(2).pause(false);
-        host.vm(1).run("while pidof iperf3 >/dev/null; do sleep 1; done");
+        // However slow the machine is, its load had not ended before.
+        host.vm(1).run("killall iperf3; while pidof iperf3 >/dev/null; do sleep 1; done");
         host.daemon.drained();
         let queues = host.vm(1).run("/opt/tc -s qdisc show dev eth0");
         let sent: Vec<&str> = queues.lines().filter(|line| line.contains("Sent")).collect();
