@@ -131,12 +131,11 @@ impl Changes {
             std::thread::sleep(PLACE_RETRY);
         };
         self.ports.add(id, &wanted.plan, new);
-        if let Some(chip) = self.taps.chip() {
-            let plan = self.plan();
-            let (host, kind) = (&plan.config.host, plan.config.chip.kind);
-            if let Some(config) = attach::chip_port(host, kind, &wanted.plan) {
-                chip.tell(Note::Port { port: id, config, bound: wanted.bound.clone() });
-            }
+        if let Some(chip) = self.taps.chip()
+            && let Some((vnet, device)) =
+                attach::chip_port(&self.plan().config.host.name, &wanted.plan)
+        {
+            chip.tell(Note::Port { port: id, vnet, device, bound: wanted.bound.clone() });
         }
         Ok(config::added_answer(new, &wanted, id))
     }

@@ -14,9 +14,8 @@ use super::fdb::{self, Found, Row};
 use super::links::{self, Devices, Manner};
 use super::maps::{Maps, tunnel_place};
 use super::switchdev::Said;
-use super::vlan::{self, Of, VlanDevice};
 use super::watch::Watch;
-use super::{Capacity, Chip, ChipPort, Entry, Hits, Network, Place, Refused, programs};
+use super::{Capacity, Chip, Entry, Hits, Network, Place, Refused, programs};
 use crate::device::device;
 use crate::ebpf::{self, Hook};
 use crate::netlink::{Changes, Netlink};
@@ -44,7 +43,6 @@ pub struct Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WayKind {
     Port(VnetId),
-    Trunk,
     Underlay(Ipv4Addr),
 }
 
@@ -61,7 +59,6 @@ impl Way {
     pub(crate) fn filter(&self, socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
         let program = match self.kind {
             WayKind::Port(vnet) => programs::port(&self.maps, vnet, index),
-            WayKind::Trunk => programs::trunk(&self.maps, index),
             WayKind::Underlay(vtep) => programs::underlay(&self.maps, vtep),
         };
         ebpf::filter(socket, &ebpf::load_filter(&program, "sluice_chip")?)
@@ -71,7 +68,6 @@ impl Way {
     pub(crate) fn obey(&self, index: u32) -> io::Result<OwnedFd> {
         let program = match self.kind {
             WayKind::Port(_) => programs::obey_port(&self.maps),
-            WayKind::Trunk => programs::obey_trunk(&self.maps),
             WayKind::Underlay(vtep) => programs::obey_underlay(&self.maps, vtep),
         };
         let program = ebpf::load(&program, "sluice_obey", Hook::Ingress)?;
@@ -84,7 +80,6 @@ impl Way {
 pub struct Ways {
     maps: Arc<Maps>,
     vtep: Ipv4Addr,
-    has_trunks: bool,
 }
 
 impl Ways {
@@ -92,13 +87,6 @@ impl Ways {
     #[must_use]
     pub fn port(&self, vnet: VnetId) -> Way {
         Way { maps: Arc::clone(&self.maps), kind: WayKind::Port(vnet) }
-    }
-
-    /// Returns the way of the frames of a device with VLANs; `None` if a switch's device is the
-    /// chip, which forwards no VLANs.
-    #[must_use]
-    pub fn trunk(&self) -> Option<Way> {
-        self.has_trunks.then(|| Way { maps: Arc::clone(&self.maps), kind: WayKind::Trunk })
     }
 
     /// Returns the way of the underlay's frames.
@@ -115,8 +103,6 @@ pub(super) struct PortDevice {
     name: String,
     index: u32,
     manner: Manner,
-    /// The VLAN of a trunk that it stands for.
-    vlan: Option<Arc<VlanDevice>>,
 }
 
 impl PortDevice {
@@ -155,11 +141,8 @@ impl KernelChip {
     /// # Errors
     /// The kernel's error.
     pub fn open(config: KernelConfig) -> io::Result<Self> {
-        let mut netlink = Netlink::open()?;
-        // Those of VLANs are nothing without their process.
-        links::delete_left(&mut netlink, &config.host, vlan::PREFIX)?;
         Ok(Self {
-            netlink,
+            netlink: Netlink::open()?,
             watch: Watch::open(config.capacity.macs + 64)?,
             // An address that moves may stand in a table twice for a moment.
             maps: Arc::new(Maps::new(config.capacity.macs + 64)?),
@@ -180,14 +163,13 @@ impl KernelChip {
     /// # Errors
     /// The kernel's error.
     pub fn delete_left(host: &str) -> io::Result<usize> {
-        links::delete_left(&mut Netlink::open()?, host, "sl")
+        links::delete_left(&mut Netlink::open()?, host)
     }
 
     /// Returns the ways of frames to it, for its devices.
     #[must_use]
     pub fn ways(&self) -> Ways {
-        let has_trunks = !self.config.offloads;
-        Ways { maps: Arc::clone(&self.maps), vtep: self.config.vtep, has_trunks }
+        Ways { maps: Arc::clone(&self.maps), vtep: self.config.vtep }
     }
 
     /// Removes the entries of an earlier process that nobody has asked for since.
@@ -199,33 +181,6 @@ impl KernelChip {
         let rows: Vec<Row> = left.into_iter().collect();
         self.unwrite(&rows)?;
         Ok(rows.len())
-    }
-
-    fn make_vlan(&mut self, of: Of, network: Network) -> io::Result<VlanDevice> {
-        VlanDevice::make(&mut self.netlink, &self.config.host, of, network.mtu)
-    }
-
-    /// Makes the device of a VLAN again, which somebody has deleted.
-    fn make_vlan_again(&mut self, id: PortId, port: PortDevice, of: Of) -> Result<(), Refused> {
-        let (network, devices) = *self.networks.get(&port.vnet).ok_or(Refused::Unknown)?;
-        let made = self.make_vlan(of, network)?;
-        let index = made.index();
-        links::enslave(&mut self.netlink, index, devices.bridge, port.manner)?;
-        self.of_device.remove(&port.index);
-        self.of_device.insert(index, port.vnet);
-        self.maps.add_vlan(of, port.vnet, index)?;
-        self.ports.insert(id, PortDevice { index, vlan: Some(Arc::new(made)), ..port });
-        for (key, entry) in self.entries.iter().filter(|(_, entry)| entry.to == Place::Port(id)) {
-            self.maps.put(*key, index, entry.senders)?;
-        }
-        Ok(())
-    }
-
-    /// Takes a port out of its bridge, and deletes its device if it was made for it.
-    fn release(&mut self, port: &PortDevice) -> io::Result<()> {
-        let Some(vlan) = &port.vlan else { return links::release(&mut self.netlink, port.index) };
-        self.maps.remove_vlan(vlan.of())?;
-        links::delete_one(&mut self.netlink, port.index)
     }
 
     /// Returns the place of an address as filters know it.
@@ -320,14 +275,8 @@ impl KernelChip {
             self.add_network(network)?;
         }
         let ports: Vec<_> = self.ports.iter().map(|(id, port)| (*id, port.clone())).collect();
-        for (id, port) in ports {
+        for (_, port) in ports {
             let Some((_, devices)) = self.networks.get(&port.vnet).copied() else { continue };
-            let of = port.vlan.as_ref().map(|vlan| vlan.of());
-            if let Some(of) = of.filter(|_| device(&port.name).is_err()) {
-                mended += 1;
-                self.make_vlan_again(id, port, of)?;
-                continue;
-            }
             // A card that is gone is its port's matter.
             let (index, bridge) = (port.index, devices.bridge);
             if device(&port.name).is_ok_and(|now| now.index == index)
@@ -435,9 +384,8 @@ impl Chip for KernelChip {
             self.maps.set_decap(vnet, vtep, None)?;
             self.decap.remove(&(vnet, vtep));
         }
-        let ports: Vec<_> = self.ports.values().filter(|port| port.vnet == vnet).cloned().collect();
-        for port in ports {
-            self.release(&port)?;
+        for port in self.ports.values().filter(|port| port.vnet == vnet) {
+            links::release(&mut self.netlink, port.index)?;
         }
         self.ports.retain(|_, port| port.vnet != vnet);
         self.of_device.retain(|_, of| *of != vnet);
@@ -451,31 +399,20 @@ impl Chip for KernelChip {
         self.networks.contains_key(&vnet)
     }
 
-    fn add_port(&mut self, port: PortId, config: &ChipPort) -> Result<(), Refused> {
-        let vnet = config.vnet;
-        let (network, devices) = *self.networks.get(&vnet).ok_or(Refused::Unknown)?;
-        let mut index = device(&config.device)?.index;
-        let (mut name, mut vlan) = (config.device.clone(), None);
-        if let Some(number) = config.vlan {
-            let made = self.make_vlan(Of { trunk: index, vlan: number }, network)?;
-            (index, name) = (made.index(), made.of().name());
-            vlan = Some(Arc::new(made));
-        }
+    fn add_port(&mut self, port: PortId, vnet: VnetId, name: &str) -> Result<(), Refused> {
+        let (_, devices) = *self.networks.get(&vnet).ok_or(Refused::Unknown)?;
+        let index = device(name)?.index;
         if links::is_port(&mut self.netlink, index, devices.bridge)? {
             // An earlier process has left it, and entries with it.
             let rows = fdb::all(&mut self.netlink)?.into_iter();
             let rows = rows.filter(|found| found.is_marked && found.row.device == index);
             self.left.extend(rows.map(|found| found.row));
         }
-        let is_of_switch = self.config.offloads
-            && vlan.is_none()
-            && links::switch_of(&mut self.netlink, index)?.is_some();
+        let is_of_switch =
+            self.config.offloads && links::switch_of(&mut self.netlink, index)?.is_some();
         let manner = if is_of_switch { Manner::Learns } else { Manner::Quiet };
         let manner = links::enslave(&mut self.netlink, index, devices.bridge, manner)?;
-        if let Some(vlan) = &vlan {
-            self.maps.add_vlan(vlan.of(), vnet, index)?;
-        }
-        self.ports.insert(port, PortDevice { vnet, name, index, manner, vlan });
+        self.ports.insert(port, PortDevice { vnet, name: name.to_owned(), index, manner });
         self.of_device.insert(index, vnet);
         Ok(())
     }
@@ -491,7 +428,7 @@ impl Chip for KernelChip {
         for (vnet, mac) in macs {
             self.remove(vnet, mac)?;
         }
-        self.release(&gone)?;
+        links::release(&mut self.netlink, gone.index)?;
         self.ports.remove(&port);
         self.of_device.remove(&gone.index);
         self.left.retain(|row| row.device != gone.index);
