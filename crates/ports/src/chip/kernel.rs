@@ -14,8 +14,9 @@ use super::fdb::{self, Found, Row};
 use super::links::{self, Devices, Manner};
 use super::maps::{Maps, tunnel_place};
 use super::switchdev::Said;
+use super::vlan::{self, Of, VlanDevice};
 use super::watch::Watch;
-use super::{Capacity, Chip, Entry, Hits, Network, Place, Refused, programs};
+use super::{Capacity, Chip, ChipPort, Entry, Hits, Network, Place, Refused, programs};
 use crate::device::device;
 use crate::ebpf::{self, Hook};
 use crate::netlink::{Changes, Netlink};
@@ -43,6 +44,7 @@ pub struct Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WayKind {
     Port(VnetId),
+    Trunk,
     Underlay(Ipv4Addr),
 }
 
@@ -55,10 +57,17 @@ impl PartialEq for Way {
 impl Eq for Way {}
 
 impl Way {
+    /// True if it is that of a trunk, whose frames may be the switch's for ever: super-frames that
+    /// the kernel makes would not fit into its ring.
+    pub(crate) fn is_of_trunk(&self) -> bool {
+        self.kind == WayKind::Trunk
+    }
+
     /// Has the socket of a device's ring keep what is the switch's.
     pub(crate) fn filter(&self, socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
         let program = match self.kind {
             WayKind::Port(vnet) => programs::port(&self.maps, vnet, index),
+            WayKind::Trunk => programs::trunk(&self.maps, index),
             WayKind::Underlay(vtep) => programs::underlay(&self.maps, vtep),
         };
         ebpf::filter(socket, &ebpf::load_filter(&program, "sluice_chip")?)
@@ -68,6 +77,7 @@ impl Way {
     pub(crate) fn obey(&self, index: u32) -> io::Result<OwnedFd> {
         let program = match self.kind {
             WayKind::Port(_) => programs::obey_port(&self.maps),
+            WayKind::Trunk => programs::obey_trunk(&self.maps),
             WayKind::Underlay(vtep) => programs::obey_underlay(&self.maps, vtep),
         };
         let program = ebpf::load(&program, "sluice_obey", Hook::Ingress)?;
@@ -80,6 +90,7 @@ impl Way {
 pub struct Ways {
     maps: Arc<Maps>,
     vtep: Ipv4Addr,
+    has_trunks: bool,
 }
 
 impl Ways {
@@ -87,6 +98,13 @@ impl Ways {
     #[must_use]
     pub fn port(&self, vnet: VnetId) -> Way {
         Way { maps: Arc::clone(&self.maps), kind: WayKind::Port(vnet) }
+    }
+
+    /// Returns the way of the frames of a device with VLANs; `None` if a switch's device is the
+    /// chip, which forwards no VLANs.
+    #[must_use]
+    pub fn trunk(&self) -> Option<Way> {
+        self.has_trunks.then(|| Way { maps: Arc::clone(&self.maps), kind: WayKind::Trunk })
     }
 
     /// Returns the way of the underlay's frames.
@@ -101,11 +119,18 @@ impl Ways {
 pub(super) struct PortDevice {
     pub(super) vnet: VnetId,
     name: String,
-    index: u32,
+    pub(super) index: u32,
     manner: Manner,
+    /// The VLAN of a trunk that it stands for.
+    pub(super) vlan: Option<Arc<VlanDevice>>,
 }
 
 impl PortDevice {
+    pub(super) fn of_vlan(vnet: VnetId, device: VlanDevice) -> Self {
+        let (name, index) = (device.of().name(), device.index());
+        Self { vnet, name, index, manner: Manner::Quiet, vlan: Some(Arc::new(device)) }
+    }
+
     /// True if it is a port of a switch, which forwards by itself.
     pub(super) fn is_of_switch(&self) -> bool {
         self.manner != Manner::Quiet
@@ -119,20 +144,22 @@ impl PortDevice {
 /// The kernel's bridges and VXLAN devices.
 #[derive(Debug)]
 pub struct KernelChip {
-    config: KernelConfig,
+    pub(super) config: KernelConfig,
     pub(super) netlink: Netlink,
     watch: Watch,
     pub(super) maps: Arc<Maps>,
-    networks: HashMap<VnetId, (Network, Devices)>,
+    pub(super) networks: HashMap<VnetId, (Network, Devices)>,
     pub(super) ports: BTreeMap<PortId, PortDevice>,
     /// Networks of VXLAN devices and ports, by their index.
-    of_device: HashMap<u32, VnetId>,
+    pub(super) of_device: HashMap<u32, VnetId>,
     pub(super) entries: HashMap<(VnetId, Mac), Entry>,
     decap: HashSet<(VnetId, Ipv4Addr)>,
     /// Entries of an earlier process that nobody has asked for yet.
     pub(super) left: HashSet<Row>,
     /// What the device of a switch says.
     pub(super) said: Said,
+    /// True if devices are to be looked at, though nobody told of a change.
+    is_unmended: bool,
 }
 
 impl KernelChip {
@@ -141,8 +168,11 @@ impl KernelChip {
     /// # Errors
     /// The kernel's error.
     pub fn open(config: KernelConfig) -> io::Result<Self> {
+        let mut netlink = Netlink::open()?;
+        // Those of VLANs are nothing without their process.
+        links::delete_left(&mut netlink, &config.host, vlan::PREFIX)?;
         Ok(Self {
-            netlink: Netlink::open()?,
+            netlink,
             watch: Watch::open(config.capacity.macs + 64)?,
             // An address that moves may stand in a table twice for a moment.
             maps: Arc::new(Maps::new(config.capacity.macs + 64)?),
@@ -154,6 +184,7 @@ impl KernelChip {
             decap: HashSet::new(),
             left: HashSet::new(),
             said: Said::default(),
+            is_unmended: false,
         })
     }
 
@@ -163,13 +194,14 @@ impl KernelChip {
     /// # Errors
     /// The kernel's error.
     pub fn delete_left(host: &str) -> io::Result<usize> {
-        links::delete_left(&mut Netlink::open()?, host)
+        links::delete_left(&mut Netlink::open()?, host, "sl")
     }
 
     /// Returns the ways of frames to it, for its devices.
     #[must_use]
     pub fn ways(&self) -> Ways {
-        Ways { maps: Arc::clone(&self.maps), vtep: self.config.vtep }
+        let has_trunks = !self.config.offloads;
+        Ways { maps: Arc::clone(&self.maps), vtep: self.config.vtep, has_trunks }
     }
 
     /// Removes the entries of an earlier process that nobody has asked for since.
@@ -181,6 +213,13 @@ impl KernelChip {
         let rows: Vec<Row> = left.into_iter().collect();
         self.unwrite(&rows)?;
         Ok(rows.len())
+    }
+
+    /// Takes a port out of its bridge, and deletes its device if it was made for it.
+    fn release(&mut self, port: &PortDevice) -> io::Result<()> {
+        let Some(vlan) = &port.vlan else { return links::release(&mut self.netlink, port.index) };
+        self.maps.remove_vlan(vlan.of())?;
+        links::delete_one(&mut self.netlink, port.index)
     }
 
     /// Returns the place of an address as filters know it.
@@ -275,8 +314,16 @@ impl KernelChip {
             self.add_network(network)?;
         }
         let ports: Vec<_> = self.ports.iter().map(|(id, port)| (*id, port.clone())).collect();
-        for (_, port) in ports {
+        let mut first = Ok(());
+        for (id, port) in ports {
             let Some((_, devices)) = self.networks.get(&port.vnet).copied() else { continue };
+            if let Some(vlan) = &port.vlan {
+                match self.mend_vlan(id, vlan.of()) {
+                    Ok(was_wrong) => mended += u64::from(was_wrong),
+                    failed => first = first.and(failed.map(drop)),
+                }
+                continue;
+            }
             // A card that is gone is its port's matter.
             let (index, bridge) = (port.index, devices.bridge);
             if device(&port.name).is_ok_and(|now| now.index == index)
@@ -286,7 +333,7 @@ impl KernelChip {
                 links::enslave(&mut self.netlink, index, bridge, port.manner)?;
             }
         }
-        Ok(mended)
+        first.map(|()| mended)
     }
 
     /// Compares the kernel's entries with what they are to be.
@@ -353,6 +400,8 @@ impl Chip for KernelChip {
         }
         let what = (network.vni, self.config.vtep, network.mtu);
         let (devices, is_left) = links::ensure(&mut self.netlink, &self.config.host, what)?;
+        // VLANs have devices of their own, with that MTU.
+        self.is_unmended |= before.is_some_and(|(known, _)| known.mtu != network.mtu);
         self.networks.insert(network.vnet, (network, devices));
         if let Some((_, earlier)) = before {
             self.of_device.remove(&earlier.vxlan);
@@ -384,8 +433,9 @@ impl Chip for KernelChip {
             self.maps.set_decap(vnet, vtep, None)?;
             self.decap.remove(&(vnet, vtep));
         }
-        for port in self.ports.values().filter(|port| port.vnet == vnet) {
-            links::release(&mut self.netlink, port.index)?;
+        let ports: Vec<_> = self.ports.values().filter(|port| port.vnet == vnet).cloned().collect();
+        for port in ports {
+            self.release(&port)?;
         }
         self.ports.retain(|_, port| port.vnet != vnet);
         self.of_device.retain(|_, of| *of != vnet);
@@ -399,9 +449,13 @@ impl Chip for KernelChip {
         self.networks.contains_key(&vnet)
     }
 
-    fn add_port(&mut self, port: PortId, vnet: VnetId, name: &str) -> Result<(), Refused> {
+    fn add_port(&mut self, port: PortId, config: &ChipPort) -> Result<(), Refused> {
+        let vnet = config.vnet;
         let (_, devices) = *self.networks.get(&vnet).ok_or(Refused::Unknown)?;
-        let index = device(name)?.index;
+        let index = device(&config.device)?.index;
+        if let Some(vlan) = config.vlan {
+            return self.add_vlan(port, vnet, Of { trunk: index, vlan });
+        }
         if links::is_port(&mut self.netlink, index, devices.bridge)? {
             // An earlier process has left it, and entries with it.
             let rows = fdb::all(&mut self.netlink)?.into_iter();
@@ -412,7 +466,8 @@ impl Chip for KernelChip {
             self.config.offloads && links::switch_of(&mut self.netlink, index)?.is_some();
         let manner = if is_of_switch { Manner::Learns } else { Manner::Quiet };
         let manner = links::enslave(&mut self.netlink, index, devices.bridge, manner)?;
-        self.ports.insert(port, PortDevice { vnet, name: name.to_owned(), index, manner });
+        let name = config.device.clone();
+        self.ports.insert(port, PortDevice { vnet, name, index, manner, vlan: None });
         self.of_device.insert(index, vnet);
         Ok(())
     }
@@ -428,7 +483,7 @@ impl Chip for KernelChip {
         for (vnet, mac) in macs {
             self.remove(vnet, mac)?;
         }
-        links::release(&mut self.netlink, gone.index)?;
+        self.release(&gone)?;
         self.ports.remove(&port);
         self.of_device.remove(&gone.index);
         self.left.retain(|row| row.device != gone.index);
@@ -523,7 +578,13 @@ impl Chip for KernelChip {
                 }
             }
         }
-        let mended = if links { self.mend_links()? } else { 0 };
+        let mut mended = 0;
+        if links || self.is_unmended {
+            // Until it is done, whatever is refused now.
+            self.is_unmended = true;
+            mended = self.mend_links()?;
+            self.is_unmended = false;
+        }
         // Entries go with the port that they lead to.
         let more = if entries || mended > 0 { self.mend_entries()? } else { 0 };
         Ok(mended + more)
