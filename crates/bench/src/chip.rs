@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use sluice_api::results::Row;
 use sluice_base::{Mac, PortId, TunnelId, VnetId, Vni};
 use sluice_ports::chip::{
-    Cache, Capacity, ChipPort, Entry, KernelChip, KernelConfig, Network, Place, Senders,
+    Cache, Capacity, Entry, KernelChip, KernelConfig, Network, Place, Senders,
 };
 
 use crate::fabric::net::{Net, cable, obstacle, sweep};
@@ -54,7 +54,7 @@ fn round(macs: usize, flows: usize) -> anyhow::Result<Figures> {
     let mut chip = Cache::new(KernelChip::open(config).context("the kernel as chip")?);
     let vni = Vni::new(42).context("a VNI")?;
     chip.add_network(Network { vnet: VNET, vni, mtu: 1400 })?;
-    chip.add_port(PORT, &ChipPort::untagged(VNET, "p0"))?;
+    chip.add_port(PORT, VNET, "p0")?;
     let kinds = [(0..macs, Place::Port(PORT)), (macs..macs + flows, Place::Tunnel(TUNNEL, VTEP))];
     let (mut put, mut removed) = ([0.0; 2], [0.0; 2]);
     for (at, (numbers, to)) in kinds.clone().into_iter().enumerate() {

@@ -321,10 +321,11 @@ impl Idle {
             worker.set_chip(link);
         }
         for (at, port) in plan.ports.iter().enumerate() {
-            let (host, kind) = (&plan.config.host, plan.config.chip.kind);
-            let Some(config) = attach::chip_port(host, kind, port) else { continue };
+            let Some((vnet, device)) = attach::chip_port(&plan.config.host.name, port) else {
+                continue;
+            };
             let (port, bound) = (PortId::from_index(at), plan.bound_at(PortId::from_index(at)));
-            chip.tell(chip::Note::Port { port, config, bound });
+            chip.tell(chip::Note::Port { port, vnet, device, bound });
         }
         if plan.fabric.is_none() {
             chip.tell_all_of(plan);

@@ -32,7 +32,6 @@ mod links;
 mod maps;
 mod programs;
 mod switchdev;
-mod vlan;
 mod watch;
 
 use std::io;
@@ -63,25 +62,6 @@ pub struct Network {
     pub vni: Vni,
     /// The layer-3 MTU.
     pub mtu: u16,
-}
-
-/// A port of the chip: the network to which the frames of a device, or of a VLAN there, belong.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChipPort {
-    /// The network.
-    pub vnet: VnetId,
-    /// Name of the device.
-    pub device: String,
-    /// The VLAN, 1 to 4094; `None`: the device's untagged frames, and it has no other port.
-    pub vlan: Option<u16>,
-}
-
-impl ChipPort {
-    /// Returns the port of the untagged frames of a device.
-    #[must_use]
-    pub fn untagged(vnet: VnetId, device: &str) -> Self {
-        Self { vnet, device: device.to_owned(), vlan: None }
-    }
 }
 
 /// Where frames for an address go, in the chip's terms.
@@ -183,11 +163,11 @@ pub trait Chip {
     /// True if it has this network.
     fn has_network(&self, vnet: VnetId) -> bool;
 
-    /// Adds a port, whose network is there.
+    /// Adds a port: a device that belongs to a network.
     ///
     /// # Errors
     /// [`Refused`].
-    fn add_port(&mut self, port: PortId, config: &ChipPort) -> Result<(), Refused>;
+    fn add_port(&mut self, port: PortId, vnet: VnetId, device: &str) -> Result<(), Refused>;
 
     /// Removes a port with its addresses; its device may be gone.
     ///

@@ -8,14 +8,11 @@ use std::net::Ipv4Addr;
 use sluice_base::{Batch, Mac, PortId, TunnelId, VnetId, Vni};
 use sluice_ports::Port as _;
 use sluice_ports::chip::{
-    Capacity, CardConfig, Chip as _, ChipPort, Entry, Hits, KernelCard, KernelChip, KernelConfig,
-    Network, Place, Refused, Senders,
+    Capacity, CardConfig, Chip as _, Entry, Hits, KernelCard, KernelChip, KernelConfig, Network,
+    Place, Refused, Senders,
 };
-use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk, Vlan};
-use support::{
-    Cable, LEFT, OPEN, Peer as _, RIGHT, RawPeer, can_have_namespaces, eventually, inside, path,
-    pool, run,
-};
+use sluice_ports::l2::{KernelShare, L2Config, L2Port};
+use support::{Cable, LEFT, OPEN, RIGHT, can_have_namespaces, eventually, inside, path, pool, run};
 
 const VNET: VnetId = VnetId(3);
 const PORT: PortId = PortId(0);
@@ -62,7 +59,7 @@ impl Host {
             };
             let port = l2(card.name(), KernelShare::Nothing, way);
             let underlay = l2(device, KernelShare::NoVxlan(vtep), Some(chip.ways().underlay()));
-            chip.add_port(PORT, &ChipPort::untagged(VNET, card.name())).unwrap();
+            chip.add_port(PORT, VNET, card.name()).unwrap();
             (chip, port, underlay)
         });
         let (chip, card, underlay) = made;
@@ -182,132 +179,6 @@ impl Host {
         }
         frames
     }
-}
-
-/// Frames that wait at a port.
-fn waiting(port: &mut impl sluice_ports::Port) -> usize {
-    let (mut pool, mut batch) = (pool(64), Batch::with_limit(64));
-    let frames = port.read(OPEN, 64, &mut pool, &mut batch).unwrap().frames;
-    while let Some(buf) = batch.pop() {
-        pool.give_back(buf);
-    }
-    frames
-}
-
-/// Returns a frame between two machines, with such a tag.
-fn frame_of(to: Mac, from: Mac, tag: Option<u16>) -> Vec<u8> {
-    let mut frame = [to.0, from.0].concat();
-    if let Some(vlan) = tag {
-        frame.extend([0x81, 0x00]);
-        frame.extend(vlan.to_be_bytes());
-    }
-    // An EtherType for experiments.
-    frame.extend([0x88, 0xb5]);
-    frame.extend([7; 80]);
-    frame
-}
-
-/// Returns the frames that wait at a port, with their tags.
-fn frames(port: &mut impl sluice_ports::Port) -> Vec<Vec<u8>> {
-    let (mut pool, mut batch) = (pool(64), Batch::with_limit(64));
-    port.read(OPEN, 64, &mut pool, &mut batch).unwrap();
-    let mut frames = Vec::new();
-    for buf in batch.drain() {
-        frames.push(buf.bytes().to_vec());
-        pool.give_back(buf);
-    }
-    frames
-}
-
-/// Returns true if a frame for experiments comes that begins so.
-fn comes(wanted: &[u8], mut all: impl FnMut() -> Vec<Vec<u8>>) -> bool {
-    eventually(|| all().iter().any(|got| got.starts_with(wanted)))
-}
-
-fn received(peer: &mut RawPeer) -> Vec<Vec<u8>> {
-    std::iter::from_fn(|| peer.receive()).collect()
-}
-
-/// A machine behind VLAN 20 of a trunk, a container at the same host, and one at another host.
-#[test]
-fn vlan_of_trunk_is_forwarded_with_its_tag() {
-    const MAC: Mac = Mac([2, 0x10, 0, 0, 0, 3]);
-    const TRUNK: PortId = PortId(1);
-    if !can_have_namespaces("vlan_of_trunk_is_forwarded_with_its_tag") {
-        return;
-    }
-    let cable = Cable::new();
-    let mut hosts = pair(&cable);
-    know(&mut hosts);
-    let machine = Container::new(format!("{}m", cable.left));
-    run(&format!("ip -n {} link add t0 type veth peer name x0 netns {}", cable.left, machine.0));
-    run(&format!("ip -n {} link set t0 up", cable.left));
-    run(&format!("ip -n {} link set x0 up", machine.0));
-    let mut port = hosts[0].with(|chip| {
-        let mut config = L2Config::new("t0");
-        (config.kernel, config.way) = (KernelShare::Nothing, chip.ways().trunk());
-        let port = Trunk::open(&config, sluice_base::PriorityMask::NONE).unwrap();
-        let port = port.port(Vlan::Tagged(20)).unwrap();
-        let at = ChipPort { vnet: VNET, device: "t0".to_owned(), vlan: Some(20) };
-        chip.add_port(TRUNK, &at).unwrap();
-        port
-    });
-    // A socket without a ring gets frames without their tags, so a port receives.
-    let (mut machine, mut far) = inside(&machine.0, || {
-        let config = L2Config { ring_bytes: 100_000, ..L2Config::new("x0") };
-        (RawPeer::new("x0"), L2Port::open(&config).unwrap())
-    });
-    let mut containers =
-        [0, 1].map(|at: usize| inside(&hosts[at].container.0, || RawPeer::new("eth0")));
-    machine.send(&frame_of(MACS[0], MAC, Some(20)));
-    assert!(eventually(|| waiting(&mut port) > 0), "a miss is the switch's");
-    hosts[0].put(MAC, Place::Port(TRUNK));
-    hosts[1].put(MAC, Place::Tunnel(TUNNEL, LEFT));
-
-    // Both ways, to both: the tag goes, and comes.
-    for (mac, container) in MACS.into_iter().zip(&mut containers) {
-        machine.send(&frame_of(mac, MAC, Some(20)));
-        assert!(comes(&frame_of(mac, MAC, None), || received(container)), "{mac}");
-        container.send(&frame_of(MAC, mac, None));
-        assert!(comes(&frame_of(MAC, mac, Some(20)), || frames(&mut far)), "{mac}");
-    }
-    assert_eq!(waiting(&mut port), 0, "the switch sees nothing of it");
-    assert!(hosts[0].with(|chip| chip.forwarded()).unwrap() >= 4);
-
-    // Other VLANs, and none, are no matter of the chip.
-    for tag in [Some(30), None, Some(0)] {
-        machine.send(&frame_of(MACS[0], MAC, tag));
-        machine.send(&frame_of(MACS[0], MAC, Some(20)));
-        let last = frame_of(MACS[0], MAC, None);
-        let mut got = Vec::new();
-        assert!(eventually(|| {
-            got.extend(received(&mut containers[0]));
-            got.iter().any(|frame| frame.starts_with(&last))
-        }));
-        assert_eq!(got.iter().filter(|frame| frame[12..14] == [0x88, 0xb5]).count(), 1, "{tag:?}");
-    }
-
-    // Its device is made again when it is gone, or carries nothing, and goes with it.
-    let left = &cable.left;
-    run(&format!("ip -n {left} link del {}", slv(left).unwrap()));
-    assert!(eventually(|| hosts[0].with(|chip| chip.mend()).unwrap() > 0));
-    let other = slv(left).unwrap().replacen("slv", "slw", 1);
-    run(&format!("ip -n {left} link set {other} down"));
-    assert!(eventually(|| hosts[0].with(|chip| chip.mend()).unwrap() > 0));
-    machine.send(&frame_of(MACS[1], MAC, Some(20)));
-    assert!(comes(&frame_of(MACS[1], MAC, None), || received(&mut containers[1])));
-    containers[1].send(&frame_of(MAC, MACS[1], None));
-    assert!(comes(&frame_of(MAC, MACS[1], Some(20)), || frames(&mut far)));
-    hosts[0].with(|chip| chip.remove_port(TRUNK)).unwrap();
-    assert_eq!(slv(left), None);
-}
-
-/// Name of the device of a VLAN in a namespace.
-fn slv(namespace: &str) -> Option<String> {
-    let said = std::process::Command::new("ip").args(["-n", namespace, "-o", "link"]).output();
-    let said = String::from_utf8(said.unwrap().stdout).unwrap();
-    let names = said.lines().filter_map(|line| line.split(": ").nth(1)?.split('@').next());
-    names.map(str::to_owned).find(|name| name.starts_with("slv"))
 }
 
 #[test]

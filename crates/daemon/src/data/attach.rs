@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use sluice_api::config::{ChipKind, Host};
 use sluice_base::{PriorityMask, VnetId};
 use sluice_ports::buckets::BucketTable;
-use sluice_ports::chip::{ChipPort, KernelCard};
+use sluice_ports::chip::KernelCard;
 use sluice_ports::l2::{KernelShare, L2Config, L2Port, Trunk, Vlan};
 use sluice_ports::tap::TapConfig;
 use sluice_ports::udp::{Selector, UdpConfig};
@@ -56,19 +55,12 @@ impl Shared {
 /// Headroom of the ring behind a card whose frames the kernel forwards: misses and ARP.
 const CARD_RING_BYTES: u64 = 256 << 10;
 
-/// Returns the port of a chip that a port is; `None` if all of its frames are the switch's.
-pub(super) fn chip_port(host: &Host, chip: ChipKind, plan: &PortPlan) -> Option<ChipPort> {
+/// Returns the network of a port whose frames a chip may forward, and its device on the host.
+pub(super) fn chip_port(host: &str, plan: &PortPlan) -> Option<(VnetId, String)> {
     match &plan.attachment {
-        Attachment::Kernel { vnet, .. } => {
-            Some(ChipPort::untagged(*vnet, &KernelCard::name_of(&host.name, &plan.name)))
-        }
-        Attachment::BareMetal { vnet, device, vlan, .. } => {
-            let vlan = match *vlan {
-                Vlan::Access => None,
-                Vlan::Tagged(vlan) if chip == ChipKind::Kernel => Some(vlan),
-                Vlan::Tagged(_) | Vlan::Native(_) => return None,
-            };
-            Some(ChipPort { vnet: *vnet, device: device.clone(), vlan })
+        Attachment::Kernel { vnet, .. } => Some((*vnet, KernelCard::name_of(host, &plan.name))),
+        Attachment::BareMetal { vnet, device, vlan: Vlan::Access, .. } => {
+            Some((*vnet, device.clone()))
         }
         _ => None,
     }
@@ -148,10 +140,8 @@ pub(super) fn open(
         Attachment::BareMetal { device, vlan, ring_bytes, vnet, mtu, pausable } => {
             let mut config = l2(device, *mtu, *ring_bytes);
             config.kernel = KernelShare::Nothing;
-            config.way = taps.chip().and_then(|chip| match vlan {
-                Vlan::Access => Some(chip.ways().port(*vnet)),
-                Vlan::Tagged(_) | Vlan::Native(_) => chip.ways().trunk(),
-            });
+            let chip = taps.chip().filter(|_| *vlan == Vlan::Access);
+            config.way = chip.map(|chip| chip.ways().port(*vnet));
             shared
                 .trunk(&config, *pausable)
                 .and_then(|trunk| trunk.port(*vlan))

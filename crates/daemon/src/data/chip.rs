@@ -23,7 +23,7 @@ use sluice_api::config::ChipKind;
 use sluice_api::show::ChipRow;
 use sluice_base::{Destination, Mac, PortId, TunnelId, VnetId};
 use sluice_ports::chip::{
-    Cache, Capacity, Chip as _, ChipPort, Figures, Hits, KernelChip, KernelConfig, Refused, Ways,
+    Cache, Capacity, Chip as _, Figures, Hits, KernelChip, KernelConfig, Refused, Ways,
 };
 
 use self::book::Book;
@@ -56,7 +56,7 @@ pub(super) enum Note {
     /// Frames of a network come from another host, or no more.
     Decap { vnet: VnetId, tunnel: TunnelId, is_on: bool },
     /// A port came: its device on the host, and who may send there.
-    Port { port: PortId, config: ChipPort, bound: Option<BoundTo> },
+    Port { port: PortId, vnet: VnetId, device: String, bound: Option<BoundTo> },
     /// A port went.
     PortGone(PortId),
     /// A port's endpoint may send less than before.

@@ -62,14 +62,6 @@ pub(super) struct ControlLink {
 }
 
 impl ControlLink {
-    /// Tells the chip that the device of a port went away, if there is room: who gets its number
-    /// says so again.
-    pub(super) fn port_lost(&mut self, port: PortId) {
-        if let Some(chip) = &mut self.chip {
-            chip.note(Note::PortGone(port));
-        }
-    }
-
     /// Writes into a chip what the switch knows, from now on.
     pub(super) fn set_chip(&mut self, chip: ChipLink) {
         self.chip = Some(chip);

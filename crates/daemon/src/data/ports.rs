@@ -131,14 +131,11 @@ impl Changes {
             std::thread::sleep(PLACE_RETRY);
         };
         self.ports.add(id, &wanted.plan, new);
-        if let Some(chip) = self.taps.chip() {
-            let plan = self.plan();
-            let (host, kind) = (&plan.config.host, plan.config.chip.kind);
-            // The number may have been that of a port of the chip whose device went away.
-            chip.tell(match attach::chip_port(host, kind, &wanted.plan) {
-                Some(config) => Note::Port { port: id, config, bound: wanted.bound.clone() },
-                None => Note::PortGone(id),
-            });
+        if let Some(chip) = self.taps.chip()
+            && let Some((vnet, device)) =
+                attach::chip_port(&self.plan().config.host.name, &wanted.plan)
+        {
+            chip.tell(Note::Port { port: id, vnet, device, bound: wanted.bound.clone() });
         }
         Ok(config::added_answer(new, &wanted, id))
     }

@@ -36,8 +36,6 @@ struct Case {
     hosts: [Daemon; 2],
     rack_side: Tagger,
     net: Net,
-    /// The namespace of the host with the trunk.
-    h0: Netns,
     desk: Netns,
     rack: Netns,
     blue_box: Netns,
@@ -45,8 +43,7 @@ struct Case {
 }
 
 impl Case {
-    /// Makes the scene. `more` is for the configuration of the host with the trunk.
-    fn new(word: &str, more: &str) -> Self {
+    fn new(word: &str) -> Self {
         let mut net = Net::new(word);
         let (h0, h1) = (net.netns("h0"), net.netns("h1"));
         let (desk, rack) = (net.netns("desk"), net.netns("rack"));
@@ -63,7 +60,7 @@ impl Case {
         rack.ip(&format!("addr add {RACK_BLUE}/24 dev v10"));
         rack.ip(&format!("addr add {RACK_RED}/24 dev v20"));
         let hosts = [
-            net.daemon(&h0, "h0", &format!("{}{}{more}", underlay(0), bare_metal())),
+            net.daemon(&h0, "h0", &format!("{}{}", underlay(0), bare_metal())),
             net.daemon(&h1, "h1", &format!("{}{}", underlay(1), boxes(&blue_box, &red_box))),
         ];
         for (netns, address) in [(&blue_box, BLUE_BOX), (&red_box, RED_BOX)] {
@@ -73,7 +70,7 @@ impl Case {
         for host in &hosts {
             host.next_hops_are_resolved();
         }
-        Self { hosts, rack_side, net, h0, desk, rack, blue_box, red_box }
+        Self { hosts, rack_side, net, desk, rack, blue_box, red_box }
     }
 
     /// Returns frames of an audit row of `h0` in one priority: received, delivered.
@@ -296,7 +293,7 @@ fn plain_machines_reach_containers() {
     if skip("plain_machines_reach_containers", &TOOLS) {
         return;
     }
-    let case = Case::new("vlan", "");
+    let case = Case::new("vlan");
     resolves_and_pings(&case);
     carries_frames_of_full_size(&case);
     carries_udp(&case);
@@ -315,65 +312,4 @@ fn plain_machines_reach_containers() {
         host.drained();
         host.assert_lossless();
     }
-}
-
-/// The same with the kernel as chip: between VLANs, plain machines and other hosts the kernel
-/// forwards, and takes tags off and puts them on.
-#[test]
-#[ignore = "live: needs root"]
-fn vlans_pass_by_kernel_as_chip() {
-    if skip("vlans_pass_by_kernel_as_chip", &TOOLS) {
-        return;
-    }
-    let case = Case::new("vlanchip", "[chip]\nkind = \"kernel\"\n");
-    let switch = &case.hosts[0];
-    resolves_and_pings(&case);
-    let came = |port: &str| case.received(port, 0);
-    let forwarded = || switch.show("chip")["forwarded"].as_u64().unwrap();
-    let ports = ["rack-blue", "rack-red", "desk"];
-    // An address comes into the chip with its next use.
-    for (from, to) in [(&case.rack, BLUE_BOX), (&case.rack, RED_BOX), (&case.rack, DESK)] {
-        wait_for("the kernel forwards", || {
-            let before = forwarded();
-            from.ping(to, 5);
-            forwarded() >= before + 10
-        });
-    }
-    let before = (ports.map(came), forwarded());
-    for (from, to) in [(&case.rack, BLUE_BOX), (&case.red_box, RACK_RED), (&case.desk, RACK_BLUE)] {
-        from.ping(to, 50);
-    }
-    // The count is read once in a while.
-    wait_for("the kernel has forwarded 150 pings", || forwarded() >= before.1 + 300);
-    let by_kernel = forwarded() - before.1;
-    let by_switch: u64 = ports.map(came).iter().sum::<u64>() - before.0.iter().sum::<u64>();
-    say(&format!("live::vlan: {by_kernel} frames by the kernel, {by_switch} by the switch"));
-    // ARP, when a neighbour is asked for again.
-    assert!(by_switch < 30);
-    carries_frames_of_full_size(&case);
-    carries_udp(&case);
-    drops_what_is_nobodys(&case);
-    let seen = case.rack_side.seen();
-    assert_eq!(seen.get(&None), None, "nothing leaves a trunk without a tag");
-    let devices = || switch_devices(&case).len();
-    assert_eq!(devices(), 2, "one for each VLAN");
-    // Another process makes them anew.
-    let killed = switch.data_pid();
-    switch.kill_data();
-    wait_for("another data process answers", || {
-        switch.try_show("chip").is_some() && switch.data_pid() != killed
-    });
-    wait_for("frames pass again", || Pinger::new(&case.rack, RED_BOX).ping(100));
-    wait_for("the kernel forwards again", || {
-        let before = forwarded();
-        case.rack.ping(BLUE_BOX, 5);
-        devices() == 2 && forwarded() >= before + 10
-    });
-}
-
-/// Devices of VLANs at the host with the trunk.
-fn switch_devices(case: &Case) -> Vec<String> {
-    let links = case.h0.ip("-o link");
-    let names = links.lines().filter_map(|line| line.split(": ").nth(1)?.split('@').next());
-    names.filter(|name| name.starts_with("slv")).map(str::to_owned).collect()
 }

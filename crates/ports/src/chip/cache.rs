@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 
 use sluice_base::{Mac, PortId, TunnelId, VnetId};
 
-use super::{Capacity, Chip, ChipPort, Entry, Hits, Network, Place, Refused};
+use super::{Capacity, Chip, Entry, Hits, Network, Place, Refused};
 
 type Key = (VnetId, Mac);
 
@@ -115,8 +115,8 @@ impl<C: Chip> Cache<C> {
     ///
     /// # Errors
     /// As the chip.
-    pub fn add_port(&mut self, port: PortId, config: &ChipPort) -> Result<(), Refused> {
-        self.chip.add_port(port, config)
+    pub fn add_port(&mut self, port: PortId, vnet: VnetId, device: &str) -> Result<(), Refused> {
+        self.chip.add_port(port, vnet, device)
     }
 
     /// Removes a port with its addresses.

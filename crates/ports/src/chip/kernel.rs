@@ -14,9 +14,8 @@ use super::fdb::{self, Found, Row};
 use super::links::{self, Devices, Manner};
 use super::maps::{Maps, tunnel_place};
 use super::switchdev::Said;
-use super::vlan::{self, Of, VlanDevice};
 use super::watch::Watch;
-use super::{Capacity, Chip, ChipPort, Entry, Hits, Network, Place, Refused, programs};
+use super::{Capacity, Chip, Entry, Hits, Network, Place, Refused, programs};
 use crate::device::device;
 use crate::ebpf::{self, Hook};
 use crate::netlink::{Changes, Netlink};
@@ -44,7 +43,6 @@ pub struct Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WayKind {
     Port(VnetId),
-    Trunk,
     Underlay(Ipv4Addr),
 }
 
@@ -57,17 +55,10 @@ impl PartialEq for Way {
 impl Eq for Way {}
 
 impl Way {
-    /// True if it is that of a trunk, whose frames may be the switch's for ever: super-frames that
-    /// the kernel makes would not fit into its ring.
-    pub(crate) fn is_of_trunk(&self) -> bool {
-        self.kind == WayKind::Trunk
-    }
-
     /// Has the socket of a device's ring keep what is the switch's.
     pub(crate) fn filter(&self, socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
         let program = match self.kind {
             WayKind::Port(vnet) => programs::port(&self.maps, vnet, index),
-            WayKind::Trunk => programs::trunk(&self.maps, index),
             WayKind::Underlay(vtep) => programs::underlay(&self.maps, vtep),
         };
         ebpf::filter(socket, &ebpf::load_filter(&program, "sluice_chip")?)
@@ -77,7 +68,6 @@ impl Way {
     pub(crate) fn obey(&self, index: u32) -> io::Result<OwnedFd> {
         let program = match self.kind {
             WayKind::Port(_) => programs::obey_port(&self.maps),
-            WayKind::Trunk => programs::obey_trunk(&self.maps),
             WayKind::Underlay(vtep) => programs::obey_underlay(&self.maps, vtep),
         };
         let program = ebpf::load(&program, "sluice_obey", Hook::Ingress)?;
@@ -90,7 +80,6 @@ impl Way {
 pub struct Ways {
     maps: Arc<Maps>,
     vtep: Ipv4Addr,
-    has_trunks: bool,
 }
 
 impl Ways {
@@ -98,13 +87,6 @@ impl Ways {
     #[must_use]
     pub fn port(&self, vnet: VnetId) -> Way {
         Way { maps: Arc::clone(&self.maps), kind: WayKind::Port(vnet) }
-    }
-
-    /// Returns the way of the frames of a device with VLANs; `None` if a switch's device is the
-    /// chip, which forwards no VLANs.
-    #[must_use]
-    pub fn trunk(&self) -> Option<Way> {
-        self.has_trunks.then(|| Way { maps: Arc::clone(&self.maps), kind: WayKind::Trunk })
     }
 
     /// Returns the way of the underlay's frames.
@@ -119,18 +101,11 @@ impl Ways {
 pub(super) struct PortDevice {
     pub(super) vnet: VnetId,
     name: String,
-    pub(super) index: u32,
+    index: u32,
     manner: Manner,
-    /// The VLAN of a trunk that it stands for.
-    pub(super) vlan: Option<Arc<VlanDevice>>,
 }
 
 impl PortDevice {
-    pub(super) fn of_vlan(vnet: VnetId, device: VlanDevice) -> Self {
-        let (name, index) = (device.of().name(), device.index());
-        Self { vnet, name, index, manner: Manner::Quiet, vlan: Some(Arc::new(device)) }
-    }
-
     /// True if it is a port of a switch, which forwards by itself.
     pub(super) fn is_of_switch(&self) -> bool {
         self.manner != Manner::Quiet
@@ -144,22 +119,20 @@ impl PortDevice {
 /// The kernel's bridges and VXLAN devices.
 #[derive(Debug)]
 pub struct KernelChip {
-    pub(super) config: KernelConfig,
+    config: KernelConfig,
     pub(super) netlink: Netlink,
     watch: Watch,
     pub(super) maps: Arc<Maps>,
-    pub(super) networks: HashMap<VnetId, (Network, Devices)>,
+    networks: HashMap<VnetId, (Network, Devices)>,
     pub(super) ports: BTreeMap<PortId, PortDevice>,
     /// Networks of VXLAN devices and ports, by their index.
-    pub(super) of_device: HashMap<u32, VnetId>,
+    of_device: HashMap<u32, VnetId>,
     pub(super) entries: HashMap<(VnetId, Mac), Entry>,
     decap: HashSet<(VnetId, Ipv4Addr)>,
     /// Entries of an earlier process that nobody has asked for yet.
     pub(super) left: HashSet<Row>,
     /// What the device of a switch says.
     pub(super) said: Said,
-    /// True if devices are to be looked at, though nobody told of a change.
-    is_unmended: bool,
 }
 
 impl KernelChip {
@@ -168,11 +141,8 @@ impl KernelChip {
     /// # Errors
     /// The kernel's error.
     pub fn open(config: KernelConfig) -> io::Result<Self> {
-        let mut netlink = Netlink::open()?;
-        // Those of VLANs are nothing without their process.
-        links::delete_left(&mut netlink, &config.host, vlan::PREFIX)?;
         Ok(Self {
-            netlink,
+            netlink: Netlink::open()?,
             watch: Watch::open(config.capacity.macs + 64)?,
             // An address that moves may stand in a table twice for a moment.
             maps: Arc::new(Maps::new(config.capacity.macs + 64)?),
@@ -184,7 +154,6 @@ impl KernelChip {
             decap: HashSet::new(),
             left: HashSet::new(),
             said: Said::default(),
-            is_unmended: false,
         })
     }
 
@@ -194,14 +163,13 @@ impl KernelChip {
     /// # Errors
     /// The kernel's error.
     pub fn delete_left(host: &str) -> io::Result<usize> {
-        links::delete_left(&mut Netlink::open()?, host, "sl")
+        links::delete_left(&mut Netlink::open()?, host)
     }
 
     /// Returns the ways of frames to it, for its devices.
     #[must_use]
     pub fn ways(&self) -> Ways {
-        let has_trunks = !self.config.offloads;
-        Ways { maps: Arc::clone(&self.maps), vtep: self.config.vtep, has_trunks }
+        Ways { maps: Arc::clone(&self.maps), vtep: self.config.vtep }
     }
 
     /// Removes the entries of an earlier process that nobody has asked for since.
@@ -213,13 +181,6 @@ impl KernelChip {
         let rows: Vec<Row> = left.into_iter().collect();
         self.unwrite(&rows)?;
         Ok(rows.len())
-    }
-
-    /// Takes a port out of its bridge, and deletes its device if it was made for it.
-    fn release(&mut self, port: &PortDevice) -> io::Result<()> {
-        let Some(vlan) = &port.vlan else { return links::release(&mut self.netlink, port.index) };
-        self.maps.remove_vlan(vlan.of())?;
-        links::delete_one(&mut self.netlink, port.index)
     }
 
     /// Returns the place of an address as filters know it.
@@ -314,16 +275,8 @@ impl KernelChip {
             self.add_network(network)?;
         }
         let ports: Vec<_> = self.ports.iter().map(|(id, port)| (*id, port.clone())).collect();
-        let mut first = Ok(());
-        for (id, port) in ports {
+        for (_, port) in ports {
             let Some((_, devices)) = self.networks.get(&port.vnet).copied() else { continue };
-            if let Some(vlan) = &port.vlan {
-                match self.mend_vlan(id, vlan.of()) {
-                    Ok(was_wrong) => mended += u64::from(was_wrong),
-                    failed => first = first.and(failed.map(drop)),
-                }
-                continue;
-            }
             // A card that is gone is its port's matter.
             let (index, bridge) = (port.index, devices.bridge);
             if device(&port.name).is_ok_and(|now| now.index == index)
@@ -333,7 +286,7 @@ impl KernelChip {
                 links::enslave(&mut self.netlink, index, bridge, port.manner)?;
             }
         }
-        first.map(|()| mended)
+        Ok(mended)
     }
 
     /// Compares the kernel's entries with what they are to be.
@@ -400,8 +353,6 @@ impl Chip for KernelChip {
         }
         let what = (network.vni, self.config.vtep, network.mtu);
         let (devices, is_left) = links::ensure(&mut self.netlink, &self.config.host, what)?;
-        // VLANs have devices of their own, with that MTU.
-        self.is_unmended |= before.is_some_and(|(known, _)| known.mtu != network.mtu);
         self.networks.insert(network.vnet, (network, devices));
         if let Some((_, earlier)) = before {
             self.of_device.remove(&earlier.vxlan);
@@ -433,9 +384,8 @@ impl Chip for KernelChip {
             self.maps.set_decap(vnet, vtep, None)?;
             self.decap.remove(&(vnet, vtep));
         }
-        let ports: Vec<_> = self.ports.values().filter(|port| port.vnet == vnet).cloned().collect();
-        for port in ports {
-            self.release(&port)?;
+        for port in self.ports.values().filter(|port| port.vnet == vnet) {
+            links::release(&mut self.netlink, port.index)?;
         }
         self.ports.retain(|_, port| port.vnet != vnet);
         self.of_device.retain(|_, of| *of != vnet);
@@ -449,13 +399,9 @@ impl Chip for KernelChip {
         self.networks.contains_key(&vnet)
     }
 
-    fn add_port(&mut self, port: PortId, config: &ChipPort) -> Result<(), Refused> {
-        let vnet = config.vnet;
+    fn add_port(&mut self, port: PortId, vnet: VnetId, name: &str) -> Result<(), Refused> {
         let (_, devices) = *self.networks.get(&vnet).ok_or(Refused::Unknown)?;
-        let index = device(&config.device)?.index;
-        if let Some(vlan) = config.vlan {
-            return self.add_vlan(port, vnet, Of { trunk: index, vlan });
-        }
+        let index = device(name)?.index;
         if links::is_port(&mut self.netlink, index, devices.bridge)? {
             // An earlier process has left it, and entries with it.
             let rows = fdb::all(&mut self.netlink)?.into_iter();
@@ -466,8 +412,7 @@ impl Chip for KernelChip {
             self.config.offloads && links::switch_of(&mut self.netlink, index)?.is_some();
         let manner = if is_of_switch { Manner::Learns } else { Manner::Quiet };
         let manner = links::enslave(&mut self.netlink, index, devices.bridge, manner)?;
-        let name = config.device.clone();
-        self.ports.insert(port, PortDevice { vnet, name, index, manner, vlan: None });
+        self.ports.insert(port, PortDevice { vnet, name: name.to_owned(), index, manner });
         self.of_device.insert(index, vnet);
         Ok(())
     }
@@ -483,7 +428,7 @@ impl Chip for KernelChip {
         for (vnet, mac) in macs {
             self.remove(vnet, mac)?;
         }
-        self.release(&gone)?;
+        links::release(&mut self.netlink, gone.index)?;
         self.ports.remove(&port);
         self.of_device.remove(&gone.index);
         self.left.retain(|row| row.device != gone.index);
@@ -578,13 +523,7 @@ impl Chip for KernelChip {
                 }
             }
         }
-        let mut mended = 0;
-        if links || self.is_unmended {
-            // Until it is done, whatever is refused now.
-            self.is_unmended = true;
-            mended = self.mend_links()?;
-            self.is_unmended = false;
-        }
+        let mended = if links { self.mend_links()? } else { 0 };
         // Entries go with the port that they lead to.
         let more = if entries || mended > 0 { self.mend_entries()? } else { 0 };
         Ok(mended + more)

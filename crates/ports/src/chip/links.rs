@@ -3,7 +3,6 @@
 //! ```text
 //!   slb5000  bridge ─┬─ slx5000  VXLAN device, VNI 5000, local = this VTEP
 //!                    ├─ slp...   container's card (switch end)
-//!                    ├─ slv7.14  VLAN 20 of the trunk with index 7 (`vlan.rs`)
 //!                    └─ eth1     plain machines
 //! ```
 //!
@@ -36,7 +35,7 @@ pub(super) struct Devices {
     pub(super) vxlan: u32,
 }
 
-pub(super) fn alias(host: &str) -> String {
+fn alias(host: &str) -> String {
     format!("sluice {host} chip")
 }
 
@@ -240,13 +239,6 @@ pub(super) fn is_right(
     Ok(is_up && is_ours && right == flags.len())
 }
 
-/// True if a device has a carrier, and this MTU.
-pub(super) fn carries(netlink: &mut Netlink, index: u32, mtu: u16) -> io::Result<bool> {
-    let Some(link) = look_at(netlink, index)? else { return Ok(false) };
-    let is_running = link.header.flags.contains(LinkFlags::LowerUp);
-    Ok(is_running && link.attributes.contains(&LinkAttribute::Mtu(mtu.into())))
-}
-
 /// Returns what the kernel says of a device; `None` if it is gone.
 fn look_at(netlink: &mut Netlink, index: u32) -> io::Result<Option<LinkMessage>> {
     let mut question = LinkMessage::default();
@@ -261,16 +253,9 @@ fn look_at(netlink: &mut Netlink, index: u32) -> io::Result<Option<LinkMessage>>
     }))
 }
 
-/// Deletes the devices that an earlier process of the host has left, of those with this beginning
-/// of their names.
-pub(super) fn delete_left(netlink: &mut Netlink, host: &str, prefix: &str) -> io::Result<usize> {
+/// Deletes the bridges and VXLAN devices that an earlier process of the host has left.
+pub(super) fn delete_left(netlink: &mut Netlink, host: &str) -> io::Result<usize> {
     let alias = alias(host);
-    let is_named = |link: &LinkMessage| {
-        link.attributes.iter().any(|attribute| match attribute {
-            LinkAttribute::IfName(name) => name.starts_with(prefix),
-            _ => false,
-        })
-    };
     let is_ours = |link: &LinkMessage| {
         link.attributes.iter().any(|attribute| match attribute {
             LinkAttribute::IfAlias(said) => *said == alias,
@@ -282,9 +267,8 @@ pub(super) fn delete_left(netlink: &mut Netlink, host: &str, prefix: &str) -> io
     for message in netlink.ask(question, NLM_F_DUMP)? {
         if let RouteNetlinkMessage::NewLink(link) = message
             && is_ours(&link)
-            && is_named(&link)
         {
-            delete_one(netlink, link.header.index)?;
+            netlink.del_link(link.header.index)?;
             count += 1;
         }
     }
@@ -293,14 +277,11 @@ pub(super) fn delete_left(netlink: &mut Netlink, host: &str, prefix: &str) -> io
 
 /// Deletes the devices of a network that an earlier process may have made.
 pub(super) fn delete(netlink: &mut Netlink, devices: Devices) -> io::Result<()> {
-    delete_one(netlink, devices.vxlan)?;
-    delete_one(netlink, devices.bridge)
-}
-
-/// Deletes a device, which may be gone.
-pub(super) fn delete_one(netlink: &mut Netlink, index: u32) -> io::Result<()> {
-    match netlink.del_link(index) {
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
-        done => done,
+    for index in [devices.vxlan, devices.bridge] {
+        match netlink.del_link(index) {
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            done => done?,
+        }
     }
+    Ok(())
 }

@@ -5,7 +5,6 @@
 //!                                           IPv6 16
 //!   vnis     VNI 3, 0                       network
 //!   decap    outer source 4, network 2, 0   place of the tunnel
-//!   vlans    index of a trunk 4, VLAN 2, 0  network 4, place of the VLAN 4
 //!   verdict  (one for each CPU)             verdict on the frame in hand 4, its device 4;
 //!                                           frames forwarded 8
 //! ```
@@ -17,7 +16,6 @@ use std::net::Ipv4Addr;
 
 use sluice_base::{Mac, TunnelId, VnetId, Vni};
 
-use super::vlan::Of;
 use super::{Hits, Senders};
 use crate::ebpf::{Map, PerCpu};
 
@@ -41,15 +39,12 @@ pub(super) struct Maps {
     pub(super) fdb: Map<8, 4>,
     pub(super) vnis: Map<4, 1>,
     pub(super) decap: Map<8, 1>,
-    pub(super) vlans: Map<8, 1>,
     pub(super) verdict: PerCpu<2>,
 }
 
 /// Networks, and pairs of a network and another host, that fit.
 const VNIS_MAX: usize = 1 << 16;
 const DECAP_MAX: usize = 1 << 18;
-/// VLANs of all devices that fit.
-const VLANS_MAX: usize = 1 << 16;
 
 impl Maps {
     /// Makes empty tables for so many addresses.
@@ -58,7 +53,6 @@ impl Maps {
             fdb: Map::hash(macs)?,
             vnis: Map::hash(VNIS_MAX)?,
             decap: Map::hash(DECAP_MAX)?,
-            vlans: Map::hash(VLANS_MAX)?,
             verdict: PerCpu::new()?,
         })
     }
@@ -107,15 +101,6 @@ impl Maps {
         }
     }
 
-    /// Says which network a VLAN of a device is, and where its frames leave.
-    pub(super) fn add_vlan(&self, of: Of, vnet: VnetId, place: u32) -> io::Result<()> {
-        self.vlans.set(&vlan_key(of), &[u64::from(vnet.0) | u64::from(place) << 32])
-    }
-
-    pub(super) fn remove_vlan(&self, of: Of) -> io::Result<()> {
-        self.vlans.remove(&vlan_key(of))
-    }
-
     /// Reports the addresses that were hit, and clears their hits.
     pub(super) fn hits(&self, each: &mut dyn FnMut(VnetId, Mac, Hits)) -> io::Result<()> {
         let mut hit = Vec::new();
@@ -159,13 +144,6 @@ fn unkey(key: &[u8; 8]) -> (VnetId, Mac) {
 fn vni_key(vni: Vni) -> [u8; 4] {
     let [_, a, b, c] = vni.get().to_be_bytes();
     [a, b, c, 0]
-}
-
-fn vlan_key(of: Of) -> [u8; 8] {
-    let mut key = [0; 8];
-    key[..4].copy_from_slice(&of.trunk.to_ne_bytes());
-    key[4..6].copy_from_slice(&of.vlan.to_ne_bytes());
-    key
 }
 
 fn value(place: u32, senders: Senders) -> [u64; 4] {

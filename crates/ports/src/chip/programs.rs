@@ -13,7 +13,7 @@
 //! kernel forwards what it knows while nobody else does.
 //!
 //! Registers: r6 is the frame, r7 the entry of its destination, r8 that of its source or the place
-//! of its tunnel or VLAN, r9 its network.
+//! of its tunnel, r9 the network of a frame that came through a tunnel.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -23,7 +23,6 @@ use sluice_base::{Mac, VnetId};
 use super::maps::{
     ANY, HIT_FROM, HIT_TO, IP, IPV6, Maps, ONLY_IPV4, ONLY_IPV6, PLACE, RULE, TUNNEL,
 };
-use super::vlan::Of;
 use crate::ebpf::{
     self, EXIT, Hook, If, Insn, LOAD_BYTES, Label, MAP_LOOKUP, NEXT, Program, SHOT, SKB_MARK, add,
     add_register, and, call, load8, load16, load32, load64, mov, set, set32, store8, store16,
@@ -45,17 +44,7 @@ const DEVICE: i16 = 4;
 /// Offsets in `struct __sk_buff`.
 const SKB_PACKET_TYPE: i16 = 4;
 const SKB_VLAN_PRESENT: i16 = 20;
-const SKB_VLAN_TCI: i16 = 24;
-const SKB_VLAN_PROTO: i16 = 28;
 const SKB_IFINDEX: i16 = 40;
-
-/// Offsets in the word of a VLAN.
-const VLAN_VNET: i16 = 0;
-const VLAN_PLACE: i16 = 4;
-/// Functions of the kernel.
-const VLAN_PUSH: i32 = 18;
-const VLAN_POP: i32 = 19;
-const REDIRECT: i32 = 23;
 
 /// Places on the stack, from r10 on.
 const ETHERNET: i16 = -16;
@@ -224,44 +213,6 @@ pub(super) fn port(maps: &Maps, vnet: VnetId, index: u32) -> Vec<Insn> {
     filter.forward()
 }
 
-/// Returns the filter of the ring of a trunk, whose device has this index. A frame of a VLAN that
-/// the chip has is judged as one of a port of its own; untagged ones are the switch's.
-pub(super) fn trunk(maps: &Maps, index: u32) -> Vec<Insn> {
-    let mut filter = Filter::new(maps);
-    filter.load(0, ETHERNET, ETHERNET_SIZE);
-    filter.without_flow_control();
-    let p = &mut filter.program;
-    p.plain(&[load32(2, 6, SKB_VLAN_PRESENT)]);
-    p.jump(2, If::Is, 0, filter.take);
-    p.plain(&[set32(10, KEY, index.cast_signed())]);
-    look_vlan_up(p, maps, filter.take);
-    p.plain(&[load32(9, 0, VLAN_VNET), load32(8, 0, VLAN_PLACE)]);
-    filter.without_decisions(ETHERNET, 0);
-    filter.look_up(ETHERNET);
-    let p = &mut filter.program;
-    p.plain(&[mov(7, 0), load32(2, 7, PLACE), sub_register(2, 8)]);
-    // The kernel sends nothing back to where it came from.
-    p.jump(2, If::Is, 0, filter.take);
-    filter.look_up(ETHERNET + 6);
-    let p = &mut filter.program;
-    p.plain(&[load32(2, 0, PLACE), sub_register(2, 8), mov(8, 0)]);
-    p.jump(2, If::IsNot, 0, filter.take);
-    filter.only_its_own();
-    filter.forward()
-}
-
-/// Looks up the VLAN of a frame that has one, of the trunk whose index is in the key. The result is
-/// in r0.
-fn look_vlan_up(p: &mut Program, maps: &Maps, without: Label) {
-    p.plain(&[load32(2, 6, SKB_VLAN_PROTO)]);
-    p.jump(2, If::IsNot, net16(VLAN), without);
-    p.plain(&[set32(10, KEY + 4, 0)]);
-    p.plain(&[load32(2, 6, SKB_VLAN_TCI), and(2, 0x0fff), store16(10, KEY + 4, 2)]);
-    p.map(1, maps.vlans.fd());
-    p.plain(&[mov(2, 10), add(2, KEY.into()), call(MAP_LOOKUP)]);
-    p.jump(0, If::Null, 0, without);
-}
-
 /// Returns the filter of the underlay's ring. What is not VXLAN to this VTEP is told apart as
 /// without a chip (`l2/filter.rs`).
 pub(super) fn underlay(maps: &Maps, vtep: Ipv4Addr) -> Vec<Insn> {
@@ -394,11 +345,6 @@ pub(super) fn marks_tunnelled(vxlan: u32) -> io::Result<bool> {
 /// Begins a program behind a filter: a frame that is the kernel's passes, and one without a note.
 /// Others go on.
 fn obey(maps: &Maps) -> Program {
-    obey_with(maps, |p| p.plain(&[set(0, NEXT), EXIT]))
-}
-
-/// As [`obey`], with what is done with a frame that passes.
-fn obey_with(maps: &Maps, passes: impl FnOnce(&mut Program)) -> Program {
     let mut p = Program::default();
     let (pass, other) = (p.label(), p.label());
     p.plain(&[mov(6, 1), set32(10, BYTES, 0)]);
@@ -412,41 +358,9 @@ fn obey_with(maps: &Maps, passes: impl FnOnce(&mut Program)) -> Program {
     p.jump(2, If::Is, TAKEN, other);
     p.jump(2, If::Is, LEFT, other);
     p.here(pass);
-    passes(&mut p);
+    p.plain(&[set(0, NEXT), EXIT]);
     p.here(other);
     p
-}
-
-/// Returns the program behind the filter of a trunk: what is the kernel's goes on without its tag,
-/// as if the device of its VLAN had received it. Nothing else passes.
-pub(super) fn obey_trunk(maps: &Maps) -> Vec<Insn> {
-    const INGRESS: i32 = 1;
-    let mut program = obey_with(maps, |p| {
-        let shot = p.label();
-        p.plain(&[load32(2, 6, SKB_VLAN_PRESENT)]);
-        p.jump(2, If::Is, 0, shot);
-        p.plain(&[load32(2, 6, SKB_IFINDEX), store32(10, KEY, 2)]);
-        look_vlan_up(p, maps, shot);
-        p.plain(&[load32(7, 0, VLAN_PLACE), mov(1, 6), call(VLAN_POP)]);
-        p.jump(0, If::IsNot, 0, shot);
-        p.plain(&[mov(1, 7), set(2, INGRESS), call(REDIRECT), EXIT]);
-        p.here(shot);
-    });
-    program.plain(&[set(0, SHOT), EXIT]);
-    program.finish()
-}
-
-/// Returns the program of the device of a VLAN for what its bridge sends: it leaves by the trunk,
-/// with the tag.
-pub(super) fn tag(of: Of) -> Vec<Insn> {
-    let mut p = Program::default();
-    let shot = p.label();
-    p.plain(&[mov(6, 1), set(2, net16(VLAN)), set(3, of.vlan.into()), call(VLAN_PUSH)]);
-    p.jump(0, If::IsNot, 0, shot);
-    p.plain(&[set(1, of.trunk.cast_signed()), set(2, 0), call(REDIRECT), EXIT]);
-    p.here(shot);
-    p.plain(&[set(0, SHOT), EXIT]);
-    p.finish()
 }
 
 /// Returns the program behind the filter of a port: what is not the kernel's does not pass.

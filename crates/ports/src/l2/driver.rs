@@ -115,11 +115,11 @@ fn look_up(config: &L2Config) -> Result<(Device, u16), OpenError> {
 }
 
 /// Switches the offloads of a device off, as far as they are to be. A kernel that forwards has
-/// super-frames as it likes, but for those that may be the switch's for ever.
+/// super-frames as it likes.
 fn offloads_of(config: &L2Config) -> Result<Offloads, OpenError> {
-    match &config.way {
-        Some(way) if !way.is_of_trunk() => Offloads::left(&config.device),
-        _ => Offloads::off(&config.device, matches!(config.kernel, KernelShare::NoVxlan(_))),
+    match config.way {
+        Some(_) => Offloads::left(&config.device),
+        None => Offloads::off(&config.device, matches!(config.kernel, KernelShare::NoVxlan(_))),
     }
 }
 

@@ -4,9 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use sluice_base::{Destination, Mac, PortId, TunnelId, VnetId, Vni};
-use sluice_ports::chip::{
-    Cache, Chip, ChipPort, Entry, Hits, KernelChip, Network, Place, Refused, Senders,
-};
+use sluice_ports::chip::{Cache, Chip, Entry, Hits, KernelChip, Network, Place, Refused, Senders};
 
 use super::Note;
 use crate::config::{BoundTo, Plan};
@@ -68,7 +66,9 @@ impl<C: Chip> Book<C> {
             Note::Known { vnet, mac, to } => self.known(vnet, mac, to),
             Note::Gone { vnet, mac } => self.cache.remove(vnet, mac),
             Note::Decap { vnet, tunnel, is_on } => self.decap(vnet, tunnel, is_on),
-            Note::Port { port, config, bound } => self.port(port, &config, bound.as_ref()),
+            Note::Port { port, vnet, device, bound } => {
+                self.port(port, vnet, &device, bound.as_ref())
+            }
             Note::PortGone(port) => {
                 self.ports.remove(&port);
                 self.cache.remove_port(port)
@@ -142,16 +142,16 @@ impl<C: Chip> Book<C> {
     fn port(
         &mut self,
         port: PortId,
-        config: &ChipPort,
+        vnet: VnetId,
+        device: &str,
         bound: Option<&BoundTo>,
     ) -> Result<(), Refused> {
-        let vnet = config.vnet;
         // The number may have been that of a port whose device went away.
         self.cache.remove_port(port)?;
         let bound = bound.map(|bound| (bound.mac, senders(bound)));
         self.ports.insert(port, Known { vnet, bound });
         self.network(vnet)?;
-        self.cache.add_port(port, config)?;
+        self.cache.add_port(port, vnet, device)?;
         match bound {
             Some((mac, _)) => self.known(vnet, mac, Destination::Port(port)),
             None => Ok(()),

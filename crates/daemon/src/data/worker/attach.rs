@@ -178,7 +178,6 @@ impl Worker {
         _ = attached.port.close();
         attached.readable = false;
         attached.gone = Some(error);
-        self.orders.port_lost(self.ports[index].id);
     }
 
     pub(super) fn is_open(&self, id: PortId) -> bool {

@@ -38,7 +38,7 @@ impl Chip for Memory {
         true
     }
 
-    fn add_port(&mut self, _: PortId, _: &ChipPort) -> Result<(), Refused> {
+    fn add_port(&mut self, _: PortId, _: VnetId, _: &str) -> Result<(), Refused> {
         self.works()
     }
 

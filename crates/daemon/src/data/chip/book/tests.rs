@@ -36,8 +36,8 @@ impl Chip for Memory {
         self.networks.contains_key(&vnet)
     }
 
-    fn add_port(&mut self, port: PortId, config: &ChipPort) -> Result<(), Refused> {
-        self.ports.insert(port, config.device.clone());
+    fn add_port(&mut self, port: PortId, _: VnetId, device: &str) -> Result<(), Refused> {
+        self.ports.insert(port, device.to_owned());
         Ok(())
     }
 
@@ -122,8 +122,8 @@ fn bound(ips: &[&str]) -> BoundTo {
 }
 
 fn add_port(book: &mut Book<Memory>, bound: Option<BoundTo>) {
-    let config = ChipPort::untagged(BLUE, "slp1");
-    book.note(Note::Port { port: PORT, config, bound }).unwrap();
+    let (vnet, device) = (BLUE, "slp1".to_owned());
+    book.note(Note::Port { port: PORT, vnet, device, bound }).unwrap();
 }
 
 fn senders_of(book: &Book<Memory>, mac: Mac) -> Option<Senders> {
