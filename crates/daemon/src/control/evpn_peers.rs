@@ -9,8 +9,8 @@
 //! The file is in the run directory: a control process that starts beside a data process goes on
 //! with its peers, and frames to them pass, until neighbors have told which there are.
 //!
-//! What a neighbor does costs others little: [`Steady`] bounds how often and how many, and a VTEP
-//! takes no tunnel that the configuration needs.
+//! A neighbor costs others little: [`Steady`] bounds how often VTEPs change and how many there are,
+//! and a VTEP takes no tunnel that the configuration needs.
 
 mod steady;
 

@@ -1,8 +1,8 @@
 //! VTEPs that neighbors name, without the haste of those that come and go.
 //!
-//! What follows a change is a new plan of the whole host. So changes are taken once a second at
-//! most, and a network of a VTEP stays a while after it was withdrawn: one second, and twice as
-//! long each time the VTEP loses one again.
+//! Each change makes a new plan of the whole host. So changes are taken once a second at most, and
+//! a network of a VTEP stays a while after it was withdrawn: one second, and twice as long each
+//! time the VTEP loses one again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
